@@ -1,12 +1,12 @@
 //! Buffers for data on its way between a socket and a disk.
 //!
-//! A [`Buf`] is owned memory, aligned for O_DIRECT. A [`SharedBuf`] is a part of a buffer that nobody changes
-//! any more, cheap to clone and to cut. A [`Chain`] is a few of those in a row: what one read returns.
+//! A [`Buf`] is owned memory, aligned for O_DIRECT. A [`SharedBuf`] is an immutable part of a buffer; it is
+//! cheap to clone and to slice. A [`Chain`] is a sequence of a few of those: what one read returns.
 //!
-//! Memory is recycled through a pool of each thread, because the allocator is slow for these sizes and a new
-//! page costs a fault. A buffer freed on another core than the one it came from stays there: sizes are few,
-//! so the pools even out. The pool is a cache with a limit, not the memory budget: what may be in flight is
-//! decided where commands are admitted.
+//! Each thread recycles memory through a pool, because the allocator is slow for these sizes and a new page
+//! costs a fault. A buffer that is freed on another core than the one that allocated it stays there; there
+//! are few sizes, so the pools even out. The pool is a cache with a limit, not the memory budget: the code
+//! that admits commands decides how much data may be in flight.
 
 use std::alloc::Layout;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-/// The alignment in memory of every buffer: what O_DIRECT asks for on any disk.
+/// The alignment in memory of every buffer: what O_DIRECT requires on any disk.
 pub const ALIGNMENT: usize = 4096;
 
 /// Capacities are powers of two from 4 KiB to 1 MiB; larger buffers are allocated exactly and not recycled.
@@ -25,7 +25,7 @@ const CLASS_SHIFT_MIN: u32 = 12;
 const CLASS_SHIFT_MAX: u32 = 20;
 const CLASSES: usize = (CLASS_SHIFT_MAX - CLASS_SHIFT_MIN + 1) as usize;
 
-/// What a thread's pool keeps at most: a core that moves 4 GB/s in 1 MiB requests at depth 32.
+/// The most that a thread's pool keeps: enough for a core that moves 4 GB/s in 1 MiB requests at depth 32.
 const POOL_BYTES_MAX: usize = 32 << 20;
 
 struct Pool {
@@ -37,8 +37,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         for (class, list) in self.free.iter_mut().enumerate() {
             for pointer in list.drain(..) {
-                // SAFETY: the pool holds memory that `allocate` made with this capacity, and nobody else has
-                // it.
+                // SAFETY: `allocate` allocated this memory with this capacity, and only the pool has it.
                 unsafe { std::alloc::dealloc(pointer.as_ptr(), layout(class_capacity(class))) }
             }
         }
@@ -86,13 +85,13 @@ fn allocate(capacity: usize) -> NonNull<u8> {
 pub struct Buf {
     pointer: NonNull<u8>,
     len: usize,
-    /// What was allocated: `capacity_of(len at creation)`.
+    /// The allocated size: `capacity_of(len at creation)`.
     capacity: usize,
 }
 
 // SAFETY: a Buf owns its memory like a Box<[u8]> does.
 unsafe impl Send for Buf {}
-// SAFETY: a shared Buf gives out `&[u8]` only.
+// SAFETY: a shared Buf only gives out `&[u8]`.
 unsafe impl Sync for Buf {}
 
 impl Buf {
@@ -103,8 +102,9 @@ impl Buf {
         buf
     }
 
-    /// A buffer of `len` bytes that may hold what an earlier user left in it. The caller overwrites all of it
-    /// before anybody sees it.
+    /// A buffer of `len` bytes that may hold data of an earlier user.
+    ///
+    /// The caller overwrites all of it before anything else reads it.
     pub fn uncleared(len: usize) -> Buf {
         let capacity = capacity_of(len);
         let recycled = class_of(len).and_then(|class| {
@@ -127,15 +127,15 @@ impl Buf {
         buf
     }
 
-    /// Forgets what is behind `len`.
+    /// Shortens the buffer to `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Takes back a `truncate`: the bytes up to `len` are those that were there before.
+    /// Undoes a `truncate`: the bytes up to `len` are the same as before.
     ///
     /// # Panics
-    /// If so much was never allocated.
+    /// If fewer than `len` bytes were allocated.
     pub fn restore_len(&mut self, len: usize) {
         assert!(len <= self.capacity, "{len} bytes are more than the {} that were allocated", self.capacity);
         self.len = len;
@@ -146,7 +146,7 @@ impl Buf {
         self.pointer.as_ptr()
     }
 
-    /// Gives up the right to change it.
+    /// Makes the buffer immutable.
     pub fn share(self) -> SharedBuf {
         let len = self.len;
         SharedBuf { buf: Arc::new(self), start: 0, len }
@@ -170,7 +170,7 @@ impl Drop for Buf {
                 })
                 .unwrap_or(false);
         if !kept {
-            // SAFETY: `allocate` made it with this capacity, and we own it.
+            // SAFETY: `allocate` allocated it with this capacity, and we own it.
             unsafe { std::alloc::dealloc(pointer.as_ptr(), layout(self.capacity)) }
         }
     }
@@ -197,8 +197,9 @@ impl fmt::Debug for Buf {
     }
 }
 
-/// A part of a buffer that nobody changes any more. Clones share the memory; it returns to the pool with the
-/// last.
+/// An immutable part of a buffer.
+///
+/// Clones share the memory, which returns to the pool when the last one is dropped.
 #[derive(Clone)]
 pub struct SharedBuf {
     buf: Arc<Buf>,
@@ -210,7 +211,7 @@ impl SharedBuf {
     /// The bytes `range` of this part.
     ///
     /// # Panics
-    /// If `range` is not inside: ranges come from our own arithmetic, never from a wire.
+    /// If `range` is out of bounds: ranges come from our own arithmetic, never from a wire.
     pub fn slice(&self, range: Range<usize>) -> SharedBuf {
         assert!(
             range.start <= range.end && range.end <= self.len,
@@ -220,8 +221,10 @@ impl SharedBuf {
         SharedBuf { buf: Arc::clone(&self.buf), start: self.start + range.start, len: range.len() }
     }
 
-    /// The bytes, to be changed: those themselves if nobody else has a part of the buffer, else a copy of
-    /// them, so that whoever has one still sees what was there.
+    /// The bytes, to be changed.
+    ///
+    /// If another part of the buffer exists, this part becomes a copy first, so that the owners of the others
+    /// see no change.
     pub fn make_mut(&mut self) -> &mut [u8] {
         if Arc::get_mut(&mut self.buf).is_none() {
             *self = Buf::copy_of(self).share();
@@ -240,10 +243,10 @@ impl SharedBuf {
     }
 }
 
-/// Tells the processor that the bytes will be read or overwritten soon, so that they come from memory while
-/// something else is done.
+/// Tells the processor that the bytes will be read or overwritten soon, so that it can load them from memory
+/// meanwhile.
 pub fn prefetch(bytes: &[u8]) {
-    /// The processor goes on by itself behind this, as far as the end of the page.
+    /// Behind these bytes the processor prefetches on its own, up to the end of the page.
     const LEN: usize = 512;
     const CACHE_LINE: usize = 64;
     #[cfg(target_arch = "x86_64")]
@@ -273,7 +276,7 @@ impl From<Buf> for SharedBuf {
     }
 }
 
-/// A few shared buffers in a row, read as one. None of its parts is empty.
+/// A few shared buffers in sequence, read as one. No part is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     parts: SmallVec<[SharedBuf; 1]>,
@@ -281,7 +284,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain of nothing.
+    /// An empty chain.
     pub fn new() -> Chain {
         Chain::default()
     }
@@ -291,17 +294,18 @@ impl Chain {
         Buf::copy_of(bytes).into()
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no byte.
+    /// Whether the chain has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds `part` at the end. What lies one behind the other in one buffer is one part.
+    /// Adds `part` at the end. A part that directly follows the last one in the same buffer is merged with
+    /// it.
     pub fn push(&mut self, part: SharedBuf) {
         if part.is_empty() {
             return;
@@ -326,7 +330,7 @@ impl Chain {
     /// The bytes `range` as a chain over the same memory.
     ///
     /// # Panics
-    /// If `range` is not inside.
+    /// If `range` is out of bounds.
     pub fn slice(&self, range: Range<usize>) -> Chain {
         assert!(
             range.start <= range.end && range.end <= self.len,
@@ -344,7 +348,7 @@ impl Chain {
         sliced
     }
 
-    /// One buffer with all the bytes: the only part itself if there is just one, else a copy.
+    /// One buffer with all the bytes: the only part itself if there is just one, otherwise a copy.
     pub fn contiguous(&self) -> SharedBuf {
         match self.parts.as_slice() {
             [only] => only.clone(),
@@ -356,7 +360,7 @@ impl Chain {
         }
     }
 
-    /// Copies all the bytes to `target`, which has the same length.
+    /// Copies all the bytes to `target`, which must have the same length.
     pub fn copy_to(&self, target: &mut [u8]) {
         assert_eq!(target.len(), self.len);
         let mut rest = target;
@@ -367,7 +371,7 @@ impl Chain {
         }
     }
 
-    /// All the bytes, copied: for tests and small answers.
+    /// A copy of all bytes: for tests and small answers.
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts.iter().flat_map(|part| part.iter().copied()).collect()
     }

@@ -1,7 +1,9 @@
-//! Canaries: mistakes that the code makes on purpose, to prove that a test or a simulation notices.
+//! Canaries: bugs that the code has on purpose, to prove that a test or a simulation detects them.
 
-/// Defines, for an enumeration of mistakes, `make` and `makes`: which one the thread makes, and whether it is
-/// this one. In the product (a release build) there is none: the check is a constant.
+/// Defines `make` and `makes` for an enumeration of bugs: `make` selects the bug that this thread has,
+/// `makes` checks whether it has a given one.
+///
+/// In the product (a release build) no thread has one: the check is a constant.
 #[macro_export]
 macro_rules! canary_switch {
     ($canary:ty) => {
@@ -10,19 +12,19 @@ macro_rules! canary_switch {
             static MADE: ::std::cell::Cell<Option<$canary>> = const { ::std::cell::Cell::new(None) };
         }
 
-        /// Has this thread make the mistake from now on; `None`: none.
+        /// Makes this thread have the bug from now on; `None`: no bug.
         #[cfg(any(test, debug_assertions))]
         pub fn make(canary: Option<$canary>) {
             MADE.set(canary);
         }
 
-        /// Whether this thread makes the mistake.
+        /// Whether this thread has the bug.
         #[cfg(any(test, debug_assertions))]
         pub(crate) fn makes(canary: $canary) -> bool {
             MADE.get() == Some(canary)
         }
 
-        /// Whether this thread makes the mistake: never.
+        /// Whether this thread has the bug: never in a release build.
         #[cfg(not(any(test, debug_assertions)))]
         pub(crate) const fn makes(_: $canary) -> bool {
             false

@@ -1,17 +1,17 @@
-//! CRC32C (Castagnoli), the checksum of iSCSI digests and of everything we put on a disk. The `crc32c` crate
-//! uses the processor's instruction where there is one.
+//! CRC32C (Castagnoli), the checksum of iSCSI digests and of everything that Ursa writes to a disk. The
+//! `crc32c` crate uses the processor's instruction if it has one.
 
 /// The CRC32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// A CRC32C fed piece by piece.
+/// A CRC32C that is computed piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crc32c(u32);
 
 impl Crc32c {
-    /// The checksum of nothing so far.
+    /// The checksum of no bytes.
     pub fn new() -> Crc32c {
         Crc32c(0)
     }
@@ -21,7 +21,7 @@ impl Crc32c {
         self.0 = crc32c::crc32c_append(self.0, bytes);
     }
 
-    /// The checksum of all that was added.
+    /// The checksum of all bytes added so far.
     pub fn value(self) -> u32 {
         self.0
     }

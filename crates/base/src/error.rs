@@ -2,7 +2,9 @@
 
 use std::error::Error;
 
-/// The error with its causes. One that says what its cause does (a transparent one) is said once.
+/// The error followed by its causes, separated by colons.
+///
+/// An error that repeats the text of its cause (a transparent one) appears only once.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,5 +1,5 @@
-//! What every crate of Ursa stands on: quantities with a unit, time, checksums, aligned buffers and
-//! seeded random numbers. Nothing here makes a system call but the allocator.
+//! What every crate of Ursa builds on: quantities with units, time, checksums, aligned buffers and seeded
+//! random numbers. Apart from the allocator, nothing here makes a system call.
 
 mod buf;
 mod canary;

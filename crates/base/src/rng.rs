@@ -1,14 +1,14 @@
-//! Seeded random numbers (xoshiro256**). The same seed gives the same sequence for ever: failing simulator
-//! seeds depend on it. Not for secrets.
+//! Seeded random numbers (xoshiro256**). A seed must give the same sequence forever, because failing seeds of
+//! the simulator are kept. Not for secrets.
 
 /// A random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng([u64; 4]);
 
 impl Rng {
-    /// The generator of `seed`; every seed is fine.
+    /// The generator of `seed`; every seed is valid.
     pub fn new(seed: u64) -> Rng {
-        // SplitMix64, as the authors of xoshiro advise for seeding.
+        // SplitMix64, as the authors of xoshiro recommend for seeding.
         let mut state = seed;
         Rng(std::array::from_fn(|_| {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -43,7 +43,7 @@ impl Rng {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True once in `n` times.
+    /// True once in `n` times, on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -56,7 +56,7 @@ impl Rng {
         }
     }
 
-    /// A generator for a part of the work, independent of how much this one is used later.
+    /// A new generator, independent of how much this one is used afterwards.
     pub fn fork(&mut self) -> Rng {
         Rng::new(self.next())
     }

@@ -1,12 +1,12 @@
-//! What one send puts on a connection: many small headers and many payloads, in order, without copying the
-//! payloads.
+//! What one send puts on a connection: many small headers and many payloads, in order. Payloads are not
+//! copied.
 
 use std::ops::Range;
 
 use crate::{Chain, SharedBuf};
 
-/// Memory for small pieces that an empty batch keeps at most: a batch of large pieces is seldom followed by
-/// another.
+/// The memory for small pieces that an empty batch keeps at most. A batch of large pieces is seldom followed
+/// by another.
 const SMALL_KEPT_MAX: usize = 1 << 20;
 
 enum Part {
@@ -15,7 +15,7 @@ enum Part {
     Shared(SharedBuf),
 }
 
-/// Bytes to send, in order. Small pieces are copied together; shared buffers are referred to.
+/// Bytes to send, in order. Small pieces are copied into one buffer; shared buffers are referenced.
 #[derive(Default)]
 pub struct SendBatch {
     small: Vec<u8>,
@@ -29,17 +29,17 @@ impl SendBatch {
         SendBatch::default()
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no byte.
+    /// Whether the batch has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many pieces `iter` will give: what one scatter-gather send is limited in.
+    /// The number of pieces that `iter` returns. One scatter-gather send has a limit of pieces.
     pub fn pieces(&self) -> usize {
         self.parts.len()
     }
@@ -58,10 +58,10 @@ impl SendBatch {
         }
     }
 
-    /// The last `len` bytes, to be changed in place (as by encrypting them).
+    /// The last `len` bytes, to be changed in place (for example encrypted).
     ///
     /// # Panics
-    /// If something else than copies was added since the first of them.
+    /// If they include anything but copies.
     pub fn last_mut(&mut self, len: usize) -> &mut [u8] {
         match self.parts.last() {
             Some(Part::Small(range)) if range.len() >= len => &mut self.small[range.end - len..range.end],
@@ -84,7 +84,7 @@ impl SendBatch {
         }
     }
 
-    /// The pieces in order; their addresses stay the same until the batch is changed.
+    /// The pieces in order. Their addresses stay the same until the batch is changed.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().map(|part| match part {
             Part::Small(range) => &self.small[range.clone()],
@@ -92,7 +92,7 @@ impl SendBatch {
         })
     }
 
-    /// Empties it and keeps its memory, unless that is unusually much.
+    /// Empties the batch. It keeps its memory, unless that is unusually large.
     pub fn clear(&mut self) {
         self.small.clear();
         self.small.shrink_to(SMALL_KEPT_MAX);
@@ -100,7 +100,7 @@ impl SendBatch {
         self.len = 0;
     }
 
-    /// All the bytes, copied: for tests.
+    /// A copy of all bytes: for tests.
     pub fn to_vec(&self) -> Vec<u8> {
         self.iter().flatten().copied().collect()
     }

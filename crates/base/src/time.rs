@@ -1,4 +1,4 @@
-//! Our own instant, so that the simulator can make time.
+//! An instant type of our own, so that the simulator controls time.
 
 use std::fmt;
 use std::ops::{Add, Sub};

@@ -1,5 +1,5 @@
-//! Quantities. A conversion exists only where it means something: a block number times a block size is a
-//! byte offset; two byte offsets do not add.
+//! Quantities. Only meaningful conversions exist: a block number times a block size is a byte offset; two
+//! byte offsets cannot be added.
 
 use std::fmt;
 use std::ops::{Add, Mul, Sub};
@@ -88,7 +88,8 @@ impl Add<ByteLen> for ByteOffset {
     }
 }
 
-/// For people: `10G` is ten times 2^30 bytes. Exact where that is short, else with one digit after the point.
+/// For people: `10G` is ten times 2^30 bytes. The text is exact if that is short, otherwise it has one digit
+/// after the point.
 impl fmt::Display for ByteLen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
@@ -111,17 +112,18 @@ impl fmt::Display for Lba {
     }
 }
 
-/// Consecutive blocks: `start`, `start + 1`, … `end() - 1`. Never wraps: whoever makes one has checked.
+/// Consecutive blocks: `start`, `start + 1`, … `end() - 1`. A range never wraps: its creator has checked
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LbaRange {
     /// The first block.
     pub start: Lba,
-    /// How many blocks; may be zero.
+    /// The number of blocks; may be zero.
     pub count: BlockCount,
 }
 
 impl LbaRange {
-    /// The range, or `None` when its end is not a block number.
+    /// The range, or `None` if its end is not a block number.
     pub fn new(start: Lba, count: BlockCount) -> Option<LbaRange> {
         start.0.checked_add(count.0).map(|_| LbaRange { start, count })
     }
@@ -131,7 +133,7 @@ impl LbaRange {
         self.start + self.count
     }
 
-    /// Whether the two have a block in common.
+    /// Whether the two ranges have a block in common.
     pub fn overlaps(self, other: LbaRange) -> bool {
         self.start < other.end() && other.start < self.end()
     }

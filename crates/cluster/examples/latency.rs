@@ -62,7 +62,7 @@ fn add(nodes: &Nodes, directory: &Path, number: u16) {
     }
 }
 
-/// Of the leader, or of another.
+/// The store of the leader, or of another node.
 fn store(nodes: &Nodes, count: u16, leads: bool) -> Store {
     let stores: Vec<Store> =
         (1..=count).map(|it| nodes.lock().expect("not poisoned")[&id(it)].store()).collect();

@@ -10,14 +10,15 @@ use rt::sync::{Receiver, Sender, oneshot};
 use crate::error::Error;
 use crate::limits::{DEADLINE_MAX, GRACE};
 
-/// An answer that is on its way. On a core it is awaited; a thread that may block waits with [`Call::wait`].
-/// Both end at the deadline at the latest (and a second later where the engine's disk hangs, so that it
-/// cannot even say so).
+/// A call whose answer is pending.
+///
+/// On a core, await it; a thread that may block uses [`Call::wait`]. Both end by the deadline, or one second
+/// later if the engine's disk hangs and the engine cannot answer at all.
 pub struct Call<T> {
     answer: Receiver<Result<T, Error>>,
-    /// From the first poll on.
+    /// Counted from the first poll.
     patience: Duration,
-    /// What is said when no answer comes at all.
+    /// The error if there is no answer at all.
     late: Error,
     sleep: Option<rt::Sleep>,
 }
@@ -25,7 +26,7 @@ pub struct Call<T> {
 /// The engine's side of a call.
 pub(crate) type Answer<T> = Sender<Result<T, Error>>;
 
-/// A call with its other side; and its deadline within the limit.
+/// A call, its engine's side, and its deadline within the limit.
 pub(crate) fn call<T>(deadline: Duration, late: Error) -> (Answer<T>, Call<T>, Duration) {
     let deadline = deadline.min(DEADLINE_MAX);
     let (sender, answer) = oneshot();
@@ -37,7 +38,7 @@ impl<T> Call<T> {
         Pin::new(&mut self.answer).poll(context).map(|answer| answer.unwrap_or(Err(Error::Stopped)))
     }
 
-    /// Blocks this thread until the answer is there.
+    /// Blocks this thread until the answer arrives.
     pub fn wait(mut self) -> Result<T, Error> {
         let until = Instant::now() + self.patience;
         let waker = Waker::from(Arc::new(Unpark(thread::current())));

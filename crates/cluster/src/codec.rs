@@ -1,9 +1,9 @@
-//! Little-endian fields, written and read with care: whatever bytes come in, reading ends in a value or in
-//! [`Malformed`]. What can be read could have been written in one way only.
+//! Little-endian fields. Reading is safe for any bytes: it returns a value or [`Malformed`]. Whatever can be
+//! read has only one encoding.
 
 use thiserror::Error;
 
-/// Bytes that do not mean what they should.
+/// Bytes that are not a valid encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("malformed bytes")]
 pub struct Malformed;
@@ -52,7 +52,7 @@ impl Writer {
     }
 }
 
-/// Takes fields from the front.
+/// Reads fields from the front.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// Of what [`Writer::seal`] made.
+    /// A reader of bytes from [`Writer::seal`], whose checksum it verifies.
     pub(crate) fn sealed(bytes: &'a [u8]) -> Result<Reader<'a>, Malformed> {
         let (content, sum) = bytes.split_last_chunk::<4>().ok_or(Malformed)?;
         if base::crc32c(content) != u32::from_le_bytes(*sum) {
@@ -104,8 +104,8 @@ impl<'a> Reader<'a> {
         Ok(u128::from_le_bytes(self.array()?))
     }
 
-    /// A count of things of at least `each` bytes: no more than there can be, so that nobody reserves memory
-    /// for what is not there.
+    /// A count of items of at least `each` bytes. It is at most what the bytes can hold, so that a caller
+    /// never reserves memory for items that do not exist.
     pub(crate) fn count(&mut self, each: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
         if count.checked_mul(each).is_none_or(|bytes| bytes > self.0.len()) {
@@ -126,12 +126,12 @@ impl<'a> Reader<'a> {
         Ok(std::str::from_utf8(bytes).map_err(|_| Malformed)?.to_owned())
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.0
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes remain.
     pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed) }
     }

@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-/// Why a call of the cluster's record has no answer.
+/// Why a call of the cluster's record failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
     /// Nothing was changed.
@@ -8,11 +8,11 @@ pub enum Error {
         "the cluster's record had no leader before the deadline: are more than half of its voters up and connected?"
     )]
     NoLeader,
-    /// Of reads only.
+    /// Only for reads.
     #[error("the leader of the cluster's record did not respond before the deadline, or has no quorum")]
     NoQuorum,
-    /// The change was handed on and may take effect, now or later. The same transaction (with its `op_id`)
-    /// may be sent again.
+    /// The change was forwarded and may take effect, now or later. The caller may send the same transaction
+    /// (with its `op_id`) again.
     #[error("the change may have been made: its result did not arrive before the deadline")]
     OutcomeUnknown,
     /// Nothing was changed.
@@ -47,7 +47,7 @@ pub enum Error {
 /// What is wrong with a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
-    /// Keys are not empty and of at most `KEY_BYTES_MAX`.
+    /// Keys must not be empty, and have at most `KEY_BYTES_MAX`.
     #[error("a key is empty or longer than {} bytes", crate::limits::KEY_BYTES_MAX)]
     Key,
     /// At most `VALUE_BYTES_MAX`.
@@ -59,7 +59,7 @@ pub enum Invalid {
     /// At most `TRANSACTION_BYTES_MAX`.
     #[error("larger than {} KiB", crate::limits::TRANSACTION_BYTES_MAX >> 10)]
     Size,
-    /// A key may be written once.
+    /// A transaction may write a key only once.
     #[error("a key is written twice")]
     Twice,
 }

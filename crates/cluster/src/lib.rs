@@ -1,10 +1,8 @@
-//! The cluster's record: a small key/value store that changes by compare-and-swap, linearizable, and followed
-//! by every node. It holds nodes, volumes' configurations, targets, maps and host groups. I/O never waits for
-//! it.
+//! The cluster's record: a small, linearizable key/value store with compare-and-swap that every node follows.
+//! It holds nodes, volumes' configurations, targets, maps and host groups. I/O never waits for it.
 //!
-//! A [`Store`] has the calls. Behind it is one of three engines: [`embedded`] (raft-rs in our own nodes),
-//! [`etcd`] (where a site has one), [`memory`] (the simulator's). `docs/why/record.md` says why it is as it
-//! is.
+//! [`Store`] has the calls. One of three engines implements them: [`embedded`] (raft-rs in our own nodes),
+//! [`etcd`] (if a site has one), or [`memory`] (for the simulator). `docs/why/record.md` explains the design.
 
 mod call;
 mod codec;

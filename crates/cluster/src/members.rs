@@ -1,4 +1,4 @@
-//! Who is in the cluster, and whose word counts.
+//! Which nodes are in the cluster, and which of them vote.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::node_id::NodeId;
 pub struct Members {
     /// More than half of them make a quorum.
     pub voters: BTreeSet<NodeId>,
-    /// They follow, and their word does not count.
+    /// They follow, but do not vote.
     pub learners: BTreeSet<NodeId>,
-    /// They were members. Their numbers are never given away again.
+    /// Former members. Their numbers are never used again.
     pub gone: BTreeSet<NodeId>,
 }
 
-/// One step; more than one node at a time never changes.
+/// One change of the members; only one node changes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberChange {
     /// A new node becomes a learner.
@@ -31,22 +31,22 @@ pub enum MemberChange {
     Remove(NodeId),
 }
 
-/// Why a change of members is not made.
+/// Why a change of members was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Numbers are not given away twice.
+    /// Numbers are never used again.
     #[error("{0} was removed, and a node number is never used again: give the node a new one")]
     Gone(NodeId),
     /// Only members can be promoted or demoted.
     #[error("{0} is not a member")]
     Unknown(NodeId),
-    /// Somebody must be left.
+    /// At least one voter must remain.
     #[error("{0} is the only voter")]
     LastVoter(NodeId),
 }
 
 impl MemberChange {
-    /// Who changes.
+    /// The node that changes.
     pub fn node(self) -> NodeId {
         match self {
             MemberChange::Add(node)
@@ -56,24 +56,24 @@ impl MemberChange {
         }
     }
 
-    /// Whether the node's word counts afterwards.
+    /// Whether the change ends the node's vote.
     pub(crate) fn ends_vote(self) -> bool {
         matches!(self, MemberChange::Demote(_) | MemberChange::Remove(_))
     }
 }
 
 impl Members {
-    /// A cluster of one.
+    /// The only member of a cluster of one.
     pub fn only(node: NodeId) -> Members {
         Members { voters: [node].into(), ..Members::default() }
     }
 
-    /// Whether `node` is one now.
+    /// Whether `node` is a member.
     pub fn has(&self, node: NodeId) -> bool {
         self.voters.contains(&node) || self.learners.contains(&node)
     }
 
-    /// What `change` makes of them. What is so already is no mistake.
+    /// The members after `change`. A change that is already in effect is not an error.
     pub fn after(&self, change: MemberChange) -> Result<Members, Refusal> {
         let mut after = self.clone();
         let node = change.node();
@@ -129,19 +129,20 @@ impl Members {
     }
 }
 
-/// A node that could be a voter.
+/// A node that could become a voter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// The node.
     pub node: NodeId,
     /// It has no volumes.
     pub witness: bool,
-    /// It is a voter already: nobody is changed without need.
+    /// It is a voter already; voters are not replaced without need.
     pub votes: bool,
 }
 
-/// Who should vote: all of up to three nodes with volumes, three of four, five of more; and the witness where
-/// there are two.
+/// The nodes that should vote.
+///
+/// Of up to three nodes with volumes all vote, of four three, of five or more five; two get the witness.
 pub fn voters_for(nodes: &[Candidate]) -> BTreeSet<NodeId> {
     let (witnesses, mut hosts): (Vec<&Candidate>, Vec<&Candidate>) = nodes.iter().partition(|it| it.witness);
     hosts.sort_by_key(|it| (!it.votes, it.node));

@@ -1,5 +1,5 @@
-//! The simulator's engine: one record in the process, which all nodes share. What happens is decided by the
-//! calls' order alone. A node can be cut off, its answers can get lost, and its watches can be held up.
+//! The simulator's engine: one record in the process, which all nodes share. Only the order of the calls
+//! decides what happens. A node can be cut off, its answers can get lost, and its watches can be held up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,48 +30,48 @@ struct Shared {
     nodes: BTreeMap<NodeId, Node>,
 }
 
-/// A node as the record sees it.
+/// The record's view of a node.
 struct Node {
     watches: Watches,
-    /// What its watches were told of.
+    /// The record as its watches know it.
     told: Everything,
-    /// What they were not told of yet.
+    /// Changes that its watches have not received yet.
     held: Vec<Change>,
     faults: BTreeSet<Fault>,
-    /// Calls that were made while it was cut off.
+    /// Calls that it made while it was cut off.
     parked: Vec<Request>,
 }
 
-/// What is wrong between a node and the record.
+/// A fault between a node and the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// No call has an answer but those that a node answers by itself, and its watches see nothing new. Calls
-    /// whose callers have given up may take effect when the fault ends.
+    /// Only calls that the node itself can answer are answered, and its watches see nothing new. Calls whose
+    /// callers have given up may take effect when the fault ends.
     Unreachable,
-    /// Transactions take effect and their callers never learn of it.
+    /// Transactions take effect, but their callers never learn of it.
     AnswersLost,
-    /// Calls are answered; watches see nothing until the fault ends.
+    /// Calls are answered, but watches see nothing until the fault ends.
     WatchHeld,
-    /// The file of the node's copy takes no writes: its file system is full. Where nodes have files.
+    /// The file of the node's copy accepts no writes: its file system is full. Only for nodes with files.
     DiskFull,
 }
 
 impl Memory {
-    /// An empty record, and a cluster of `nodes`, who all vote.
+    /// An empty record, and a cluster of `nodes`, which all vote.
     pub fn new(nodes: impl IntoIterator<Item = NodeId>) -> Memory {
         let members = Members { voters: nodes.into_iter().collect(), ..Members::default() };
         let shared = Shared { record: Record::default(), members, nodes: BTreeMap::new() };
         Memory(Arc::new(Mutex::new(shared)))
     }
 
-    /// The calls, as `node` makes them.
+    /// The calls of `node`.
     pub fn store(&self, node: NodeId) -> Store {
         self.lock().node(node);
         let memory = self.clone();
         Store::new(move |request| memory.lock().request(node, request))
     }
 
-    /// Begins a fault of `node`.
+    /// Starts a fault of `node`.
     pub fn begin(&self, node: NodeId, fault: Fault) {
         self.lock().node(node).faults.insert(fault);
     }
@@ -87,7 +87,7 @@ impl Memory {
         }
     }
 
-    /// What the record has at `key` now, for whoever looks on from outside of all nodes.
+    /// The record's current value at `key`, for an observer outside of all nodes.
     pub fn value(&self, key: &str) -> Option<Arc<[u8]>> {
         self.lock().record.get(key).map(|entry| Arc::clone(&entry.value))
     }
@@ -113,7 +113,7 @@ impl Shared {
         let node = self.node(id);
         let local = matches!(request, Request::Status { .. } | Request::Watch { .. });
         if node.faults.contains(&Fault::Unreachable) && !local {
-            // Its caller gives up at its deadline.
+            // The caller gives up at its deadline.
             return if node.parked.len() < CALLS_MAX {
                 node.parked.push(request);
             } else {
@@ -129,7 +129,7 @@ impl Shared {
             Request::Cas { transaction, answer, .. } => {
                 let result = self.cas(&transaction);
                 let lost = self.node(id).faults.contains(&Fault::AnswersLost);
-                // Not even that it is lost is told: the caller finds out at its deadline.
+                // Dropping `answer` would report the loss; the caller must only find out at its deadline.
                 if lost { std::mem::forget(answer) } else { answer.send(result) }
             }
             Request::Watch { after, answer } => {
@@ -165,7 +165,7 @@ impl Shared {
         }
     }
 
-    /// Tells the watches of `id` what they were not told yet, unless something holds that up.
+    /// Sends the watches of `id` the changes they have not received, unless a fault holds them up.
     fn tell(&mut self, id: NodeId) {
         let node = self.node(id);
         if !node.faults.contains(&Fault::Unreachable) && !node.faults.contains(&Fault::WatchHeld) {

@@ -1,8 +1,9 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-/// The number of a node in its cluster. It is never given to another node, nor to the same node after it lost
-/// its disk.
+/// The number of a node in its cluster.
+///
+/// It is never given to another node, nor to the same node after it has lost its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(NonZeroU16);
 
@@ -15,17 +16,17 @@ impl NodeId {
         }
     }
 
-    /// Its number.
+    /// The node's number.
     pub const fn get(self) -> u16 {
         self.0.get()
     }
 
-    /// As raft-rs calls it.
+    /// raft-rs's ID of the node.
     pub(crate) fn raft(self) -> u64 {
         u64::from(self.get())
     }
 
-    /// Of raft-rs's name, in which 0 is nobody.
+    /// The node with this ID of raft-rs, where 0 means no node.
     pub(crate) fn of_raft(id: u64) -> Option<NodeId> {
         NodeId::new(u16::try_from(id).ok()?)
     }

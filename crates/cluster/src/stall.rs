@@ -1,18 +1,19 @@
-//! Why a node's copy of the cluster's record takes no changes for now.
+//! Why a node's copy of the cluster's record accepts no changes for now.
 
 use thiserror::Error;
 
-/// A node's copy of the cluster's record cannot be written. It takes part again when it can be; until then
-/// its vote is missing.
+/// Why a node's copy of the cluster's record cannot be written.
+///
+/// The node takes part again when it can; until then its vote is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum Stall {
-    /// Its file system is full.
+    /// The file system is full.
     #[error("no space left on the file system of the data directory")]
     NoSpace,
-    /// A write or a flush failed, or what is on the disk cannot be read.
+    /// A write or a flush failed, or the contents of the disk cannot be read.
     #[error("the disk of the data directory is failing")]
     Disk,
-    /// A defect of the program has ended it: only a restart of the node helps.
+    /// A bug has ended it: only a restart of the node helps.
     #[error("a bug in Ursa ended it: restart the node and report this")]
     Defect,
     /// A reason that only later versions know.
@@ -21,7 +22,7 @@ pub enum Stall {
 }
 
 impl Stall {
-    /// As nodes tell each other; 0 is no stall.
+    /// The code that nodes send each other; 0 is no stall.
     pub fn code(self) -> u8 {
         match self {
             Stall::NoSpace => 1,
@@ -31,7 +32,7 @@ impl Stall {
         }
     }
 
-    /// Of what another node says; `None`: its record takes changes.
+    /// The stall of another node's code; `None`: its record accepts changes.
     pub fn of_code(code: u8) -> Option<Stall> {
         match code {
             0 => None,

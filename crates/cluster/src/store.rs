@@ -10,17 +10,17 @@ use crate::node_id::NodeId;
 use crate::transaction::{Outcome, Revision, Transaction, Versioned};
 use crate::watch::{Everything, Watch};
 
-/// The cluster's record as one node reaches it. Cheap to clone; any thread may use it.
+/// One node's access to the cluster's record. Cheap to clone; any thread may use it.
 ///
-/// Reads are linearizable: they see every transaction whose outcome anybody was told before the read began. A
-/// call has an answer or an error at its deadline at the latest, which is at most
+/// Reads are linearizable: they see every transaction whose outcome was reported to anyone before the read
+/// began. A call returns an answer or an error by its deadline, which is at most
 /// [`DEADLINE_MAX`](crate::limits::DEADLINE_MAX).
 #[derive(Clone)]
 pub struct Store {
     take: Arc<dyn Fn(Request) + Send + Sync>,
 }
 
-/// What an engine is asked for.
+/// A request to an engine.
 pub(crate) enum Request {
     Get { key: String, deadline: Duration, answer: Answer<Option<Versioned>> },
     List { prefix: String, deadline: Duration, answer: Answer<Everything> },
@@ -30,32 +30,32 @@ pub(crate) enum Request {
     Members { change: MemberChange, deadline: Duration, answer: Answer<()> },
 }
 
-/// How the record is doing, as this node sees it without asking anybody.
+/// The state of the record, as this node knows it without asking another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// This node; of etcd: nobody.
+    /// This node; `None` with etcd.
     pub node: Option<NodeId>,
-    /// Which node leads, if one does; with etcd none does.
+    /// The node that leads, if one does; `None` with etcd.
     pub leader: Option<u64>,
-    /// Of the leader; grows with each election.
+    /// The leader's term; grows with each election.
     pub term: u64,
-    /// A leader is known and was heard of within an election's time, so that there was a quorum then; or etcd
-    /// has just answered what only its majority can.
+    /// There was a quorum a short time ago: a leader is known, and this node has heard from it within an
+    /// election timeout. With etcd: it has just answered a read that needs a majority.
     pub quorum: bool,
-    /// This node's file was set back: it has forgotten what it had confirmed to others, and so has no part in
-    /// the record any more.
+    /// This node's file was set back: it has lost what it had confirmed to others, so it no longer takes part
+    /// in the record.
     pub forgotten: bool,
-    /// Of the last change that this node knows of.
+    /// The last change that this node knows.
     pub revision: Revision,
     /// Grows with each `force_new_cluster`.
     pub generation: u64,
-    /// Nodes whose words count; with etcd none's does.
+    /// The nodes that vote; empty with etcd.
     pub voters: Vec<u64>,
-    /// Nodes that follow besides; with etcd they follow unknown to it.
+    /// The nodes that follow without a vote; empty with etcd, which does not know its followers.
     pub learners: Vec<u64>,
-    /// Why etcd cannot be used, where it cannot.
+    /// Why etcd cannot be used; `None`: it can.
     pub trouble: Option<String>,
-    /// Why this node's copy takes no changes, where it does not.
+    /// Why this node's copy accepts no changes; `None`: it does.
     pub stalled: Option<crate::Stall>,
 }
 
@@ -71,14 +71,14 @@ impl Store {
         call
     }
 
-    /// All keys that begin with `prefix`, and the revision at which they were so, to watch from.
+    /// All keys that begin with `prefix`, and the revision of this state, for a watch to start from.
     pub fn list(&self, prefix: &str, deadline: Duration) -> Call<Everything> {
         let (answer, call, deadline) = call(deadline, Error::NoQuorum);
         (self.take)(Request::List { prefix: prefix.to_owned(), deadline, answer });
         call
     }
 
-    /// Carries out `transaction`, once.
+    /// Executes `transaction` exactly once.
     pub fn cas(&self, transaction: Transaction, deadline: Duration) -> Call<Outcome> {
         let (answer, call, deadline) = call(deadline, Error::OutcomeUnknown);
         match transaction.check() {
@@ -88,23 +88,26 @@ impl Store {
         call
     }
 
-    /// Follows all changes after `after`, as this node learns of them. It may lag behind what others were
-    /// told; it never reorders or skips. `Revision(0)`: from the beginning, or from all there is.
+    /// Follows all changes after `after`, as this node learns of them.
+    ///
+    /// A watch may lag behind the outcomes that others have received, but never reorders or skips a change.
+    /// `Revision(0)`: from the beginning, or from the whole current state.
     pub fn watch(&self, after: Revision, deadline: Duration) -> Call<Watch> {
         let (answer, call, _) = call(deadline, Error::NoLeader);
         (self.take)(Request::Watch { after, answer });
         call
     }
 
-    /// How the record is doing.
+    /// The state of the record.
     pub fn status(&self, deadline: Duration) -> Call<Status> {
         let (answer, call, _) = call(deadline, Error::NoLeader);
         (self.take)(Request::Status { answer });
         call
     }
 
-    /// Changes who follows the record and who votes; from any node. What is so already is done. A promotion
-    /// waits until the node has caught up.
+    /// Changes which nodes follow the record and which vote; any node may be asked.
+    ///
+    /// A change that is already in effect succeeds. A promotion waits until the node has caught up.
     pub fn change_members(&self, change: MemberChange, deadline: Duration) -> Call<()> {
         let (answer, call, deadline) = call(deadline, Error::OutcomeUnknown);
         (self.take)(Request::Members { change, deadline, answer });
@@ -113,7 +116,7 @@ impl Store {
 }
 
 impl Request {
-    /// Answers with `error`.
+    /// Answers the request with `error`.
     pub(crate) fn refuse(self, error: &Error) {
         let error = error.clone();
         match self {

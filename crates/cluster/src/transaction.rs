@@ -1,4 +1,4 @@
-//! What changes the record: all of its writes or none, if all of its preconditions hold.
+//! A transaction changes the record if all of its preconditions hold: it applies all of its writes, or none.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,8 +8,10 @@ use crate::codec::{Malformed, Reader, Writer};
 use crate::error::Invalid;
 use crate::limits::{KEY_BYTES_MAX, PRECONDITIONS_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX, WRITES_MAX};
 
-/// Grows with each committed transaction; by one in our own engines. (etcd counts what others change in it,
-/// too.) 0 is before the first.
+/// The number of a committed transaction.
+///
+/// It grows by one with each in our own engines. (etcd also counts changes that others make in it.) 0 is
+/// before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
@@ -19,67 +21,67 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A value and when it was written.
+/// A value, and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versioned {
     /// The value; JSON by convention.
     pub value: Arc<[u8]>,
-    /// Of the transaction that wrote it.
+    /// The revision of the transaction that wrote it.
     pub revision: Revision,
 }
 
-/// Compare and swap of any number of keys.
+/// A compare-and-swap of any number of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// Drawn at random for each attempt at a change. The same transaction may be sent again with it, when its
-    /// outcome is unknown, and takes effect once. See [`REMEMBERED_MAX`](crate::limits::REMEMBERED_MAX) for
-    /// how long that holds.
+    /// A random number, drawn for each attempt at a change. If the outcome is unknown, the caller may send
+    /// the same transaction with it again; it takes effect once.
+    /// [`REMEMBERED_MAX`](crate::limits::REMEMBERED_MAX) says for how long that holds.
     pub op_id: u128,
-    /// Keys and the revision of their last write; `None`: there must be no such key.
+    /// Keys and the expected revisions of their last writes; `None`: the key must not exist.
     pub preconditions: Vec<(String, Option<Revision>)>,
-    /// Keys and their new values; `None` deletes, whether the key is there or not.
+    /// Keys and their new values; `None` deletes the key, whether it exists or not.
     pub writes: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It took effect.
     Committed(Revision),
-    /// It did not: the first precondition that does not hold, and the revision that was found.
+    /// It did not take effect: the first precondition that does not hold, and the revision that was found.
     Conflict {
-        /// Whose precondition.
+        /// The key of that precondition.
         key: String,
-        /// `None`: there is no such key.
+        /// `None`: the key does not exist.
         found: Option<Revision>,
     },
 }
 
 impl Transaction {
-    /// Without preconditions and writes yet. `op_id` is random.
+    /// A transaction without preconditions and writes. `op_id` must be random.
     pub fn new(op_id: u128) -> Transaction {
         Transaction { op_id, ..Transaction::default() }
     }
 
-    /// Only if `key` was last written at `revision`; `None`: if it is not there.
+    /// Adds a precondition: `key` was last written at `revision`; `None`: it does not exist.
     pub fn expect(mut self, key: &str, revision: Option<Revision>) -> Transaction {
         self.preconditions.push((key.to_owned(), revision));
         self
     }
 
-    /// Writes `value`.
+    /// Adds a write of `value` to `key`.
     pub fn put(mut self, key: &str, value: impl Into<Vec<u8>>) -> Transaction {
         self.writes.push((key.to_owned(), Some(value.into())));
         self
     }
 
-    /// Deletes `key`.
+    /// Adds a deletion of `key`.
     pub fn delete(mut self, key: &str) -> Transaction {
         self.writes.push((key.to_owned(), None));
         self
     }
 
-    /// That it is within the limits.
+    /// Checks that the transaction is within the limits.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.preconditions.len() > PRECONDITIONS_MAX || self.writes.len() > WRITES_MAX {
             return Err(Invalid::Count);

@@ -1,5 +1,5 @@
-//! Following the record: every committed change in order, none skipped. Who asks for changes that are not
-//! kept any more, or takes them too slowly, gets all there is and goes on from there.
+//! Watches: they receive every committed change in order and skip none. A watch that asks for changes which
+//! are no longer kept, or takes them too slowly, receives the whole record and continues from there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -14,14 +14,14 @@ use crate::transaction::{Revision, Versioned};
 /// All keys and values as of a revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Everything {
-    /// Of the last transaction that took effect.
+    /// The last transaction that took effect.
     pub revision: Revision,
-    /// By key.
+    /// The values by key.
     pub entries: BTreeMap<String, Versioned>,
 }
 
 impl Everything {
-    /// What `change`, which must be later, makes of it.
+    /// Applies `change`, which must be later.
     pub fn change(&mut self, change: &Change) {
         assert!(change.revision > self.revision, "changes come in order");
         self.revision = change.revision;
@@ -39,12 +39,12 @@ impl Everything {
     }
 }
 
-/// What one transaction wrote.
+/// The writes of one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The transaction's.
+    /// The transaction's revision.
     pub revision: Revision,
-    /// Keys and new values; `None`: it is deleted. Each key once, in no order that means anything.
+    /// Keys and new values; `None`: the key was deleted. Each key appears once; the order has no meaning.
     pub writes: Vec<(String, Option<Arc<[u8]>>)>,
 }
 
@@ -55,17 +55,18 @@ impl Change {
     }
 }
 
-/// What a watch gets.
+/// What a watch receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Begin again from this: changes between what was seen and this are not told one by one.
+    /// Start again from this state: the changes between the last event and this one are not reported one by
+    /// one.
     Everything(Arc<Everything>),
     /// The next change.
     Change(Arc<Change>),
 }
 
 impl Event {
-    /// How far the watcher has seen with it.
+    /// How far the watcher has seen with this event.
     pub fn revision(&self) -> Revision {
         match self {
             Event::Everything(everything) => everything.revision,
@@ -86,7 +87,7 @@ struct Queue {
 struct Waiting {
     events: VecDeque<Event>,
     waker: Option<Waker>,
-    /// No more will come: the engine has stopped.
+    /// The engine has stopped: there will be no more events.
     ended: bool,
 }
 
@@ -97,8 +98,9 @@ impl Queue {
 }
 
 impl Watch {
-    /// The next event; [`Error::Stopped`] when the engine has stopped. It comes when something changes:
-    /// whoever cannot wait for that puts a deadline on it.
+    /// The next event, or [`Error::Stopped`] if the engine has stopped.
+    ///
+    /// It arrives when something changes; a caller that cannot wait for that sets a deadline.
     pub async fn next(&mut self) -> Result<Event, Error> {
         poll_fn(|context| {
             let mut waiting = self.0.lock();
@@ -114,8 +116,7 @@ impl Watch {
         .await
     }
 
-    /// The next event for a thread that may block, but not for longer than `patience`; `None`: nothing
-    /// changed.
+    /// The next event, for a thread that may block; `None`: nothing changed within `patience`.
     pub fn wait(&mut self, patience: Duration) -> Result<Option<Event>, Error> {
         let waiting = self.0.lock();
         let nothing = |waiting: &mut Waiting| waiting.events.is_empty() && !waiting.ended;
@@ -132,7 +133,7 @@ impl Watch {
     }
 }
 
-/// All watches of one engine, and the changes for those that begin in the past.
+/// All watches of one engine, and the recent changes for watches that start in the past.
 pub(crate) struct Watches {
     history: VecDeque<Arc<Change>>,
     bytes: usize,
@@ -144,12 +145,12 @@ pub(crate) struct Watches {
 /// The engine's side of a watch.
 struct Feed {
     queue: Arc<Queue>,
-    /// What was seen when it began, or later: only what is newer is told.
+    /// The revision that the watcher started from or has received since; only later changes are sent.
     after: Revision,
 }
 
 impl Watches {
-    /// Of a record whose last change is `revision`.
+    /// The watches of a record whose last change is `revision`.
     pub(crate) fn new(revision: Revision) -> Watches {
         Watches { history: VecDeque::new(), bytes: 0, since: revision, feeds: Vec::new() }
     }
@@ -159,7 +160,7 @@ impl Watches {
         self.feeds.len()
     }
 
-    /// Begins a watch of what came and comes after `after`; `now` is all there is.
+    /// Starts a watch of all changes after `after`, past and future; `now` is the whole record.
     pub(crate) fn watch(&mut self, after: Revision, now: &Everything) -> Watch {
         let queue = Arc::new(Queue { waiting: Mutex::default(), arrived: Condvar::new() });
         let mut feed = Feed { queue: Arc::clone(&queue), after };
@@ -174,7 +175,7 @@ impl Watches {
         Watch(queue)
     }
 
-    /// Tells all watches. `now` is all there is, with this change.
+    /// Sends a change to all watches. `now` is the whole record after it.
     pub(crate) fn change(&mut self, change: Change, now: &Everything) {
         let change = Arc::new(change);
         self.feeds.retain(Feed::is_watched);
@@ -190,7 +191,7 @@ impl Watches {
         }
     }
 
-    /// The record is another one now, and how it came to be is not known.
+    /// Replaces the record by another state; the changes that led there are unknown.
     pub(crate) fn replaced(&mut self, now: &Everything) {
         self.history.clear();
         self.bytes = 0;
@@ -211,7 +212,7 @@ impl Drop for Watches {
 }
 
 impl Feed {
-    /// Somebody else holds the queue.
+    /// Whether the watcher still holds the queue.
     fn is_watched(&self) -> bool {
         Arc::strong_count(&self.queue) > 1
     }

@@ -1,6 +1,7 @@
-//! TLS 1.3 for the HTTP client that all of ours use (ureq), by the rustls that links use: of ureq's own the
-//! provider and the roots could not be chosen without TLS 1.2 coming along. Who asks a node (`api`) and who
-//! asks a site's etcd (`cluster`) stand beside each other; so this stands below both.
+//! TLS 1.3 for ureq, the HTTP client of all our crates, with the rustls that links use. With ureq's own TLS,
+//! provider and roots could not be chosen without bringing in TLS 1.2. Neither of the crates that need this,
+//! `api` (calls to a node) and `cluster` (calls to a site's etcd), is above the other, so it is a crate below
+//! both.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -13,60 +14,60 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ConfigBuilder, RootCertStore, StreamOwned, WantsVerifier};
 use thiserror::Error;
-// Of ureq's parts these may change without a new major version; the lock file keeps the one that we have.
+// ureq may change these parts without a new major version; the lock file pins the version that we have.
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport, TransportAdapter,
 };
 
-/// No certificates of authorities.
+/// Why the CA certificates cannot be used.
 #[derive(Debug, Error)]
 pub enum AuthoritiesError {
-    /// Not what such a file is.
+    /// The file cannot be read, or is not PEM.
     #[error("cannot read certificates in PEM from {0}")]
     File(PathBuf, #[source] rustls::pki_types::pem::Error),
-    /// Certificates that sign nothing.
+    /// A certificate in the file is not a CA certificate.
     #[error("{0} does not hold a CA certificate")]
     Unfit(PathBuf, #[source] rustls::Error),
-    /// None.
+    /// The file has no certificate.
     #[error("{0} has no certificate in PEM")]
     Empty(PathBuf),
 }
 
-/// No certificate of our own to show.
+/// Why the client's own certificate cannot be used.
 #[derive(Debug, Error)]
 pub enum IdentityError {
-    /// No certificates, or no key.
+    /// The file of the certificates or of the key cannot be read, or is not PEM.
     #[error("cannot read {0} as PEM")]
     File(PathBuf, #[source] rustls::pki_types::pem::Error),
-    /// None.
+    /// The file has no certificate.
     #[error("{0} has no certificate in PEM")]
     Empty(PathBuf),
-    /// They do not belong together.
+    /// The certificate and the key do not match.
     #[error("the certificate in {certificate} cannot be used with the key in {key}")]
     Unfit {
         /// The certificate's file.
         certificate: PathBuf,
-        /// The key's.
+        /// The key's file.
         key: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: rustls::Error,
     },
 }
 
-/// What computes.
+/// The cryptography that TLS uses.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// The beginning of what a client does: by TLS 1.3 alone.
+/// The first step of a client's configuration: TLS 1.3 only.
 pub fn client() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider knows TLS 1.3")
 }
 
-/// The authorities whose certificates are in a file, in PEM.
+/// The CA certificates in a file, in PEM.
 ///
 /// # Errors
 /// See [`AuthoritiesError`].
@@ -80,7 +81,8 @@ pub fn authorities(file: &Path) -> Result<RootCertStore, AuthoritiesError> {
     if roots.is_empty() { Err(AuthoritiesError::Empty(file.to_owned())) } else { Ok(roots) }
 }
 
-/// A client that shows the certificate in one file, with its chain, and proves it by the key in the other.
+/// A client that presents the certificate in one file, with its chain, and proves its identity with the key
+/// in the other.
 ///
 /// # Errors
 /// See [`IdentityError`].
@@ -106,12 +108,12 @@ pub fn with_identity(
     })
 }
 
-/// Does TLS over a connection whose URL asks for it.
+/// Uses TLS on a connection whose URL requires it.
 #[derive(Debug)]
 pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// As the configuration says.
+    /// A connector with this configuration.
     pub fn new(config: ClientConfig) -> Tls {
         Tls(Arc::new(config))
     }
@@ -143,7 +145,7 @@ impl<In: Transport> Connector<In> for Tls {
     }
 }
 
-/// A connection by TLS.
+/// A TLS connection.
 pub struct Encrypted {
     buffers: LazyBuffers,
     stream: StreamOwned<ClientConnection, TransportAdapter>,

@@ -1,4 +1,4 @@
-//! What a link costs: 4 KiB frames there and small answers back, over loopback.
+//! Measures what a link costs: 4 KiB frames one way and small answers back, over loopback.
 //!
 //! `cargo run --release -p link --example echo [SECONDS] [plain|tls]` runs two nodes of one core each and
 //! prints the CPU time of each side for a frame and its answer, plain and with TLS, at depths 1 and 32, and
@@ -23,12 +23,12 @@ use rt::sync::Notify;
 use rt::uring::{Config, Running};
 use rt::{CoreId, Handle};
 
-/// As in the binary: where the allocator puts things is part of what copying them costs.
+/// As in the binary: where the allocator puts buffers affects what copying them costs.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CLUSTER: ClusterId = ClusterId([1; 16]);
-/// As long as the head of a write, and of its acknowledgement.
+/// The length of the head of a write, and of its acknowledgement.
 const HEAD: usize = 80;
 const ANSWER_HEAD: usize = 40;
 
@@ -160,7 +160,7 @@ impl Node {
     }
 }
 
-/// Answers frames with data, and sends another for each answer.
+/// Answers frames with data, and sends another frame for each answer.
 struct Echo {
     done: Arc<AtomicU64>,
     replication: std::cell::RefCell<Option<Rc<Link>>>,

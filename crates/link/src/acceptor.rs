@@ -1,4 +1,4 @@
-//! Being connected to.
+//! Accepts connections of other nodes.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -15,10 +15,10 @@ use crate::seat::Seat;
 use crate::wire::{Wire, WireError};
 use crate::{LinkName, Versions};
 
-/// When a connection cannot be accepted, as without descriptors: how long until the next try.
+/// How long to wait after a failed accept, as without file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts connections for ever.
+/// Accepts connections forever.
 pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Room>) {
     loop {
         match listener.accept().await {
@@ -80,13 +80,13 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
     };
     let reason = chain(&error);
     if let AcceptError::Undone(_) = error {
-        // The link that it was to replace works after all; why it did not become one otherwise, who connects
-        // says.
+        // The link that it was to replace works after all. If it failed for another reason, the dialler
+        // reports that.
         return tracing::debug!(%address, reason, "an incoming connection was not accepted as a link");
     }
     let refusal = match &error {
         AcceptError::ByPeer { refused, .. } => Some(refused.refusal),
-        // A node with a lower number, whose member this one is: it has asked whether it is one, too.
+        // A node with a lower number asked whether it is a member, and it is one.
         AcceptError::ByMe { refused, hello } if refused.refusal == Refusal::Name && hello.from < hub.me => {
             return tracing::debug!(%address, reason, "a node asked whether it is a member");
         }
@@ -95,19 +95,19 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
     if let Some(node) = node {
         hub.note_trouble(node, &reason, refusal);
     }
-    // Ports of clients change with every attempt.
+    // Clients use another port with each attempt.
     if hub.said.is_news(node, &format!("{} {reason}", address.ip())) {
         tracing::warn!(%address, reason, "an incoming connection was not accepted as a link");
     }
 }
 
-/// What the two sides want of the connection.
+/// What the two sides have agreed on.
 enum Agreed {
-    /// To be the link that the other has asked for so.
+    /// The connection becomes the link that this hello describes.
     Link(Hello),
-    /// To let the other join, if this agrees.
+    /// The other side may join, if this admission accepts it.
     Join(Admission),
-    /// It was said that a life is over; that was believed.
+    /// A watcher has reported that a life is over, and was believed.
     Obituary,
 }
 
@@ -154,7 +154,7 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     if preamble.purpose == Purpose::Obituary {
         return believe(hub, wire, hello).await;
     }
-    // Of two nodes that with the higher number connects.
+    // Of two nodes, the one with the higher number connects.
     let connects = if hello.from > hub.me { Ok(()) } else { Err(Refusal::Name) };
     let verdict = hub.judge_link(&hello, wire).and(connects);
     let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
@@ -171,7 +171,7 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     }
 }
 
-/// Believes that a life is over if its own node says so, and acts by it before it answers.
+/// Accepts that a life is over if a watcher with its node's credentials says so; acts on it before answering.
 async fn believe(hub: &Rc<Hub>, wire: &mut Wire, hello: Hello) -> Result<Agreed, AcceptError> {
     let verdict = hub.judge(&hello, wire);
     if verdict.is_ok() {

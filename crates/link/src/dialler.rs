@@ -1,4 +1,4 @@
-//! Connecting to a peer, again and again for as long as it is a member.
+//! Connects to a peer, and reconnects as long as it is a member.
 
 use std::future::ready;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::seat::Seat;
 use crate::wire::{Wire, WireError};
 use crate::{Limits, LinkName, Peer, Role};
 
-/// Why an attempt has failed.
+/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 enum DialError {
     #[error("its address is not known")]
@@ -47,12 +47,14 @@ impl DialError {
     }
 }
 
-/// How often a node that does not connect itself, and is not connected to, asks whether it is a member still.
+/// How often a node that does not connect itself, and has no connection, asks whether it is still a member.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// Finds out whether the peer knows this node as a member, for as long as no link with it is up. Of two nodes
-/// that with the higher number connects: the other would never hear that it was removed while it was away.
-/// The peer refuses the link in any case, and says why: that the other side connects, if all is well.
+/// Asks the peer whether this node is still a member, as long as no link with it is up.
+///
+/// Of two nodes, the one with the higher number connects; without this question the other would never learn
+/// that it was removed while it was away. The peer refuses the link in any case and says why: if all is well,
+/// because the other side must connect.
 pub(crate) async fn ask_for_membership(hub: Rc<Hub>, member: Rc<Member>) {
     let name = LinkName { peer: member.id, role: Role::Control, number: 0 };
     for turn in 0.. {
@@ -72,15 +74,17 @@ pub(crate) async fn ask_for_membership(hub: Rc<Hub>, member: Rc<Member>) {
         }
         match refusal {
             Some(_) => hub.note_trouble(member.id, &chain(&error), refusal),
-            // It is a member still, or nobody answers: what links lack is said by who connects.
+            // This node is still a member, or the peer does not answer: the side that connects reports what
+            // is wrong with links.
             None => member.forget_refusal(),
         }
     }
 }
 
-/// When the peer of a link that is silent has answered by another network: how long it is waited for what it
-/// says by the first one then. It does so at once when it has only stood still, and by two networks nothing
-/// takes equally long.
+/// When the peer of a silent link has answered over another network: how much longer to wait for something
+/// from it over the first one.
+///
+/// A peer that was only stalled sends at once, and two networks never take exactly equally long.
 const LAST_CHANCE: Duration = Duration::from_millis(20);
 
 /// How long an attempt may take.
@@ -91,13 +95,13 @@ struct Patience {
 }
 
 impl Patience {
-    /// Where there is no link.
+    /// For an attempt without a link.
     fn alone(limits: &Limits) -> Patience {
         Patience { connect: limits.connect, handshake: limits.handshake }
     }
 
-    /// Beside a link that is up. Nobody looks after that meanwhile; and a kernel that is reached answers at
-    /// once, whatever its processes do.
+    /// For an attempt beside a link that is up: the dialler does not look after that link meanwhile. The
+    /// peer's kernel answers at once if it is reached, whatever its processes do.
     fn beside(limits: &Limits, role: Role) -> Patience {
         match role {
             Role::Control => Patience { connect: limits.doubt, handshake: limits.silence },
@@ -119,8 +123,8 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
         match attempt(&hub, name, address, Patience::alone(&hub.limits), ready(true)).await {
             Ok(serial) => {
                 let last = stay(&hub, &member, name, Place { serial, address, peer }).await;
-                // Whatever has ended it, this network may be why: the next one first. If it was not, the link
-                // goes back in a while.
+                // Whatever has ended the link, this network may be the cause, so the next one is tried first.
+                // If it was not the cause, the link returns after a while.
                 attempts = addresses.iter().position(|known| Some(*known) == last).map_or(0, |at| at + 1);
                 if rt::now().since(began) > hub.limits.backoff_max {
                     backoff = Backoff::new(&hub);
@@ -140,22 +144,22 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
     }
 }
 
-/// Where a link is.
+/// The connection and address of a link.
 struct Place {
-    /// Of its connection.
+    /// The number of its connection.
     serial: u64,
     address: Option<SocketAddr>,
-    /// What was known of the peer when that was chosen.
+    /// The peer's addresses when this one was chosen.
     peer: Peer,
 }
 
-/// Waits until the link has ended, and has it change its address meanwhile where that is better; gives the
-/// one that it used last.
+/// Waits until the link has ended, and moves it to a better address meanwhile. Returns the address that it
+/// used last.
 ///
-/// If it uses an address that is for everything, because those for its role did not answer, they are tried
-/// again from time to time: a network of its own is worth a link's interruption. So it is if the address is
-/// for another role since. And a control link whose peer is silent goes by another network before it is given
-/// up, if the peer answers there.
+/// If the link uses an address for everything, because those for its role did not answer, these are tried
+/// again from time to time: the right network is worth interrupting the link. The same holds if the address
+/// has become one for another role. And a control link whose peer is silent moves to another network, before
+/// it is given up, if the peer answers there.
 async fn stay(hub: &Rc<Hub>, member: &Member, name: LinkName, place: Place) -> Option<SocketAddr> {
     let Place { mut serial, mut address, mut peer } = place;
     let mut look_at = rt::now() + hub.limits.fail_back;
@@ -194,8 +198,8 @@ async fn stay(hub: &Rc<Hub>, member: &Member, name: LinkName, place: Place) -> O
     }
 }
 
-/// Where a control link that is silent is tried. Others are not: what they carry waits, but no node is missed
-/// for it.
+/// The addresses at which a silent control link is tried. Other links are not: what they carry waits, but no
+/// node is missed for that.
 fn elsewhere(peer: &Peer, name: LinkName, address: Option<SocketAddr>) -> Vec<SocketAddr> {
     match name.role {
         Role::Control => {
@@ -207,7 +211,7 @@ fn elsewhere(peer: &Peer, name: LinkName, address: Option<SocketAddr>) -> Vec<So
     }
 }
 
-/// Tries one of the addresses where the link belongs, each in its turn.
+/// Tries one of the addresses where the link belongs, taking turns.
 async fn go_back(
     hub: &Rc<Hub>,
     name: LinkName,
@@ -220,8 +224,8 @@ async fn go_back(
     Some((serial, address))
 }
 
-/// Tries addresses one after the other, until the peer agrees at one of them or is heard again where the link
-/// is: it, or this node, had no time, and nothing is wrong with the network.
+/// Tries addresses one after the other, until the peer agrees at one of them or is heard again on the link:
+/// then one of the two nodes was busy, and the network is intact.
 async fn go_elsewhere(
     hub: &Rc<Hub>,
     name: LinkName,
@@ -249,7 +253,7 @@ async fn go_elsewhere(
     None
 }
 
-/// Makes the link at the address, if it is still wanted when the other side has agreed.
+/// Makes a link at the address, if it is still wanted when the other side has agreed.
 async fn attempt(
     hub: &Rc<Hub>,
     name: LinkName,
@@ -264,7 +268,7 @@ async fn attempt(
     hub.admit(wire, hello).await.map_err(|refusal| DialError::ByMe(hub.refused(refusal, &hello)))
 }
 
-/// Both sides want the link when this gives what the other has said.
+/// Returns the other side's hello when both sides want the link.
 async fn agree(
     hub: &Rc<Hub>,
     name: LinkName,
@@ -292,7 +296,7 @@ async fn agree(
     let is_answer = (hello.from, hello.role, hello.number, hello.attempt)
         == (name.peer, name.role, name.number, mine.attempt);
     let verdict = if is_answer { hub.judge_link(&hello, &wire) } else { Err(Refusal::OtherNode) };
-    // Who gets the last hello has the link: until then the one that may be there is as it was.
+    // The side that receives the last hello has the link: until then an existing link is unaffected.
     if !wanted.await {
         return Err(DialError::Unwanted);
     }
@@ -302,7 +306,7 @@ async fn agree(
     Ok((wire, hello))
 }
 
-/// How long to wait before the next attempt.
+/// The wait before the next attempt.
 struct Backoff {
     next: Duration,
     max: Duration,
@@ -313,8 +317,8 @@ impl Backoff {
         Backoff { next: hub.limits.backoff_min, max: hub.limits.backoff_max }
     }
 
-    /// Between a half and all of a time that doubles up to the limit: many links that broke together do not
-    /// come back together.
+    /// Between half and all of a time that doubles up to the limit, so that many links that broke together do
+    /// not reconnect together.
     fn next(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(self.max);

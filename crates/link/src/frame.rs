@@ -2,45 +2,46 @@
 
 use base::{Buf, Chain, Crc32c, SendBatch};
 
-/// Bytes before a frame's head.
+/// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 24;
-/// The longest head: a message of a copy that lists all regions of the largest slice, with its own header.
+/// The maximum length of a head: a message of a copy that lists all regions of the largest slice, with its
+/// own header.
 pub const HEAD_MAX: usize = (256 << 20) + 4096;
-/// The longest payload: the largest write in one piece, and a region more.
+/// The maximum length of a payload: the largest write in one piece, and a region more.
 pub const PAYLOAD_MAX: usize = (8 << 20) + (64 << 10);
 
-/// A head is given memory in steps of this size as it arrives: a header alone costs nobody more.
+/// Memory for a head is allocated in steps of this size as it arrives: a header alone never costs more.
 const HEAD_STEP: usize = 64 << 10;
 
 const MAGIC: [u8; 2] = *b"UF";
 
-/// What a link carries. All but the lengths is its user's.
+/// A frame: what a link carries. Everything except the lengths is up to the link's user.
 #[derive(Debug)]
 pub struct Frame {
-    /// Whom it is for: the user's address of a volume and slice, say.
+    /// The receiver at the other side: for example, a volume and slice.
     pub channel: u64,
-    /// What it is.
+    /// The kind of message, defined by the link's user.
     pub kind: u8,
-    /// What is said: at most [`HEAD_MAX`] bytes.
+    /// The message: at most [`HEAD_MAX`] bytes.
     pub head: Vec<u8>,
-    /// Data, never copied on its way: at most [`PAYLOAD_MAX`] bytes. What was received is in one piece,
+    /// Data, never copied on its way: at most [`PAYLOAD_MAX`] bytes. Received data is in one piece, and
     /// aligned.
     pub payload: Chain,
 }
 
-/// Why bytes are no frame. The connection they came over is of no use any more.
+/// Why bytes are not a frame. The connection over which they came is unusable then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It does not begin as a frame does.
+    /// The bytes do not begin as a frame does.
     #[error("something that is not a frame")]
     Magic,
-    /// A type of frame that this version does not know.
+    /// This version does not know the type of frame.
     #[error("a frame of unknown type {0}")]
     Type(u8),
-    /// It says that it is longer than a frame can be.
+    /// The frame claims to be longer than the maximum.
     #[error("a frame that is too long")]
     Length,
-    /// It is not what was sent.
+    /// The frame was changed on its way.
     #[error("a frame with a wrong CRC32C")]
     Checksum,
 }
@@ -50,10 +51,10 @@ mod frame_type {
     pub(super) const KEEP_ALIVE: u8 = 1;
 }
 
-/// Puts the frame on a batch.
+/// Adds the frame to a batch.
 ///
 /// # Panics
-/// If head or payload are too long: what a user sends is its own doing.
+/// If head or payload is too long, which is an error of the caller.
 pub fn encode(frame: &Frame, batch: &mut SendBatch) {
     assert!(
         frame.head.len() <= HEAD_MAX && frame.payload.len() <= PAYLOAD_MAX,
@@ -67,7 +68,7 @@ pub fn encode(frame: &Frame, batch: &mut SendBatch) {
     batch.push_chain(&frame.payload);
 }
 
-/// Puts a frame on a batch that only shows that this side lives.
+/// Adds a frame to a batch that is only a sign of life.
 pub fn encode_keep_alive(batch: &mut SendBatch) {
     let nothing = Frame { channel: 0, kind: 0, head: Vec::new(), payload: Chain::new() };
     batch.push(&header(frame_type::KEEP_ALIVE, &nothing));
@@ -88,7 +89,7 @@ fn header(frame_type: u8, frame: &Frame) -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// What a header says.
+/// The content of a header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     frame_type: u8,
@@ -97,7 +98,7 @@ struct Header {
     head_bytes: usize,
     payload_bytes: usize,
     crc: u32,
-    /// Of the header's own bytes, to be continued with the head.
+    /// The CRC32C of the header's own bytes, to be continued with the head.
     crc_so_far: Crc32c,
 }
 
@@ -136,9 +137,10 @@ impl Header {
     }
 }
 
-/// Makes frames of bytes that arrive in any pieces. Give it bytes with [`Decoder::next`] until it gives no
-/// frame; where much of a payload is missing, receive it in place between [`Decoder::take_payload`] and
-/// [`Decoder::give_payload`] instead.
+/// Decodes frames from bytes that arrive in any pieces.
+///
+/// Call [`Decoder::next`] until it returns no frame. If much of a payload is missing, receive it in place
+/// between [`Decoder::take_payload`] and [`Decoder::give_payload`] instead.
 pub struct Decoder(State);
 
 enum State {
@@ -148,9 +150,9 @@ enum State {
     Head { header: Header, head: Vec<u8> },
     /// A part of a payload.
     Payload { begun: Begun, buf: Buf, filled: usize },
-    /// The payload is being received in place.
+    /// The payload is being received in place, by the caller.
     Away(Begun),
-    /// What came was malformed: so is all that follows.
+    /// A frame was malformed, and so nothing after it can be decoded.
     Broken(Malformed),
 }
 
@@ -176,10 +178,10 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Takes from the front of `bytes` until a frame is complete, or all of them.
+    /// Takes bytes from the front of `bytes` until a frame is complete or none is left.
     ///
     /// # Errors
-    /// Why they are none; so is everything after that.
+    /// Why the bytes are not a frame; all later calls return the same.
     pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Frame>, Malformed> {
         let next = self.step(bytes);
         if let Err(malformed) = next {
@@ -237,7 +239,7 @@ impl Decoder {
         }
     }
 
-    /// How many bytes of a payload are missing; 0 where no payload is awaited.
+    /// How many bytes of a payload are missing; 0 if none is expected.
     pub fn payload_missing(&self) -> usize {
         match &self.0 {
             State::Payload { buf, filled, .. } => buf.len() - filled,
@@ -245,7 +247,7 @@ impl Decoder {
         }
     }
 
-    /// The payload that is awaited, and how much of it has come.
+    /// The buffer of the expected payload, and how many bytes of it have arrived.
     pub fn take_payload(&mut self) -> Option<(Buf, usize)> {
         match std::mem::replace(&mut self.0, BETWEEN_FRAMES) {
             State::Payload { begun, buf, filled } => {
@@ -259,10 +261,10 @@ impl Decoder {
         }
     }
 
-    /// The frame of the payload that was taken and is complete now.
+    /// The frame with the payload that was taken and is complete now.
     ///
     /// # Panics
-    /// If none was taken.
+    /// If no payload was taken.
     pub fn give_payload(&mut self, payload: Buf) -> Frame {
         match std::mem::replace(&mut self.0, BETWEEN_FRAMES) {
             State::Away(begun) => begun.with(payload.into()),
@@ -271,7 +273,7 @@ impl Decoder {
     }
 }
 
-/// Moves bytes from the front of `from` as far as both go.
+/// Moves as many bytes from the front of `from` as possible.
 fn move_bytes(from: &mut &[u8], to: &mut [u8]) -> usize {
     let count = from.len().min(to.len());
     let (taken, rest) = from.split_at(count);

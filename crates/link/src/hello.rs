@@ -1,4 +1,4 @@
-//! How two nodes begin: `docs/formats/replication-link.md`.
+//! How two nodes begin a connection: `docs/formats/replication-link.md`.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use crate::{Capabilities, ClusterId, Protocol, Role, Versions};
 
 /// Bytes of a preamble, and of the refusal that may answer one.
 pub(crate) const PREAMBLE_BYTES: usize = 8;
-/// Bytes of a hello as this version writes it.
+/// Bytes of a hello that this version sends.
 pub(crate) const HELLO_BYTES: usize = HELLO_FIELDS_END + 4;
-/// Bytes of the longest hello that is read: later versions append fields, which this one passes over.
+/// The maximum length of a hello: later versions append fields, which this one skips.
 pub(crate) const HELLO_BYTES_MAX: usize = 1024;
 
 /// Where the fields of this version end. A field is only ever appended here, never moved or removed.
 const HELLO_FIELDS_END: usize = 72;
-/// What has to be read of a hello to know how long it is.
+/// How many bytes of a hello must be read to know its length.
 const HELLO_HEAD_BYTES: usize = 32;
 
-/// What a node has at most: each is a connection to every other.
+/// The maximum number of a node's cores: each means a connection to every other node.
 const CORES_MAX: u16 = 1024;
 
 const PREAMBLE_MAGIC: [u8; 4] = *b"URSA";
@@ -29,34 +29,34 @@ const HELLO_MAGIC: [u8; 4] = *b"UHEL";
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To be a link.
+    /// The connection becomes a link.
     Link,
-    /// To let a new node join the cluster.
+    /// A new node joins the cluster.
     Join,
-    /// To say that a life of a node is over.
+    /// A watcher reports that a life of a node is over.
     Obituary,
 }
 
 /// The first bytes of a connection, never encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preamble {
-    /// What the sender speaks. Nobody has proved anything yet: the hellos say it again, and what they say
-    /// counts.
+    /// The versions that the sender speaks. Nothing is authenticated yet: the hellos repeat them, and only
+    /// those count.
     pub(crate) versions: Versions,
     pub(crate) purpose: Purpose,
     /// Whether TLS follows.
     pub(crate) tls: bool,
 }
 
-/// What the first bytes of a connection can turn out to be.
+/// What the first bytes of a connection are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     Preamble(Preamble),
     /// A preamble of a node that speaks none of our versions.
     NoCommonVersion(Versions),
-    /// The answer to a preamble that was not liked, and what the other side speaks.
+    /// The other side refuses our preamble; with the versions that it speaks.
     Refused(Refusal, Versions),
-    /// Nothing of ours.
+    /// The other side is not a node.
     Foreign,
 }
 
@@ -72,7 +72,7 @@ impl Preamble {
 }
 
 impl Opening {
-    /// `ours` is what this side speaks.
+    /// `ours` are the versions that this side speaks.
     pub(crate) fn parse(bytes: [u8; PREAMBLE_BYTES], ours: Versions) -> Opening {
         let [_, _, _, _, max, what, detail, min] = bytes;
         let Some(theirs) = Versions::new(min, max).filter(|_| bytes[..4] == PREAMBLE_MAGIC) else {
@@ -98,7 +98,7 @@ impl Opening {
     }
 }
 
-/// Instead of a purpose: the preamble was not liked.
+/// In place of a purpose: the preamble is refused.
 const REFUSED: u8 = 0xff;
 
 fn opening(versions: Versions, [what, detail]: [u8; 2]) -> [u8; PREAMBLE_BYTES] {
@@ -108,47 +108,47 @@ fn opening(versions: Versions, [what, detail]: [u8; 2]) -> [u8; PREAMBLE_BYTES] 
     bytes
 }
 
-/// Why one node does not want a link with another.
+/// Why a node refuses a link with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
     /// The two have no version of the protocol in common.
     #[error("the two nodes have no protocol version in common: update the older one")]
     Version,
-    /// The other belongs to another cluster.
+    /// The other node belongs to another cluster.
     #[error("the other node belongs to another cluster: correct its address, or let it join this cluster")]
     Cluster,
-    /// The other is not a member, or no longer.
+    /// The other node is not a member, or no longer one.
     #[error("the connecting node is not a member of the cluster, or was removed: let it join again")]
     Membership,
-    /// The node that was called is not the one that was meant.
+    /// The node that answers is not the one that was meant.
     #[error("another node answers at this address: correct the address of the member")]
     OtherNode,
-    /// A later life of the other has been seen.
+    /// A later life of the other node has been seen.
     #[error(
         "a later start of the same node has been seen: two processes use one identity, or its record is an old copy"
     )]
     Incarnation,
-    /// There is no link of this number, or it is for the other side to connect.
+    /// There is no link of this number, or the other side must connect.
     #[error("the two nodes have no such link")]
     Name,
-    /// One uses TLS and the other does not.
+    /// Only one of the nodes uses TLS.
     #[error("one node uses TLS and the other does not: give both their credentials")]
     Security,
-    /// The certificate is not one of the node that it says it is.
+    /// The certificate does not belong to the node that shows it.
     #[error("the certificate belongs to another node: give the node its own credentials")]
     Certificate,
-    /// A newer connection of the same link is there.
+    /// A newer connection of the same link exists.
     #[error("a newer connection has replaced it")]
     Superseded,
-    /// One of the two belongs to a cluster that was given up.
+    /// One of the two nodes belongs to a cluster that was given up.
     #[error(
         "a surviving node was forced into a new cluster, and one of the two nodes still belongs to the old one: it must join again as a new node, without its old cluster directory"
     )]
     Generation,
-    /// Nobody may join by this node now.
+    /// No node may join through this one now.
     #[error("this node does not admit new nodes: use a token from a member that does")]
     Join,
-    /// A reason that only later versions have.
+    /// A reason that only later versions know.
     #[error(
         "for a reason that only later versions know (code {0}): the log of the node that refused says which"
     )]
@@ -188,19 +188,19 @@ impl Refusal {
         }
     }
 
-    /// `None` for 0, which is no refusal.
+    /// `None` for 0, which is not a refusal.
     fn from_code(code: u8) -> Option<Refusal> {
         let known = Refusal::ALL.into_iter().find(|refusal| refusal.code() == code);
         known.or((code != 0).then_some(Refusal::Later(code)))
     }
 
-    /// As the answer to a preamble.
+    /// The refusal as the answer to a preamble.
     pub(crate) fn encode(self, ours: Versions) -> [u8; PREAMBLE_BYTES] {
         opening(ours, [REFUSED, self.code()])
     }
 }
 
-/// A refusal, for people: of versions that do not fit it names both sides'.
+/// A refusal for display: if versions do not match, it shows those of both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) refusal: Refusal,
@@ -220,25 +220,25 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Who one side is, whom it means, which link this is to be, and whether it agrees.
+/// The identity of one side, the peer and link that it means, and whether it agrees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) role: Role,
     pub(crate) number: u16,
-    /// Why the sender does not want this link.
+    /// Why the sender refuses this link.
     pub(crate) refusal: Option<Refusal>,
     pub(crate) cluster: ClusterId,
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
-    /// Of the sender.
+    /// The number of the sender's cores.
     pub(crate) cores: u16,
-    /// Of the sender.
+    /// The life of the sender.
     pub(crate) incarnation: Incarnation,
-    /// Counts the connections that the dialler has tried: the greater one is the newer.
+    /// The number of the dialler's attempt: of two connections, the one with the greater number is newer.
     pub(crate) attempt: u64,
-    /// Of the cluster, as the sender knows it.
+    /// The generation of the cluster, as the sender knows it.
     pub(crate) generation: u64,
-    /// What the sender speaks.
+    /// The protocol that the sender speaks.
     pub(crate) protocol: Protocol,
 }
 
@@ -268,7 +268,7 @@ impl Hello {
         bytes
     }
 
-    /// Receives a hello whose first bytes have come; `None` if it is none.
+    /// Receives a hello whose first bytes have arrived; `None` if it is not one.
     pub(crate) async fn read(
         wire: &mut Wire,
         first: [u8; PREAMBLE_BYTES],
@@ -286,8 +286,8 @@ impl Hello {
         Ok(Hello::parse(&bytes))
     }
 
-    /// `None` if the bytes are no hello, or not one in its whole length. Fields behind those of this version
-    /// are passed over.
+    /// Decodes a hello; `None` if the bytes are not exactly one hello. Fields after those of this version are
+    /// skipped.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Hello> {
         let (fields, crc) = bytes.split_last_chunk::<4>()?;
         let is_hello = (HELLO_BYTES..=HELLO_BYTES_MAX).contains(&bytes.len())
@@ -318,7 +318,7 @@ impl Hello {
     }
 }
 
-/// Of bytes that are known to be there.
+/// The caller checks that the bytes are there.
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
@@ -354,7 +354,7 @@ mod tests {
         );
         for (min, max) in [(1, 1), (4, 9)] {
             let versions = Versions::new(min, max).unwrap();
-            // Whatever the purpose: what it means may have changed.
+            // Whatever the purpose: its meaning may have changed.
             for purpose in [1, 77] {
                 let bytes = [b'U', b'R', b'S', b'A', max, purpose, 1, min];
                 assert_eq!(parse(bytes), Opening::NoCommonVersion(versions));

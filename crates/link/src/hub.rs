@@ -1,5 +1,5 @@
-//! What core 0 knows of all links: who the members are, which of their lives have been seen, which
-//! connections are up.
+//! What core 0 knows of all links: the members, the lives of them that were seen, and the connections that
+//! are up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::tls::Configs;
 use crate::wire::{DetachedWire, Wire};
 use crate::{ClusterId, Limits, LinkName, Peer, PeerState, Protocol, Role, dialler};
 
-/// Core 0's part; [`rt::local`] finds it there.
+/// Core 0's state of all links; [`rt::local`] finds it there.
 pub(crate) struct Hub {
     pub(crate) me: NodeId,
     pub(crate) cluster: ClusterId,
@@ -28,17 +28,17 @@ pub(crate) struct Hub {
     pub(crate) protocol: Protocol,
     pub(crate) limits: Limits,
     pub(crate) tls: Option<Configs>,
-    /// What was said to the log and need not be again.
+    /// What was logged and need not be logged again.
     pub(crate) said: Said,
     members: RefCell<BTreeMap<NodeId, Rc<Member>>>,
-    /// The latest life of each node that was seen, of removed ones, too.
+    /// The latest life of each node that was seen, including removed nodes.
     lives: RefCell<BTreeMap<NodeId, Incarnation>>,
     next_serial: Cell<u64>,
     next_attempt: Cell<u64>,
     stopped: Cell<bool>,
-    /// A node of a later generation of the cluster was heard: this one is of the cluster that was given up.
+    /// A node of a later generation of the cluster was heard: this node's cluster was given up.
     outdated: Cell<bool>,
-    /// Decides who may join, if anybody may.
+    /// Decides which nodes may join; `None` if none may.
     admission: RefCell<Option<Admission>>,
 }
 
@@ -46,19 +46,19 @@ pub(crate) struct Hub {
 pub(crate) struct Member {
     pub(crate) id: NodeId,
     pub(crate) peer: RefCell<Peer>,
-    /// No longer a member.
+    /// Whether it is no longer a member.
     removed: Cell<bool>,
     /// The links that are up, or about to be.
     live: RefCell<BTreeMap<(Role, u16), Live>>,
-    /// One connection at a time becomes a link, or ends.
+    /// Only one connection at a time becomes a link, or ends.
     turn: Semaphore,
-    /// Told when a link has ended, and when the peer's addresses have changed.
+    /// Notified when a link has ended, and when the peer's addresses have changed.
     pub(crate) changed: Notify,
     /// Why the last attempt failed, if none has succeeded since.
     trouble: RefCell<Option<String>>,
     /// Why the peer refused the last attempt, if it did.
     refusal: Cell<Option<Refusal>>,
-    /// The tasks that connect, by link; where this node is the one that does.
+    /// The tasks that connect, by link, if this node is the one that connects.
     diallers: RefCell<BTreeMap<(Role, u16), rt::Task<()>>>,
 }
 
@@ -85,7 +85,7 @@ impl Member {
         })
     }
 
-    /// Nothing is known of the peer refusing this node.
+    /// Forgets that the peer refused this node.
     pub(crate) fn forget_refusal(&self) {
         self.refusal.set(None);
     }
@@ -95,13 +95,13 @@ impl Member {
         !self.live.borrow().is_empty()
     }
 
-    /// Whether this connection is the link still.
+    /// Whether the link still uses this connection.
     pub(crate) fn has(&self, role: Role, number: u16, serial: u64) -> bool {
         self.live.borrow().get(&(role, number)).is_some_and(|live| live.serial == serial)
     }
 }
 
-/// What a hub is made of.
+/// The parameters of a hub.
 pub(crate) struct Identification {
     pub(crate) me: NodeId,
     pub(crate) cluster: ClusterId,
@@ -135,7 +135,7 @@ impl Hub {
         })
     }
 
-    /// Whether a node of a later generation of the cluster was heard.
+    /// Whether this node has heard from a later generation of the cluster.
     pub(crate) fn is_outdated(&self) -> bool {
         self.outdated.get()
     }
@@ -148,7 +148,7 @@ impl Hub {
         self.admission.borrow().clone().filter(|_| !self.stopped.get())
     }
 
-    /// From now on these are the other members.
+    /// Sets the other members.
     pub(crate) fn set_peers(self: &Rc<Hub>, peers: Vec<Peer>) {
         let mut wanted: BTreeMap<NodeId, Peer> = peers.into_iter().map(|peer| (peer.id, peer)).collect();
         wanted.remove(&self.me);
@@ -184,7 +184,7 @@ impl Hub {
         members.values().map(state).collect()
     }
 
-    /// An attempt to make a link with this node has failed.
+    /// Notes that an attempt to make a link with this node has failed.
     pub(crate) fn note_trouble(&self, node: NodeId, reason: &str, refusal: Option<Refusal>) {
         if let Some(member) = self.member(node) {
             member.refusal.set(refusal);
@@ -208,7 +208,7 @@ impl Hub {
         .detach();
     }
 
-    /// Nothing comes up any more, and what is up comes down.
+    /// Ends all links, and lets none come up again.
     pub(crate) async fn stop(&self) {
         self.stopped.set(true);
         let members: Vec<Rc<Member>> = self.members.borrow().values().cloned().collect();
@@ -220,7 +220,7 @@ impl Hub {
         }
     }
 
-    /// Starts to connect, if this node is the one that does and does not do so yet.
+    /// Starts to connect, if this node is the one that connects and does not do so yet.
     fn dial(self: &Rc<Hub>, member: &Rc<Member>, role: Role, number: u16) {
         if self.stopped.get() || member.removed.get() {
             return;
@@ -239,8 +239,8 @@ impl Hub {
             .or_insert_with(|| rt::spawn(dialler::keep_up(Rc::clone(self), Rc::clone(member), role, number)));
     }
 
-    /// The peer has said how many cores it has: there are as many replication links as the side with more has
-    /// cores.
+    /// Starts to connect the replication links, now that the peer has said how many cores it has: there are
+    /// as many links as the side with more cores has cores.
     fn dial_replication(self: &Rc<Hub>, member: &Rc<Member>, peer_cores: u16) {
         let links = self.cores.max(peer_cores);
         (0..links).for_each(|number| self.dial(member, Role::Replication, number));
@@ -253,13 +253,13 @@ impl Hub {
         self.next_attempt.get()
     }
 
-    /// The refusal of what this peer has said, for people.
+    /// The refusal of this peer's hello, for display.
     pub(crate) fn refused(&self, refusal: Refusal, hello: &Hello) -> Refused {
         self.outdated.set(self.outdated.get() || hello.generation > self.generation);
         Refused { refusal, ours: self.protocol.versions, theirs: hello.protocol.versions }
     }
 
-    /// What this node says of itself for a link.
+    /// This node's hello for a link.
     pub(crate) fn hello(&self, name: LinkName, attempt: u64) -> Hello {
         Hello {
             role: name.role,
@@ -276,13 +276,13 @@ impl Hub {
         }
     }
 
-    /// Whether this node wants a link with who says this, as far as that can be told from it.
+    /// Whether this node wants a link with the sender of this hello, as far as the hello shows.
     pub(crate) fn judge_link(&self, hello: &Hello, wire: &Wire) -> Result<(), Refusal> {
         let same = hello.generation == self.generation;
         self.judge(hello, wire).and(if same { Ok(()) } else { Err(Refusal::Generation) })
     }
 
-    /// Whether this is said by a member, to this node.
+    /// Whether this hello is from a member, to this node.
     pub(crate) fn judge(&self, hello: &Hello, wire: &Wire) -> Result<(), Refusal> {
         let links = match hello.role {
             Role::Control => 1,
@@ -307,9 +307,10 @@ impl Hub {
         }
     }
 
-    /// Makes a link of a connection that both sides want; gives its number. `hello` is the other side's.
+    /// Turns a connection that both sides want into a link, and returns its number. `hello` is the other
+    /// side's.
     ///
-    /// This runs to its end even if who asked for it goes away.
+    /// This runs to its end even if the caller is dropped.
     pub(crate) async fn admit(self: &Rc<Hub>, wire: Wire, hello: Hello) -> Result<u64, Refusal> {
         let hub = Rc::clone(self);
         let (reply, result) = oneshot();
@@ -334,7 +335,7 @@ impl Hub {
         self.said.forget(hello.from);
         member.trouble.replace(None);
         member.refusal.set(None);
-        // Links with an earlier life of the peer lead nowhere, and nobody is to see both.
+        // Links with an earlier life of the peer are dead, and no handler may see both.
         member.retire(self.cores, |live| live.incarnation < hello.incarnation, || End::Restarted).await;
         let serial = self.next_serial.get();
         self.next_serial.set(serial + 1);
@@ -369,7 +370,7 @@ async fn bring_up(core: CoreId, identity: Identity, wire: DetachedWire) {
 }
 
 impl Member {
-    /// Brings down the links that are to be, and waits until that has been told everywhere.
+    /// Ends the links that `which` selects, and waits until their handlers were notified.
     async fn retire(
         &self,
         cores: u16,
@@ -385,7 +386,7 @@ impl Member {
             let serial = live.serial;
             rt::call(name.core(cores), move || async move { Seat::current().retire(name, serial, end()) })
                 .await;
-            // `ended` comes later, or not at all if the link has ended before: whoever connects waits for it.
+            // `ended` comes later, or never if the link has ended before; the dialler waits for the removal.
             if self.has(role, number, serial) {
                 self.live.borrow_mut().remove(&(role, number));
                 self.changed.notify();
@@ -394,7 +395,7 @@ impl Member {
     }
 }
 
-/// The right to make or end links with a member.
+/// The right to create or end links with a member.
 struct Turn<'a>(&'a Semaphore);
 
 impl Turn<'_> {

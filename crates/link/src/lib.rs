@@ -1,20 +1,20 @@
 //! Links between the nodes of a cluster: frames in order over TCP, encrypted and mutually authenticated.
 //!
-//! Between two nodes there is one *control* link, on core 0 of both, and as many *replication* links as the
-//! greater of the two numbers of cores; number k lives on core `k mod cores` of each side. So a slice's
-//! messages always travel by one link, in order, and no frame changes cores. The node with the higher number
-//! connects, again and again for as long as the other is a member.
+//! Two nodes have one *control* link, on core 0 of both, and as many *replication* links as the greater of
+//! their numbers of cores; number k runs on core `k mod cores` of each side. So a slice's messages always
+//! travel by the same link, in order, and no frame changes cores. The node with the higher number connects,
+//! and reconnects as long as the other is a member.
 //!
-//! What is guaranteed: a link that is up delivers what was sent, in order and once, until it is down. Then
-//! everything that was on its way is lost. On a core `down` comes before the next `up` of the same link, and
-//! nothing of the old one is delivered after that. Links with an earlier life of a peer are down everywhere
-//! before the first with a later one is up. Nobody gets a link who is not a member, proves to be another node
-//! than it says, or lives an earlier life than one that was seen.
+//! Guarantees: a link that is up delivers what was sent, in order and once, until it is down. Then everything
+//! that was on its way is lost. On each core, `down` comes before the next `up` of the same link, and nothing
+//! of the old link is delivered after that. Links with an earlier life of a peer are down on all cores before
+//! the first link with a later life is up. A node gets no link if it is not a member, proves to be another
+//! node than it claims, or is in an earlier life than one that was seen.
 //!
-//! How: core 0 has the [`hub`]. It accepts ([`acceptor`]) and connects ([`dialler`]); two sides agree by
-//! hellos ([`hello`], [`wire`]); then the connection moves to the core of its link ([`seat`], [`link`]),
-//! which takes [`frame`]s apart and hands them to the [`Handler`] that the user has installed there. Bytes:
-//! `docs/formats/replication-link.md`.
+//! Structure: core 0 has the [`hub`]. It accepts ([`acceptor`]) and makes ([`dialler`]) connections; two
+//! sides agree by hellos ([`hello`], [`wire`]). Then the connection moves to the core of its link ([`seat`],
+//! [`link`]), which decodes [`frame`]s and hands them to the [`Handler`] that the user has installed there.
+//! The format is in `docs/formats/replication-link.md`.
 
 mod acceptor;
 mod credentials;

@@ -1,9 +1,9 @@
-//! One link, as its user sees it and as it runs on its core.
+//! One link: its public interface, and how it runs on its core.
 //!
-//! A link that is up has three tasks. One receives: what arrives together is taken apart and handed to the
-//! user at once, so that what the user answers leaves together. One sends: all that was put on the link in a
-//! turn of the executor is one send. One watches: it tells the user once that the link is down, shows the
-//! peer that this side lives when there is nothing else to say, and gives up a peer that is silent.
+//! A link that is up has three tasks. One receives: all frames that arrive together are handed to the user at
+//! once, so that the user's answers leave together. One sends: everything that was put on the link in one
+//! turn of the executor goes out with one send. One watches: it reports to the user, once, that the link is
+//! down, sends signs of life when there is nothing else to send, and ends the link if the peer is silent.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -22,14 +22,14 @@ use crate::frame::{self, Decoder, Frame, Malformed};
 use crate::tls::{FeedError, Tls};
 use crate::{DOUBT, Handler, LinkName, Negotiated, SILENCE};
 
-/// From this many missing bytes of a payload on, it is received in place.
+/// A payload of which at least this many bytes are missing is received in place.
 const IN_PLACE_MIN: usize = 32 << 10;
-/// In parts of this size, so that a slow network shows that it makes progress.
+/// It is received in parts of this size, so that a slow network shows progress.
 const IN_PLACE_PART: usize = 1 << 20;
-/// What is encrypted at once: the core does nothing else meanwhile (about 100 µs).
+/// How much is encrypted at once: the core does nothing else meanwhile (about 100 µs).
 const SEAL_PART: usize = 256 << 10;
-/// How often it is looked, in the time of silence after which a peer is given up, whether something came, and
-/// whether something was sent since half a look ago; if not, it is shown that this side lives.
+/// How many looks the watch takes in the time of silence after which a peer is given up. Each look checks
+/// whether something was received. If nothing was sent in the last half look, it sends a sign of life.
 const LOOKS: u32 = 20;
 
 const _: () = assert!(
@@ -78,7 +78,7 @@ pub(crate) struct Identity {
     pub(crate) peer_incarnation: Incarnation,
     pub(crate) peer_cores: u16,
     pub(crate) negotiated: Negotiated,
-    /// The number of this connection among all of this node.
+    /// The number of this connection among all connections of this node.
     pub(crate) serial: u64,
 }
 
@@ -89,34 +89,35 @@ pub(crate) struct Bounds {
     pub(crate) silence: Duration,
 }
 
-/// The sending side of a link, on its core. It stays what it is when the link is down: what is put on it then
-/// goes nowhere.
+/// The sending side of a link, on its core.
+///
+/// It remains usable after the link is down: what is sent then is dropped.
 pub struct Link {
     identity: Identity,
     bounds: Bounds,
-    /// What was put on the link and is not being sent yet.
+    /// Frames that were put on the link and are not being sent yet.
     queue: RefCell<SendBatch>,
-    /// How much is being sent.
+    /// How many bytes are being sent.
     sending_bytes: Cell<usize>,
-    /// Told when there is something to send.
+    /// Notified when there is something to send.
     work: Notify,
     tls: Option<RefCell<Tls>>,
-    /// Something was received since the watch looked.
+    /// Whether something was received since the last look.
     received: Cell<bool>,
     /// When it came up.
     began: Instant,
-    /// When something was sent last.
+    /// When something was last sent.
     sent: Cell<Instant>,
-    /// When something was received last, a sign of life included; at first, when it was made.
+    /// When something was last received, a sign of life included; at first, when the link was created.
     heard: Cell<Instant>,
-    /// Why the link is over. Set once.
+    /// Why the link has ended. Set once.
     end: RefCell<Option<End>>,
-    /// The user was told that it is down.
+    /// Whether the user was notified that the link is down.
     down: Cell<bool>,
-    /// Told when the link is over.
+    /// Notified when the link has ended.
     ended: Notify,
     peer_address: SocketAddr,
-    /// Until the link is down.
+    /// Present until the link is down.
     stream: RefCell<Option<Rc<Stream>>>,
 }
 
@@ -153,17 +154,17 @@ impl Link {
         self.identity.name
     }
 
-    /// The life of the peer that it leads to.
+    /// The life of the peer at the other end.
     pub fn peer_incarnation(&self) -> Incarnation {
         self.identity.peer_incarnation
     }
 
-    /// When it came up.
+    /// When the link came up.
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// When anything was received last, if only a sign of life.
+    /// When anything was last received, even if only a sign of life.
     pub fn heard(&self) -> Instant {
         self.heard.get()
     }
@@ -173,12 +174,12 @@ impl Link {
         self.identity.peer_cores
     }
 
-    /// The version and the capabilities that both sides use on it.
+    /// The version and the capabilities that both sides use on the link.
     pub fn negotiated(&self) -> Negotiated {
         self.identity.negotiated
     }
 
-    /// Where the other end of its connection is: by which network it goes.
+    /// The address of the other end of the connection, which shows the network in use.
     pub fn peer_address(&self) -> SocketAddr {
         self.peer_address
     }
@@ -187,11 +188,13 @@ impl Link {
         self.identity.serial
     }
 
-    /// Sends a frame after all those before it; never waits. Frames of one turn of the core leave together.
-    /// On a link that is over it does nothing; on one that has more queued than its limit it ends the link.
+    /// Sends a frame after all earlier ones; never waits.
+    ///
+    /// Frames of one turn of the core leave together. If the link has ended, this does nothing; if more is
+    /// queued than the limit allows, this ends the link.
     ///
     /// # Panics
-    /// If the frame is longer than frames are.
+    /// If the frame is longer than the maximum.
     pub fn send(&self, frame: Frame) {
         if self.is_over() {
             return;
@@ -210,38 +213,39 @@ impl Link {
         }
     }
 
-    /// Bytes of frames that the network has not taken yet.
+    /// Bytes of frames that the kernel has not taken yet.
     pub fn queued_bytes(&self) -> usize {
         self.queue.borrow().len() + self.sending_bytes.get()
     }
 
-    /// Ends the link: nothing that is queued is sent, no further frame is handed over, and the user is told
-    /// that it is down, though not before this returns. A new one is made if this node is the one that
-    /// connects.
+    /// Ends the link.
+    ///
+    /// Queued frames are not sent, no further frame is handed over, and the user is notified that the link is
+    /// down, though not before this returns. If this node is the one that connects, it makes a new link.
     pub fn close(&self, reason: impl Into<Cow<'static, str>>) {
         self.end_with(End::ByUser(reason.into()));
     }
 
-    /// Whether it has ended, be it that its user was told or not.
+    /// Whether the link has ended, even if the user was not notified yet.
     pub(crate) fn is_over(&self) -> bool {
         self.end.borrow().is_some()
     }
 
-    /// It is over; the first reason counts.
+    /// Ends the link; the first reason counts.
     pub(crate) fn end_with(&self, end: End) {
         if self.is_over() {
             return;
         }
         self.end.replace(Some(end));
         if let Some(stream) = &*self.stream.borrow() {
-            // What is on its way must not arrive after a new connection is up.
+            // Data on its way must not arrive after a new connection is up.
             stream.abort();
         }
         self.ended.notify();
         self.work.notify();
     }
 
-    /// Tells the user that the link is over, unless that was done. It must be over.
+    /// Notifies the user, once, that the link is down. The link must have ended.
     pub(crate) fn tell(&self, handler: &dyn Handler) {
         if self.down.replace(true) {
             return;
@@ -261,12 +265,12 @@ impl Link {
         handler.down(name);
     }
 
-    /// Whether the user was told that it is down.
+    /// Whether the user was notified that the link is down.
     pub(crate) fn is_down(&self) -> bool {
         self.down.get()
     }
 
-    /// Runs the link until it is over. `incoming` is what has arrived already.
+    /// Runs the link until it has ended. `incoming` has arrived already.
     pub(crate) async fn run(self: Rc<Link>, handler: Rc<dyn Handler>, incoming: Vec<u8>) {
         let stream = self.stream.borrow().clone();
         let Some(stream) = stream else { return };
@@ -285,17 +289,17 @@ impl Link {
         self.watch().await;
     }
 
-    /// Waits until the link is over, and sees to it that it is if the peer is silent.
+    /// Waits until the link has ended, and ends it if the peer is silent.
     async fn watch(&self) {
         let tick = self.bounds.silence / LOOKS;
-        // Ticks are counted, not time: where this core was late itself, what has arrived meanwhile comes to
-        // its turn first.
+        // This counts ticks and not time: if this core itself was late, what has arrived meanwhile is
+        // received first.
         let mut silent_ticks = 0;
         while !self.is_over() {
             if rt::timeout(tick, self.ended.until(|| self.is_over())).await.is_ok() {
                 return;
             }
-            // A core that stood still shows at once that it lives: by then it may be doubted.
+            // A core that was stalled sends a sign of life at once: the peer may doubt the link by then.
             if rt::now().since(self.sent.get()) >= tick / 2 && self.queued_bytes() == 0 {
                 frame::encode_keep_alive(&mut self.queue.borrow_mut());
                 self.work.notify();
@@ -338,7 +342,7 @@ impl Link {
         Ok(())
     }
 
-    /// Hands over the frames that are complete with `bytes`.
+    /// Hands over the frames that `bytes` completes.
     fn hand_over(
         self: &Rc<Link>,
         decoder: &mut Decoder,
@@ -353,7 +357,7 @@ impl Link {
         Ok(())
     }
 
-    /// As [`Link::hand_over`], of encrypted bytes, which are decrypted where they are.
+    /// Like [`Link::hand_over`], for encrypted bytes, which are decrypted in place.
     fn decrypt(
         self: &Rc<Link>,
         decoder: &mut Decoder,
@@ -361,8 +365,8 @@ impl Link {
         handler: &dyn Handler,
     ) -> Result<(), End> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        // What the user does with a frame may be to send: frames are handed over when nobody has the TLS
-        // state.
+        // The user may send in response to a frame, which needs the TLS state: so frames are handed over
+        // after it was released.
         let mut frames = Vec::new();
         let fed = tls.borrow_mut().feed(received, |mut plain| {
             while let Some(frame) = decoder.next(&mut plain)? {
@@ -378,7 +382,7 @@ impl Link {
         }
         fed?;
         if tls.borrow().is_closed() {
-            // What it sends all the same says nothing, not even that it lives.
+            // Whatever the peer sends after this does not count, not even as a sign of life.
             return Err(End::ByPeer);
         }
         if tls.borrow().has_output() {
@@ -387,7 +391,7 @@ impl Link {
         Ok(())
     }
 
-    /// Receives the rest of a large payload straight into its place.
+    /// Receives the rest of a large payload directly into its buffer.
     async fn receive_in_place(&self, stream: &Stream, decoder: &mut Decoder) -> Result<Frame, End> {
         let (mut buf, mut filled) = decoder.take_payload().expect("it misses bytes");
         let len = buf.len();
@@ -408,7 +412,7 @@ impl Link {
         let (mut spare, mut sealed) = (SendBatch::new(), SendBatch::new());
         loop {
             self.work.until(|| self.is_over() || self.has_work()).await;
-            // Whoever is ready to run may have something to send, too.
+            // Other tasks that are ready to run may have something to send, too.
             rt::yield_now().await;
             if self.is_over() {
                 return Ok(());
@@ -428,7 +432,7 @@ impl Link {
         !self.queue.borrow().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.borrow().has_output())
     }
 
-    /// Encrypts a batch into `sealed` and sends it, part by part; gives both back empty.
+    /// Encrypts a batch into `sealed` and sends it, part by part; returns both empty.
     async fn send_sealed(
         &self,
         stream: &Stream,

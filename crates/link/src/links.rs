@@ -16,65 +16,69 @@ use crate::room::Room;
 use crate::seat::Seat;
 use crate::{Frame, JoinAnswer, JoinRequest, Limits, LinkName, Peer, Refusal, Settings, acceptor};
 
-/// What the user of links does with them: one on each core, called there. None of the calls may take long. A
-/// link that one of them closes is down later, not within the call.
+/// What the user does with links: one handler on each core, called there.
+///
+/// No call may take long. A link that is closed within a call is reported down later, not within the call.
 pub trait Handler {
-    /// A link is up. None of this name is.
+    /// A link is up. No other link of this name is.
     fn up(&self, link: Rc<Link>);
-    /// The link of this name is down: no frame of it comes any more, and what was sent and not answered may
-    /// or may not have arrived.
+    /// The link of this name is down.
+    ///
+    /// No more frames of it arrive. What was sent and not answered may or may not have arrived.
     fn down(&self, name: LinkName);
-    /// A frame has come, in the order in which the peer sent it.
+    /// A frame has arrived, in the order in which the peer sent it.
     fn frame(&self, link: &Rc<Link>, frame: Frame);
-    /// A process that was this life of the node is dead: a watcher that has the node's credentials says so.
-    /// Told on core 0.
+    /// The process that was this life of the node is dead, according to a watcher that has the node's
+    /// credentials.
+    ///
+    /// Called on core 0.
     fn died(&self, node: NodeId, incarnation: Incarnation) {
         let _ = (node, incarnation);
     }
 }
 
-/// How it stands with another member.
+/// The state of the links with another member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerState {
     /// Its number.
     pub id: NodeId,
-    /// Its latest life that was seen.
+    /// Its latest life that this node has seen.
     pub incarnation: Option<Incarnation>,
     /// The links that are up.
     pub links: usize,
-    /// Why the last attempt to make a link failed, if none was made since: by this node, or by the other.
+    /// Why the last attempt to make a link failed, on either side, if none was made since.
     pub trouble: Option<String>,
-    /// Why the other node refused the last attempt, if it did, and no link was made since.
+    /// Why the other node refused the last attempt, if it did and no link was made since.
     pub refusal: Option<Refusal>,
 }
 
-/// The links could not be started.
+/// Why links could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address is not to be had.
+    /// The node cannot listen at an address.
     #[error(
         "cannot listen for other nodes at {address}: choose an address of this machine and an unused port"
     )]
     Listen {
-        /// Which one.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// Credentials of another node or cluster.
+    /// The credentials belong to another node or cluster.
     #[error("the credentials belong to another node or cluster: let this node join the cluster again")]
     Credentials,
-    /// Credentials that TLS does not take.
+    /// TLS does not accept the credentials.
     #[error("the credentials are not valid: let this node join the cluster again")]
     Tls(#[source] rustls::Error),
 }
 
-/// How often it is tried to listen at an address that is not there: an interface that comes up late is of use
-/// soon.
+/// How often the node retries to listen at a missing address, so that an interface that comes up late is soon
+/// in use.
 const LISTEN_EVERY: Duration = Duration::from_secs(2);
 
-/// Listens as soon as that is possible.
+/// Waits until the node can listen at the address.
 async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr, String>>) -> Listener {
     loop {
         rt::sleep(LISTEN_EVERY).await;
@@ -89,24 +93,26 @@ async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr
     }
 }
 
-/// The links of this node with all others of its cluster. Lives on core 0.
+/// The links of this node with all others of its cluster, on core 0.
 pub struct Links {
     hub: Rc<Hub>,
     addresses: Vec<SocketAddr>,
-    /// Addresses that are not to be had now, and what the system says.
+    /// Addresses that are not available now, with the error of the system.
     missing: Rc<RefCell<BTreeMap<SocketAddr, String>>>,
     accepting: RefCell<Vec<Task<()>>>,
 }
 
 impl Links {
-    /// Listens at all addresses that are there, and at the others as soon as they are, and prepares all cores
-    /// for links; `install_handler` is called on each. There are no peers yet. To be called on core 0.
+    /// Listens at all available addresses, and at the others as soon as they are, and prepares all cores for
+    /// links.
+    ///
+    /// `install_handler` is called on each core. There are no peers yet. Must be called on core 0.
     ///
     /// # Errors
     /// See [`StartError`].
     ///
     /// # Panics
-    /// On another core than 0.
+    /// If called on another core.
     pub async fn start(
         settings: Settings,
         install_handler: impl Fn() -> Rc<dyn Handler> + Send + Clone + 'static,
@@ -153,16 +159,19 @@ impl Links {
         Ok(Links { addresses, ..links })
     }
 
-    /// From now on these are the other members of the cluster; this node itself may be among them. Links with
-    /// who is none of them end. Where a member's addresses or what they are for have changed, links that are
-    /// up stay where they are until they are there where they belong.
+    /// Sets the other members of the cluster; this node itself may be among them.
+    ///
+    /// Links with nodes that are not among them end. If the addresses of a member or their roles have
+    /// changed, links that are up stay until new ones are up where they belong.
     pub fn set_peers(&self, peers: Vec<Peer>) {
         self.hub.set_peers(peers);
     }
 
-    /// From now on `admission` decides who may join by this node, which must have TLS; until then nobody may.
-    /// A refusal is a text that says what to do. It is called on core 0 and may wait; after 30 s who wants to
-    /// join is told that it took too long.
+    /// From now on `admission` decides which nodes may join through this one, which must have TLS; until then
+    /// none may.
+    ///
+    /// A refusal is a text that says what to do. `admission` is called on core 0 and may wait; after 30 s the
+    /// joining node gets a timeout.
     pub fn let_join<F>(&self, admission: impl Fn(JoinRequest) -> F + 'static)
     where
         F: Future<Output = Result<JoinAnswer, String>> + 'static,
@@ -170,39 +179,39 @@ impl Links {
         self.hub.let_join(Some(Rc::new(move |request| Box::pin(admission(request)))));
     }
 
-    /// Nobody may join by this node any more.
+    /// From now on no node may join through this one.
     pub fn let_nobody_join(&self) {
         self.hub.let_join(None);
     }
 
-    /// Whether a node of a later generation of the cluster was heard: this one is of the cluster that was
-    /// given up.
+    /// Whether this node has heard from a later generation of the cluster: then its own cluster was given up.
     pub fn is_outdated(&self) -> bool {
         self.hub.is_outdated()
     }
 
-    /// Addresses that this node is to listen at and cannot now, and what the system says: a network card that
-    /// is gone, say. They are tried again.
+    /// Addresses at which this node should listen and cannot now, with the error of the system.
+    ///
+    /// Such as those of a network card that is gone. The node retries.
     pub fn missing_addresses(&self) -> BTreeMap<SocketAddr, String> {
         self.missing.borrow().clone()
     }
 
-    /// Where this node listens, or will as soon as the address is there.
+    /// Where this node listens, or will as soon as the address is available.
     pub fn local_addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Whether links are encrypted, and both sides prove who they are.
+    /// Whether links are encrypted and both sides prove their identities.
     pub fn are_encrypted(&self) -> bool {
         self.hub.tls.is_some()
     }
 
-    /// How it stands with each of the other members, in the order of their numbers.
+    /// The states of the other members, in the order of their numbers.
     pub fn peers(&self) -> Vec<PeerState> {
         self.hub.peers()
     }
 
-    /// Ends all links; when this returns every core was told, and nothing comes up again.
+    /// Ends all links. When this returns, every core was notified, and no link comes up again.
     pub async fn stop(&self) {
         drop(self.accepting.take());
         self.hub.stop().await;

@@ -1,10 +1,10 @@
-//! What a link is called.
+//! The names of links.
 
 use std::fmt;
 
 use replica::NodeId;
 
-/// The identity of a cluster: random, made when the cluster is.
+/// The identity of a cluster: random, created with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub [u8; 16]);
 
@@ -32,19 +32,19 @@ impl fmt::Display for Role {
     }
 }
 
-/// Which link of a node: the name that both ends' users know it by.
+/// The name of a link, by which the users at both ends know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName {
     /// The node at the other end.
     pub peer: NodeId,
-    /// What it is for.
+    /// What the link is for.
     pub role: Role,
-    /// From 0. A control link is number 0.
+    /// Counted from 0. A control link has number 0.
     pub number: u16,
 }
 
 impl LinkName {
-    /// The core that the link lives on, of a node with so many.
+    /// The core that the link runs on, on a node with `cores` cores.
     pub fn core(self, cores: u16) -> rt::CoreId {
         match self.role {
             Role::Control => rt::CoreId(0),

@@ -1,8 +1,8 @@
-//! Saying in a node's name that a life of it is over.
+//! Reports, in a node's name, that a life of it is over.
 //!
-//! A process that was killed cannot say so, and a watcher of it can: it has the node's credentials, so that
-//! whoever hears it knows that it speaks for the node and for no other. A connection of its own to each node,
-//! a hello of the life that is over, and the other's hello as the answer.
+//! A process that was killed cannot report that, but its watcher can: it has the node's credentials, which
+//! prove that it speaks for this node and no other. It makes a connection of its own to each node, sends a
+//! hello of the life that is over, and gets the other's hello as the answer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,22 +23,22 @@ pub struct Obituary {
     tls: Option<Configs>,
 }
 
-/// A node was not told.
+/// Why a node was not notified.
 #[derive(Debug, thiserror::Error)]
 pub enum ObituaryError {
-    /// Credentials that TLS does not take.
+    /// TLS does not accept the credentials.
     #[error("the credentials are not valid")]
     Tls(#[source] rustls::Error),
-    /// It is not reached, or does not agree.
+    /// The node is unreachable, or the handshake failed.
     #[error("cannot connect to {0}: {1}")]
     Unreached(SocketAddr, String),
-    /// It does not believe it.
+    /// The node refuses to believe it.
     #[error("refused: {0}")]
     Refused(Refusal),
 }
 
 impl Obituary {
-    /// Of this life of the node whose credentials these are.
+    /// The end of this life of the node that has these credentials.
     ///
     /// # Errors
     /// [`ObituaryError::Tls`].
@@ -47,12 +47,12 @@ impl Obituary {
         Ok(Obituary { cluster: credentials.cluster(), node: credentials.node(), incarnation, tls })
     }
 
-    /// The same without credentials, for simulated worlds: nodes that have some refuse it.
+    /// The same without credentials, for simulated worlds: nodes that have credentials refuse it.
     pub fn unproven(cluster: ClusterId, node: NodeId, incarnation: Incarnation) -> Obituary {
         Obituary { cluster, node, incarnation, tls: None }
     }
 
-    /// Tells the node that listens there; it acts by it when this returns.
+    /// Notifies the node that listens at the address. When this returns, that node has acted on it.
     ///
     /// # Errors
     /// See [`ObituaryError`].
@@ -94,7 +94,7 @@ impl Obituary {
             cores: 1,
             incarnation: self.incarnation,
             attempt: 0,
-            // A life is over in whichever generation: a node's number is never used again.
+            // A life is over in every generation: a node's number is never reused.
             generation: 0,
             protocol: Protocol::default(),
         }

@@ -1,8 +1,8 @@
-//! What a node speaks, and what two nodes speak together.
+//! The protocol that a node speaks, and what two nodes agree on.
 //!
 //! Each side names the lowest and the highest version that it speaks, and its capabilities. The two use the
 //! highest version that both speak, and the capabilities that both have; without a common version there is no
-//! link. So nodes of neighbouring releases work together while a cluster is updated node by node.
+//! link. So nodes of neighboring releases work together while a cluster is updated node by node.
 
 use std::fmt;
 
@@ -14,20 +14,20 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What this program speaks.
+    /// The versions that this program speaks.
     pub const CURRENT: Versions = Versions { min: 1, max: 1 };
 
-    /// `None`: no version is 0, and the lowest is not above the highest.
+    /// `None` if `min` is 0 or above `max`.
     pub const fn new(min: u8, max: u8) -> Option<Versions> {
         if min == 0 || min > max { None } else { Some(Versions { min, max }) }
     }
 
-    /// The lowest.
+    /// The lowest version.
     pub fn min(self) -> u8 {
         self.min
     }
 
-    /// The highest.
+    /// The highest version.
     pub fn max(self) -> u8 {
         self.max
     }
@@ -49,29 +49,30 @@ impl fmt::Display for Versions {
     }
 }
 
-/// What a node can do beyond its version: a set of bits. What a bit means says the link's user; a bit is
-/// never given another meaning.
+/// What a node can do beyond its version: a set of bits.
+///
+/// The link's user defines the meaning of each bit, which never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(pub u64);
 
 impl Capabilities {
-    /// Whether all of `others` are among these.
+    /// Whether these include all of `others`.
     pub fn contain(self, others: Capabilities) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// What both sides can.
+    /// The capabilities that both sides have.
     pub fn common(self, other: Capabilities) -> Capabilities {
         Capabilities(self.0 & other.0)
     }
 }
 
-/// What one side speaks.
+/// The protocol that one side speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// Its versions.
+    /// The versions it speaks.
     pub versions: Versions,
-    /// What it can do besides.
+    /// Its capabilities beyond these.
     pub capabilities: Capabilities,
 }
 
@@ -81,17 +82,17 @@ impl Default for Protocol {
     }
 }
 
-/// What the two sides of a link use.
+/// The protocol that the two sides of a link use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// The highest version that both speak.
     pub version: u8,
-    /// What both can do.
+    /// The capabilities that both have.
     pub capabilities: Capabilities,
 }
 
 impl Protocol {
-    /// What the two sides use; `None`: they have no version in common.
+    /// What the two sides use; `None` if they have no version in common.
     pub(crate) fn negotiate(self, other: Protocol) -> Option<Negotiated> {
         let version = self.versions.common(other.versions)?;
         Some(Negotiated { version, capabilities: self.capabilities.common(other.capabilities) })

@@ -1,4 +1,4 @@
-//! Room for connections that have not yet agreed on what they are.
+//! Limits the connections that are still in the handshake.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use rt::sync::Semaphore;
 
-/// So many at once, of which one address takes half at most: a stranger cannot keep the members out.
+/// A number of places, of which one address gets at most half: a stranger cannot keep the members out.
 pub(crate) struct Room {
     all: Semaphore,
     each_max: usize,
     each: RefCell<BTreeMap<IpAddr, usize>>,
 }
 
-/// A connection's place. Dropping it makes room.
+/// A connection's place. Dropping it frees the place.
 pub(crate) struct Place {
     room: Rc<Room>,
     address: IpAddr,
@@ -26,7 +26,7 @@ impl Room {
         Rc::new(Room { all: Semaphore::new(places), each_max: places.div_ceil(2), each: RefCell::default() })
     }
 
-    /// A place, when there is room; `None` at once if this address has its half.
+    /// Waits for a place; returns `None` at once if this address has its half.
     pub(crate) async fn enter(self: &Rc<Room>, address: IpAddr) -> Option<Place> {
         if self.each.borrow().get(&address).is_some_and(|taken| *taken >= self.each_max) {
             return None;

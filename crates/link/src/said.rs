@@ -1,4 +1,4 @@
-//! What need not be said again.
+//! What was logged and need not be logged again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use base::Instant;
 use replica::NodeId;
 
-/// What goes on is said again after this time.
+/// What persists is logged again after this time.
 const SAY_AGAIN: Duration = Duration::from_secs(600);
 
-/// So many things are remembered at most of the members, and as many of strangers, who so do not hide what
-/// goes wrong with members. More are not said.
+/// How many things are remembered about members, and as many about strangers, so that these cannot hide what
+/// goes wrong with members. More are not logged.
 const REMEMBERED_MAX: usize = 256;
 
-/// Who tries again every second says why it fails once, and again every ten minutes.
+/// Lets a task that retries every second log why it fails once, and again every ten minutes.
 #[derive(Default)]
 pub(crate) struct Said(RefCell<BTreeMap<(Option<NodeId>, String), Instant>>);
 
 impl Said {
-    /// Whether this is to be said now, of this node or of somebody unknown.
+    /// Whether to log this now, about this node or an unknown one.
     pub(crate) fn is_news(&self, node: Option<NodeId>, what: &str) -> bool {
         let now = rt::now();
         let mut said = self.0.borrow_mut();
@@ -32,7 +32,7 @@ impl Said {
         true
     }
 
-    /// All is well with this node: what goes wrong next is news.
+    /// All is well with this node: its next failure is logged.
     pub(crate) fn forget(&self, node: NodeId) {
         self.0.borrow_mut().retain(|(whom, _), _| *whom != Some(node));
     }

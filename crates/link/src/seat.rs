@@ -1,4 +1,4 @@
-//! The links that live on one core.
+//! The links that run on one core.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use crate::link::{Bounds, End, Identity, Link};
 use crate::wire::DetachedWire;
 use crate::{Handler, LinkName};
 
-/// What a core has of the links; [`rt::local`] finds it.
+/// A core's state of its links; [`rt::local`] finds it.
 pub(crate) struct Seat {
     handler: Rc<dyn Handler>,
     bounds: Bounds,
     links: RefCell<BTreeMap<LinkName, Rc<Link>>>,
-    /// Nothing comes up any more.
+    /// Whether no link comes up any more.
     closed: Cell<bool>,
 }
 
 impl Seat {
-    /// Makes this core one that has links.
+    /// Prepares this core for links.
     pub(crate) fn install(handler: Rc<dyn Handler>, bounds: Bounds) {
         rt::set_local(Rc::new(Seat { handler, bounds, links: RefCell::default(), closed: Cell::new(false) }));
     }
@@ -31,17 +31,17 @@ impl Seat {
         rt::local().expect("every core is installed before any link is made")
     }
 
-    /// The user's.
+    /// The user's handler.
     pub(crate) fn handler(&self) -> &dyn Handler {
         &*self.handler
     }
 
-    /// When the link of this name last received anything; `None`: it is not up, or not here.
+    /// When the link of this name last received anything; `None` if it is not up, or not on this core.
     pub(crate) fn heard(&self, name: LinkName) -> Option<Instant> {
         self.links.borrow().get(&name).map(|link| link.heard())
     }
 
-    /// Brings up a link with this connection. One of the same name is brought down before.
+    /// Brings up a link on this connection, after ending an old one of the same name.
     pub(crate) fn bring_up(self: &Rc<Seat>, identity: Identity, wire: DetachedWire) {
         let DetachedWire { stream, tls, incoming } = wire;
         if self.closed.get() {
@@ -69,7 +69,7 @@ impl Seat {
         .detach();
     }
 
-    /// Brings a link down, if it still is the one with this number.
+    /// Ends the link of this name if it still has this number.
     pub(crate) fn retire(&self, name: LinkName, serial: u64, end: End) {
         let link = self.links.borrow().get(&name).filter(|link| link.serial() == serial).cloned();
         if let Some(link) = link {
@@ -78,14 +78,14 @@ impl Seat {
         }
     }
 
-    /// Brings all links down for good.
+    /// Ends all links for good.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         let links = self.links.take();
         links.values().for_each(|link| self.bring_down(link, End::Removed));
     }
 
-    /// A link is over: its user is told, and core 0.
+    /// A link has ended: notifies its user and core 0.
     fn remove(&self, link: &Rc<Link>) {
         let name = link.name();
         {

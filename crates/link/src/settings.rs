@@ -1,4 +1,4 @@
-//! What the links of a node are told.
+//! The settings of a node's links.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use replica::{Incarnation, NodeId};
 use crate::tls::Configs;
 use crate::{ClusterId, NodeCredentials, Protocol, Role, StartError};
 
-/// Who a node is and where it listens.
+/// The identity of a node, and where it listens.
 #[derive(Debug)]
 pub struct Settings {
-    /// This node.
+    /// The number of this node.
     pub me: NodeId,
     /// Its cluster.
     pub cluster: ClusterId,
-    /// The generation of the cluster's record: nodes of different ones have nothing to do with each other.
+    /// The generation of the cluster's record: nodes of different generations have no links with each other.
     pub generation: u64,
-    /// Its life.
+    /// The life of this node.
     pub incarnation: Incarnation,
-    /// Where it listens; port 0 chooses a free one.
+    /// Where the node listens; port 0 selects a free port.
     pub listen: Vec<SocketAddr>,
-    /// What it proves its identity with. `None`: links are not encrypted, and anybody who reaches the address
-    /// can claim to be a member. For simulated worlds.
+    /// The credentials by which the node proves its identity. `None`, for simulated worlds: links are not
+    /// encrypted, and anyone who reaches the address can claim to be a member.
     pub tls: Option<NodeCredentials>,
-    /// What it speaks: all but tests leave it at what this program does.
+    /// The protocol that the node speaks; only tests change it.
     pub protocol: Protocol,
-    /// Times and bounds.
+    /// Time limits and sizes.
     pub limits: Limits,
 }
 
 impl Settings {
-    /// Whether links can be started with these.
+    /// Whether links can be started with these settings.
     ///
     /// # Errors
     /// [`StartError::Credentials`], [`StartError::Tls`].
@@ -47,45 +47,49 @@ impl Settings {
     }
 }
 
-/// See [`Limits::silence`]. No shorter than a lease (`node` asserts it): what a control link that was merely
-/// slow would have brought later could not save anything any more, so that to end it costs nobody anything.
-/// No longer for links with data: while one of them is dead and counts as up, a node whose control link was
-/// made anew seems to be reached, and hosts wait for it.
+/// The default of [`Limits::silence`].
+///
+/// It is not shorter than a lease (`node` asserts that): ending a control link that was only slow does no
+/// harm then, since what it would have brought later could not have saved anything. And it is not longer for
+/// links with data: while one of them is dead and counts as up, a node whose control link is up again seems
+/// reachable, and hosts wait for it.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// See [`Limits::doubt`]. Longer than signs of life are apart (asserted where they are given), and so short
-/// that the link goes by another network before a node is missed (`node` asserts it):
+/// The default of [`Limits::doubt`].
+///
+/// It is longer than the interval between signs of life (asserted where they are sent), and short enough that
+/// the link moves to another network before the node is missed (`node` asserts that): see
 /// `docs/why/replication.md`, *When a network falls silent*.
 pub const DOUBT: Duration = Duration::from_millis(150);
 
 const _: () = assert!(DOUBT.as_millis() < SILENCE.as_millis(), "a link is doubted before it is given up");
 
-/// Times and bounds of links.
+/// Time limits and sizes of links.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long a connection may take to be made.
+    /// How long connecting may take.
     pub connect: Duration,
-    /// How long it may then take until both sides have agreed on it.
+    /// How long the handshake may take after that.
     pub handshake: Duration,
-    /// A link whose peer says nothing for longer than this is given up, within a tenth more; without the
-    /// control link a node counts as lost. Each side that has nothing to say shows at least thirteen times in
-    /// this time that it lives. Must be the same on all nodes.
+    /// A link whose peer is silent for longer than this is ended, within another tenth of it; without the
+    /// control link a node counts as lost. Each side that has nothing to send sends at least thirteen signs
+    /// of life in this time. Must be the same on all nodes.
     pub silence: Duration,
-    /// When nothing has come over the control link for so long, who connects tries the peer's other addresses
-    /// beside it. The link stays unless the peer answers at one of them before it is heard again. So a false
-    /// alarm, because one of the two had no time, costs a connection that comes to nothing.
+    /// When nothing has come over the control link for this long, the node that connects tries the peer's
+    /// other addresses beside it. The link stays unless the peer answers at one of them before it is heard
+    /// again. So a false alarm, because one of the two nodes was busy, costs only an unused connection.
     pub doubt: Duration,
-    /// What waits before the second attempt to connect; it doubles with each.
+    /// The wait before the second attempt to connect; it doubles with each attempt.
     pub backoff_min: Duration,
-    /// What waits between two attempts at most.
+    /// The maximum wait between two attempts.
     pub backoff_max: Duration,
     /// How often a link that uses an address for everything, because those for its role did not answer, tries
     /// these again.
     pub fail_back: Duration,
-    /// Bytes that may be queued on a link when a frame is added; a link on which more are is ended: its peer
-    /// does not take what it is sent.
+    /// How many bytes may be queued on a link when a frame is added. A link with more is ended: its peer does
+    /// not take the data.
     pub queued_bytes: usize,
-    /// Connections that have not yet agreed on what they are, at once; further ones wait in the kernel.
+    /// How many connections may be in the handshake at once; further ones wait in the kernel.
     pub handshakes: usize,
 }
 
@@ -101,7 +105,7 @@ impl Default for Limits {
             fail_back: Duration::from_secs(30),
             // Two seconds of a 10 Gbit/s network, shared by sixteen links.
             queued_bytes: 128 << 20,
-            // A few of each of the other nodes' cores at once, and room for strangers.
+            // A few from each core of the other nodes at once, and room for strangers.
             handshakes: 256,
         }
     }
@@ -112,15 +116,17 @@ impl Default for Limits {
 pub struct Peer {
     /// Its number.
     pub id: NodeId,
-    /// Where it listens, and what for. `None`: for everything. A link is tried at the addresses for its role
-    /// first, and at those for everything after that; from one of these it goes back when its own answer
-    /// again. The control link, over which little is said and without which a node counts as lost, is tried
-    /// at those for data in the end; data never goes where only the control link is to go.
+    /// Where the peer listens, and for which role; `None`: for everything.
+    ///
+    /// A link tries the addresses for its role first, then those for everything, and returns from one of
+    /// these when one of its own answers again. The control link carries little, and without it a node counts
+    /// as lost: so it tries the addresses for data last. Data never uses an address that is only for the
+    /// control link.
     pub addresses: Vec<(Option<Role>, SocketAddr)>,
 }
 
 impl Peer {
-    /// Where to try a link, in order.
+    /// The addresses to try for a link, in order.
     pub(crate) fn addresses_of(&self, role: Role, number: u16) -> Vec<SocketAddr> {
         let mut addresses = self.belonging(role, number);
         if role == Role::Control {
@@ -129,15 +135,15 @@ impl Peer {
         addresses
     }
 
-    /// Without those for another role.
+    /// The same without those for another role.
     fn belonging(&self, role: Role, number: u16) -> Vec<SocketAddr> {
         let mut addresses = self.spread(Some(role), number);
         addresses.extend(self.spread(None, number));
         addresses
     }
 
-    /// Where a link of the role belongs rather than to the address that it uses, in order; nowhere if it is
-    /// where it belongs.
+    /// The addresses where a link of the role belongs, in order, if not at the one that it uses; empty if it
+    /// is where it belongs.
     pub(crate) fn better_than(
         &self,
         address: Option<SocketAddr>,
@@ -154,7 +160,7 @@ impl Peer {
         }
     }
 
-    /// Links of a role that has several addresses are spread over them.
+    /// The addresses for the role. The links of a role with several addresses are spread over them.
     fn spread(&self, wanted: Option<Role>, number: u16) -> Vec<SocketAddr> {
         let all = self.addresses.iter().filter(|(what, _)| *what == wanted);
         let mut all: Vec<SocketAddr> = all.map(|(_, address)| *address).collect();

@@ -1,11 +1,11 @@
-//! TLS 1.3 on a connection, as bytes: what arrived goes in, what is to be sent comes out.
+//! TLS 1.3 on a connection, as a function of bytes: what arrived goes in, what must be sent comes out.
 //!
-//! rustls does the handshake ([`handshake`]); the records behind it are done here ([`records`], which says
-//! why, and [`cipher`]), in place. On the wire it is TLS 1.3 as RFC 8446 has it: either side may be any other
+//! rustls does the handshake ([`handshake`]). The records after it are done here, in place ([`records`],
+//! which says why, and [`cipher`]). On the wire this is TLS 1.3 as in RFC 8446: either side may be any other
 //! implementation.
 //!
 //! Both sides show a certificate that the cluster's authority has signed. There are no tickets and no
-//! resumption: a link is made seldom and lives long. Certificates do not expire, so no clock is read.
+//! resumption: links are made rarely and live long. Certificates do not expire, so no clock is read.
 
 mod cipher;
 pub mod fuzzing;
@@ -33,7 +33,7 @@ use self::records::Records;
 use crate::credentials::{fingerprint, server_name};
 use crate::{ClusterId, NodeCredentials, Token};
 
-/// The time at which certificates are checked: any time is as good (2033).
+/// The time for which certificates are checked: any time will do (2033).
 const TIME_OF_CHECKS: u64 = 2_000_000_000;
 
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl TimeProvider for NoClock {
     }
 }
 
-/// AES-GCM first, which processors have instructions for; ring alone, which builds without anything but a C
-/// compiler.
+/// Prefers AES-GCM, for which processors have instructions. Uses only ring, which needs only a C compiler to
+/// build.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         cipher_suites: vec![
@@ -59,21 +59,21 @@ fn provider() -> Arc<CryptoProvider> {
     })
 }
 
-/// How a node does TLS with the others of its cluster.
+/// The TLS configurations of a node for connections within its cluster.
 #[derive(Clone)]
 pub(crate) struct Configs {
     cluster: ClusterId,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
-    /// For a node that has no certificate yet.
+    /// For connections from a node that has no certificate yet.
     join: Arc<ServerConfig>,
 }
 
 impl Configs {
-    /// With these credentials.
+    /// The configurations for these credentials.
     ///
     /// # Errors
-    /// If they do not belong together.
+    /// If the credentials do not match each other.
     pub(crate) fn new(credentials: &NodeCredentials) -> Result<Configs, rustls::Error> {
         let servers = servers_of(credentials.authority())?;
         let name = server_name(credentials.cluster(), credentials.node());
@@ -96,8 +96,8 @@ impl Configs {
             .with_single_cert(chain(), credentials.private_key())?;
         server.send_tls13_tickets = 0;
         server.enable_secret_extraction = true;
-        // A node that joins knows the authority's certificate only by what its token says of it, so it is
-        // shown, too.
+        // A joining node knows the authority's certificate only by the fingerprint in its token, so the
+        // certificate is sent, too.
         let with_authority = vec![credentials.certificate().clone(), credentials.authority().clone()];
         let mut join = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
             .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -113,23 +113,23 @@ impl Configs {
         })
     }
 
-    /// To call this node, and no other.
+    /// TLS for connecting to this node, and to no other.
     pub(crate) fn client(&self, node: NodeId) -> Result<Tls, rustls::Error> {
         Tls::client(Arc::clone(&self.client), server_name(self.cluster, node))
     }
 
-    /// To be called by a node that wants to join.
+    /// TLS for a connection from a node that wants to join.
     pub(crate) fn join(&self) -> Result<Tls, rustls::Error> {
         Tls::server(Arc::clone(&self.join))
     }
 
-    /// To be called by a node of the cluster.
+    /// TLS for a connection from a node of the cluster.
     pub(crate) fn server(&self) -> Result<Tls, rustls::Error> {
         Tls::server(Arc::clone(&self.server))
     }
 }
 
-/// For a node with a token, to call the member that it names.
+/// TLS for a node with a token, for connecting to the member that the token names.
 pub(crate) fn joiner(token: &Token) -> Result<Tls, rustls::Error> {
     let known = Arc::new(KnownAuthority(token.authority));
     let mut client = ClientConfig::builder_with_details(provider(), Arc::new(NoClock))
@@ -142,7 +142,7 @@ pub(crate) fn joiner(token: &Token) -> Result<Tls, rustls::Error> {
     Tls::client(Arc::new(client), server_name(token.cluster, token.member))
 }
 
-/// Trusts the authority whose certificate has this SHA-256, and those that it has signed.
+/// Trusts the authority whose certificate has this SHA-256, and the certificates that it has signed.
 #[derive(Debug)]
 struct KnownAuthority([u8; 32]);
 
@@ -184,7 +184,7 @@ impl ServerCertVerifier for KnownAuthority {
     }
 }
 
-/// What checks the certificates of who is called.
+/// Verifies the certificates of nodes that this one connects to.
 fn servers_of(authority: &CertificateDer<'_>) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
     let servers = WebPkiServerVerifier::builder_with_provider(trust_in(authority)?, provider());
     servers.build().map_err(|_| no_authority())
@@ -200,7 +200,7 @@ fn no_authority() -> rustls::Error {
     rustls::Error::General("the CA certificate is not valid".to_owned())
 }
 
-/// What to do about a failure.
+/// What to do about an error.
 pub(crate) fn advice(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::InvalidCertificate(
@@ -219,33 +219,33 @@ pub(crate) fn advice(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// One connection's TLS.
+/// The TLS state of one connection.
 pub(crate) struct Tls {
     stage: Stage,
     is_client: bool,
-    /// The certificates that the other side has shown; none before the handshake is done.
+    /// The certificates that the other side has shown; empty before the handshake is done.
     peer_chain: Vec<CertificateDer<'static>>,
-    /// What the handshake is to send and nobody has taken.
+    /// What the handshake must send and the caller has not taken.
     output: Vec<u8>,
-    /// Why it is of no further use.
+    /// Why the connection is unusable.
     failed: Option<rustls::Error>,
 }
 
 enum Stage {
-    /// The two sides are not done with the handshake.
+    /// The handshake is not done.
     Handshake(Box<Handshake>),
-    /// They are.
+    /// The handshake is done.
     Records(Box<Records>),
-    /// They have agreed on what is of no use here.
+    /// The two sides have agreed on something that this side cannot use.
     Over,
 }
 
 /// Why [`Tls::feed`] stopped.
 #[derive(Debug)]
 pub(crate) enum FeedError<E> {
-    /// What arrived is not TLS as it has to be.
+    /// What arrived is not valid TLS.
     Tls(rustls::Error),
-    /// What was said to the user of the bytes.
+    /// The error of the consumer of the bytes.
     User(E),
 }
 
@@ -271,12 +271,12 @@ impl Tls {
         Ok(Tls { stage, is_client, peer_chain: Vec::new(), output, failed: None })
     }
 
-    /// Whether this side has called.
+    /// Whether this side has connected.
     pub(crate) fn is_client(&self) -> bool {
         self.is_client
     }
 
-    /// Whether the two sides are not done with the handshake.
+    /// Whether the handshake is not done.
     pub(crate) fn is_handshaking(&self) -> bool {
         !matches!(self.stage, Stage::Records(_))
     }
@@ -291,12 +291,13 @@ impl Tls {
         self.peer_chain.first().is_some_and(|certificate| names(certificate, &server_name(cluster, node)))
     }
 
-    /// Takes in all of `bytes`, and decrypts them where they are; `plain` gets what they were, in pieces.
-    /// What follows the end that the other side has announced is ignored.
+    /// Takes all of `bytes` and decrypts them in place; `plain` gets the content in pieces.
+    ///
+    /// Everything after the other side's close is ignored.
     ///
     /// # Errors
-    /// If they are not TLS, or `plain` fails. The connection is of no further use, but for an alert that
-    /// [`Tls::take_output`] may give.
+    /// If the bytes are not valid TLS, or `plain` fails. The connection is unusable then, except for an alert
+    /// that [`Tls::take_output`] may return.
     pub(crate) fn feed<E>(
         &mut self,
         bytes: &mut [u8],
@@ -337,20 +338,20 @@ impl Tls {
         fed
     }
 
-    /// Whether the other side has said that nothing follows.
+    /// Whether the other side has announced that it sends no more.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(&self.stage, Stage::Records(records) if records.is_closed())
     }
 
-    /// Whether something is to be sent that nobody has sealed.
+    /// Whether something must be sent that was not sealed yet.
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty() || matches!(&self.stage, Stage::Records(records) if records.has_output())
     }
 
-    /// Adds `pieces`, encrypted, to `batch`, after what else is to be sent.
+    /// Adds `pieces`, encrypted, to `batch`, after whatever else must be sent.
     ///
     /// # Errors
-    /// If the connection has failed, or is not made yet. Nothing of `pieces` is in `batch` then.
+    /// If the connection has failed, or the handshake is not done. Then nothing of `pieces` is in `batch`.
     pub(crate) fn seal(
         &mut self,
         pieces: &[IoSlice<'_>],
@@ -366,7 +367,7 @@ impl Tls {
         }
     }
 
-    /// Adds what is to be sent besides data to `batch`.
+    /// Adds to `batch` what must be sent besides data.
     ///
     /// # Errors
     /// If it cannot be encrypted.

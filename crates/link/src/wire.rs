@@ -1,4 +1,4 @@
-//! A connection while the two sides agree on what it is.
+//! A connection while the two sides agree on its purpose.
 
 use std::io;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::Versions;
 use crate::hello::{Opening, PREAMBLE_BYTES, Refused};
 use crate::tls::{self, FeedError, Tls};
 
-/// What a side may have sent before it was asked for: a few messages of the handshake, and the first frames
-/// behind them.
+/// How much a side may have sent before it is read: a few handshake messages, and the first frames after
+/// them.
 const INCOMING_MAX: usize = 1 << 20;
 
-/// How long [`Wire::linger`] takes at most.
+/// The maximum time that [`Wire::linger`] takes.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Why the two sides did not get to agree.
+/// Why the two sides did not reach an agreement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("the connection failed")]
@@ -35,14 +35,14 @@ pub(crate) enum WireError {
 /// The connection.
 pub(crate) struct Wire {
     stream: Stream,
-    /// What this side speaks.
+    /// The versions that this side speaks.
     versions: Versions,
     tls: Option<Tls>,
-    /// What came, in the clear, and was not asked for yet.
+    /// Decrypted bytes that have arrived and were not read yet.
     incoming: Vec<u8>,
 }
 
-/// The same, on its way to another core.
+/// The same connection on its way to another core.
 pub(crate) struct DetachedWire {
     pub(crate) stream: DetachedStream,
     pub(crate) tls: Option<Tls>,
@@ -54,7 +54,7 @@ impl Wire {
         Wire { stream, versions, tls: None, incoming: Vec::new() }
     }
 
-    /// What this side speaks.
+    /// The versions that this side speaks.
     pub(crate) fn versions(&self) -> Versions {
         self.versions
     }
@@ -63,12 +63,12 @@ impl Wire {
         self.tls.as_ref()
     }
 
-    /// Does the handshake of TLS.
+    /// Does the TLS handshake.
     pub(crate) async fn start_tls(&mut self, mut tls: Tls) -> Result<(), WireError> {
         assert!(self.tls.is_none(), "TLS is started once");
         self.flush(&mut tls).await?;
         if tls.is_client() {
-            // Who does not want to talk says so in the clear; TLS never begins like that.
+            // A side that refuses says so unencrypted; TLS never begins like that.
             self.fill(PREAMBLE_BYTES).await?;
             let opening = std::array::from_fn(|at| self.incoming[at]);
             if let Opening::Refused(refusal, theirs) = Opening::parse(opening, self.versions) {
@@ -79,7 +79,7 @@ impl Wire {
         loop {
             let incoming = &mut self.incoming;
             let fed = tls.feed(&mut arrived, |plain| keep(incoming, plain));
-            // An alert says to the other side what is wrong.
+            // An alert tells the other side what is wrong.
             self.flush(&mut tls).await?;
             fed?;
             if !tls.is_handshaking() {
@@ -112,7 +112,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for so many bytes.
+    /// Waits for `N` bytes.
     pub(crate) async fn receive<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         self.fill(N).await?;
         let bytes = std::array::from_fn(|at| self.incoming[at]);
@@ -120,14 +120,14 @@ impl Wire {
         Ok(bytes)
     }
 
-    /// The same, of a number that is known only now: at most [`INCOMING_MAX`].
+    /// Waits for `len` bytes: at most [`INCOMING_MAX`].
     pub(crate) async fn receive_bytes(&mut self, len: usize) -> Result<Vec<u8>, WireError> {
         self.fill(len).await?;
         let rest = self.incoming.split_off(len);
         Ok(std::mem::replace(&mut self.incoming, rest))
     }
 
-    /// Waits until so many bytes are there.
+    /// Waits until `len` bytes have arrived.
     async fn fill(&mut self, len: usize) -> Result<(), WireError> {
         while self.incoming.len() < len {
             let mut received = self.stream.receive().await?;
@@ -148,8 +148,9 @@ impl Wire {
         Ok(())
     }
 
-    /// Gives the other side a moment to take what it was told last: closing a connection on which something
-    /// has come that nobody reads makes the system forget what was sent.
+    /// Gives the other side a moment to receive what was sent last.
+    ///
+    /// If a connection is closed while received data is unread, the system discards what was sent.
     pub(crate) async fn linger(&self) {
         let drain = async {
             let mut left = INCOMING_MAX;
@@ -160,11 +161,11 @@ impl Wire {
                 left -= received.len();
             }
         };
-        // Whoever does not close by itself is closed on.
+        // If the other side does not close the connection, this one does.
         let _ = rt::timeout(LINGER, drain).await;
     }
 
-    /// Takes it off this core.
+    /// Detaches the connection from this core.
     pub(crate) async fn detach(self) -> DetachedWire {
         DetachedWire { stream: self.stream.detach().await, tls: self.tls, incoming: self.incoming }
     }

@@ -1,85 +1,87 @@
-//! Mistakes that a simulation can have a node make, to prove that it notices; those of the protocol are in
+//! Deliberate mistakes of a node, to prove that the simulation detects them. Those of the protocol are in
 //! [`replica::canary`].
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// A write is answered when it has begun.
+    /// A write is answered as soon as it begins.
     AnswerEarly,
-    /// A write is said to be on the disk when it is in the disk's cache.
+    /// A write is reported durable while it is only in the disk's cache.
     NotDurable,
     /// A write that a disk has failed counts as written.
     FaultIgnored,
-    /// What was read is given to the host though something was taken in between (R9).
+    /// A read is answered without checking, after the disk has read, that it is still allowed (R9).
     ReadOnce,
-    /// A host's read that fails on this disk ends in an error, whatever other copies have.
+    /// A host's read that fails on this disk ends in an error, even if another copy has the block.
     ReadHere,
-    /// A node gives another one what its disk holds, without a look whether a host might still be given that
+    /// A node sends another node what its disk holds without checking that a host could still read it here
     /// (R25).
     FetchOnce,
-    /// A write of a part of a block that the disk does not read counts as one that the disk has failed (R26).
+    /// A write of a part of a block whose rest the disk cannot read counts as a write that the disk has
+    /// failed (R26).
     MergeFails,
-    /// A host's write of a part of a block is taken though nobody may be able to read the rest (R26).
+    /// A host's write of a part of a block is accepted although possibly no copy can read the rest (R26).
     RestUnasked,
-    /// A copy of which a slice cannot be opened takes part with the others.
+    /// A copy takes part although one of its slices cannot be opened.
     PartSpeaks,
-    /// A disk that hangs is waited for, by the node that has it and by the others.
+    /// A hung disk is waited for, by its own node and by the others.
     HangUnseen,
-    /// A command goes on, when this node is a member again, though the others have gone on without it since
-    /// it came.
+    /// A command continues when this node is a member again, although the others have continued without this
+    /// node since the command arrived.
     GoOnAfterLoss,
-    /// A write begins however long it has waited for others to the same blocks.
+    /// A write begins no matter how long it has waited for other writes to the same blocks.
     BeginLate,
-    /// A full file system counts as a broken disk.
+    /// A full file system counts as a failed disk.
     FullIsBroken,
-    /// A write is taken whether there is room for it or not.
+    /// A write is accepted whether there is room for it or not.
     RoomUnasked,
-    /// Each step of a command has an age of its own, and nobody asks whether its initiator is still there.
+    /// Each step of a command has an age of its own, without asking whether the initiator is still there.
     AgeByStep,
-    /// Other nodes say that they have taken a change of reservations, and have not.
+    /// Other nodes confirm a change of reservations without installing it.
     InstallElsewhere,
-    /// The member with the lowest slot takes a change that was decided against something else.
+    /// The member with the lowest slot accepts a change that was decided against another state.
     InstallUnexpected,
-    /// A change of reservations during which members changed is in force here under the name of the one
-    /// before.
+    /// A change of reservations is in force here although the members changed meanwhile, but under the
+    /// version of the change before it.
     InstallUnnamed,
-    /// Who takes a change again that aborts commands does not wait for what lost nodes have left of these.
+    /// A node that receives an aborting change of reservations again does not wait for what lost nodes have
+    /// left of the aborted commands.
     OrphansOnce,
-    /// A change is decided while another one is being carried out here.
+    /// A change is decided while another one is being installed here.
     DecideBeside,
-    /// A member that has a later change of reservations says of an earlier one that it has it.
+    /// A member with a later change of reservations confirms an earlier one.
     TakeOlder,
-    /// Reservations that are to survive are not stored.
+    /// Reservations that must survive a power loss are not stored.
     NotStored,
-    /// A pool that was set back is taken for what it was.
+    /// A pool that was set back is not recognized as such.
     TrustSetBack,
-    /// A start of a node has no number of its own: a life that was used before is taken for this one.
+    /// Starts of a node have no numbers: a life that was used before is taken for this one.
     StartUnnumbered,
-    /// A comparison of copies finds no difference.
+    /// A verify finds no mismatch.
     RotUnseen,
-    /// COMPARE AND WRITE has its range on its own node only.
+    /// COMPARE AND WRITE locks its range only on its own node.
     LockHere,
-    /// A node goes on alone with a volume of which nobody has agreed to that.
+    /// A node continues alone with a volume whose split-brain policy does not allow it.
     ForkUnasked,
-    /// A node goes on alone that had no lease when the other one fell silent.
+    /// A node continues alone although it had no lease when the other node fell silent.
     ForkUnled,
-    /// A node goes on alone though it has heard the other one again while that was being written down.
+    /// A node continues alone although it has heard the other node again while writing this to its record.
     ForkThoughHeard,
-    /// A node that goes on alone does not write that down.
+    /// A node continues alone without writing this to its record.
     ForkUnwritten,
-    /// A node that has gone on alone acts by the record all the same, and speaks to the other copy.
+    /// A node that has continued alone still acts by the cluster's record, and talks to the other copy.
     ForkFollowsRecord,
-    /// A node that has gone on alone gives leases to who is a member of what it has left.
+    /// A node that has continued alone gives leases to the other member.
     ForkLends,
-    /// A node that starts goes on without having heard whether the other one has gone on alone.
+    /// A node that starts continues before it has heard whether the other node has continued alone.
     GoOnUnheard,
-    /// A node gives up what it has written alone, as if no host had been served.
+    /// A node discards what it wrote alone as if it had served no host.
     ForkUnused,
-    /// A node gives up what it has written alone by a word that was spoken while it still served hosts.
+    /// A node discards what it wrote alone because of a decision that was made while it still served hosts.
     ForkWordEarly,
-    /// A fork that may be written down, and was not acted in, is forgotten without a word.
+    /// A fork that may have been written to the record, and was not acted on, is silently forgotten.
     ForkHalfWritten,
-    /// A node whose own record was set back does not ask the cluster's whether it has gone on alone.
+    /// A node whose own record was set back does not check the cluster's record for having continued alone.
     ForkForgotten,
 }
 

@@ -1,4 +1,4 @@
-//! How a node runs. Everything has a default; `ursa` reads it from a file and from its arguments.
+//! The configuration of a node. Everything has a default; `ursa` reads it from a file and from its arguments.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::floating::Devices;
 use crate::port_numbers::NodeNumber;
 
-/// What a node shows another one, by what it is asked for.
+/// The answer to a question of another node, as text.
 pub type Shown = Pin<Box<dyn Future<Output = Option<String>>>>;
 
 /// See [`Config::show`].
@@ -21,12 +21,12 @@ pub type Shown = Pin<Box<dyn Future<Output = Option<String>>>>;
 pub struct Show(Arc<dyn Fn(Rc<Control>, String) -> Shown + Send + Sync>);
 
 impl Show {
-    /// By this function, on core 0.
+    /// Calls this function, on core 0.
     pub fn new(show: impl Fn(Rc<Control>, String) -> Shown + Send + Sync + 'static) -> Show {
         Show(Arc::new(show))
     }
 
-    /// What is shown; `None`: this node does not know that.
+    /// The answer to `what`; `None` if this node does not know it.
     pub fn show(&self, control: Rc<Control>, what: String) -> Shown {
         (self.0)(control, what)
     }
@@ -44,7 +44,7 @@ impl fmt::Debug for Show {
     }
 }
 
-/// What becomes of a request that another node has passed on: the answer, or why it was not begun.
+/// The result of a request that another node forwarded: the answer, or why it was not begun.
 pub type Carried = Pin<Box<dyn Future<Output = Result<String, String>>>>;
 
 /// See [`Config::carry`].
@@ -52,12 +52,12 @@ pub type Carried = Pin<Box<dyn Future<Output = Result<String, String>>>>;
 pub struct Carry(Arc<dyn Fn(String) -> Carried + Send + Sync>);
 
 impl Carry {
-    /// By this function, on core 0.
+    /// Calls this function, on core 0.
     pub fn new(carry: impl Fn(String) -> Carried + Send + Sync + 'static) -> Carry {
         Carry(Arc::new(carry))
     }
 
-    /// Carries it out.
+    /// Executes `request`.
     pub fn carry(&self, request: String) -> Carried {
         (self.0)(request)
     }
@@ -80,75 +80,74 @@ impl fmt::Debug for Carry {
 pub struct Config {
     /// The node's name, for people.
     pub name: String,
-    /// Its number, if it belongs to a cluster: its ports are numbered by it from the first login to the last.
+    /// The node's number, if it belongs to a cluster. It numbers the node's ports from the first login on.
     pub node_number: Option<NodeNumber>,
-    /// Where the record lies, and pools made without a path.
+    /// The directory of the record, and of pools created without a path.
     pub data_dir: PathBuf,
-    /// Where to listen for iSCSI.
+    /// The addresses to listen at for iSCSI.
     pub portals: Vec<SocketAddr>,
-    /// How much memory RAM volumes may take together, in bytes.
+    /// How much memory all RAM volumes together may take, in bytes.
     pub ram_bytes_max: u64,
-    /// How much memory the maps of log volumes may take together, in bytes.
+    /// How much memory the maps of all log volumes together may take, in bytes.
     pub map_bytes_max: u64,
-    /// The bounds of each log of a pool, in which log volumes lie.
+    /// The limits of each log of a pool, which holds the log volumes.
     pub log: store::LogTuning,
-    /// How much memory the data of writes may take, in bytes, on all cores together, and again that of reads:
-    /// sessions share it, but each may hold 8 MiB of either, and besides what `commands_max` writes bring
-    /// without being asked.
+    /// How much memory write data may take, in bytes, on all cores together; read data may take as much
+    /// again. Sessions share it, but each may hold 8 MiB of either, and in addition what `commands_max`
+    /// writes bring as immediate or unsolicited data.
     pub data_bytes_max: usize,
-    /// Whether reads of volumes with other copies wait for a word of the nodes that have them, which came
-    /// after the read (R24): this machine's clocks may stop while time goes on elsewhere, as those of a
-    /// virtual machine do when it is paused.
+    /// Whether reads of replicated volumes wait until the nodes with the other copies confirm them (R24).
+    /// Needed if this machine's clocks may stop while time continues elsewhere, as in a virtual machine that
+    /// is paused.
     pub read_confirm: bool,
-    /// Bytes a second that this node may give to bring other nodes' copies up to date; 0: as much as hosts'
+    /// Bytes per second that this node may send to bring other nodes' copies up to date; 0: as much as hosts'
     /// writes leave.
     pub resync_bytes_per_second_max: u64,
     /// Commands that one session may have outstanding.
     pub commands_max: u32,
     /// How long a login may take.
     pub login_deadline: Duration,
-    /// After how long without a word from an initiator it is asked for a sign of life, and after as long
-    /// again dropped.
+    /// After how long without a PDU from an initiator the node sends it a NOP-In, and after how much longer
+    /// without an answer it drops the connection.
     pub nop_interval: Duration,
-    /// How long a session gets to log out after it was asked to: because the node stops, an administrator
-    /// ends it, or nothing is mapped for it any more.
+    /// How long a session has to log out after the node asked it to: because the node stops, an administrator
+    /// ends it, or no LUN is mapped for it any more.
     pub drain_deadline: Duration,
-    /// Whether an initiator that some target asks for a secret must prove itself to see targets, too.
+    /// Whether discovery, too, requires CHAP of an initiator if any target requires it of that initiator.
     pub discovery_chap: bool,
-    /// Where to connect instead of these addresses of other nodes: to a tunnel, or to what a drill has put
-    /// between them.
+    /// Addresses to connect to instead of these addresses of other nodes: a tunnel's, or those of a drill's
+    /// proxy.
     pub link_via: BTreeMap<SocketAddr, SocketAddr>,
-    /// What keeps the record of a cluster that the node is in.
+    /// Where the record of the node's cluster is kept.
     pub record: RecordEngine,
-    /// What the node shows another node of its cluster that asks for it, as text that only the two must
-    /// understand; `None`: it does not know that.
+    /// Answers questions of other nodes of the cluster, as text that only the two nodes need to understand;
+    /// `None` if this node does not know the answer.
     pub show: Show,
-    /// How the node carries out what another node of its cluster was asked for, and cannot itself: it has no
-    /// copy of the volume.
+    /// Executes requests for other nodes of the cluster, which cannot execute them because they have no copy
+    /// of the volume.
     pub carry: Carry,
-    /// How floating addresses come to the machine's network devices, and leave them.
+    /// Sets floating addresses on the machine's network devices, and removes them.
     pub devices: Devices,
-    /// The wall clock, in seconds since 1970: when tokens expire.
+    /// The wall clock, in seconds since 1970. Tokens expire by it.
     pub unix_now: fn() -> u64,
 }
 
 pub use cluster::etcd::{Access, AccessError};
 
-/// What keeps a cluster's record.
+/// Where a cluster's record is kept.
 #[derive(Clone, Debug)]
 pub enum RecordEngine {
-    /// The nodes themselves, by Raft, in a file each.
+    /// In the nodes themselves, by Raft, in one file per node.
     Embedded,
-    /// A site's own etcd.
+    /// In the site's own etcd.
     Etcd(Access),
-    /// The memory of the process that simulates them all.
+    /// In the memory of the process that simulates all nodes.
     Memory(cluster::memory::Memory),
-    /// The simulated nodes themselves, by Raft.
+    /// In the simulated nodes themselves, by Raft.
     Simulated(cluster::embedded::Files),
 }
 
-/// What syncs may take unless told otherwise: half of a network of 10 Gbit/s, and most of what one disk
-/// gives.
+/// The default rate of resyncs: half of a 10 Gbit/s network, and most of what one disk delivers.
 pub const RESYNC_BYTES_PER_SECOND_MAX: u64 = 512 << 20;
 
 /// The port that IANA has assigned to iSCSI.

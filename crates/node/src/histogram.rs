@@ -1,8 +1,8 @@
-//! Latencies in buckets that Prometheus can add up.
+//! Latencies in buckets that Prometheus can sum.
 
 use std::time::Duration;
 
-/// The upper bounds of the buckets: 4 µs doubled up to 4.2 s, then everything.
+/// The number of buckets. Their upper bounds are 4 µs, doubled up to 4.2 s; the last bucket has none.
 pub const BUCKETS: usize = 22;
 
 /// The upper bound of bucket `index`; `None` for the last, which has none.
@@ -10,12 +10,12 @@ pub fn bucket_bound(index: usize) -> Option<Duration> {
     (index + 1 < BUCKETS).then(|| Duration::from_micros(4 << index))
 }
 
-/// How many operations took how long.
+/// How many operations had which latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Operations by bucket, not cumulative.
+    /// Operations per bucket, not cumulative.
     pub counts: [u64; BUCKETS],
-    /// The time of all together, in nanoseconds.
+    /// The sum of all latencies, in nanoseconds.
     pub sum: u64,
 }
 
@@ -30,13 +30,13 @@ impl Histogram {
         self.sum = self.sum.saturating_add(nanos);
     }
 
-    /// Adds what another core has counted.
+    /// Adds the counts of another core.
     pub fn add(&mut self, other: &Histogram) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// All operations.
+    /// The number of operations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -1,8 +1,8 @@
-//! A node: everything of it but its HTTP.
+//! A node, except its HTTP interface.
 //!
-//! The way of a command: [`portal`] accepts a connection and takes it through its login; [`session`] turns
-//! bytes into commands; [`mod@unit`] carries a command out; [`volume`] brings its blocks to the slices. What
-//! administrators do comes in through [`control`]. What a core has is its [`shard`].
+//! The path of a command: [`portal`] accepts a connection and runs its login; [`session`] turns bytes into
+//! commands; [`mod@unit`] executes a command; [`volume`] passes its blocks to the slices. Changes by
+//! administrators enter through [`control`]. Each core has a [`shard`] with its part of the state.
 
 pub mod access;
 pub mod canary;
@@ -41,10 +41,10 @@ use self::shard::{Shard, on_all_cores};
 pub use self::unit::{Operation, Paths, UnitStats, Way, naa};
 pub use self::volume::VolumeId;
 
-/// What a node tells when it serves: the addresses of its portals.
+/// The addresses of the node's portals, sent once it serves.
 pub type Ready = Sender<Result<Vec<SocketAddr>, StartError>>;
 
-/// The life of a core of a node: what every world runs. `start` is given to core 0, and only there.
+/// Runs one core of a node, in every world. Only core 0 gets `start`.
 pub async fn run(config: Arc<Config>, start: Option<(Wanted, Ready)>) {
     let shard = Shard::install(Arc::clone(&config));
     let Some((wanted, ready)) = start else {
@@ -66,7 +66,7 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
     control.go_on_in_cluster().await;
     control.open_everything(wanted.pool).await?;
     control.finish_leaving().await;
-    // Before anybody can log in: who comes early finds what will be there.
+    // Before any host can log in, so that early hosts find all volumes.
     control.make_volumes(wanted.volumes).await?;
     let listeners = control.listen(&config.portals).await?;
     let addresses: Vec<SocketAddr> = listeners.iter().map(rt::Listener::local_address).collect();
@@ -83,15 +83,16 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
     Ok(addresses)
 }
 
-/// How long a stop waits for disks to make durable what they have. One that answers at all needs less.
+/// How long a stop waits for disks to flush. A disk that responds at all needs less.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Ends all sessions in an orderly way, makes everything durable, and stops the node. Runs on core 0.
+/// Ends all sessions in an orderly way, flushes all volumes, and stops the node. Runs on core 0.
 async fn stop() {
     let shard = Shard::current();
     let deadline = shard.config().drain_deadline;
     if let Some(control) = shard.control() {
-        // First, while all else is served: who comes by them would find a node that takes no logins any more.
+        // First, while everything else is still served: a host that came through them later would find a node
+        // that accepts no logins.
         control.give_up_addresses().await;
     }
     on_all_cores(|| async {
@@ -107,7 +108,7 @@ async fn stop() {
                 sessions = registry.len(),
                 "sessions did not log out in time and are disconnected"
             );
-            // From here on nothing is answered any more: what was is made durable below.
+            // From here on no command is answered. What has been answered is flushed below.
             on_all_cores(|| async {
                 Shard::current().sessions().iter().for_each(|session| session.end(CloseReason::Reset));
             })
@@ -121,7 +122,7 @@ async fn stop() {
         }
     });
     rt::join_all(flushes).await;
-    // Nobody is served here any more: the others need not wait until they miss this node.
+    // This node no longer serves any host: tell the other nodes, so that they need not wait for a timeout.
     if let Some(keeper) = shard.copies().and_then(|copies| copies.keeper()) {
         keeper.leave().await;
     }

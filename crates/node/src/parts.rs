@@ -1,14 +1,14 @@
-//! Work for all volumes, in parts, so that requests of hosts come in between. What changes meanwhile is seen
-//! or not.
+//! Work over all volumes, divided into parts so that requests of hosts run in between. A change that happens
+//! meanwhile may or may not be seen.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// How many things are looked at in one turn of a core: some tens of microseconds of work, which is what a
-/// host's request may wait for it.
+/// How many items are processed in one turn of a core: some tens of microseconds of work, which a host's
+/// request may have to wait for.
 pub const A_TURN: usize = 8;
 
-/// The same where one takes less than half a microsecond: nothing is made of it, it is only looked at.
+/// The same for items that take less than half a microsecond: those that are only looked at.
 pub const A_QUICK_TURN: usize = 64;
 
 /// Calls `each` with a few items in each turn of this core.
@@ -21,8 +21,9 @@ pub async fn for_each<T>(items: impl IntoIterator<Item = T>, mut each: impl FnMu
     }
 }
 
-/// Calls `each` with [`A_QUICK_TURN`] of what the map has, in order, from behind `after` on. Gives the last
-/// of their keys, if there may be more: the next turn goes on behind it.
+/// Calls `each` with the next [`A_QUICK_TURN`] items of the map, in order, starting behind `after`.
+///
+/// Returns the last of their keys if there may be more: the next turn continues behind it.
 pub fn look_at_some<K: Copy + Ord, V>(
     map: &mut BTreeMap<K, V>,
     after: Option<K>,
@@ -37,7 +38,7 @@ pub fn look_at_some<K: Copy + Ord, V>(
     last.filter(|_| looked_at == A_QUICK_TURN)
 }
 
-/// What `of` makes of the items, a few in each turn of this core, but for those of which it makes nothing.
+/// Maps the items with `of`, a few in each turn of this core, and collects the results that are `Some`.
 pub async fn filter_map<T, R>(
     items: impl IntoIterator<Item = T>,
     mut of: impl FnMut(T) -> Option<R>,
@@ -51,7 +52,7 @@ pub async fn filter_map<T, R>(
 mod tests {
     use super::*;
 
-    /// How many each turn looks at, where `meanwhile` happens after each.
+    /// How many items each turn looks at, if `meanwhile` happens after each turn.
     fn turns(
         map: &mut BTreeMap<usize, usize>,
         mut meanwhile: impl FnMut(&mut BTreeMap<usize, usize>),
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn what_stays_is_looked_at_once_whatever_comes_and_goes() {
         let mut map = of(A_QUICK_TURN + 2);
-        // The one behind which the second turn goes on.
+        // The second turn continues behind this key.
         let last = A_QUICK_TURN - 1;
         let looked_at = turns(&mut map, |map| {
             map.remove(&last);

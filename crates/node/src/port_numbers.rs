@@ -1,20 +1,21 @@
-//! By which numbers initiators know a node's ports: target port group, portal group, relative target ports.
+//! The numbers by which initiators know a node's ports: target port group, portal group, relative target
+//! ports.
 //!
-//! All nodes of a cluster are one SCSI target device to an initiator: the nodes with a copy of a volume show
-//! it by the same targets, and each is a target port group and a portal group of its own. No two nodes may
-//! give one number to two ports, and a port must have its number for ever, since reservations are kept by it.
-//! So all numbers come from the number of the node, and a node needs to ask nobody.
+//! To an initiator, all nodes of a cluster are one SCSI target device. The nodes with a copy of a volume show
+//! it by the same targets, and each node is a target port group and a portal group of its own. Two nodes must
+//! never give the same number to two ports, and a port must keep its number for ever, since reservations
+//! refer to it. So all numbers are derived from the node's number, without asking another node.
 
 use std::num::NonZeroU8;
 
 use proto::scsi::RelativePort;
 
-/// A node among those of its cluster: 1 to 255, never given to another.
+/// A node's number in its cluster: 1 to 255, never given to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeNumber(NonZeroU8);
 
 impl NodeNumber {
-    /// The node of this number; `None` if none can have it.
+    /// The node of this number; `None` if the number is out of range.
     pub fn new(number: u64) -> Option<NodeNumber> {
         u8::try_from(number).ok().and_then(NonZeroU8::new).map(NodeNumber)
     }
@@ -25,20 +26,20 @@ impl NodeNumber {
     }
 }
 
-/// What a node's ports are numbered by.
+/// What the numbers of a node's ports are derived from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortNumbers {
     /// The node belongs to no cluster. Its target ports have the numbers of their targets.
     Alone,
-    /// It is one of several.
+    /// The node is a member of a cluster.
     Member(NodeNumber),
 }
 
-/// The group of a node alone.
+/// The group of a node without a cluster.
 const GROUP_ALONE: u16 = 1;
 
 impl PortNumbers {
-    /// Of the node that has this number, or none.
+    /// The numbers of the node with this number; `None`: without a cluster.
     pub fn of(node: Option<NodeNumber>) -> PortNumbers {
         node.map_or(PortNumbers::Alone, PortNumbers::Member)
     }
@@ -51,15 +52,18 @@ impl PortNumbers {
         }
     }
 
-    /// The portal group of all portals of the node: connections of one session may come through any of them,
-    /// and through no other node's.
+    /// The portal group of all portals of the node.
+    ///
+    /// Connections of one session may use any of these portals, and no other node's.
     pub fn portal_group(self) -> u16 {
         self.port_group()
     }
 
-    /// The port by which the node's target of the number `target` (see
-    /// [`Target::port`](crate::access::Target::port)) is reached. In a cluster two targets may have one port
-    /// if their numbers are 256 apart: such two do not lead to one volume.
+    /// The relative port of the node's target number `target` (see
+    /// [`Target::port`](crate::access::Target::port)).
+    ///
+    /// In a cluster, two targets may have the same port if their numbers are 256 apart: two such targets
+    /// never lead to the same volume.
     pub fn port(self, target: u16) -> RelativePort {
         match self {
             PortNumbers::Alone => RelativePort(target),
@@ -87,7 +91,7 @@ mod tests {
         assert_eq!((member(2).port_group(), member(2).portal_group()), (2, 2));
         assert_eq!([1, 2, 255].map(|target| member(2).port(target).0), [0x0201, 0x0202, 0x02ff]);
         assert_eq!(member(255).port(255).0, 0xffff);
-        // Two targets of one port.
+        // Two targets with one port.
         assert_eq!([1, 257].map(|target| member(1).port(target).0), [0x0101, 0x0101]);
         assert_eq!((NodeNumber::new(0), NodeNumber::new(256)), (None, None));
     }

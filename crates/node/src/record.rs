@@ -1,17 +1,16 @@
-//! The cluster's record as a node alone keeps it: the node's identity, its pools, targets and host groups, by
-//! key.
+//! The record that a node keeps for itself: its identity, its pools, targets and host groups, by key.
 //!
-//! One file with two slots. A commit writes the whole record to the slot that is not in force, and then, when
-//! that is durable, its header with the next generation: a cut at any point leaves the old record or the new
-//! one, and what a cut leaves differs from damage ([`slot`], `docs/formats/record.md`). Values are JSON, not
-//! a hand-made format: they are small, read by people in an emergency, and grow fields with each version.
-//! They stay the text that they are on the disk: a commit copies those that it does not change.
+//! It is one file with two slots. A commit writes the whole record to the slot that is not in force and, when
+//! that is durable, its header with the next generation. A power cut at any point leaves the old record or
+//! the new one, and its traces differ from damage ([`slot`], `docs/formats/record.md`). Values are JSON, not
+//! a hand-made format: they are small, people read them in an emergency, and each version adds fields. They
+//! are kept in memory as the text on the disk: a commit copies those that it does not change.
 //!
-//! After a failed commit nobody knows which record the next start will find, and after a failed flush the
-//! kernel takes for clean what never reached the disk. So the record accepts no more changes until it was
-//! repaired: the file is opened again, and what is in force is written over the slot of the failed commit,
-//! with a generation above that commit's ([`Record::repair`]). Whichever of them a start finds before that,
-//! it is the record before the failed change or the one after it.
+//! After a failed commit it is unknown which record the next start will find, and after a failed flush the
+//! kernel considers data clean that never reached the disk. So the record accepts no changes until it is
+//! repaired ([`Record::repair`]): the file is opened again, and the record in force is written over the slot
+//! of the failed commit, with a higher generation than that commit's. A start before the repair finds the
+//! record before the failed change or the one after it, and either is valid.
 
 pub mod fuzzing;
 mod slot;
@@ -64,26 +63,26 @@ pub enum RecordError {
 
 /// Keys and values, durable.
 pub struct Record {
-    /// `None`: a commit failed; see the module's header.
+    /// `None` after a failed commit: see the module's documentation.
     disk: Option<Rc<Disk>>,
     path: PathBuf,
     entries: BTreeMap<String, Box<RawValue>>,
     generation: u64,
-    /// Which slot has what is in force. The next commit goes to the other one.
+    /// The slot in force. The next commit writes to the other one.
     slot: u64,
-    /// What was wrong with the other slot at the start. It stays said until the next start: a commit makes
-    /// the slot good again, but does not bring back what may be missing.
+    /// What was wrong with the other slot at the start. It is reported until the next start: a commit makes
+    /// the slot valid again, but does not bring back what may be missing.
     fault: Option<RecordFault>,
 }
 
-/// What a commit changes: a new value, or none to delete.
+/// A key, and its new value; `None` deletes it.
 pub type Change = (String, Option<Box<RawValue>>);
 
 impl Record {
-    /// Opens the record at `path`, or makes an empty one.
+    /// Opens the record at `path`, or creates an empty one.
     ///
     /// # Errors
-    /// All of [`RecordError`] but those of a commit.
+    /// All of [`RecordError`] except those of a commit.
     pub async fn open(path: &Path) -> Result<Record, RecordError> {
         let disk = match Disk::open(path, OpenOptions::default()).await {
             Ok(disk) => disk,
@@ -117,17 +116,17 @@ impl Record {
         self.fault.as_ref()
     }
 
-    /// Whether a commit failed, so that nothing can be changed until it was repaired.
+    /// Whether a commit failed, so that nothing can be changed until the record is repaired.
     pub fn is_latched(&self) -> bool {
         self.disk.is_none()
     }
 
-    /// Where it is.
+    /// The path of the record's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The value at `key`; `None` if there is none or it is of another shape.
+    /// The value at `key`; `None` if the key is missing or its value has another shape.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         serde_json::from_str(self.entries.get(key)?.get()).ok()
     }
@@ -144,9 +143,12 @@ impl Record {
         values.map(|(key, value)| (key.as_str(), &**value)).filter_map(parse).collect()
     }
 
-    /// The record with all of `changes`, to be written with [`Prepared::write`] and then put in force with
-    /// [`Record::finish`]. In three steps, so that nobody holds the record while the disk works; one change
-    /// at a time.
+    /// Prepares the record with all of `changes`.
+    ///
+    /// The caller writes it with [`Prepared::write`], then puts it in force with [`Record::finish`].
+    ///
+    /// The three steps keep the record free while the disk works. Only one change may be in progress at a
+    /// time.
     ///
     /// # Errors
     /// [`RecordError::Full`], [`RecordError::Latched`].
@@ -157,7 +159,7 @@ impl Record {
         Ok(Prepared { disk: Rc::clone(disk), changes, generation, slot, image })
     }
 
-    /// What makes a latched record take changes again; `None`: it takes some.
+    /// The repair of a latched record; `None` if the record is not latched.
     ///
     /// # Errors
     /// [`RecordError::Full`].
@@ -165,13 +167,13 @@ impl Record {
         if !self.is_latched() {
             return Ok(None);
         }
-        // The commit that failed may be on the disk with the next generation.
+        // The commit that failed may be on the disk, with the next generation.
         let generation = self.generation + 2;
         let image = self.image(&[], generation)?;
         Ok(Some(Repair { path: self.path.clone(), generation, slot: self.other_slot(), image }))
     }
 
-    /// The repair was written, by this disk.
+    /// Notes that the repair was written, by this disk.
     pub fn repaired(&mut self, repair: Repair, disk: Disk) {
         (self.generation, self.slot) = (repair.generation, repair.slot);
         self.disk = Some(Rc::new(disk));
@@ -232,18 +234,20 @@ pub struct Prepared {
     disk: Rc<Disk>,
     changes: Vec<Change>,
     generation: u64,
-    /// Where it goes.
+    /// The slot that it is written to.
     slot: u64,
     /// Header and payload.
     image: SharedBuf,
 }
 
 impl Prepared {
-    /// Writes it to the slot that is not in force, durably: the header only when the payload is on the disk,
-    /// so that a header whose payload does not hold is damage and not the trace of a power cut.
+    /// Writes the record durably to the slot that is not in force.
+    ///
+    /// The header is written only when the payload is on the disk. So a header whose payload is invalid is
+    /// damage, and not the trace of a power cut.
     ///
     /// # Errors
-    /// What the disk says; give it to [`Record::finish`].
+    /// What the disk reports; pass it to [`Record::finish`].
     pub async fn write(&self) -> Result<(), DiskError> {
         write(&self.disk, self.slot, &self.image).await
     }
@@ -257,7 +261,7 @@ async fn write(disk: &Disk, slot: u64, image: &SharedBuf) -> Result<(), DiskErro
     disk.write(at, header, Durability::Durable).await
 }
 
-/// What is in force, to be written over a commit that failed: see [`Record::repair`].
+/// The record in force, to be written over a failed commit: see [`Record::repair`].
 pub struct Repair {
     path: PathBuf,
     generation: u64,
@@ -266,7 +270,7 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Opens the file again and writes it, durably. Give the disk to [`Record::repaired`].
+    /// Opens the file again and writes the record durably. Pass the disk to [`Record::repaired`].
     ///
     /// # Errors
     /// [`RecordError::Open`], [`RecordError::Disk`]: the record stays latched.

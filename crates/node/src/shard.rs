@@ -1,6 +1,6 @@
-//! What a core of the node has: its part of every volume, its sessions, its copy of the access rules.
+//! The state of one core: its part of every volume, its sessions, its copy of the access rules.
 //!
-//! A message from another core starts at [`Shard::current`] and never holds on to what it finds there.
+//! A message from another core starts at [`Shard::current`] and never keeps what it finds there.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,37 +30,37 @@ use crate::volume::{TakenRange, Volume, VolumeId};
 pub struct Shard {
     config: Arc<Config>,
     units: RefCell<BTreeMap<VolumeId, Rc<Unit>>>,
-    /// Volumes that will be back: see [`Shard::expect_back`].
+    /// Volumes that will be back soon: see [`Shard::expect_back`].
     expected: RefCell<BTreeSet<VolumeId>>,
     access: RefCell<Arc<Access>>,
     sessions: RefCell<BTreeMap<u16, Rc<Session>>>,
-    /// Ranges of slices of this core that commands of other cores have taken, until they send word: also when
-    /// the volume is closed meanwhile.
+    /// Ranges of this core's slices that commands of other cores have taken, until those cores release them.
+    /// They stay here even if the volume is closed meanwhile.
     taken: RefCell<Slab<TakenRange>>,
-    /// On the home core: one change a unit at a time.
+    /// On the home core: one change per unit at a time.
     turns: RefCell<BTreeMap<VolumeId, Rc<Semaphore>>>,
-    /// Logins are refused, since the node is about to stop.
+    /// The node is about to stop and refuses logins.
     draining: Cell<bool>,
     /// The pools' disks, opened on this core.
     disks: RefCell<BTreeMap<PoolId, CoreDisks>>,
-    /// Where the node listens.
+    /// The addresses that the node listens at.
     portals: RefCell<Vec<SocketAddr>>,
-    /// At which floating addresses it is reached besides, by address.
+    /// The floating addresses on this node, and their portals.
     floating: RefCell<BTreeMap<IpAddr, Vec<FloatingPortal>>>,
-    /// Where the other nodes of the cluster do.
+    /// The addresses that the other nodes of the cluster listen at.
     peer_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
-    /// On core 0, once it has started.
+    /// On core 0, once control has started.
     control: RefCell<Option<Rc<Control>>>,
-    /// What it has of other nodes' volumes, if the node is in a cluster.
+    /// This core's part of the replicated volumes, if the node is in a cluster.
     copies: RefCell<Option<Rc<Copies>>>,
-    /// The node's number in a cluster that it cannot take part in.
+    /// The node's number in a cluster that it cannot take part in now.
     place: Cell<Option<NodeNumber>>,
-    /// On core 0: rung when the node is to stop.
+    /// On core 0: notified when the node is to stop.
     stopping: Notify,
 }
 
 impl Shard {
-    /// An empty shard on this core, where [`Shard::current`] finds it.
+    /// Installs an empty shard on this core, for [`Shard::current`] to find.
     pub fn install(config: Arc<Config>) -> Rc<Shard> {
         let shard = Rc::new(Shard {
             config,
@@ -84,67 +84,67 @@ impl Shard {
         shard
     }
 
-    /// The shard of the core that runs the caller.
+    /// The shard of the calling core.
     pub fn current() -> Rc<Shard> {
         Shard::try_current().expect("every core of a node installs its shard before it takes messages")
     }
 
-    /// That of the core that runs the caller, if it has begun.
+    /// The shard of the calling core, if it is already installed.
     pub fn try_current() -> Option<Rc<Shard>> {
         rt::local()
     }
 
-    /// How the node was configured.
+    /// The node's configuration.
     pub fn config(&self) -> &Arc<Config> {
         &self.config
     }
 
-    /// The node's control: on core 0, once it has started.
+    /// The node's control: only on core 0, once it has started.
     pub fn control(&self) -> Option<Rc<Control>> {
         self.control.borrow().clone()
     }
 
-    /// Puts the control on core 0.
+    /// Sets the node's control, on core 0.
     pub fn set_control(&self, control: Rc<Control>) {
         self.control.replace(Some(control));
     }
 
-    /// What this core has of volumes that other nodes have, too; `None`: the node is in no cluster.
+    /// This core's part of the replicated volumes; `None` if the node is in no cluster.
     pub fn copies(&self) -> Option<Rc<Copies>> {
         self.copies.borrow().clone()
     }
 
-    /// The node is in a cluster now.
+    /// Notes that the node is in a cluster now.
     pub fn set_copies(&self, copies: Rc<Copies>) {
         self.copies.replace(Some(copies));
     }
 
-    /// Rung on core 0 when the node is to stop.
+    /// Notified on core 0 when the node is to stop.
     pub fn stopping(&self) -> &Notify {
         &self.stopping
     }
 
-    /// Where the node listens.
+    /// The addresses that the node listens at.
     pub fn portals(&self) -> Vec<SocketAddr> {
         self.portals.borrow().clone()
     }
 
-    /// The node listens at these addresses.
+    /// Sets the addresses that the node listens at.
     pub fn set_portals(&self, portals: Vec<SocketAddr>) {
         self.portals.replace(portals);
     }
 
-    /// The portals of the floating addresses that are on this node.
+    /// The portals of the floating addresses on this node.
     pub(crate) fn floating(&self) -> Vec<FloatingPortal> {
         self.floating.borrow().values().flatten().copied().collect()
     }
 
-    /// The portal group of a floating address that is on this node; `None`: it is none.
+    /// The portal group of a floating address on this node; `None` if `address` is not one.
     pub(crate) fn floating_group(&self, address: IpAddr) -> Option<u16> {
         self.floating.borrow().get(&address)?.first().map(|portal| portal.group)
     }
 
-    /// A floating address has these portals on this node; none: it is not here.
+    /// Sets the portals of a floating address on this node; an empty list means that it is not here.
     pub(crate) fn set_floating(&self, address: IpAddr, portals: Vec<FloatingPortal>) {
         let mut floating = self.floating.borrow_mut();
         match portals.is_empty() {
@@ -153,24 +153,25 @@ impl Shard {
         }
     }
 
-    /// By which numbers initiators know the node's ports.
+    /// The numbers by which initiators know the node's ports.
     pub fn port_numbers(&self) -> PortNumbers {
         let number = |copies: Rc<Copies>| NodeNumber::new(copies.me().0.into());
         PortNumbers::of(self.copies().map_or(self.place.get().or(self.config.node_number), number))
     }
 
-    /// The node has this number in a cluster that it cannot take part in now.
+    /// Sets the node's number in a cluster that it cannot take part in now.
     pub fn set_place(&self, number: Option<NodeNumber>) {
         self.place.set(number);
     }
 
-    /// Where another node listens.
+    /// The addresses that another node listens at.
     pub fn peer_portals(&self, node: NodeNumber) -> Vec<SocketAddr> {
         self.peer_portals.borrow().get(&node).cloned().unwrap_or_default()
     }
 
-    /// The other nodes of the cluster listen at these addresses: whoever asks for the portals of a target
-    /// that leads to a volume of theirs is told of them.
+    /// Sets the addresses that the other nodes of the cluster listen at.
+    ///
+    /// SendTargets returns them with each target that leads to a volume of those nodes.
     pub fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, Vec<SocketAddr>>) {
         self.peer_portals.replace(portals);
     }
@@ -180,23 +181,23 @@ impl Shard {
         self.disks.borrow().get(&pool).cloned()
     }
 
-    /// A pool was opened.
+    /// Adds the disks of a pool that was opened.
     pub fn add_disks(&self, pool: PoolId, disks: CoreDisks) {
         self.disks.borrow_mut().insert(pool, disks);
     }
 
-    /// A pool was closed.
+    /// Removes the disks of a pool that was closed.
     pub fn remove_disks(&self, pool: PoolId) {
         let removed = self.disks.borrow_mut().remove(&pool);
         drop(removed);
     }
 
-    /// A logical unit of this core.
+    /// One logical unit, on this core.
     pub fn unit(&self, id: VolumeId) -> Option<Rc<Unit>> {
         self.units.borrow().get(&id).cloned()
     }
 
-    /// A volume of this core.
+    /// One volume, on this core.
     pub fn volume(&self, id: VolumeId) -> Option<Rc<Volume>> {
         self.units.borrow().get(&id).map(|unit| Rc::clone(unit.volume()))
     }
@@ -216,9 +217,10 @@ impl Shard {
         self.units.borrow_mut().insert(unit.id(), unit);
     }
 
-    /// Takes a unit away and waits until no command uses it. Sessions that see it look at their LUNs again:
-    /// one that is logged in and asks for nothing would hold it for as long as it lives. Returns its last
-    /// state.
+    /// Removes a unit, waits until no command uses it, and returns its last state.
+    ///
+    /// Sessions that see the unit look up their LUNs again: otherwise an idle session would keep the unit
+    /// until it ends.
     pub async fn remove_unit(&self, id: VolumeId) -> Option<LuState> {
         let removed = self.units.borrow_mut().remove(&id);
         self.turns.borrow_mut().remove(&id);
@@ -232,24 +234,25 @@ impl Shard {
         removed.gone().await
     }
 
-    /// Keeps a range of a slice of this core for a command of another one, which gives it back by this
+    /// Keeps a range of a slice of this core for a command of another core, which releases it by the returned
     /// number.
     pub fn keep_taken(&self, taken: TakenRange) -> usize {
         self.taken.borrow_mut().insert(taken)
     }
 
-    /// Ends what [`Shard::keep_taken`] began.
+    /// Removes an entry of [`Shard::keep_taken`].
     pub fn give_back(&self, entry: usize) -> Option<TakenRange> {
         self.taken.borrow_mut().try_remove(entry)
     }
 
-    /// Volumes whose pool is about to be reopened: sessions that look again find their LUNs busy instead of
-    /// gone.
+    /// Notes volumes whose pool is about to be reopened.
+    ///
+    /// Sessions that look up their LUNs meanwhile find them busy instead of missing.
     pub fn expect_back(&self, volumes: &BTreeSet<VolumeId>) {
         self.expected.borrow_mut().extend(volumes);
     }
 
-    /// These volumes are there again, or will not come back.
+    /// Notes that these volumes are back, or will not come back.
     pub fn stop_expecting(&self, volumes: &BTreeSet<VolumeId>) {
         self.expected.borrow_mut().retain(|volume| !volumes.contains(volume));
     }
@@ -259,12 +262,12 @@ impl Shard {
         self.expected.borrow().contains(&volume)
     }
 
-    /// The access rules of the moment.
+    /// The current access rules.
     pub fn access(&self) -> Arc<Access> {
         Arc::clone(&self.access.borrow())
     }
 
-    /// New access rules: the sessions of this core that they concern look at their LUNs again.
+    /// Installs new access rules. The sessions of this core that they concern look up their LUNs again.
     pub fn set_access(&self, access: Arc<Access>, concerned: &Concerned) {
         self.access.replace(access);
         for session in self.sessions() {
@@ -290,7 +293,7 @@ impl Shard {
         self.share_memory();
     }
 
-    /// Takes a session away.
+    /// Removes a session.
     pub fn remove_session(&self, tsih: u16) {
         let removed = self.sessions.borrow_mut().remove(&tsih);
         drop(removed);
@@ -314,7 +317,7 @@ impl Shard {
         self.draining.set(true);
     }
 
-    /// Waits for this unit's turn to change; the next change waits until the guard is dropped.
+    /// Waits for this unit's turn to change. The next change waits until the guard is dropped.
     pub async fn changes(&self, id: VolumeId) -> Turn {
         let turns =
             Rc::clone(self.turns.borrow_mut().entry(id).or_insert_with(|| Rc::new(Semaphore::new(1))));
@@ -322,7 +325,7 @@ impl Shard {
         Turn(turns)
     }
 
-    /// Aborts what these nexuses have running on a unit on this core, and waits until none of it can take
+    /// Aborts the commands of these nexuses on a unit on this core, and waits until none of them can take
     /// effect.
     pub async fn abort_commands_of(&self, id: VolumeId, victims: &[ItNexus]) {
         let Some(unit) = self.unit(id) else { return };
@@ -334,7 +337,7 @@ impl Shard {
         unit.volume().orphans_ended().await;
     }
 
-    /// Aborts what all sessions of this core have running on a unit (a reset), and waits until none of it can
+    /// Aborts the commands of all sessions of this core on a unit (a reset), and waits until none of them can
     /// take effect.
     pub async fn abort_all(&self, id: VolumeId) {
         let Some(unit) = self.unit(id) else { return };
@@ -357,7 +360,7 @@ impl Drop for Turn {
     }
 }
 
-/// Runs an async function on every core, this one included, side by side; its results by core.
+/// Runs an async function on every core, including this one, concurrently. Returns the results by core.
 pub async fn on_all_cores<T, F>(function: impl Fn() -> F + Clone + Send + 'static) -> Vec<T>
 where
     T: Send + 'static,
@@ -367,7 +370,7 @@ where
     rt::join_all(cores.map(|core| rt::call(core, function.clone()))).await
 }
 
-/// How long a core may take to tell what it has. None does anything that long; this one hangs.
+/// How long a core may take to answer a question. No question takes that long: a core that exceeds it hangs.
 const CORE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A core does not answer.
@@ -377,7 +380,7 @@ const CORE_DEADLINE: Duration = Duration::from_secs(10);
 )]
 pub struct SilentCore(CoreId);
 
-/// As [`on_all_cores`], for questions: gives up on a core that does not answer.
+/// Like [`on_all_cores`], for questions: fails if a core does not answer in time.
 ///
 /// # Errors
 /// [`SilentCore`].
@@ -392,7 +395,9 @@ where
     answers.into_iter().map(|(core, answer)| answer.ok_or(SilentCore(core))).collect()
 }
 
-/// As [`on_all_cores`], for questions: what each core answers within `deadline`, by core. `None`: it has not.
+/// Like [`on_all_cores`], for questions.
+///
+/// Returns what each core answers within `deadline`, by core; `None` if it does not answer.
 pub async fn ask_each_core<T, F>(
     deadline: Duration,
     function: impl Fn() -> F + Clone + Send + 'static,

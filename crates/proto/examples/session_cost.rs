@@ -1,9 +1,9 @@
-//! What a 4 KiB read and write cost in the session alone: no socket, no unit, no disk.
+//! Measures the cost of 4 KiB reads and writes in the session alone: no socket, no unit, no disk.
 //!
 //! `cargo run --release -p proto --example session_cost [part of a name]`
 //!
-//! Batches of 32 commands, as they come from one receive at depth 32: bytes in, commands out, answers in,
-//! bytes out. The copy of write data to its buffer is in it (about 100 ns for 4 KiB), as is the reference to
+//! Batches of 32 commands, as they arrive in one receive at depth 32: bytes in, commands out, responses in,
+//! bytes out. The cost includes copying write data to its buffer (about 100 ns for 4 KiB) and referring to
 //! read data.
 
 use std::hint::black_box;
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// The time of all rounds without that of making their bytes.
+/// The time of all rounds, without the time to create their bytes.
 fn cost(write: bool, digests: bool) -> Duration {
     let negotiated = Negotiated {
         header_digest: digests,

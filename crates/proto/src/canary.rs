@@ -1,10 +1,10 @@
-//! Mistakes that a simulation of whole nodes can have a target make, to prove that it notices.
+//! Faults that the simulation of whole nodes can inject into a target, to prove that its checks notice them.
 
-/// A mistake.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// Behind a reservation for exclusive access that all registrants hold, everybody reads as behind one for
-    /// exclusive writing.
+    /// A reservation *exclusive access, all registrants* lets every initiator read, as *write exclusive*
+    /// would.
     AllRegistrantsLetRead,
 }
 

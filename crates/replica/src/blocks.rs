@@ -1,4 +1,4 @@
-//! Ranges of a slice's blocks, what is written to them, and how a slice is measured.
+//! Ranges of a slice's blocks, the data written to them, and the geometry of a slice.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,9 +6,10 @@ use std::ops::Range;
 use base::Chain;
 use sha2::{Digest as _, Sha256};
 
-/// Consecutive logical blocks of a slice: `start` to before `end`. The unit of the protocol is the block that
-/// initiators see: a write of 512 bytes is a key of its own, and each copy reads, changes and writes the
-/// disk's larger block by itself.
+/// Consecutive logical blocks of a slice: `start` to before `end`.
+///
+/// The unit of the protocol is the block that initiators see: it treats each write of 512 bytes on its own,
+/// and each copy reads, changes and writes the larger blocks of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Blocks {
     /// The first block.
@@ -21,7 +22,7 @@ impl Blocks {
     /// The blocks from `start` to before `end`.
     ///
     /// # Panics
-    /// If there is no block: ranges from a wire are checked where they are decoded.
+    /// If the range is empty; ranges from the wire are checked when they are decoded.
     pub fn new(start: u64, end: u64) -> Blocks {
         assert!(start < end, "a range has a block");
         Blocks { start, end }
@@ -44,23 +45,25 @@ impl Blocks {
     }
 }
 
-/// The measures of a slice.
+/// The sizes of a slice and its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// How many blocks the slice has.
     pub blocks: u64,
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// Blocks of a region: what one bit of the dirty map stands for.
+    /// Blocks per region, the unit of the dirty map.
     pub region_blocks: u32,
 }
 
 impl Geometry {
-    /// Bytes of a region on real disks: large enough that the map of a TiB is 8 MiB, small enough that a sync
-    /// after a crash with a thousand writes under way copies 64 MiB and no more.
+    /// Bytes of a region on real disks.
+    ///
+    /// This is large enough that the map of a TiB is 8 MiB, and small enough that a resync after a crash with
+    /// a thousand writes under way copies 64 MiB and no more.
     pub const REGION_BYTES: u32 = 64 * 1024;
 
-    /// The measures of a slice of `blocks` blocks of `block_bytes` bytes.
+    /// The geometry of a slice of `blocks` blocks of `block_bytes` bytes.
     pub fn new(blocks: u64, block_bytes: u32) -> Geometry {
         Geometry { blocks, block_bytes, region_blocks: Geometry::REGION_BYTES / block_bytes }
     }
@@ -88,12 +91,14 @@ impl Geometry {
     }
 }
 
-/// The SHA-256 of blocks. Two copies compare what they hold by it, and copy nothing that is equal: a sum that
-/// is only good against accidents would let whoever writes to a volume choose blocks that are not copied.
+/// The SHA-256 of blocks, by which copies find out what is equal.
+///
+/// Equal regions are not copied. A checksum against accidents only would let a host craft blocks that are not
+/// copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub [u8; 32]);
 
-/// What a write brings.
+/// The data of a write.
 #[derive(Clone)]
 pub enum Payload {
     /// These bytes.
@@ -103,7 +108,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// The part of a payload for the blocks `whole` that is for `part`, which is inside.
+    /// Of the payload for the blocks `whole`, the part for the blocks `part`, which lie inside them.
     pub fn part(&self, whole: Blocks, part: Blocks, geometry: &Geometry) -> Payload {
         match self {
             Payload::Zeros => Payload::Zeros,
@@ -115,8 +120,8 @@ impl Payload {
         }
     }
 
-    /// What it holds, in short: equal for equal bytes, and else different as long as nobody can break
-    /// SHA-256.
+    /// The SHA-256 of the bytes: equal for equal bytes, and different for others as long as SHA-256 is not
+    /// broken.
     pub fn digest(&self, blocks: Blocks, geometry: &Geometry) -> Digest {
         let mut sha = Sha256::new();
         match self {

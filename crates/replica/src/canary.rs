@@ -1,7 +1,7 @@
-//! Rules that can be left out, to prove that the tests notice.
+//! Rules that tests can leave out, to prove that they notice.
 //!
-//! Each is one of the protocol's rules whose absence the explicit-state model answers with a counterexample.
-//! Whole nodes are simulated by another crate, so these are not only for the tests of this one.
+//! The explicit-state model has a counterexample for each of these rules of the protocol. Another crate
+//! simulates whole nodes with them, so they are not only for this crate's tests.
 
 /// A rule that a test can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Canary {
     CoordinatorIntent,
     /// R5: a write does not wait for joiners.
     NoJoinerAck,
-    /// R2: the epoch of a message is not looked at.
+    /// R2: copies do not check the epoch of a message.
     NoEpoch,
     /// R9: reads need no lease.
     NoLease,
@@ -22,64 +22,64 @@ pub enum Canary {
     NoJoinerLease,
     /// R24: where a clock may stop, reads are answered by leases alone.
     Unconfirmed,
-    /// R10: a lease counts whatever revision it was given at.
+    /// R10: a lease counts whatever the revision at which it was granted.
     NoRevision,
-    /// R11: a configuration that removes somebody is acted in at once.
+    /// R11: a configuration that removes a copy takes effect at once.
     NoWait,
     /// R12: a restarted node acts at once.
     NoBootWait,
-    /// R13a: a joiner is promoted before all know that it joins.
+    /// R13a: a joiner is promoted before all copies know that it joins.
     NoConfirm,
-    /// R13b: a joiner is promoted before what it was given is on its disk.
+    /// R13b: a joiner is promoted before what it got is on its disk.
     PromoteEarly,
-    /// R14: a restarted process keeps its membership. (The simulator does that: it gives a process its
-    /// number.)
+    /// R14: a restarted process keeps its membership. (The simulator implements this: it assigns
+    /// incarnations.)
     #[cfg(test)]
     NoIncarnation,
-    /// R17: the joiner's own bits are not looked at.
+    /// R17: the source ignores the joiner's own bits.
     NoOwnDirty,
     /// R17: the joiner does not take over its source's bits for third copies.
     NoInherit,
-    /// R18: a sync carries no timestamps.
+    /// R18: a resync carries no timestamps.
     NoSyncTimestamp,
     /// R19: the joiner does not wait for writes that were under way in a region when it was sent.
     NoMoving,
-    /// R15: a copy forgets what it will never send again itself, whatever others may.
+    /// R15: a copy forgets what it will never send again itself, even if others may.
     NoFloor,
     /// R15: the source of a joiner forgets what all members hold, as others do.
     ForgetAsSource,
-    /// R20: members may owe acknowledgements for ever.
+    /// R20: members may owe acknowledgements forever.
     NoOverdue,
-    /// R9: what was read in an earlier membership counts, whatever became of what was seen.
+    /// R9: what was read in an earlier membership counts, even if the write that was read is gone.
     MarksOutlive,
-    /// R19: a region that was read for an earlier sync of the same number is given.
+    /// R19: the source gives a region that was read for an earlier resync of the same number.
     AnyRead,
-    /// R7: a joiner brings writes to their end that were begun before it joined.
+    /// R7: a joiner completes writes that were begun before it joined.
     JoinerReplays,
-    /// R10: who has not read the record yet gives leases.
+    /// R10: a node that has not read the record yet grants leases.
     GrantBlind,
-    /// R25: blocks are written again with what another copy gave, whatever was taken there meanwhile.
+    /// R25: blocks are rewritten with what another copy gave, whatever was taken there meanwhile.
     RepairLate,
-    /// R25: no bit of the dirty map is set before blocks are written again.
+    /// R25: no bit of the dirty map is set before blocks are rewritten.
     RepairWithoutIntent,
-    /// R25: another copy gives what it reads, without a look whether it may still be read. (The simulator
-    /// does that: it reads.)
+    /// R25: another copy gives what it has read without checking again that it may. (The simulator implements
+    /// this: it does the read.)
     #[cfg(test)]
     FetchOnce,
     /// R19: a region is compared while a write to it that was handed out in an earlier membership may still
-    /// happen. (The simulator does that: it carries out the comparison.)
+    /// happen. (The simulator implements this: it does the comparison.)
     #[cfg(test)]
     CompareEarly,
-    /// R18: an older write that is sent again makes a block count as synced.
+    /// R18: an older write that is sent again makes a block count as resynced.
     OldWriteFresh,
-    /// R8: a copy clears bits before all members have finished what they began before it was one.
+    /// R8: a copy clears bits before all members have finished what they began before it was a member.
     NoFinished,
-    /// R17: what a slice has grown by is not looked at when a copy is brought up to date.
+    /// R17: a resync ignores what a slice has grown by.
     GrownUnseen,
-    /// R27: a joiner does not note what its source gives as lost.
+    /// R27: a joiner does not note the blocks that its source gives as lost.
     LostUnnoted,
-    /// R8: a copy that settles its map before another one stops clears bits of what not all are known to
-    /// have.
+    /// R8: a copy that settles its map before another one stops clears bits of writes that some members may
+    /// lack.
     SettleBlind,
     /// R4: a process that has just started forgets what is noted for slots without a copy in a configuration
     /// that may be old.

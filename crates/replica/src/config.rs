@@ -1,6 +1,7 @@
-//! Who is in sync: a volume's configuration, and the few ways in which it may change (R13, R14, R16).
+//! Which copies are in sync: a volume's configuration, and the few ways in which it may change (R13, R14,
+//! R16).
 //!
-//! It stands in the cluster's record and changes by compare-and-swap from the newest, one epoch at a time.
+//! The configuration is stored in the cluster's record and changes by compare-and-swap, one epoch at a time.
 //! Each change does one thing. Members are in-sync copies and joiners; every write needs all of them.
 
 use thiserror::Error;
@@ -26,28 +27,29 @@ pub struct CopyState {
     pub standing: Standing,
 }
 
-/// What a copy may do. A restarted process is another incarnation and so stands outside, whatever was said of
-/// its last life (R14).
+/// What a copy may do.
+///
+/// A restarted process is another incarnation and so is outside, whatever its previous life was (R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It misses writes.
+    /// The copy misses writes.
     Outside,
-    /// It takes every write, and is given what it misses; it may not be read.
+    /// The copy takes every write and gets what it missed; it must not be read.
     Joining(Incarnation),
-    /// It has every acknowledged write, and serves.
+    /// The copy has every acknowledged write, and serves.
     InSync(Incarnation),
 }
 
-/// Why a change of the configuration is none.
+/// Why a change of the configuration is refused.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Refusal {
-    /// Somebody must be left.
+    /// At least one copy must stay in sync.
     #[error("it is the last copy in sync: without it the data is lost")]
     LastInSync,
-    /// There is no copy in this slot, or not in this standing.
+    /// The slot has no copy, or the copy has another standing.
     #[error("the copy is not in the state that this change requires")]
     Standing,
-    /// Only an in-sync copy whose process has been restarted recovers.
+    /// Only a restarted process of an in-sync copy can recover.
     #[error("this process of the copy is already in sync")]
     NotRestarted,
 }
@@ -73,7 +75,7 @@ impl Config {
         Slot::all().filter_map(|slot| Some((slot, self.copy(slot)?)))
     }
 
-    /// This configuration as the record holds it, once it was committed.
+    /// This configuration with the revision at which it was committed.
     #[must_use]
     pub fn committed_at(self, revision: Revision) -> Config {
         Config { revision, ..self }
@@ -89,7 +91,7 @@ impl Config {
         Slot::all().find(|slot| self.copy(*slot).is_some_and(|copy| copy.node == node))
     }
 
-    /// Whether it is the next one after `before`, and neither adds a copy nor takes one away.
+    /// Whether it directly follows `before`, and neither adds nor removes a copy.
     pub fn follows_with_same_copies(&self, before: &Config) -> bool {
         let node = |config: &Config, slot| config.copy(slot).map(|copy| copy.node);
         self.epoch.0 == before.epoch.0 + 1 && Slot::all().all(|slot| node(self, slot) == node(before, slot))
@@ -105,12 +107,12 @@ impl Config {
         self.which(|standing| matches!(standing, Standing::InSync(_)))
     }
 
-    /// The slots whose copies join.
+    /// The slots whose copies are joining.
     pub fn joining(&self) -> Slots {
         self.which(|standing| matches!(standing, Standing::Joining(_)))
     }
 
-    /// In-sync copies and joiners: those that a write needs.
+    /// In-sync copies and joiners: a write needs all of them.
     pub fn members(&self) -> Slots {
         self.in_sync().or(self.joining())
     }
@@ -123,8 +125,9 @@ impl Config {
         }
     }
 
-    /// Whose life is in sync in this slot: slots are used again, by other nodes, whose lives are counted
-    /// anew.
+    /// The node and incarnation that are in sync in this slot.
+    ///
+    /// Slots are reused by other nodes, whose incarnations are counted separately.
     pub fn in_sync_life(&self, slot: Slot) -> Option<(NodeId, Incarnation)> {
         Some((self.copy(slot)?.node, self.in_sync_incarnation(slot)?))
     }
@@ -154,10 +157,10 @@ impl Config {
         Ok(next)
     }
 
-    /// Takes a member out (R13).
+    /// Removes a member (R13).
     ///
     /// # Errors
-    /// [`Refusal::LastInSync`]; [`Refusal::Standing`] if it is no member.
+    /// [`Refusal::LastInSync`]; [`Refusal::Standing`] if it is not a member.
     pub fn remove(&self, slot: Slot) -> Result<Config, Refusal> {
         if !self.members().contains(slot) {
             return Err(Refusal::Standing);
@@ -171,7 +174,7 @@ impl Config {
     /// Lets a copy join (R13).
     ///
     /// # Errors
-    /// [`Refusal::Standing`] if it is a member, or there is none.
+    /// [`Refusal::Standing`] if it is a member, or there is no copy.
     pub fn admit(&self, slot: Slot, incarnation: Incarnation) -> Result<Config, Refusal> {
         if self.members().contains(slot) {
             return Err(Refusal::Standing);
@@ -179,11 +182,13 @@ impl Config {
         self.next(slot, Standing::Joining(incarnation))
     }
 
-    /// Makes a joiner an in-sync copy. Whoever proposes it knows two things: each in-sync copy acts in the
-    /// epoch in which it joins, and the joiner has all that it missed on its disk (R13 a, b).
+    /// Makes a joiner an in-sync copy.
+    ///
+    /// The proposer knows two things: each in-sync copy acts in the epoch in which the joiner joins, and
+    /// everything that the joiner missed is on its disk (R13 a, b).
     ///
     /// # Errors
-    /// [`Refusal::Standing`] if it does not join.
+    /// [`Refusal::Standing`] if it is not joining.
     pub fn promote(&self, slot: Slot) -> Result<Config, Refusal> {
         match self.copy(slot).map(|copy| copy.standing) {
             Some(Standing::Joining(incarnation)) => self.next(slot, Standing::InSync(incarnation)),
@@ -191,8 +196,10 @@ impl Config {
         }
     }
 
-    /// Adds a copy on `node` in a slot that has none. It is outside, and whoever makes it makes it blank: the
-    /// others' maps say nothing of what was written while nobody was in its slot.
+    /// Adds a copy on `node`, outside, in a slot that has none.
+    ///
+    /// The caller must create it blank: the other copies' maps do not have what was written while its slot
+    /// was empty.
     ///
     /// # Errors
     /// [`Refusal::Standing`] if the slot or the node has a copy.
@@ -206,10 +213,10 @@ impl Config {
         Ok(next)
     }
 
-    /// Takes away a copy that is outside: nobody notes any more what it misses.
+    /// Removes a copy that is outside: from now on no copy notes what it misses.
     ///
     /// # Errors
-    /// [`Refusal::Standing`] if it is a member, or there is none.
+    /// [`Refusal::Standing`] if it is a member, or there is no copy.
     pub fn drop_copy(&self, slot: Slot) -> Result<Config, Refusal> {
         if self.members().contains(slot) {
             return Err(Refusal::Standing);
@@ -219,12 +226,13 @@ impl Config {
         Ok(next)
     }
 
-    /// The restarted process of an in-sync copy goes on alone (R16): it has every acknowledged write on its
-    /// disk. All others are outside until they have joined.
+    /// The restarted process of an in-sync copy continues alone (R16).
+    ///
+    /// It has every acknowledged write on its disk. All others are outside until they have joined.
     ///
     /// # Errors
-    /// [`Refusal::Standing`] if the copy is not in sync; [`Refusal::NotRestarted`] if the process is the one
-    /// that is.
+    /// [`Refusal::Standing`] if the copy is not in sync; [`Refusal::NotRestarted`] if this very process is in
+    /// sync.
     pub fn recover(&self, slot: Slot, incarnation: Incarnation) -> Result<Config, Refusal> {
         let last = self.in_sync_incarnation(slot).ok_or(Refusal::Standing)?;
         if incarnation <= last {

@@ -1,15 +1,14 @@
-//! The dirty map: for each region and each copy of the volume, one bit that says "that copy may hold
-//! something else than I do".
+//! The dirty map: one bit for each region and each copy of the volume, which says "that copy may differ from
+//! this one here".
 //!
-//! What it guarantees (R4): before a region is changed on the disk, its bits for every other copy are on the
-//! disk. So whatever is lost together, two copies that differ in a region have a bit for each other there,
-//! and a sync that copies the regions with bits makes them equal.
+//! It guarantees R4: before a region changes on the disk, its bits for all other copies are on the disk. So
+//! whichever nodes are lost together, two copies that differ in a region have a bit for each other there, and
+//! a resync that copies the regions with bits makes them equal.
 //!
-//! Bits are set rarely (the first write to a region that was clean) and cleared lazily. The map is written in
-//! pages; a page holds the bits of all copies for [`PAGE_REGIONS`] regions, so that the first write to a
-//! region costs one write of a page whatever the number of copies. A bit counts as set only when every
-//! version of the page that the disk may hold has it: the last one that was written and the one that is being
-//! written.
+//! Bits are set rarely (by the first write to a clean region) and cleared lazily. The map is written in
+//! pages. A page holds the bits of all copies for [`PAGE_REGIONS`] regions, so the first write to a region
+//! costs one page write, whatever the number of copies. A bit counts as set only if it is in every version of
+//! the page that the disk may hold: the last one that was written and the one that is being written.
 
 use std::ops::Range;
 
@@ -21,7 +20,7 @@ use crate::{Slot, Slots};
 pub const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 32;
 const BITS_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
-/// Regions of a page: four bits each.
+/// Regions per page: each takes four bits.
 pub const PAGE_REGIONS: u64 = BITS_BYTES as u64 * 2;
 const MAGIC: [u8; 8] = *b"URSADMAP";
 
@@ -29,34 +28,34 @@ const _: () = assert!(Slot::MAX == 4, "two regions share a byte");
 
 type Bits = [u8; BITS_BYTES];
 
-/// See the module.
+/// The dirty map of a slice; see the module.
 #[derive(Debug)]
 pub struct DirtyMap {
     regions: u64,
     pages: Vec<Page>,
     /// How many bits are set for each slot.
     counts: [u64; Slot::MAX],
-    /// Where to look next for a page that changed: one that changes all the time must not keep others from
-    /// the disk.
+    /// Where to look next for a changed page: a page that changes all the time must not keep others from the
+    /// disk.
     idle_from: usize,
 }
 
 #[derive(Debug, Default)]
 struct Page {
-    /// What is so now; `None`: no bit is set.
+    /// The present bits; `None` if no bit is set.
     bits: Option<Box<Bits>>,
-    /// What the disk holds, where that differs from `bits` or did when a write began.
+    /// The bits on the disk, if they differ from `bits` or did when a write began.
     durable: Option<Box<Bits>>,
-    /// What is being written.
+    /// The bits that are being written.
     writing: Option<Box<Bits>>,
-    /// Whether bits were set that no write has under way: somebody waits for them.
+    /// Whether bits were set that are not in the write under way: writes wait for them.
     urgent: bool,
-    /// Whether `bits` differs from what was last given to the disk.
+    /// Whether `bits` differs from what was last written or is being written.
     changed: bool,
     version: u64,
 }
 
-/// A page to be written to its place of the disk's map, durably.
+/// A page to be written durably to its place in the disk's map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageWrite {
     /// Which page.
@@ -65,13 +64,13 @@ pub struct PageWrite {
     pub image: Vec<u8>,
 }
 
-/// Why a page that was read is none.
+/// Why a page that was read is not accepted.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the page of the dirty map is damaged")]
 pub struct Damaged;
 
 impl DirtyMap {
-    /// A map of so many regions, all clean.
+    /// A map of `regions` regions, all clean.
     pub fn new(regions: u64) -> DirtyMap {
         let pages = (0..regions.div_ceil(PAGE_REGIONS)).map(|_| Page::default()).collect();
         DirtyMap { regions, pages, counts: [0; Slot::MAX], idle_from: 0 }
@@ -82,17 +81,17 @@ impl DirtyMap {
         self.pages.len()
     }
 
-    /// The slice has become longer: so many regions. What is new is clean.
+    /// The slice has become longer: it has `regions` regions. The new ones are clean.
     pub fn grow(&mut self, regions: u64) {
         assert!(regions >= self.regions, "slices only grow");
         self.pages.resize_with(regions.div_ceil(PAGE_REGIONS) as usize, Page::default);
         self.regions = regions;
     }
 
-    /// Takes in a page from the disk, at the start. A page of zeros was never written: all is clean.
+    /// Loads a page from the disk, at the start. A page of zeros was never written: all is clean.
     ///
     /// # Errors
-    /// [`Damaged`]: the caller marks the page's regions for everybody.
+    /// [`Damaged`]: then the caller marks the page's regions for all copies.
     pub fn load(&mut self, page: usize, image: &[u8; PAGE_BYTES]) -> Result<(), Damaged> {
         if image.iter().all(|byte| *byte == 0) {
             return Ok(());
@@ -125,7 +124,7 @@ impl DirtyMap {
         self.pages[page].bits.as_deref().map_or(Slots::NONE, |bits| read(bits, at))
     }
 
-    /// Sets bits. They count when [`DirtyMap::is_durable`] says so.
+    /// Sets bits. They count once [`DirtyMap::is_durable`] says so.
     pub fn mark(&mut self, regions: Range<u64>, slots: Slots) {
         for region in regions {
             let (page, at) = place(region);
@@ -145,7 +144,7 @@ impl DirtyMap {
         }
     }
 
-    /// Clears bits. Nobody waits for that to be on the disk: a bit too many costs a copy of its region.
+    /// Clears bits. Nothing waits until that is on the disk: a stale bit only makes a resync copy its region.
     pub fn clear(&mut self, region: u64, slots: Slots) {
         let (page, at) = place(region);
         let page = &mut self.pages[page];
@@ -178,20 +177,22 @@ impl DirtyMap {
         })
     }
 
-    /// Whether the disk has a version of every page: what it holds is this map's, and not what was there
-    /// before.
+    /// Whether the disk has a version of every page.
+    ///
+    /// Then it holds this map, and not what was there before.
     pub fn is_written(&self) -> bool {
-        // One that was never changed is clean, and zeros on the disk.
+        // A page that was never changed is clean, and all zeros on the disk.
         self.pages.iter().all(|page| page.bits.is_none() || page.durable.is_some())
     }
 
-    /// Whether the disk has what the map has: nothing is to be written, and nothing is being written.
+    /// Whether the disk has the present map: nothing must be written, and nothing is being written.
     pub fn is_clean(&self) -> bool {
         self.pages.iter().all(|page| !page.changed && page.writing.is_none())
     }
 
-    /// The next page to write: one that somebody waits for, or with `idle` any that changed. One write of a
-    /// page is under way at a time.
+    /// The next page to write: one that writes wait for, or with `idle` any that changed.
+    ///
+    /// Each page has at most one write under way.
     pub fn poll_write(&mut self, idle: bool) -> Option<PageWrite> {
         let first = if idle { self.idle_from } else { 0 };
         let ready = |page: &Page| page.writing.is_none() && (page.urgent || idle && page.changed);
@@ -216,7 +217,7 @@ impl DirtyMap {
         Some(PageWrite { page, image })
     }
 
-    /// The write of the page has ended well.
+    /// The write of the page has succeeded.
     pub fn handle_written(&mut self, page: usize) {
         let state = &mut self.pages[page];
         state.durable = state.writing.take();
@@ -229,7 +230,7 @@ impl DirtyMap {
             let (page, at) = place(region);
             match self.pages[page].bits.as_deref() {
                 None => region = (page as u64 + 1) * PAGE_REGIONS,
-                // Eight regions at a time where nothing is set.
+                // Skips eight regions at a time where nothing is set.
                 Some(bits)
                     if at.is_multiple_of(8)
                         && bits[at / 2..].len() >= 4
@@ -312,7 +313,8 @@ mod tests {
         map.handle_written(first.page);
         assert!(map.is_durable(3..4, slots(0b10)));
 
-        // Cleared, and the page without it is on its way: set again, it waits for the next write.
+        // Cleared, and the page without the bit is on its way: when set again, the bit waits for the next
+        // write.
         map.clear(3, slots(0b10));
         assert!(map.poll_write(false).is_none(), "nobody waits for a bit that is cleared");
         map.poll_write(true).unwrap();
@@ -375,8 +377,8 @@ mod tests {
         assert!(map.is_durable(3..4, slots(0b10)));
     }
 
-    /// A sync clears bits of one page after the other while hosts write to the first: where it has got to
-    /// must be on the disk, too.
+    /// A resync clears bits of one page after the other while hosts write to the first: its progress must
+    /// reach the disk, too.
     #[test]
     fn a_page_that_changes_all_the_time_keeps_no_other_from_the_disk() {
         let mut map = DirtyMap::new(3 * PAGE_REGIONS);
@@ -451,7 +453,7 @@ mod tests {
         assert_eq!(&image[32..36], [0x02, 0x50, 0, 0]);
     }
 
-    /// Whatever version of a page the disk has after a crash, bits that counted are in it.
+    /// Whatever version of a page the disk has after a crash, it has the bits that counted.
     #[test]
     fn a_crash_never_loses_a_bit_that_counted() {
         let mut rng = Rng::new(11);
@@ -467,7 +469,7 @@ mod tests {
                     2 => map.clear(region, who),
                     3 if under_way.is_none() => {
                         under_way = map.poll_write(rng.one_in(2));
-                        // A crash may find this version or the last.
+                        // A crash may leave this version or the last one.
                         disk.extend(
                             under_way
                                 .as_ref()
@@ -487,7 +489,7 @@ mod tests {
                     for region in 0..16 {
                         for slot in Slot::all() {
                             let bit = Slots::NONE.with(slot);
-                            // What is set and durable now must be in every version.
+                            // A bit that is set and durable now must be in every version.
                             if map.get(region).covers(bit) && map.is_durable(region..region + 1, bit) {
                                 assert!(after.get(region).covers(bit));
                             }

@@ -1,22 +1,23 @@
-//! Who holds a copy: nodes, their lives, and the four places a volume has for copies.
+//! What identifies a copy: nodes, their lives, and the four slots for copies that a volume has.
 
 use std::fmt;
 
-/// The number of a node in its cluster. Never given to another node, not even after this one was removed.
+/// The number of a node in its cluster. It is never reused, not even after the node was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u16);
 
-/// One life of a node's process: a restarted node has a greater one, made durable before it does anything
-/// else.
+/// One life of a node's process.
+///
+/// A restarted node has a greater number, which it makes durable before it does anything else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
-/// The number of a volume's configuration; each change makes it one greater.
+/// The number of a volume's configuration; each change increments it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// That of a new volume.
+    /// The epoch of a new volume.
     pub const FIRST: Epoch = Epoch(1);
 }
 
@@ -29,10 +30,10 @@ pub struct Revision(pub u64);
 pub struct Slot(u8);
 
 impl Slot {
-    /// How many copies a volume has at most. The dirty map has one bit for each.
+    /// The maximum number of copies of a volume. The dirty map has one bit for each.
     pub const MAX: usize = 4;
 
-    /// The slot of this number, or `None` where there is no such slot.
+    /// The slot with this number, or `None` if there is no such slot.
     pub const fn new(number: usize) -> Option<Slot> {
         if number < Slot::MAX { Some(Slot(number as u8)) } else { None }
     }
@@ -55,15 +56,15 @@ pub struct Slots(u8);
 impl Slots {
     /// No slot.
     pub const NONE: Slots = Slots(0);
-    /// All slots, be there copies in them or not.
+    /// All slots, whether they have copies or not.
     pub const ALL: Slots = Slots((1 << Slot::MAX) - 1);
 
-    /// The set with these bits; bits that stand for no slot are left out.
+    /// The set with these bits; bits that belong to no slot are ignored.
     pub const fn from_bits(bits: u8) -> Slots {
         Slots(bits & Slots::ALL.0)
     }
 
-    /// One bit a slot, that of slot 0 lowest.
+    /// One bit per slot; slot 0 has the lowest.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -78,7 +79,7 @@ impl Slots {
         other.0 & !self.0 == 0
     }
 
-    /// Whether there is no slot in the set.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -100,19 +101,19 @@ impl Slots {
         Slots(self.0 & !(1 << slot.0))
     }
 
-    /// What is in either.
+    /// The slots that are in either set.
     #[must_use]
     pub const fn or(self, other: Slots) -> Slots {
         Slots(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// The slots that are in both sets.
     #[must_use]
     pub const fn and(self, other: Slots) -> Slots {
         Slots(self.0 & other.0)
     }
 
-    /// What is in this set and not in `other`.
+    /// The slots that are in this set and not in `other`.
     #[must_use]
     pub const fn minus(self, other: Slots) -> Slots {
         Slots(self.0 & !other.0)

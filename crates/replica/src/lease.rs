@@ -1,12 +1,12 @@
 //! Leases between two nodes, for all volumes at once (R10 to R12).
 //!
-//! A lease is a promise of the one who gives it: "until my clock passes this, I will not act in any
-//! configuration that removes you and that I did not know of when I promised." Whoever holds a lease of each
-//! other member may answer reads alone: nobody can have gone on without it. A heartbeat is a request for a
-//! lease.
+//! A lease is a promise of its giver: "until my clock passes this moment, I will not act in any configuration
+//! that removes you, unless I knew of that configuration when I promised." A node that holds a lease of each
+//! other member may answer reads on its own: no other node can have continued without it. A heartbeat is a
+//! request for a lease.
 //!
-//! Clocks need not agree; they must run, also while a machine sleeps, and equally fast to within
-//! [`Terms::drift_permille`]. The holder counts from when it *asked*, and less than was promised.
+//! Clocks need not agree, but they must run, even while a machine sleeps, and equally fast to within
+//! [`Terms::drift_permille`]. The holder counts from when it *asked*, and uses less than was promised.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use base::Instant;
 use crate::canary::{Canary, makes};
 use crate::{Incarnation, NodeId, Revision};
 
-/// How long a lease lasts unless told otherwise.
+/// The default length of a lease.
 pub const LEASE_LENGTH: Duration = Duration::from_secs(1);
 
-/// What is promised.
+/// What a lease promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// How long a lease lasts on the giver's clock. It is also the longest that a lost node makes others
     /// wait.
     pub length: Duration,
-    /// By how many thousandths the clocks' rates may differ.
+    /// By how many thousandths the rates of two clocks may differ.
     pub drift_permille: u32,
 }
 
@@ -40,31 +40,32 @@ impl Terms {
         self.length * self.drift_permille / 1000
     }
 
-    /// How long a process acts in nothing after its start: promises of the one before may stand (R12).
+    /// How long a process acts in no configuration after its start: promises of its previous life may still
+    /// hold (R12).
     pub fn quiet(self) -> Duration {
         self.length + self.drift()
     }
 }
 
-/// A request, which is a heartbeat, too.
+/// A request for a lease, which is also a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseRequest {
-    /// The life of the one who asks.
+    /// The life of the node that asks.
     pub incarnation: Incarnation,
-    /// When it asked, by its own clock; comes back in the answer.
+    /// When it asked, by its own clock; the answer returns it.
     pub sent_at: Instant,
-    /// The revision of the cluster's record that it acts by.
+    /// The revision of the cluster's record by which the node acts.
     pub applied: Revision,
 }
 
-/// The answer.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseGrant {
-    /// The life that was asked.
+    /// The life of the node that answers.
     pub incarnation: Incarnation,
     /// From the request.
     pub sent_at: Instant,
-    /// The newest revision that the giver knew of: removals up to there are not promised against.
+    /// The newest revision that the giver knew of: the lease promises nothing against removals up to there.
     pub revision: Revision,
 }
 
@@ -74,29 +75,30 @@ pub struct Leases {
     terms: Terms,
     incarnation: Incarnation,
     applied: Revision,
-    /// The newest revision that this node knows of; what it promises is not against removals up to there.
+    /// The newest revision that this node knows of; its leases promise nothing against removals up to there.
     known: Revision,
-    /// Until then an earlier life's promises may stand.
+    /// Promises of an earlier life may hold until then.
     quiet_until: Instant,
     given: BTreeMap<NodeId, Given>,
-    /// By giver, oldest first; none of them says less than another.
+    /// By giver, oldest first; each is better than the others in its end or its revision.
     held: BTreeMap<NodeId, Vec<Held>>,
-    /// What was asked for up to then counts for nothing.
+    /// Leases requested up to then do not count.
     void_until: Instant,
 }
 
-/// How many promises of one giver are remembered: a new one is worth less than the last as long as its
-/// revision is not known here.
+/// How many leases of one giver are remembered. A new lease is worth less than the last one as long as this
+/// node has not applied its revision.
 const HELD_MAX: usize = 8;
 
 #[derive(Debug)]
 struct Given {
     incarnation: Incarnation,
-    /// This life is known to be over: what still comes of it was sent before.
+    /// This life is known to be over: what still arrives was sent before it ended.
     dead: bool,
-    /// The greatest revision that it said it acts by.
+    /// The greatest revision by which the node has said that it acts.
     applied: Revision,
-    /// Until when, by the revision they were given at. Both grow; what has run out is dropped.
+    /// The ends of its leases, by the revision at which they were granted. Both grow; expired ones are
+    /// dropped.
     until: Vec<(Revision, Instant)>,
 }
 
@@ -107,8 +109,8 @@ struct Held {
 }
 
 impl Leases {
-    /// A node that has just started its life: promises of the one before may stand for the whole length
-    /// (R12).
+    /// The leases of a node that has just started: promises of its previous life may hold for the whole
+    /// length (R12).
     pub fn new(now: Instant, incarnation: Incarnation, terms: Terms) -> Leases {
         let quiet_until = if makes(Canary::NoBootWait) { now } else { now + terms.quiet() };
         Leases {
@@ -123,9 +125,10 @@ impl Leases {
         }
     }
 
-    /// This node is about to act by this revision. From here on nothing is promised against it, though cores
-    /// may need a while: what is decided by the leases that are out when it is looked at must not be
-    /// overtaken by another one.
+    /// This node is about to act by this revision, and from now on promises nothing against it.
+    ///
+    /// Its cores may need a while to act. The decision rests on the leases that are outstanding when they are
+    /// checked, so no later lease may contradict it.
     pub fn set_known(&mut self, revision: Revision) {
         self.known = self.known.max(revision);
     }
@@ -137,21 +140,23 @@ impl Leases {
         self.set_known(revision);
     }
 
-    /// The revision that this node acts by.
+    /// The revision by which this node acts.
     pub fn applied(&self) -> Revision {
         self.applied
     }
 
-    /// Asks.
+    /// A request for a lease.
     pub fn request(&self, now: Instant) -> LeaseRequest {
-        // A clock that stopped shows what it showed then: a nanosecond tells what was asked for before from
-        // what is asked for now.
+        // A clock that stopped may show the same moment again: one nanosecond separates earlier requests from
+        // this one.
         let sent_at = now.max(self.void_until + Duration::from_nanos(1));
         LeaseRequest { incarnation: self.incarnation, sent_at, applied: self.applied }
     }
 
-    /// Gives, once this life has read the record: until then it does not know what an earlier life has acted
-    /// by, and so not what it could promise.
+    /// Grants a lease, once this life has read the record.
+    ///
+    /// Until then it does not know by which revision an earlier life has acted, and so not what it may
+    /// promise.
     pub fn handle_request(
         &mut self,
         now: Instant,
@@ -173,7 +178,7 @@ impl Leases {
             return None; // A dead process's last words.
         }
         if request.incarnation > given.incarnation {
-            // It restarted, and with it went what it held.
+            // The node has restarted, and its leases ended with its previous life.
             *given = anew();
         }
         given.applied = given.applied.max(request.applied);
@@ -186,14 +191,14 @@ impl Leases {
         Some(LeaseGrant { incarnation: self.incarnation, sent_at: request.sent_at, revision: self.known })
     }
 
-    /// This node's clock may have stopped until now, though time went on: leases that were asked for until
-    /// then may have run out for their givers.
+    /// This node's clock may have stopped until now while time passed: leases that were requested before may
+    /// have expired for their givers.
     pub fn handle_clock_stop(&mut self, now: Instant) {
         self.held.clear();
         self.void_until = now;
     }
 
-    /// Holds.
+    /// Takes a lease that another node has granted.
     pub fn handle_grant(&mut self, from: NodeId, grant: LeaseGrant) {
         if grant.sent_at <= self.void_until {
             return;
@@ -210,7 +215,7 @@ impl Leases {
         all.push(held);
     }
 
-    /// Whether this node holds the other's lease, at what it has applied itself (R9, R10).
+    /// Whether this node holds a lease of the other one that counts at the revision it has applied (R9, R10).
     pub fn holds(&self, now: Instant, from: NodeId) -> bool {
         self.held
             .get(&from)
@@ -219,8 +224,9 @@ impl Leases {
             .any(|held| now < held.until && (held.revision <= self.applied || makes(Canary::NoRevision)))
     }
 
-    /// The other is proven dead in this and all earlier lives: nothing that it was promised binds any more
-    /// (R11), and nothing more is promised.
+    /// The other node is known to be dead in this life and all earlier ones.
+    ///
+    /// What was promised to it no longer binds (R11), and it gets no more leases.
     pub fn handle_death(&mut self, of: NodeId, incarnation: Incarnation) {
         let dead = || Given { incarnation, dead: true, applied: Revision(0), until: Vec::new() };
         let given = self.given.entry(of).or_insert_with(dead);
@@ -229,13 +235,15 @@ impl Leases {
         }
     }
 
-    /// When this node may act in a configuration of `revision` that removes the other: at once (in the past)
-    /// if it gave it no lease before (R11), and not before promises of an earlier life have run out (R12).
+    /// When this node may act in a configuration of `revision` that removes the other one.
+    ///
+    /// That is at once (a time in the past) if it has granted that node no lease at an older revision (R11),
+    /// but never before promises of an earlier life have expired (R12).
     pub fn released_at(&self, removed: NodeId, revision: Revision) -> Instant {
         if makes(Canary::NoWait) {
             return Instant(0);
         }
-        // Who has applied its own removal answers no reads any more, whatever it was promised.
+        // A node that has applied its own removal answers no reads any more, whatever leases it holds.
         let Some(given) = self.given.get(&removed).filter(|given| given.applied < revision) else {
             return self.quiet_until;
         };
@@ -243,23 +251,23 @@ impl Leases {
         before.max().unwrap_or(Instant(0)).max(self.quiet_until)
     }
 
-    /// [`Leases::released_at`] for whoever was given a lease.
+    /// The latest [`Leases::released_at`] of all nodes that got a lease.
     pub fn all_released_at(&self, revision: Revision) -> Instant {
         let released = self.given.keys().map(|node| self.released_at(*node, revision));
         released.fold(self.quiet_until, Instant::max)
     }
 
-    /// The revision that another node acts by, as it has said last; 0 if it has said nothing.
+    /// The revision by which another node acts, as it last reported; 0 if it has reported none.
     pub fn applied_by(&self, node: NodeId) -> Revision {
         self.given.get(&node).map_or(Revision(0), |given| given.applied)
     }
 
-    /// What is promised.
+    /// What leases promise.
     pub fn terms(&self) -> Terms {
         self.terms
     }
 
-    /// Until when an earlier life's promises may stand.
+    /// Until when promises of an earlier life may hold.
     pub fn quiet_until(&self) -> Instant {
         self.quiet_until
     }
@@ -324,7 +332,8 @@ mod tests {
         assert!(a.holds(at(5001), B));
     }
 
-    /// Between the look at the leases that are out and the word that all cores act by a removal lies a while.
+    /// Some time passes between the check of the outstanding leases and the report that all cores act by a
+    /// removal.
     #[test]
     fn nothing_is_promised_against_what_is_known() {
         let (mut a, mut b) = (leases(), leases());

@@ -1,14 +1,14 @@
-//! The order of writes to the copies of a volume, and what each copy may do: the replication protocol without
-//! any I/O.
+//! The replication protocol without any I/O: the order of writes to the copies of a volume, and what each
+//! copy may do.
 //!
-//! [`Replica`] is one copy of one slice. [`Membership`] says which configuration of the volume a node acts
-//! in, [`Leases`] who may answer reads, [`Config`] how a configuration may change, and [`Steward`] which
-//! change a node proposes. Time, messages, ends of writes and configurations go in; messages, writes and
-//! answers come out. Whoever drives them carries out what comes out and reports back.
+//! [`Replica`] is one copy of one slice. [`Membership`] decides in which configuration of the volume a node
+//! acts, [`Leases`] who may answer reads, [`Config`] how a configuration may change, and [`Steward`] which
+//! change a node proposes. Time, messages, completed writes and configurations go in; messages, writes and
+//! answers come out. The driver carries out what comes out and reports back.
 //!
-//! The protocol is that of Hermes (ASPLOS 2020), completed for disks: restarts, power loss, copies that
-//! return. Its rules R1 to R27 and the reasons for them stand in `docs/why/replication.md`; the names of
-//! rules in comments refer to that page.
+//! The protocol is Hermes (ASPLOS 2020), extended for disks: restarts, power loss, copies that return. Its
+//! rules R1 to R27 and the reasons for them are in `docs/why/replication.md`; rule names in comments refer to
+//! that page.
 
 mod blocks;
 pub mod canary;

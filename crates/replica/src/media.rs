@@ -1,48 +1,50 @@
-//! The order of a copy's writes to its own disk: intent first (R4), overlapping writes one after the other.
+//! The order of a copy's writes to its own disk: intent first (R4), and overlapping writes one after the
+//! other.
 //!
 //! A write is handed out when its bits of the dirty map are on the disk and no older write that overlaps it
-//! still waits. Writes that were handed out and overlap take effect in the order in which they were handed
-//! out: the slice that carries them out sees to that.
+//! still waits. Overlapping writes take effect in the order in which they were handed out: the slice that
+//! carries them out ensures that.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::dirty_map::DirtyMap;
 use crate::{Blocks, Geometry, LostBlocks, Payload, Slots};
 
-/// A write to the local disk, by its number.
+/// The number of a write to the local disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApplyId(pub u64);
 
 /// A write to be carried out, durably.
 #[derive(Clone, Debug)]
 pub struct Apply {
-    /// What [`crate::Replica::handle_applied`] is called with.
+    /// The argument of [`crate::Replica::handle_applied`].
     pub id: ApplyId,
-    /// Where.
+    /// Where it writes.
     pub blocks: Blocks,
-    /// What.
+    /// What it writes.
     pub payload: Payload,
-    /// What for.
+    /// What it is for.
     pub kind: ApplyKind,
 }
 
 /// What a write to the local disk is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyKind {
-    /// The blocks are to hold something new.
+    /// The blocks get new data.
     Write,
-    /// They cannot be read: they are written once more, and read again after that
+    /// The blocks could not be read: they are rewritten with what they hold, and then read back
     /// ([`crate::Replica::repair`]).
     Repair,
-    /// No copy in sync can read them (R27): they are not written, but noted as lost, until something else is
-    /// written there. The payload means nothing.
+    /// No copy in sync can read the blocks (R27): they are noted as lost, and not written, until something
+    /// else is written there. The payload means nothing.
     Lose {
-        /// The copies that hold them. If this is one, what it knows that it holds is not lost.
+        /// The copies that hold the blocks. If this copy is one of them, it does not lose what it knows that
+        /// it holds.
         holders: Slots,
     },
 }
 
-/// See the module.
+/// The local writes of a copy; see the module.
 #[derive(Debug, Default)]
 pub struct Media {
     last: u64,
@@ -52,17 +54,17 @@ pub struct Media {
 }
 
 impl Media {
-    /// Takes a write that needs the bits `intents` in its regions.
+    /// Adds a write that needs the bits `intents` in its regions.
     pub fn submit(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
         self.add(blocks, payload, intents, ApplyKind::Write)
     }
 
-    /// Takes a write of what the blocks hold already, as [`Media::submit`].
+    /// Adds a rewrite of what the blocks hold already, like [`Media::submit`].
     pub fn submit_repair(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
         self.add(blocks, payload, intents, ApplyKind::Repair)
     }
 
-    /// Takes the word that the blocks are lost, as [`Media::submit`].
+    /// Adds a note that the blocks are lost, like [`Media::submit`].
     pub fn submit_loss(&mut self, LostBlocks { blocks, holders }: LostBlocks, intents: Slots) -> ApplyId {
         self.add(blocks, Payload::Zeros, intents, ApplyKind::Lose { holders })
     }
@@ -86,18 +88,19 @@ impl Media {
         Some(apply)
     }
 
-    /// The write has ended; says where it was, or `None` if it is none of this membership's.
+    /// The write has ended. Returns its blocks, or `None` if it does not belong to this membership.
     pub fn end(&mut self, id: ApplyId) -> Option<Blocks> {
         self.under_way.remove(&id)
     }
 
-    /// Whether the write was handed out, in this membership, and has not ended.
+    /// Whether the write was handed out in this membership and has not ended.
     pub fn is_under_way(&self, id: ApplyId) -> bool {
         self.under_way.contains_key(&id)
     }
 
-    /// Forgets what waits, and whose ends are waited for: the copy is no member any more. What was handed out
-    /// still happens.
+    /// Forgets waiting writes and those under way, since the copy is no longer a member.
+    ///
+    /// Writes that were handed out still happen.
     pub fn abandon(&mut self) {
         self.waiting.clear();
         self.under_way.clear();
@@ -110,7 +113,7 @@ impl Media {
         waiting.chain(under_way).filter(|(_, other)| other.overlaps(blocks)).map(|(id, _)| id).collect()
     }
 
-    /// Whether a write to the region is waiting or under way.
+    /// Whether a write to the blocks is waiting or under way.
     pub fn touches(&self, blocks: Blocks) -> bool {
         self.waiting.iter().any(|(apply, _)| apply.blocks.overlaps(blocks))
             || self.under_way.values().any(|other| other.overlaps(blocks))

@@ -1,11 +1,14 @@
 //! When a node may act in a volume's newest configuration (R10 to R12, R14).
 //!
-//! Configurations arrive in order. Where some are missing (a node that was out of touch for so long that the
-//! record no longer has them) this process may have been outside in between, unless it is in sync before and
-//! after: nobody is made so again without having said, in an epoch in which it joins, that it has all. One
-//! that takes a copy out may be acted in only when that copy can no longer answer reads: when the leases it
-//! was given before have run out, or it has itself said that it knows. One that leaves this process itself
-//! outside takes effect at once; whom it has taken out is remembered until this process is a member again.
+//! Configurations arrive in order. Some may be missing, if the node was out of touch for so long that the
+//! record no longer has them. Then this process may have been outside in between, unless it is in sync before
+//! and after: no copy is promoted again without having said, in an epoch in which it joins, that it has
+//! everything.
+//!
+//! A configuration that removes a copy takes effect only when that copy can no longer answer reads: when the
+//! leases that it got before have expired, or it has itself said that it knows. A configuration in which this
+//! process is outside takes effect at once; the copies that it removes are remembered until this process is a
+//! member again.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +17,7 @@ use base::Instant;
 use crate::lease::Leases;
 use crate::{Config, Epoch, Incarnation, NodeId, Revision, Slot, Standing};
 
-/// The revision of a configuration that no record has: later than all that do.
+/// The revision of a configuration that is in no record: later than all recorded ones.
 pub const BEYOND_RECORD: Revision = Revision(u64::MAX);
 
 /// One node's view of one volume's configurations.
@@ -22,17 +25,17 @@ pub const BEYOND_RECORD: Revision = Revision(u64::MAX);
 pub struct Membership {
     slot: Slot,
     incarnation: Incarnation,
-    /// From the one that is acted in to the newest that is known.
+    /// From the one in which the node acts to the newest that it knows.
     configs: Vec<Config>,
-    /// Whether the first of them is acted in; else nothing is yet.
+    /// Whether the node acts in the first of them; if not, it acts in none yet.
     active: bool,
-    /// Whether one between them is not known.
+    /// Whether a configuration between them is unknown.
     gap: bool,
-    /// Who was taken out of the copies in sync since this process was last a member, by node: it may hold
-    /// leases of this node.
+    /// The copies that were removed from the in-sync set since this process was last a member, by node: they
+    /// may hold leases of this node.
     removed: BTreeMap<NodeId, Removed>,
-    /// Between configurations that are known one was missed: whoever was given a lease at an earlier revision
-    /// than this may have been taken out there.
+    /// A configuration between known ones was missed: any node that got a lease at an earlier revision than
+    /// this one may have been removed there.
     missed_before: Option<Revision>,
 }
 
@@ -41,7 +44,7 @@ pub struct Membership {
 struct Removed {
     slot: Slot,
     life: Incarnation,
-    /// Leases that it was given at an earlier one bind.
+    /// Leases that the node got at an earlier revision are binding.
     revision: Revision,
 }
 
@@ -50,13 +53,13 @@ struct Removed {
 pub struct Activation {
     /// The configuration.
     pub config: Config,
-    /// Whether this process was a member all the time since the one it acted in before, so that what it knows
-    /// still holds.
+    /// Whether this process has been a member all the time since its last configuration, so that what it
+    /// knows still holds.
     pub kept: bool,
 }
 
 impl Membership {
-    /// A process that holds the slot's copy and has just begun.
+    /// The view of a process that has the slot's copy and has just started.
     pub fn new(slot: Slot, incarnation: Incarnation) -> Membership {
         Membership {
             slot,
@@ -69,15 +72,15 @@ impl Membership {
         }
     }
 
-    /// Takes the next configuration of the volume. One that is known already changes nothing.
+    /// Takes the next configuration of the volume. A known one changes nothing.
     pub fn learn(&mut self, config: Config) {
         match self.configs.last() {
             Some(newest) if config.epoch <= newest.epoch => {}
             Some(newest) => {
                 if config.epoch.0 != newest.epoch.0 + 1 {
                     self.gap = true;
-                    // One of a node that has gone on alone is in no record, and nothing is between the two:
-                    // what was missed before stays missed.
+                    // The configuration of a node that continued alone is in no record, and nothing lies
+                    // between the two: what was missed before stays missed.
                     if config.revision != BEYOND_RECORD {
                         self.missed_before = Some(config.revision);
                     }
@@ -89,15 +92,15 @@ impl Membership {
                         self.removed.insert(node, Removed { slot, life, revision: config.revision });
                     }
                 }
-                // Who goes on by the record after all is waited for as far as that goes: nothing is promised
-                // against what is known.
+                // A node that continues by the record after all waits only for promises up to that revision:
+                // none is made against what is known.
                 self.removed
                     .values_mut()
                     .for_each(|removed| removed.revision = removed.revision.min(config.revision));
                 self.configs.push(config);
             }
             None => {
-                // A copy that was dropped and added again, in one life: it does not know what went before.
+                // A copy that was dropped and added again in one life does not know what went before.
                 let is_first = config.epoch == Epoch::FIRST || config.revision == BEYOND_RECORD;
                 self.missed_before = (!is_first).then_some(config.revision);
                 self.configs.push(config);
@@ -105,23 +108,25 @@ impl Membership {
         }
     }
 
-    /// What this process knew of the volume's blocks is forgotten: it acts in nothing, and goes on as one
-    /// that has just begun. The leases that it gave under configurations before the newest still count.
+    /// This process has forgotten what it knew of the volume's blocks: it acts in no configuration, and
+    /// continues like one that has just started.
+    ///
+    /// The leases that it granted under configurations before the newest still count.
     pub fn forget(&mut self) {
         self.active = false;
     }
 
-    /// The newest configuration that is known.
+    /// The newest configuration that the node knows.
     pub fn newest(&self) -> Option<&Config> {
         self.configs.last()
     }
 
-    /// The configuration that is acted in.
+    /// The configuration in which the node acts.
     pub fn active(&self) -> Option<&Config> {
         self.configs.first().filter(|_| self.active)
     }
 
-    /// When the newest configuration may be acted in; `None` if it is.
+    /// When the newest configuration takes effect; `None` if it already has.
     pub fn due(&self, leases: &Leases) -> Option<Instant> {
         let newest = self.configs.last()?;
         if self.active && self.configs.len() == 1 {
@@ -139,7 +144,7 @@ impl Membership {
         Some(due)
     }
 
-    /// The newest configuration, when it may be acted in.
+    /// The newest configuration, once it takes effect.
     pub fn poll(&mut self, now: Instant, leases: &Leases) -> Option<Activation> {
         if now < self.due(leases)? {
             return None;
@@ -148,8 +153,8 @@ impl Membership {
         let newest = self.configs.last().expect("something is due");
         let before = &self.configs[..self.configs.len() - 1];
         let in_sync = |config: &Config| matches!(me(config), Standing::InSync(_));
-        // Who was taken out is promoted only when it has said, acting in an epoch in which it joins, that it
-        // has all: who has heard of none has not said it.
+        // A removed copy is promoted only after it has said, acting in an epoch in which it joins, that it
+        // has everything. A copy that has not heard of such an epoch has not said so.
         let hidden = self.gap && !(in_sync(&self.configs[0]) && in_sync(newest));
         let always =
             self.active && !hidden && self.configs.iter().all(|config| me(config) != Standing::Outside);
@@ -228,7 +233,8 @@ mod tests {
         assert_eq!(me.due(&leases), None);
     }
 
-    /// Lives are counted by node: another node's copy in the same slot may be in the life of the same number.
+    /// Lives are counted per node: another node's copy in the same slot may be in the life with the same
+    /// number.
     #[test]
     fn whose_slot_is_another_node_s_by_now_is_waited_for() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
@@ -253,9 +259,9 @@ mod tests {
         assert_eq!(me.due(&leases), Some(at(5000)), "node 2 may read until then");
     }
 
-    /// Found by the simulator: a node that was restarted, and had not heard of the removal yet, promised
-    /// something to who was removed; it made itself a member by what it heard in between, in which it was
-    /// none, and acted while the other one could still answer reads.
+    /// Found by the simulator: a restarted node, which had not heard of a removal yet, granted the removed
+    /// node a lease. It made itself a member by what it heard in between, while it was outside, and acted
+    /// while the other node could still answer reads.
     #[test]
     fn who_was_removed_while_this_process_was_outside_is_waited_for() {
         let mut leases = Leases::new(at(0), Incarnation(2), Terms::default());
@@ -284,7 +290,7 @@ mod tests {
         let pair = config().remove(slot(2)).unwrap();
         me.learn(later(pair.clone(), 1));
         assert!(me.poll(at(0), &leases).is_some(), "outside: it names its last life");
-        // In between the third copy was brought up to date, and removed.
+        // In between the third copy was resynced, and removed.
         let third = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.handle_request(at(4000), NodeId(3), third.request(at(4000)));
         let missed =
@@ -322,7 +328,7 @@ mod tests {
         leases.set_applied(Revision(1));
         let third = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.handle_request(at(4000), NodeId(3), third.request(at(4000)));
-        // Since then this node's copy was dropped, the third removed, and this node's added anew.
+        // Since then this node's copy was dropped, the third one removed, and this node's copy added again.
         let mut me = Membership::new(slot(0), Incarnation(1));
         let alone = config().remove(slot(0)).unwrap().remove(slot(2)).unwrap();
         let again = alone.drop_copy(slot(0)).unwrap().add(slot(0), NodeId(1)).unwrap();
@@ -334,7 +340,7 @@ mod tests {
         assert_eq!(fresh.due(&leases), Some(leases.quiet_until()), "a volume is new to everybody");
     }
 
-    /// A node that went on alone in a configuration of no record is let in again by the record.
+    /// The record lets a node in again that continued alone in a configuration of no record.
     #[test]
     fn who_was_removed_in_no_record_is_waited_for_as_far_as_the_record_goes() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
@@ -364,9 +370,9 @@ mod tests {
         assert!(!activation.kept);
     }
 
-    /// Found by the simulator: a copy that was in sync all the time heard of one configuration long after the
-    /// last one that it had heard of, forgot what was not done yet, and was read at once, while another one
-    /// still had it to do.
+    /// Found by the simulator: a copy that was in sync all the time learned of a configuration long after the
+    /// last one it knew. It forgot what was not done yet, and was read at once, while another copy still had
+    /// to do it.
     #[test]
     fn who_was_in_sync_and_is_was_so_in_what_it_missed() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
@@ -395,7 +401,7 @@ mod tests {
         let in_sync = again.promote(slot(2)).unwrap();
         me.learn(later(in_sync.clone(), 5));
         assert!(me.poll(at(2000), &leases).unwrap().kept, "nothing is missing any more");
-        // What is in sync as another life of its node was taken out in between.
+        // A copy that is in sync as another life of its node was removed in between.
         let mut other = Membership::new(slot(2), Incarnation(2));
         other.learn(later(in_sync.clone(), 5));
         other.poll(at(2000), &leases).unwrap();

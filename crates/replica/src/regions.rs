@@ -1,50 +1,50 @@
-//! A set of regions: of a disk of many terabytes that is to be copied whole, too.
+//! A set of regions, which may be as large as all regions of a disk of many terabytes.
 //!
-//! 64 neighbours are one word, so that a TiB of 64 KiB regions takes 6 MiB where all are in the set, and
-//! 3 MiB on the wire. Scattered ones take some dozen bytes each.
+//! 64 neighbors share one word: a TiB of 64 KiB regions, all in the set, takes 6 MiB of memory and 3 MiB on
+//! the wire. Scattered regions take some dozen bytes each.
 
 use std::collections::BTreeMap;
 
 const WORD: u64 = u64::BITS as u64;
 
-/// See the module. In order.
+/// A set of regions, in order; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
-    /// Never zero; by the first region of each, divided by 64.
+    /// Never zero; the key is the first region of the word divided by 64.
     words: BTreeMap<u64, u64>,
     len: u64,
 }
 
 impl Regions {
-    /// How many there are.
+    /// How many regions the set has.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether it is one of them.
+    /// Whether the region is in the set.
     pub fn contains(&self, region: u64) -> bool {
         self.words.get(&(region / WORD)).is_some_and(|word| word & bit(region) != 0)
     }
 
-    /// Adds one.
+    /// Adds a region.
     pub fn insert(&mut self, region: u64) {
         let word = self.words.entry(region / WORD).or_default();
         self.len += u64::from(*word & bit(region) == 0);
         *word |= bit(region);
     }
 
-    /// The first.
+    /// The first region.
     pub fn first(&self) -> Option<u64> {
         let (at, word) = self.words.first_key_value()?;
         Some(at * WORD + u64::from(word.trailing_zeros()))
     }
 
-    /// Takes the first out.
+    /// Removes the first region and returns it.
     pub fn pop_first(&mut self) -> Option<u64> {
         let mut entry = self.words.first_entry()?;
         let region = entry.key() * WORD + u64::from(entry.get().trailing_zeros());
@@ -56,19 +56,19 @@ impl Regions {
         Some(region)
     }
 
-    /// Adds all of `other`, which is empty then.
+    /// Moves all regions of `other` into this set.
     pub fn append(&mut self, other: &mut Regions) {
         for (at, word) in std::mem::take(other).words {
             self.insert_word(at, word);
         }
     }
 
-    /// Keeps those for which this is so.
+    /// Keeps the regions for which `keep` returns true.
     pub fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         *self = self.iter().filter(|region| keep(*region)).collect();
     }
 
-    /// All, in order.
+    /// All regions, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let of_word = |(at, word): (&u64, &u64)| {
             let (at, word) = (*at, *word);
@@ -77,7 +77,7 @@ impl Regions {
         self.words.iter().flat_map(of_word)
     }
 
-    /// As the wire has them: the number of each word and its bits, in order, none zero.
+    /// The words as they go on the wire: the number of each and its bits, in order, none zero.
     pub(crate) fn words(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.words.iter().map(|(at, word)| (*at, *word))
     }
@@ -96,7 +96,7 @@ impl Regions {
         self.words.last_key_value().map(|(at, _)| *at)
     }
 
-    /// The last.
+    /// The last region.
     pub(crate) fn last(&self) -> Option<u64> {
         let (at, word) = self.words.last_key_value()?;
         Some(at * WORD + u64::from(word.ilog2()))

@@ -1,8 +1,8 @@
 //! Which change of a volume's configuration a node proposes, and why (R13, R16, R20).
 //!
-//! Every node with a copy has one; none is special. What they propose is compared and swapped against the
-//! newest configuration, so that of two proposals one wins and the other is thought over. Nothing here is
-//! needed for safety: a wrong proposal costs a sync, never data.
+//! Every node with a copy has a steward; none is special. Proposals are committed by compare-and-swap against
+//! the newest configuration, so of two proposals one wins and the other is reconsidered. Nothing here is
+//! needed for safety: a wrong proposal costs a resync, never data.
 
 use std::time::Duration;
 
@@ -11,34 +11,38 @@ use base::Instant;
 use crate::lease::Leases;
 use crate::{Config, DiskFault, Incarnation, Membership, Slot, Slots, Standing};
 
-/// After so long without a heartbeat a member is proposed for removal. Four heartbeats, and shorter than a
-/// lease: the record is changed while the lease runs out.
+/// After this long without a heartbeat a member is proposed for removal.
+///
+/// This is four heartbeats, and shorter than a lease: the record is changed while the lease expires.
 pub const SILENCE_MAX: Duration = Duration::from_millis(400);
 
-/// For so many times [`SILENCE_MAX`] a copy that was taken out for owing acknowledgements is not let in
-/// again: half a minute. A disk that hangs again and again stalls hosts for two seconds of each half minute,
-/// not of each three.
+/// How long a copy that was removed for owing acknowledgements is not let in again, in units of
+/// [`SILENCE_MAX`]: half a minute.
+///
+/// So a disk that hangs again and again stalls hosts for two seconds of each half minute, not of each three
+/// seconds.
 const PENALTY_SILENCES: u32 = 75;
 
-/// What the copies on this node know of the others, of all slices together.
+/// What the copies on this node know of the others, for all slices together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Outside, and missing little in every slice ([`crate::Replica::caught_up`]).
+    /// Copies outside that miss little in every slice ([`crate::Replica::caught_up`]).
     pub caught_up: Slots,
-    /// Joiners with everything in every slice ([`crate::Replica::promotable`]).
+    /// Joiners that have everything in every slice ([`crate::Replica::promotable`]).
     pub promotable: Slots,
-    /// Members that owe acknowledgements for too long.
+    /// Members that have owed acknowledgements for too long.
     pub overdue: Slots,
-    /// Joiners that this copy, the only one in sync, cannot read all for ([`crate::Replica::starved`]).
+    /// Joiners for which this copy, the only one in sync, cannot read everything
+    /// ([`crate::Replica::starved`]).
     pub starved: Slots,
-    /// Members that have said that they leave: the node is stopped, or the copy taken off it.
+    /// Members that have said that they leave: the node is being stopped, or the copy removed from it.
     pub leaving: Slots,
-    /// Outside, and as a joiner it would keep members' writes waiting: it and one of them do not reach each
-    /// other, or its process acts in nothing yet, because it has just begun (R12).
+    /// Copies outside that would keep writes waiting as joiners: a member and the copy do not reach each
+    /// other, or its process acts in nothing yet, because it has just started (R12).
     pub unready: Slots,
-    /// A disk of this copy failed: it finishes no write any more.
+    /// A disk of this copy failed: the copy finishes no more writes.
     pub failed: Option<DiskFault>,
-    /// This copy finds no room for what is written: the file system under its pool is full.
+    /// This copy has no room for writes: the file system under its pool is full.
     pub no_room: bool,
 }
 
@@ -47,38 +51,38 @@ pub struct View {
 pub struct Proposal {
     /// The configuration that follows the newest.
     pub config: Config,
-    /// Whom it is about.
+    /// The copy that the change concerns.
     pub slot: Slot,
-    /// Why.
+    /// Why it is proposed.
     pub reason: Reason,
 }
 
-/// Why a change is proposed: logged, counted and shown.
+/// Why a change is proposed; it is logged, counted and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The member's process has been restarted: this life of it is none.
+    /// The member's process was restarted, and its present life is not a member.
     Restarted,
     /// The member's process is known to be dead.
     Died,
-    /// Nothing was heard of the member for [`SILENCE_MAX`].
+    /// The heartbeat of the member timed out ([`SILENCE_MAX`]).
     Silent,
-    /// The member owes acknowledgements for too long.
+    /// The member has owed acknowledgements for too long.
     Overdue,
     /// The only copy in sync cannot read what the joiner misses.
     Unreadable,
     /// The member said that it leaves.
     Leaves,
-    /// A disk of the member failed, as it says itself.
+    /// The member reports that a disk of it failed.
     DiskFailed,
-    /// The member's disk does not read a block, and writing it again did not help, as it says itself.
+    /// The member reports that its disk cannot read a block, and that rewriting the block did not help.
     Unrepaired,
-    /// The member's disk fails reads in too many places, as it says itself.
+    /// The member reports that its disk fails reads in too many places.
     DiskFailing,
-    /// The member's disk does not answer, as it says itself.
+    /// The member reports that its disk does not answer.
     DiskSilent,
-    /// The file system under the member's pool is full, as it says itself.
+    /// The member reports that the file system under its pool is full.
     NoSpace,
-    /// A disk of the only copy in sync failed: it cannot bring the joiner up to date.
+    /// A disk of the only copy in sync failed: it cannot resync the joiner.
     SourceFailed,
     /// The joiner has all that it missed.
     Complete,
@@ -99,22 +103,21 @@ impl Reason {
     }
 }
 
-/// See the module.
+/// Decides what one copy's node proposes; see the module.
 #[derive(Debug)]
 pub struct Steward {
     me: Slot,
     incarnation: Incarnation,
     silence_max: Duration,
-    /// When this life began: silence before that is none.
+    /// When this life began: silence before that does not count.
     began: Instant,
     heard: [Option<Heard>; Slot::MAX],
-    /// Since when it is known which life of each member is one: that it was not heard of before is no
-    /// silence.
+    /// When this node learned which life of each copy is the member: silence before that does not count.
     named: [Option<Heard>; Slot::MAX],
-    /// The latest life of each that is known to be over.
+    /// The latest life of each copy that is known to be over.
     died: [Option<Incarnation>; Slot::MAX],
-    /// When each member last owed acknowledgements for too long, to this node or, by the record, to another
-    /// one.
+    /// When each member last owed acknowledgements for too long, to this node or, according to the record, to
+    /// another one.
     accused: [Option<Instant>; Slot::MAX],
 }
 
@@ -125,8 +128,9 @@ struct Heard {
 }
 
 impl Steward {
-    /// The steward of the copy in slot `me`. After `silence_max` ([`SILENCE_MAX`]) without a heartbeat a
-    /// member is given up.
+    /// The steward of the copy in slot `me`.
+    ///
+    /// It gives up a member after `silence_max` ([`SILENCE_MAX`]) without a heartbeat.
     pub fn new(now: Instant, me: Slot, incarnation: Incarnation, silence_max: Duration) -> Steward {
         Steward {
             me,
@@ -140,7 +144,7 @@ impl Steward {
         }
     }
 
-    /// A heartbeat of the copy in the slot.
+    /// The copy in the slot has sent a heartbeat.
     pub fn handle_heartbeat(&mut self, now: Instant, from: Slot, incarnation: Incarnation) {
         let heard = &mut self.heard[from.index()];
         if heard.is_none_or(|heard| heard.incarnation <= incarnation) {
@@ -148,25 +152,29 @@ impl Steward {
         }
     }
 
-    /// Another node's copy is in the slot now: what was heard of the last one says nothing of it.
+    /// The slot now belongs to another node's copy: forgets everything about the last one.
     pub fn forget(&mut self, slot: Slot) {
         (self.heard[slot.index()], self.named[slot.index()]) = (None, None);
         (self.died[slot.index()], self.accused[slot.index()]) = (None, None);
     }
 
-    /// The record has taken the copy out for owing acknowledgements for too long, whoever found that. Hosts
-    /// may use other nodes only, and this one would see nothing of it, and let the copy in again at once.
+    /// The record says that the copy was removed for owing acknowledgements, no matter who found that.
+    ///
+    /// Hosts may use only other nodes: then this node would see no sign of it, and let the copy in again at
+    /// once.
     pub fn handle_overdue(&mut self, now: Instant, slot: Slot) {
         self.accused[slot.index()] = Some(now);
     }
 
-    /// The process of the copy in the slot is proven dead in this and all earlier lives.
+    /// The process of the copy in the slot is known to be dead in this life and all earlier ones.
     pub fn handle_death(&mut self, of: Slot, incarnation: Incarnation) {
         let died = &mut self.died[of.index()];
         *died = (*died).max(Some(incarnation));
     }
 
-    /// What to propose now. At most one thing: the next is thought of when this one is committed or lost.
+    /// What to propose now.
+    ///
+    /// There is at most one proposal; the next one follows when this one was committed or lost.
     pub fn propose(
         &mut self,
         now: Instant,
@@ -197,8 +205,8 @@ impl Steward {
         }
     }
 
-    /// The disk of this copy failed: others go on without it; and if there are none that are in sync nobody
-    /// is to wait for it.
+    /// A disk of this copy failed: the others continue without it. If no other copy is in sync, no joiner
+    /// must wait for it.
     fn step_back(&self, newest: &Config, fault: Option<DiskFault>) -> Option<Proposal> {
         let out =
             |slot: Slot, reason: Reason| Some(Proposal { config: newest.remove(slot).ok()?, slot, reason });
@@ -206,8 +214,8 @@ impl Steward {
             .or_else(|| newest.joining().iter().find_map(|slot| out(slot, Reason::SourceFailed)))
     }
 
-    /// Whether somebody else in sync is there to go on without this copy. Without that a copy that finds no
-    /// room stays, and goes on with what needs none.
+    /// Whether another copy in sync can continue without this one. If not, a copy that has no room stays, and
+    /// continues with what needs none.
     fn may_leave(&self, newest: &Config) -> bool {
         !newest.in_sync().without(self.me).is_empty()
     }
@@ -260,13 +268,13 @@ impl Steward {
     fn silence(&self, now: Instant, slot: Slot) -> Duration {
         let named = self.named[slot.index()];
         let heard = self.heard[slot.index()];
-        // What a life before this one said counts for nothing; neither does its silence.
+        // Heartbeats of an earlier life do not count; neither does its silence.
         let heard = heard.filter(|heard| named.is_none_or(|named| named.incarnation == heard.incarnation));
         let since = [heard, named].into_iter().flatten().map(|heard| heard.at).max();
         now.since(since.unwrap_or(self.began).max(self.began))
     }
 
-    /// One joiner at a time: each delays writes for a moment.
+    /// Lets in one joiner at a time: each delays writes for a moment.
     fn admit(&self, now: Instant, newest: &Config, view: View) -> Option<Proposal> {
         if !newest.joining().is_empty() {
             return None;
@@ -286,13 +294,13 @@ impl Steward {
         })
     }
 
-    /// How long the copy is not let in yet, since it owed acknowledgements for too long.
+    /// How much longer the copy is not let in because it owed acknowledgements for too long.
     pub fn penalty_left(&self, now: Instant, slot: Slot) -> Option<Duration> {
         let until = self.accused[slot.index()]? + self.silence_max * PENALTY_SILENCES;
         (now < until).then(|| until.since(now))
     }
 
-    /// Goes on alone if this copy was in sync when it was lost, and nobody who is in sync is alive.
+    /// Continues alone if this copy was in sync when it was lost, and no copy in sync is alive.
     fn recover(&self, now: Instant, newest: &Config, leases: &Leases) -> Option<Proposal> {
         let alive = newest.in_sync().without(self.me).iter().any(|slot| {
             self.heard[slot.index()].is_some_and(|heard| {
@@ -301,7 +309,7 @@ impl Steward {
                     && !self.is_dead(slot, heard.incarnation)
             })
         });
-        // The record that this node has is behind, and may say of others what is so no more.
+        // This node's record is behind, and may be wrong about other copies.
         let behind = newest.configured().without(self.me).iter().any(|slot| {
             let is_heard =
                 self.heard[slot.index()].is_some_and(|heard| now.since(heard.at) <= self.silence_max);
@@ -356,7 +364,7 @@ mod tests {
             let mut steward = Steward::new(at(0), slot(0), life, SILENCE_MAX);
             steward.handle_heartbeat(at(2000), slot(1), Incarnation(1));
             let mut case = Case { steward, membership, leases, view: View::default() };
-            // From now on it knows whom there is to hear of.
+            // From now on it knows which life of each member to expect.
             case.proposes(2000);
             case
         }
@@ -392,13 +400,14 @@ mod tests {
         let mut case = Case::new(1);
         case.view.no_room = true;
         assert_eq!(case.proposes(2001), Some((slot(0), Reason::NoSpace)));
-        // The other one was lost before: with this one alone, reads go on, and writes that need no space.
+        // The other copy was lost before: alone, this one continues with reads, and with writes that need no
+        // space.
         case.view.no_room = false;
         assert_eq!(case.proposes(2401), Some((slot(1), Reason::Silent)));
         case.goes_on(2401);
         case.view.no_room = true;
         assert_eq!(case.proposes(2402), None);
-        // It may still bring another one up to date, which may have room.
+        // It may still resync another copy, which may have room.
         case.steward.handle_heartbeat(at(2403), slot(1), Incarnation(2));
         case.view.caught_up = Slots::NONE.with(slot(1));
         assert_eq!(case.proposes(2404), Some((slot(1), Reason::CaughtUp)));
@@ -479,8 +488,8 @@ mod tests {
         assert_eq!(case.proposes(2501), Some((slot(0), Reason::Alone)));
     }
 
-    /// Found with real processes: two nodes removed and let in a third in turn, until the second of them had
-    /// heard of it, too.
+    /// Found with real processes: two nodes removed a third and let it in again in turn, until the second one
+    /// had heard of it, too.
     #[test]
     fn a_life_that_only_others_have_heard_of_is_no_reason_to_remove_it() {
         let mut case = Case::new(1);

@@ -1,21 +1,21 @@
 //! The recent writes of a slice, by block: which write a block holds, and whether all members hold it.
 //!
-//! Entries never overlap: a newer write splits older ones. What is not in the table is valid. What still
-//! comes is newer than that, or older than the floor, and is not taken (R15). The table knows nothing of
-//! epochs, disks or messages.
+//! Entries never overlap: a newer write splits older ones. Blocks that are not in the table are valid. A
+//! write that arrives for them is newer than what they hold, or older than the floor, and then it is not
+//! taken (R15). The table knows nothing of epochs, disks or messages.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{ApplyId, Blocks, Geometry, Payload, Timestamp};
 
-/// See the module.
+/// The recent writes of a slice; see the module.
 #[derive(Debug)]
 pub struct Table {
     geometry: Geometry,
-    /// By first block.
+    /// By the first block.
     entries: BTreeMap<u64, Entry>,
-    /// Entries that became valid, oldest first, to be forgotten in that order; some are gone or were split
-    /// since.
+    /// Entries that became valid, oldest first: the order in which they are forgotten. Some no longer exist,
+    /// or were split since.
     settled: VecDeque<(Timestamp, u64)>,
     /// Grows with every write; see [`Entry::serial`].
     serial: u64,
@@ -23,10 +23,9 @@ pub struct Table {
     forgotten: u64,
     /// How many entries are invalid.
     invalid: usize,
-    /// Below it valid entries are forgotten and nothing is taken; `None`: nothing was forgotten yet.
+    /// Below it valid entries are forgotten and no write is taken; `None` if nothing was forgotten yet.
     floor: Option<Timestamp>,
-    /// What was forgotten below the floor, of blocks that nothing newer was taken for: in builds that check
-    /// (A9).
+    /// Forgotten entries below the floor, where no newer write was taken since. Only in builds that check A9.
     dropped: Option<Box<Table>>,
 }
 
@@ -34,15 +33,16 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Entry {
     end: u64,
-    /// The write's place in the order.
+    /// The place of the write in the order.
     pub ts: Timestamp,
-    /// What it brought, as long as somebody may need it again; `None` once it is valid.
+    /// The data, as long as it may be needed again; `None` once the write is valid.
     pub payload: Option<Payload>,
     /// The local write to the disk that is still under way.
     pub apply: Option<ApplyId>,
-    /// When this copy took the write, counted in writes taken.
+    /// The number of writes that this copy had taken when it took this one.
     serial: u64,
-    /// Others may hold something newer and have forgotten its timestamp; see [`Table::doubt_valid_before`].
+    /// Other copies may hold something newer and have forgotten its timestamp; see
+    /// [`Table::doubt_valid_before`].
     doubted: bool,
 }
 
@@ -52,7 +52,7 @@ impl Entry {
         self.payload.is_none()
     }
 
-    /// Whether the blocks may hold something newer than it says, which a sync has brought without a
+    /// Whether the blocks may hold something newer than the entry says, which a resync brought without a
     /// timestamp.
     pub fn is_doubted(&self) -> bool {
         self.doubted
@@ -60,7 +60,7 @@ impl Entry {
 }
 
 impl Table {
-    /// The table of a slice of these measures: everything is valid.
+    /// The table of a slice of this geometry, with all blocks valid.
     pub fn new(geometry: Geometry) -> Table {
         Table {
             geometry,
@@ -74,20 +74,21 @@ impl Table {
         }
     }
 
-    /// Forgets everything: the copy is no member any more. What was marked before has changed since, whatever
-    /// comes to be known.
+    /// Forgets everything, since the copy is no longer a member.
+    ///
+    /// All earlier marks count as changed, whatever is noted later.
     pub fn clear(&mut self) {
         let serial = self.serial + 1;
         *self = Table { serial, forgotten: serial, ..Table::new(self.geometry) };
     }
 
-    /// The slice has become longer; what is new is valid.
+    /// The slice has become longer; the new blocks are valid.
     pub fn grow(&mut self, geometry: Geometry) {
         self.geometry = geometry;
     }
 
-    /// Takes a write where it is newer than what is there, and says where that is. It is invalid there, and
-    /// `apply` is under way.
+    /// Takes a write where it is newer than what the blocks hold, and returns these parts. They are invalid
+    /// now, and the caller reports their local write with [`Table::applying`].
     pub fn write(&mut self, blocks: Blocks, ts: Timestamp, payload: &Payload) -> Vec<Blocks> {
         let older = self.older_than(blocks, Some(ts));
         if Some(ts) < self.floor {
@@ -106,16 +107,18 @@ impl Table {
         older
     }
 
-    /// Notes that the blocks hold a write that is valid at another copy, with what a sync brought: see
-    /// [`Table::older_than`].
+    /// Notes that the blocks hold a write that is valid at another copy, together with the data that a resync
+    /// brought: see [`Table::older_than`].
     pub fn take_over(&mut self, blocks: Blocks, ts: Timestamp) {
         self.serial += 1;
         self.put(blocks, ts, None);
         self.settled.push_back((ts, blocks.start));
     }
 
-    /// The parts of the blocks whose write is older than `ts`, or not known. For `None`, which is older than
-    /// all that is not in doubt: where none is known, or one that is.
+    /// The parts of the blocks whose write is older than `ts`, or unknown.
+    ///
+    /// `None` counts as older than every entry that is not doubted: the result is then the parts whose write
+    /// is unknown or doubted.
     pub fn older_than(&self, blocks: Blocks, ts: Option<Timestamp>) -> Vec<Blocks> {
         if self.is_unknown(blocks) {
             return vec![blocks];
@@ -138,7 +141,7 @@ impl Table {
         older
     }
 
-    /// The write is on the disks of all members: where it is still the newest, the block is valid (R6).
+    /// The write is on the disks of all members: blocks in which it is still the newest are valid (R6).
     pub fn settle(&mut self, blocks: Blocks, ts: Timestamp) {
         if let Some(entry) = self.exactly(blocks) {
             if entry.ts == ts && entry.payload.take().is_some() {
@@ -175,7 +178,7 @@ impl Table {
         }
     }
 
-    /// The local write has ended; the blocks are those it was given.
+    /// The local write has ended; the blocks are the ones that it wrote.
     pub fn applied(&mut self, blocks: Blocks, apply: ApplyId) {
         if let Some(entry) = self.exactly(blocks) {
             entry.apply = entry.apply.filter(|under_way| *under_way != apply);
@@ -189,7 +192,7 @@ impl Table {
         }
     }
 
-    /// The local writes that must end before all that the table says of the blocks is on the disk.
+    /// The local writes that must end before everything that the table has for the blocks is on the disk.
     pub fn under_way(&self, blocks: Blocks) -> Vec<ApplyId> {
         if let Some(entry) = self.entries.get(&blocks.start).filter(|entry| entry.end == blocks.end) {
             return Vec::from_iter(entry.apply);
@@ -205,7 +208,7 @@ impl Table {
         self.invalid == 0 || self.within(blocks).all(|(_, entry)| entry.is_valid())
     }
 
-    /// Whether nothing is known of the blocks but that they are valid.
+    /// Whether all blocks are valid and no local write to them is under way.
     pub fn is_quiet(&self, blocks: Blocks) -> bool {
         self.within(blocks).all(|(_, entry)| entry.is_valid() && entry.apply.is_none())
     }
@@ -215,14 +218,16 @@ impl Table {
         self.serial
     }
 
-    /// Whether no write was taken into the blocks since the mark. May say no without need, never yes.
+    /// Whether no write was taken into the blocks since the mark.
+    ///
+    /// The answer may be a false no, but never a false yes.
     pub fn unchanged_since(&self, mark: u64, blocks: Blocks) -> bool {
         mark == self.serial
             || self.forgotten <= mark && self.within(blocks).all(|(_, entry)| entry.serial <= mark)
     }
 
-    /// The writes in the blocks that are under way, or were taken since the mark; `None` if that is not known
-    /// any more.
+    /// The writes in the blocks that are under way or were taken since the mark; `None` if the table no
+    /// longer knows.
     pub fn moving_since(&self, mark: u64, blocks: Blocks) -> Option<Vec<(Blocks, Timestamp)>> {
         let moves = |entry: &Entry| !entry.is_valid() || entry.apply.is_some() || entry.serial > mark;
         let moving =
@@ -230,8 +235,8 @@ impl Table {
         (self.forgotten <= mark).then(|| moving.collect())
     }
 
-    /// The invalid parts with their writes that were taken before the mark, in the order of blocks: what must
-    /// be sent again (R7).
+    /// The invalid parts whose writes were taken before the mark, in block order: these writes must be sent
+    /// again (R7).
     pub fn invalid_since_before(&self, mark: u64) -> impl Iterator<Item = (Blocks, Timestamp, &Payload)> {
         self.entries.iter().filter(move |(_, entry)| entry.serial <= mark).filter_map(|(start, entry)| {
             let payload = entry.payload.as_ref()?;
@@ -247,14 +252,14 @@ impl Table {
         self.invalid_since_before(u64::MAX).map(|(_, ts, _)| ts).min()
     }
 
-    /// The entries in the blocks, cut to them.
+    /// The entries in the blocks, clipped to them.
     pub fn within(&self, blocks: Blocks) -> impl Iterator<Item = (Blocks, &Entry)> {
         self.entries.range(self.first_in(blocks)..blocks.end).filter_map(move |(start, entry)| {
             Some((blocks.intersection(Blocks { start: *start, end: entry.end })?, entry))
         })
     }
 
-    /// What the entries that are not valid bring in these blocks, in order.
+    /// The data that invalid entries have for these blocks, in order.
     pub fn invalid_within(&self, blocks: Blocks) -> impl Iterator<Item = (Blocks, Payload)> {
         self.entries.range(self.first_in(blocks)..blocks.end).filter_map(move |(start, entry)| {
             let whole = Blocks { start: *start, end: entry.end };
@@ -263,8 +268,10 @@ impl Table {
         })
     }
 
-    /// Forgets valid entries below `floor`: what is older was on the disks of all members before they said
-    /// so. What may still come of it is late, and nothing of it is taken any more (R15).
+    /// Forgets valid entries below `floor`.
+    ///
+    /// Older writes were on the disks of all members before these reported the floor. A write below it that
+    /// still arrives is late, and is not taken any more (R15).
     pub fn forget_below(&mut self, floor: Timestamp) {
         self.floor = self.floor.max(Some(floor));
         while let Some((ts, start)) = self.settled.front().copied().filter(|(ts, _)| *ts < floor) {
@@ -286,26 +293,27 @@ impl Table {
         }
     }
 
-    /// Where an entry is valid and older than `ts`, another copy holds that write or a newer one, whose
-    /// timestamp it may have forgotten: what it holds there counts for newer from now on. An older write that
-    /// is sent again does not.
+    /// Doubts all valid entries older than `ts`.
+    ///
+    /// Another copy holds such a write or a newer one, whose timestamp it may have forgotten: from now on the
+    /// data of that copy counts as newer than the entry. An older write that is sent again does not.
     pub fn doubt_valid_before(&mut self, ts: Timestamp) {
         for entry in self.entries.values_mut() {
             entry.doubted |= entry.is_valid() && entry.ts < ts;
         }
     }
 
-    /// How many entries are invalid, and how many valid.
+    /// How many entries are invalid, and how many are valid.
     pub fn count(&self) -> (usize, usize) {
         (self.invalid, self.entries.len() - self.invalid)
     }
 
-    /// Whether nothing is known but that all is valid.
+    /// Whether the table has no entries: all blocks are valid.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entry of just these blocks. Most writes are not split; looking for the borders of other entries
+    /// The entry of exactly these blocks. Most writes are not split, and finding the borders of other entries
     /// costs three times as much.
     fn exactly(&mut self, blocks: Blocks) -> Option<&mut Entry> {
         self.entries.get_mut(&blocks.start).filter(|entry| entry.end == blocks.end)
@@ -343,7 +351,7 @@ impl Table {
         self.entries.insert(at, tail);
     }
 
-    /// Removes what is known of the blocks.
+    /// Removes all entries in the blocks.
     fn cut(&mut self, blocks: Blocks) {
         if self.is_unknown(blocks) {
             return;
@@ -358,7 +366,7 @@ impl Table {
         }
     }
 
-    /// Makes the blocks one entry, as of now.
+    /// Makes the blocks one entry, with the present serial.
     fn put(&mut self, blocks: Blocks, ts: Timestamp, payload: Option<Payload>) {
         self.cut(blocks);
         self.invalid += usize::from(payload.is_some());
@@ -370,12 +378,12 @@ impl Table {
         let geometry = self.geometry;
         let dropped = self.dropped.get_or_insert_with(|| Box::new(Table::new(geometry)));
         dropped.take_over(blocks, ts);
-        // Nothing is forgotten there but with the table.
+        // Entries of this table are only forgotten together with it.
         dropped.settled.clear();
     }
 
-    /// A9: what is not taken because it is below the floor was in all of these blocks, or something newer
-    /// was.
+    /// A9: all of these blocks have held the write that is not taken because it is below the floor, or
+    /// something newer.
     fn check_was_here(&self, blocks: &[Blocks], ts: Timestamp) {
         if !cfg!(debug_assertions) {
             return;
@@ -389,13 +397,13 @@ impl Table {
         }
     }
 
-    /// Whether a newer write was forgotten somewhere in the blocks, and nothing else was taken there since.
+    /// Whether a newer write was forgotten somewhere in the blocks, and no other was taken there since.
     #[cfg(test)]
     pub fn has_forgotten_newer(&self, blocks: Blocks, ts: Timestamp) -> bool {
         self.dropped.iter().any(|dropped| dropped.within(blocks).any(|(_, entry)| entry.ts > ts))
     }
 
-    /// Asserts what must always be so.
+    /// Asserts the table's invariants.
     #[cfg(test)]
     pub fn check(&self) {
         let mut at = 0;

@@ -4,23 +4,24 @@ use std::fmt;
 
 use crate::{Epoch, Slot};
 
-/// When a write was begun, in the only sense that matters: of two writes to a block the one with the greater
-/// timestamp is what the block holds in the end, on every copy.
+/// The place of a write in the order: of two writes to a block, the one with the greater timestamp is what
+/// every copy holds in the end.
 ///
-/// The epoch stands first, so that nothing else must outlive a restart: a restarted node is a member again
-/// only in a greater epoch, where its counter may begin anew.
+/// The epoch comes first, so nothing else needs to survive a restart: a restarted node becomes a member again
+/// only in a greater epoch, where its counter may start over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
-    /// The epoch in which the write began; a write that is sent again in a later one keeps it.
+    /// The epoch in which the write began. A write that is sent again in a later epoch keeps it.
     pub epoch: Epoch,
-    /// Greater than that of everything its coordinator had seen in this epoch.
+    /// Greater than every counter that the coordinator had seen in this epoch.
     pub counter: u64,
-    /// The coordinator's slot, so that no two are equal. A slot is one process's as long as an epoch lasts.
+    /// The coordinator's slot, so that no two timestamps are equal. During an epoch a slot belongs to one
+    /// process.
     pub slot: Slot,
 }
 
 impl Timestamp {
-    /// Below every timestamp of the epoch.
+    /// The lower bound of all timestamps of the epoch.
     pub fn first_of(epoch: Epoch) -> Timestamp {
         Timestamp { epoch, counter: 0, slot: Slot::new(0).expect("there is a first slot") }
     }

@@ -1,8 +1,8 @@
 //! Messages as bytes: `docs/formats/replication-link.md`.
 //!
-//! A message is a head (32 bytes and a body) and, for those that bring data, a payload behind it that is
-//! never copied. What a peer sends is checked here once: ranges are inside the slice, lists are bounded,
-//! payloads are as long as their blocks, and all of it is as it was sent by CRC32C.
+//! A message is a head (32 bytes and a body), and for messages with data a payload, which is never copied.
+//! What a peer sends is checked here once: ranges are inside the slice, lists are bounded, payloads are as
+//! long as their blocks, and the CRC32C matches.
 
 use base::{Chain, Crc32c};
 
@@ -11,14 +11,14 @@ use crate::{
     ProbeId, Regions, RoundId, Slot, Slots, SyncId, Timestamp,
 };
 
-/// Bytes before a message's body.
+/// Bytes of the header, which precedes a message's body.
 pub const HEADER_BYTES: usize = 32;
-/// The longest payload: the largest write that a volume takes, in one piece.
+/// The maximum length of a payload: the largest write that a volume takes in one piece.
 pub const PAYLOAD_MAX: u32 = 8 << 20;
-/// The longest body: the regions of 2 TiB of a slice, each named in a list. A slice is no longer than that.
+/// The maximum length of a body: a list that names each region of 2 TiB, the maximum length of a slice.
 pub const BODY_MAX: u32 = 256 << 20;
 
-/// Where a message's parts end.
+/// The lengths of a message's parts, its epoch, and what else precedes its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     kind: u8,
@@ -30,23 +30,23 @@ pub struct Header {
     /// Bytes of the payload, which follows the body.
     pub payload_bytes: u32,
     crc: u32,
-    /// Of the header's own bytes, to be continued with the body.
+    /// The CRC32C of the header's own bytes, to be continued with the body.
     crc_so_far: Crc32c,
 }
 
-/// Why bytes are no message. The link they came over is of no use any more.
+/// Why bytes are not a message. The link over which they came is unusable then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It ends too soon, or something is left over.
+    /// The message is too short or too long.
     #[error("a message with a wrong length")]
     Length,
-    /// A kind that this version does not know.
+    /// This version does not know the kind.
     #[error("a message of unknown kind {0}")]
     Kind(u8),
-    /// It is not what was sent.
+    /// The message was changed on its way.
     #[error("a message with a wrong CRC32C")]
     Checksum,
-    /// A value that no peer of ours sends.
+    /// A value that none of our peers sends.
     #[error("a message with a value out of range")]
     Value,
 }
@@ -71,10 +71,10 @@ mod kind {
     pub(super) const READS_CONFIRMED: u8 = 17;
 }
 
-/// The flag of a payload of zeros, which takes no bytes.
+/// The flag for a payload of zeros, which takes no bytes.
 const ZEROS: u8 = 1;
 
-/// The message's head, and the data that follows it.
+/// Encodes a message: its head, and the data that follows it.
 pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
     let mut body = Writer(vec![0; HEADER_BYTES]);
     let mut payload = None;
@@ -175,10 +175,10 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
 }
 
 impl Header {
-    /// The header of a message.
+    /// Parses the header of a message.
     ///
     /// # Errors
-    /// [`Malformed::Value`] if a length is above what there can be: nothing of it is read then.
+    /// [`Malformed::Value`] if a length is above its maximum: then none of the message is read.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Header, Malformed> {
         let mut reader = Reader(bytes);
         let (kind, flags) = (reader.u8()?, reader.u8()?);
@@ -201,17 +201,16 @@ impl Header {
         Ok(header)
     }
 
-    /// The epoch in which it was said.
+    /// The epoch in which the message was sent.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 }
 
-/// The message of a header with the body and the payload of the lengths that it says, for a slice of these
-/// measures.
+/// Decodes a message for a slice of this geometry. Body and payload must be as long as the header says.
 ///
 /// # Errors
-/// Why it is none.
+/// Why the bytes are not a message.
 pub fn decode(
     header: Header,
     body: &[u8],
@@ -301,10 +300,10 @@ pub fn decode(
     Ok(Envelope { epoch: header.epoch, incarnation: header.incarnation, message })
 }
 
-/// The message of a head, as [`encode`] makes it, and its payload.
+/// Parses a head, as [`encode`] creates it, and its payload.
 ///
 /// # Errors
-/// Why it is none.
+/// Why the bytes are not a message.
 pub fn parse(head: &[u8], payload: Chain, geometry: &Geometry) -> Result<Envelope, Malformed> {
     let (header, body) = head.split_first_chunk().ok_or(Malformed::Length)?;
     decode(Header::parse(header)?, body, payload, geometry)
@@ -431,8 +430,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A list whose elements take `size` bytes each at least, so that its length cannot promise more than
-    /// there is.
+    /// A list of elements of at least `size` bytes each, so that it cannot claim more elements than there are
+    /// bytes.
     fn list<T>(
         &mut self,
         size: usize,
@@ -470,7 +469,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The CRC32C of a head, whose own place in it is left out.
+/// The CRC32C of a head, without its own field.
 fn head_crc(head: &[u8]) -> u32 {
     let mut crc = crc_of(&head[..28]);
     crc.update(&head[HEADER_BYTES..]);
@@ -571,7 +570,7 @@ mod tests {
         }
     }
 
-    /// The table of docs/formats/replication-link.md.
+    /// The table in docs/formats/replication-link.md.
     #[test]
     fn a_write_is_as_documented() {
         let message = Message::Invalidate {
@@ -628,7 +627,7 @@ mod tests {
         }
     }
 
-    /// Peers are ours, but not always of our version, nor always sane.
+    /// A peer may run another version, or have a bug.
     #[test]
     fn values_that_are_out_of_range_are_refused_though_their_checksums_are_right() {
         let wrong = [

@@ -1,7 +1,7 @@
-//! What the runtime costs: a server that does nothing but move bytes, in the shape of 4 KiB reads and writes.
+//! The cost of the runtime: a server that only moves bytes, in the shape of 4 KiB reads and writes.
 //!
 //! `cargo run --release -p rt --example echo [SECONDS]` runs one core against blocking clients and prints the
-//! CPU time of the server's thread for each request, and how many requests shared a turn.
+//! CPU time of the server's thread per request, and how many requests shared a turn.
 
 #![allow(clippy::unwrap_used, reason = "a measurement ends at the first error")]
 
@@ -50,7 +50,7 @@ fn measure(shape: Shape, time: Duration) {
                 let stream = listener.accept().await.unwrap().0.attach();
                 rt::spawn(serve(stream, shape)).detach();
             }
-            // The last connection says that it is over.
+            // The last connection signals the end.
             listener.accept().await.unwrap();
         }
     })
@@ -86,7 +86,7 @@ fn measure(shape: Shape, time: Duration) {
     );
 }
 
-/// Answers every request; what arrived together is answered together.
+/// Answers every request; requests that arrived together are answered together.
 async fn serve(stream: Stream, shape: Shape) {
     let data: SharedBuf = Buf::zeroed(DATA).share();
     let mut batch = SendBatch::new();

@@ -10,7 +10,7 @@ use crate::{sim, uring};
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// When the disk has taken it; a later flush makes it durable.
+    /// When the disk has accepted it; a later flush makes it durable.
     Cached,
     /// When it survives a power cut (FUA).
     Durable,
@@ -19,19 +19,19 @@ pub enum Durability {
 /// How to open a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Make a file of this many bytes; it must not exist. `None`: it must exist.
+    /// Creates a file of this many bytes, which must not exist. `None`: the file must exist.
     pub create: Option<u64>,
-    /// With `create`: reserve the space in the file system now (an error if it does not have it), not on
-    /// first use.
+    /// With `create`: reserves the space in the file system now instead of on first use. It is an error if
+    /// the file system does not have it.
     pub reserve: bool,
-    /// Refuse writes.
+    /// Refuses writes.
     pub read_only: bool,
 }
 
-/// A disk could not be opened.
+/// Why a disk could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process, or another part of this one, has it open.
+    /// Another process, or another part of this one, has the disk open.
     #[error("{0} is in use by another process: stop that process or choose another disk")]
     InUse(PathBuf),
     /// The file system cannot bypass the page cache.
@@ -42,58 +42,58 @@ pub enum OpenError {
     /// Neither a regular file nor a block device.
     #[error("{0} is neither a file nor a block device")]
     NotADisk(PathBuf),
-    /// Everything else the system said.
+    /// Any other error of the system.
     #[error("cannot open {path}")]
     System {
-        /// What was to be opened.
+        /// The path to open.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// An operation on a disk failed.
+/// Why an operation on a disk failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The range is not inside the disk, or not aligned to its blocks.
+    /// The range is outside the disk, or not aligned to its blocks.
     #[error("{len} bytes at {offset} are outside the disk or not aligned to its blocks")]
     Range {
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// How many bytes.
+        /// The length in bytes.
         len: u64,
     },
     /// The file system under the file is full.
     #[error("the file system under the disk is full")]
     Full,
-    /// The disk could not read or write this range (EIO and relatives).
+    /// The disk could not read or write this range (EIO and similar errors).
     #[error("the disk failed")]
     Media(#[source] io::Error),
-    /// An earlier write or flush failed, so that nobody knows what is durable: the disk must be reopened and
+    /// An earlier write or flush failed, so it is unknown what is durable: the disk must be reopened and
     /// recovered.
     #[error("the disk is out of service: an earlier write or flush failed; reopen it")]
     Latched,
-    /// It was opened read-only.
+    /// The disk was opened read-only.
     #[error("the disk was opened read-only")]
     ReadOnly,
 }
 
 impl DiskError {
-    /// Whether the medium is at fault: these blocks, and maybe no others. Else the device is, which is gone
-    /// or does not answer.
+    /// Whether the medium is at fault: these blocks, and maybe no others. Otherwise the device is: it is
+    /// missing or does not respond.
     pub fn is_medium(&self) -> bool {
         const DEVICE: [i32; 5] = [libc::ENODEV, libc::ENXIO, libc::ENOMEDIUM, libc::ENOLINK, libc::ETIMEDOUT];
         matches!(self, DiskError::Media(error) if !error.raw_os_error().is_some_and(|code| DEVICE.contains(&code)))
     }
 }
 
-/// What a file system has for a file that takes its space as it is written; see [`Disk::room`].
+/// The space of the file system for a file that takes its space as it is written; see [`Disk::room`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Which file system: the same number for all files in it.
+    /// The file system: the same number for all files in it.
     pub file_system: u64,
-    /// Bytes that it has left.
+    /// Its free bytes.
     pub free: u64,
     /// Its size in bytes.
     pub total: u64,
@@ -101,16 +101,16 @@ pub struct Room {
     pub promised: u64,
 }
 
-/// What took a disk out of service; see [`DiskError::Latched`].
+/// The failure that put a disk out of service; see [`DiskError::Latched`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFailure {
-    /// When that was.
+    /// When it happened.
     pub at: Instant,
-    /// The system's number of the error.
+    /// The system's error number.
     pub error: i32,
 }
 
-/// An open disk. It is used by the core that opened it; [`Disk::share`] opens it for another core.
+/// An open disk, used by the core that opened it. [`Disk::share`] opens it for another core.
 pub struct Disk(Inner);
 
 enum Inner {
@@ -119,7 +119,7 @@ enum Inner {
 }
 
 impl Disk {
-    /// Opens `path`, and locks it against every other opener but [`Disk::share`].
+    /// Opens `path`, and locks it against all other openers except [`Disk::share`].
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -131,8 +131,8 @@ impl Disk {
         }
     }
 
-    /// Whether a file of `size` bytes could be made at `path` ([`OpenOptions::create`]), as far as that is
-    /// seen without making it.
+    /// Checks whether a file of `size` bytes could be created at `path` ([`OpenOptions::create`]), as far as
+    /// possible without creating it.
     ///
     /// # Errors
     /// As [`Disk::open`].
@@ -144,8 +144,8 @@ impl Disk {
         }
     }
 
-    /// The same open disk for use on other cores: send the function there and call it. A failure latches all
-    /// of them.
+    /// The same open disk for other cores: send the function there and call it. A failure latches the disk on
+    /// all cores.
     pub fn share(&self) -> Box<dyn Fn() -> Disk + Send + Sync> {
         match &self.0 {
             Inner::Uring(disk) => {
@@ -159,11 +159,13 @@ impl Disk {
         }
     }
 
-    /// Takes a file away again that was made for this disk: the name is gone at once, and the space when
-    /// nobody has it open any more. What is at `path` stays if it is something else by now.
+    /// Removes a file that was created for this disk.
+    ///
+    /// Its name is gone at once, and its space when nobody has it open any more. If `path` is another file by
+    /// now, that file stays.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub fn remove(self, path: &Path) -> io::Result<()> {
         match self.0 {
             Inner::Uring(disk) => disk.remove(path),
@@ -179,11 +181,13 @@ impl Disk {
         }
     }
 
-    /// Looks whether the file or block device has become larger, on all cores that use it, and says its size
-    /// in bytes. One that has become smaller is taken for as large as it was: its reads and writes fail there.
+    /// Checks whether the file or block device has become larger, on behalf of all cores that use it; returns
+    /// its size in bytes.
+    ///
+    /// A disk that has become smaller keeps its size: reads and writes beyond its end fail.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub fn look_for_growth(&self) -> io::Result<u64> {
         match &self.0 {
             Inner::Uring(disk) => disk.look_for_growth(),
@@ -191,7 +195,7 @@ impl Disk {
         }
     }
 
-    /// What offsets and lengths must be multiples of, in bytes: the logical block size under O_DIRECT.
+    /// The unit of offsets and lengths in bytes: the logical block size under O_DIRECT.
     pub fn block(&self) -> u32 {
         match &self.0 {
             Inner::Uring(disk) => disk.block(),
@@ -199,7 +203,7 @@ impl Disk {
         }
     }
 
-    /// What took it out of service, on whichever core that was.
+    /// The failure that put the disk out of service, on any core.
     pub fn failure(&self) -> Option<DiskFailure> {
         match &self.0 {
             Inner::Uring(disk) => disk.failure(),
@@ -218,8 +222,9 @@ impl Disk {
         }
     }
 
-    /// Writes `data` at `offset`, as one write of the disk, whatever number of parts it is in. Data is copied
-    /// first if a part is not aligned in memory, or is not whole blocks.
+    /// Writes `data` at `offset` as one write of the disk, regardless of the number of parts.
+    ///
+    /// Data is copied first if a part is not aligned in memory, or does not consist of whole blocks.
     ///
     /// # Errors
     /// All of [`DiskError`]. [`DiskError::Media`] latches the disk, [`DiskError::Full`] does not.
@@ -236,9 +241,10 @@ impl Disk {
         }
     }
 
-    /// Writes blocks that cannot be read once more, with what they held: a disk may put them elsewhere.
-    /// Durable with the next flush. If that fails nothing is latched, since nobody has been told anything of
-    /// these blocks that they do not hold, and other blocks are as they were.
+    /// Writes unreadable blocks again with their old content: the disk may store them elsewhere.
+    ///
+    /// The write is durable with the next flush. A failure latches nothing, because other blocks are
+    /// unchanged, and nobody was told anything about these blocks that they do not hold.
     ///
     /// # Errors
     /// All of [`DiskError`].
@@ -260,9 +266,11 @@ impl Disk {
         }
     }
 
-    /// Whether zeroing keeps the space: of a file that was made with [`OpenOptions::reserve`]; also of one
-    /// that existed and had all of its space when it was opened. That is a guess, since one that was written
-    /// everywhere looks the same: who knows better says so by [`Disk::set_reserved`].
+    /// Whether zeroing keeps the space.
+    ///
+    /// It does for a file that was created with [`OpenOptions::reserve`], and for one that had all of its
+    /// space when it was opened. The latter is a guess, because a file that was written everywhere looks the
+    /// same; a caller that knows better uses [`Disk::set_reserved`].
     pub fn is_reserved(&self) -> bool {
         match &self.0 {
             Inner::Uring(disk) => disk.is_reserved(),
@@ -270,8 +278,8 @@ impl Disk {
         }
     }
 
-    /// From now on zeroing keeps the space, or gives it back, on all cores. A block device gives back what it
-    /// can anyhow.
+    /// Sets whether zeroing keeps the space from now on, on all cores. A block device always gives back what
+    /// it can.
     pub fn set_reserved(&self, reserved: bool) {
         match &self.0 {
             Inner::Uring(disk) => disk.set_reserved(reserved),
@@ -279,8 +287,10 @@ impl Disk {
         }
     }
 
-    /// Makes the range read as zeros and gives its space back where the disk can (hole punch, discard) and it
-    /// is not [reserved](Disk::is_reserved).
+    /// Makes the range read as zeros.
+    ///
+    /// It gives the space back if the disk can (hole punch, discard) and is not
+    /// [reserved](Disk::is_reserved).
     ///
     /// # Errors
     /// As for [`Disk::write`].
@@ -291,9 +301,10 @@ impl Disk {
         }
     }
 
-    /// The allocated parts of the range, as (offset, length) in order, `max` of them at most; all of it where
-    /// the disk cannot tell, or [may be wrong](Disk::knows_holes). What is not listed before the last one
-    /// reads as zeros; so does what comes after it, if there are fewer than `max`.
+    /// The allocated parts of the range, as (offset, length) in order, at most `max` of them.
+    ///
+    /// It returns the whole range if the disk cannot tell, or [may be wrong](Disk::knows_holes). Whatever is
+    /// not listed before the last part reads as zeros; if there are fewer than `max`, so does the rest.
     ///
     /// # Errors
     /// [`DiskError::Range`], [`DiskError::Media`].
@@ -304,8 +315,7 @@ impl Disk {
         }
     }
 
-    /// Whether [`Disk::allocated`] tells parts from the whole: of a file in a file system whose word on holes
-    /// is good.
+    /// Whether [`Disk::allocated`] finds holes: only in a file whose file system reports them reliably.
     pub fn knows_holes(&self) -> bool {
         match &self.0 {
             Inner::Uring(disk) => disk.knows_holes(),
@@ -313,9 +323,11 @@ impl Disk {
         }
     }
 
-    /// Sets space aside for the range now, so that a write to it does not meet [`DiskError::Full`]. What it
-    /// holds stays. Nothing has to be done on a block device; and a file system that makes no such promise
-    /// (one that copies on write) is taken as it is.
+    /// Reserves space for the range now, so that a write to it does not fail with [`DiskError::Full`]. The
+    /// content stays.
+    ///
+    /// A block device needs nothing. A file system that cannot guarantee this (one that copies on write) is
+    /// accepted as it is.
     ///
     /// # Errors
     /// [`DiskError::Full`], [`DiskError::Range`], [`DiskError::ReadOnly`], [`DiskError::Latched`];
@@ -327,8 +339,8 @@ impl Disk {
         }
     }
 
-    /// What its file system has left for it. `None` of a block device, of a file that [keeps its
-    /// space](Disk::is_reserved), and where the system does not say.
+    /// The space of the disk's file system. `None` for a block device, for a file that [keeps its
+    /// space](Disk::is_reserved), and if the system does not say.
     pub fn room(&self) -> Option<Room> {
         match &self.0 {
             Inner::Uring(disk) => disk.room(),

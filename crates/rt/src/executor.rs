@@ -1,7 +1,7 @@
-//! Tasks of one core: what is ready, what came from other cores, whose time has come.
+//! Tasks of one core: the ready ones, messages from other cores, and timers.
 //!
-//! A [`Core`] knows nothing of io_uring or of the simulator. A world makes cores, enters one, lets it run
-//! what is ready, and sleeps (or advances its clock) when nothing is.
+//! A [`Core`] does not know io_uring or the simulator. A world creates cores, enters one, lets it run what is
+//! ready, and sleeps (or advances its clock) when nothing is.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -32,26 +32,27 @@ impl fmt::Display for CoreId {
     }
 }
 
-/// A spawned task. Dropping it cancels the task; `detach` lets it run on its own; awaiting it gives its
+/// A spawned task. Dropping it cancels the task; `detach` lets it run on its own; awaiting it returns its
 /// result.
 pub type Task<T> = async_task::Task<T>;
 
-/// What other threads, or other cores, want a core to do.
+/// A request to a core from another thread or core.
 enum Message {
     Run(Runnable),
     Call(Box<dyn FnOnce() + Send>),
 }
 
-/// How a world learns that a core has got a message.
+/// How a world learns that a core has a message.
 pub(crate) trait Doorbell: Send + Sync {
     /// Called after each message was queued, from any thread.
     fn ring(&self);
 }
 
-/// The side of a core that other threads may touch.
+/// The part of a core that other threads may use.
 pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
-    /// Whether the inbox has something: read without the lock by a core that is awake, which will look again.
+    /// Whether the inbox has messages. A core that is awake reads this without the lock, since it will check
+    /// again.
     mail: AtomicBool,
     doorbell: Box<dyn Doorbell>,
 }
@@ -75,7 +76,7 @@ impl Remote {
     fn push(&self, message: Message) {
         let mut inbox = self.lock();
         if inbox.closed {
-            // The message may drop anything, so not under the lock.
+            // Dropping the message may run any code, so it happens without the lock.
             drop(inbox);
             drop(message);
             return;
@@ -86,17 +87,17 @@ impl Remote {
         self.doorbell.ring();
     }
 
-    /// Whether a message waits. A world checks it once more after it has announced that it will sleep.
+    /// Whether a message waits. A world checks this again after it has announced that it will sleep.
     pub(crate) fn has_messages(&self) -> bool {
         !self.lock().messages.is_empty()
     }
 
-    /// As [`Remote::has_messages`], for a core that is awake: cheap, and soon true.
+    /// As [`Remote::has_messages`], for a core that is awake: cheap, but may become true a moment later.
     pub(crate) fn has_mail(&self) -> bool {
         self.mail.load(Ordering::Acquire)
     }
 
-    /// The core is gone: drops what waits and what still comes.
+    /// The core is gone: drops all messages that wait or come later.
     pub(crate) fn close(&self) {
         let mut inbox = self.lock();
         inbox.closed = true;
@@ -108,11 +109,10 @@ impl Remote {
 
 /// Reads the clocks of a world.
 pub(crate) trait Clock {
-    /// The clock of [`now`]. It counts time in which the machine sleeps, too.
+    /// The clock of [`now`]. It includes the time during which the machine sleeps.
     fn now(&self) -> Instant;
 
-    /// The machine's idea of the time of day, in nanoseconds. Anybody may set it: only its steps mean
-    /// anything here.
+    /// The machine's time of day, in nanoseconds. Anyone may set it, so only its steps are used here.
     fn wall(&self) -> u64;
 }
 
@@ -121,32 +121,32 @@ pub(crate) struct Core {
     id: CoreId,
     /// Tasks that can make progress, oldest first.
     ready: RefCell<VecDeque<Runnable>>,
-    /// Tasks that have let the turn end, see [`next_turn`].
+    /// Tasks that wait for the end of the turn; see [`next_turn`].
     turn_enders: RefCell<Vec<Waker>>,
-    /// The number of the turn.
+    /// The number of the current turn.
     turn: Cell<u64>,
     /// A waker of each unfinished task, so that a core can be torn down with tasks still waiting.
     active: RefCell<Slab<Waker>>,
     pub(crate) timers: Timers,
     clock: Rc<dyn Clock>,
-    /// How often the clock was found to have stopped.
+    /// Counts how often the clock stopped.
     stops: RefCell<Stops>,
     rng: RefCell<Rng>,
     /// All cores of this node, this one included, by number.
     remotes: Arc<[Arc<Remote>]>,
-    /// Messages taken from the inbox in one go; kept to reuse its memory.
+    /// Messages taken from the inbox at once; kept to reuse its memory.
     taken: RefCell<VecDeque<Message>>,
-    /// What is kept on this core, one of each type; see [`set_local`].
+    /// The values kept on this core, one of each type; see [`set_local`].
     local: RefCell<Vec<Rc<dyn Any>>>,
 }
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
-    /// The address of the current core's `Remote`: a cheap test whether a wake is local.
+    /// The address of the current core's `Remote`: a cheap test of whether a wake is local.
     static CURRENT_REMOTE: Cell<*const Remote> = const { Cell::new(std::ptr::null()) };
 }
 
-/// While it lives, the core is the thread's current one.
+/// While this lives, its core is the thread's current one.
 pub(crate) struct Entered {
     previous: Option<Rc<Core>>,
 }
@@ -192,14 +192,15 @@ impl Core {
         Entered { previous: CURRENT.replace(Some(Rc::clone(self))) }
     }
 
-    /// Whether a task could run at once, or in the next turn.
+    /// Whether a task can run at once, or in the next turn.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.borrow().is_empty() || !self.turn_enders.borrow().is_empty()
     }
 
-    /// Has those go on that have let the last turn end, after all that is ready by now. A world calls this
-    /// when it has handed out what has completed. Compares the clocks, too: whatever this turn decides by the
-    /// time knows whether that can be trusted.
+    /// Begins a turn: tasks that waited for the end of the last one continue after all that are ready by now.
+    ///
+    /// A world calls this after it has handed out completions. It also compares the clocks first, so that
+    /// every decision of this turn knows whether the time can be trusted.
     pub(crate) fn begin_turn(&self) {
         self.stops.borrow_mut().look(&*self.clock);
         self.turn.update(|turn| turn + 1);
@@ -215,7 +216,7 @@ impl Core {
         max
     }
 
-    /// Takes in what other cores have sent; returns whether there was anything. The core must be entered.
+    /// Handles messages from other cores; returns whether there were any. The core must be entered.
     pub(crate) fn take_messages(&self) -> bool {
         if !self.remote().has_mail() {
             return false;
@@ -237,7 +238,7 @@ impl Core {
         any
     }
 
-    /// Wakes the sleepers whose time has come; returns how many.
+    /// Wakes the sleepers that are due; returns how many.
     pub(crate) fn fire_timers(&self, now: Instant) -> usize {
         self.timers.fire(now)
     }
@@ -246,11 +247,11 @@ impl Core {
     pub(crate) fn tear_down(&self) {
         let local = self.local.take();
         drop(local);
-        // Dropping a task may wake or spawn others: go on until all are gone.
+        // Dropping a task may wake or spawn others: repeat until all are gone.
         loop {
             let wakers: Vec<Waker> = self.active.borrow_mut().drain().collect();
             wakers.into_iter().for_each(Waker::wake);
-            // Functions that others have sent are not called any more: what they start from is gone.
+            // Functions from other cores are no longer called, because the values that they need are gone.
             let messages = std::mem::take(&mut self.remote().lock().messages);
             drop(self.turn_enders.take());
             let ready = self.ready.take();
@@ -272,7 +273,7 @@ pub(crate) fn current() -> Rc<Core> {
     with_current(Rc::clone)
 }
 
-/// Starts `future` on this core. Its first poll comes after the current task has yielded.
+/// Starts `future` on this core. It is first polled after the current task has yielded.
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     with_current(|core| {
         let entry = core.active.borrow_mut().insert(Waker::noop().clone());
@@ -298,7 +299,7 @@ pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     })
 }
 
-/// A task's future, which takes itself off the core's list of unfinished tasks at its end.
+/// A task's future, which removes itself from the core's list of unfinished tasks at its end.
 struct Tracked<F> {
     core: Rc<Core>,
     entry: usize,
@@ -315,7 +316,7 @@ impl<F: Future> Future for Tracked<F> {
 
 impl<F> Drop for Tracked<F> {
     fn drop(&mut self) {
-        // Absent when the core is being torn down.
+        // The entry is missing while the core is torn down.
         drop(self.core.active.borrow_mut().try_remove(self.entry));
     }
 }
@@ -325,7 +326,7 @@ pub fn core() -> CoreId {
     with_current(|core| core.id)
 }
 
-/// How many cores this node has.
+/// The number of cores of this node.
 pub fn cores() -> usize {
     with_current(|core| core.remotes.len())
 }
@@ -335,15 +336,17 @@ pub fn now() -> Instant {
     with_current(|core| core.clock.now())
 }
 
-/// The time of day since 1970, as somebody has set it: it goes forward and back, and nothing that must be
-/// right may count on it.
+/// The time of day since 1970, as the machine has it. It may jump forward and back, so nothing that must be
+/// correct may rely on it.
 pub fn time_of_day() -> std::time::Duration {
     with_current(|core| std::time::Duration::from_nanos(core.clock.wall()))
 }
 
-/// How often this core has found, at the beginning of a turn, that the time of day had run ahead of [`now`]
-/// since the turn before: the clock may have stopped meanwhile (a virtual machine that was paused, for one),
-/// and whatever was to last for some time may have ended. A stop that the time of day shared is not seen.
+/// How often this core has found that its clock may have stopped.
+///
+/// It checks at the beginning of each turn whether the time of day has run ahead of [`now`] since the turn
+/// before (for example because a virtual machine was paused). Whatever was valid for a limited time may then
+/// have expired. A stop of both clocks goes unnoticed.
 pub fn clock_stops() -> u64 {
     with_current(|core| core.stops.borrow().count())
 }
@@ -353,9 +356,10 @@ pub fn random() -> u64 {
     with_current(|core| core.rng.borrow_mut().next())
 }
 
-/// Keeps `value` on this core for [`local`], instead of the one of its type that was kept before: what
-/// functions sent here start from. A thread-local would not do, since in the simulator many cores share a
-/// thread.
+/// Keeps `value` on this core for [`local`], and replaces an earlier one of its type.
+///
+/// Functions that are sent to this core find their data with it. A thread-local would not do, because in the
+/// simulator many cores share a thread.
 pub fn set_local<T: 'static>(value: Rc<T>) {
     let previous = with_current(|core| {
         let mut local = core.local.borrow_mut();
@@ -370,14 +374,14 @@ pub fn set_local<T: 'static>(value: Rc<T>) {
     drop(previous);
 }
 
-/// What [`set_local`] keeps on this core of this type.
+/// The value of this type that [`set_local`] keeps on this core.
 pub fn local<T: 'static>() -> Option<Rc<T>> {
-    // There are two or three of them: looking at each costs less than a map.
+    // There are two or three: looking at each costs less than a map.
     let kept = with_current(|core| core.local.borrow().iter().find(|kept| kept.is::<T>()).map(Rc::clone));
     kept?.downcast().ok()
 }
 
-/// Bytes that nobody can guess: from the system in production, from the seed in the simulator.
+/// Bytes that cannot be guessed: from the system in production, from the seed in the simulator.
 pub fn secret_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     if crate::sim::is_current() {
@@ -388,7 +392,7 @@ pub fn secret_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Runs `function` on `target` soon, in the order sent. On the current core, too, it runs later.
+/// Runs `function` on `target` soon; functions run in the order sent. It runs later even on the current core.
 pub fn send(target: CoreId, function: impl FnOnce() + Send + 'static) {
     with_current(|core| core.remotes[target.0 as usize].push(Message::Call(Box::new(function))));
 }
@@ -406,12 +410,12 @@ where
     send(target, move || spawn(async move { reply.send(function().await) }).detach());
     match result.await {
         Ok(value) => value,
-        // The node stops and `target` is gone already; this core is next.
+        // The node is stopping and `target` is already gone; this core is next.
         Err(sync::Closed) => std::future::pending().await,
     }
 }
 
-/// Lets other ready tasks of this core run first. What completes meanwhile may come later: see [`next_turn`].
+/// Lets other ready tasks of this core run first. Completions may have to wait longer: see [`next_turn`].
 pub async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
@@ -424,9 +428,10 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Lets the core end its turn: what has completed and what has come from other cores goes first. For long
-/// work in parts: whatever comes waits for one part of it at each step that it takes on this core, not for
-/// all of them.
+/// Lets the core end its turn, so that completions and messages from other cores come first.
+///
+/// For long work in parts: whatever arrives then waits for one part at each step on this core, not for all of
+/// them.
 pub async fn next_turn() {
     let ends = with_current(|core| core.turn.get());
     std::future::poll_fn(|context| {
@@ -434,7 +439,7 @@ pub async fn next_turn() {
             if core.turn.get() != ends {
                 return Poll::Ready(());
             }
-            // Each time: what was polled by its caller first may be a task of its own since.
+            // Registered at each poll, because the task that polls this may have changed.
             core.turn_enders.borrow_mut().push(context.waker().clone());
             Poll::Pending
         })
@@ -442,7 +447,7 @@ pub async fn next_turn() {
     .await;
 }
 
-/// Reaches a node's cores from a thread that is none of them: the control plane's.
+/// Access to a node's cores from another thread, such as the control plane's.
 #[derive(Clone)]
 pub struct Handle {
     remotes: Arc<[Arc<Remote>]>,
@@ -453,18 +458,19 @@ impl Handle {
         Handle { remotes }
     }
 
-    /// The node that the caller runs on.
+    /// The node of the caller.
     pub fn current() -> Handle {
         with_current(|core| Handle::new(Arc::clone(&core.remotes)))
     }
 
-    /// How many cores the node has.
+    /// The number of cores of the node.
     pub fn cores(&self) -> usize {
         self.remotes.len()
     }
 
-    /// Runs an async function on `target` and gives its result, or `None` if the node stopped before it
-    /// ended. The future may be awaited on any executor.
+    /// Runs an async function on `target` and returns its result, or `None` if the node stopped first.
+    ///
+    /// The future may be awaited on any executor.
     pub fn call<T, F, N>(
         &self,
         target: CoreId,

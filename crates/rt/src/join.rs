@@ -4,8 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Runs all of `futures` side by side and gives their results in the same order. For a few futures: each wake
-/// polls all that are not done.
+/// Runs all of `futures` concurrently, and returns their results in the same order.
+///
+/// For a few futures: each wake polls all that are not done.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut results: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();

@@ -1,11 +1,11 @@
-//! The runtime: one single-threaded executor a core, and two worlds to run it in.
+//! The runtime: one single-threaded executor per core, and two worlds in which it runs.
 //!
 //! In the [`uring`] world a core is a thread with an io_uring; time, sockets and disks are Linux's. In the
-//! [`sim`] world many cores of many nodes share one thread, a virtual clock, a simulated network and
-//! simulated disks, and everything that happens follows from a seed. The code above `rt` cannot tell which
-//! world it is in: it makes no system call, reads no clock and starts no thread of its own.
+//! [`sim`] world the cores of many nodes share one thread, a virtual clock, a simulated network and simulated
+//! disks, and everything that happens follows from a seed. The code above `rt` cannot tell which world it is
+//! in: it makes no system call, reads no clock and starts no thread of its own.
 //!
-//! What a task may rely on: it runs on the core that spawned it and never moves; between two `await`s nothing
+//! A task can rely on this: it runs on the core that spawned it and never moves; between two `await`s nothing
 //! else runs on that core; an operation whose future is dropped may still happen, and its buffer stays alive
 //! until then.
 

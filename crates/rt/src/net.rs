@@ -18,10 +18,10 @@ enum ListenerInner {
 }
 
 impl Listener {
-    /// Listens at `address`; port 0 chooses a free one.
+    /// Listens at `address`; port 0 selects a free port.
     ///
     /// # Errors
-    /// What the system says, as for an address in use.
+    /// The system's, for example if the address is in use.
     pub async fn bind(address: SocketAddr) -> io::Result<Listener> {
         if sim::is_current() {
             sim::Listener::bind(address).map(ListenerInner::Sim).map(Listener)
@@ -30,7 +30,7 @@ impl Listener {
         }
     }
 
-    /// The address with the port that was chosen.
+    /// The address, with the port that was selected.
     pub fn local_address(&self) -> SocketAddr {
         match &self.0 {
             ListenerInner::Uring(listener) => listener.local_address(),
@@ -41,7 +41,7 @@ impl Listener {
     /// Waits for the next connection. It belongs to no core until it is attached to one.
     ///
     /// # Errors
-    /// What the system says; running out of descriptors passes, so wait a moment and go on.
+    /// The system's. Running out of descriptors is temporary: wait a moment and continue.
     pub async fn accept(&self) -> io::Result<(DetachedStream, SocketAddr)> {
         match &self.0 {
             ListenerInner::Uring(listener) => {
@@ -56,7 +56,7 @@ impl Listener {
     }
 }
 
-/// A connection that is on its way from one core to another.
+/// A connection on its way from one core to another.
 pub struct DetachedStream(DetachedInner);
 
 enum DetachedInner {
@@ -65,7 +65,7 @@ enum DetachedInner {
 }
 
 impl DetachedStream {
-    /// Makes it a stream of the current core.
+    /// Attaches the connection to the current core.
     pub fn attach(self) -> Stream {
         match self.0 {
             DetachedInner::Uring(stream) => Stream(StreamInner::Uring(stream.attach())),
@@ -74,7 +74,7 @@ impl DetachedStream {
     }
 }
 
-/// One TCP connection, used by one core. One task may receive while another sends.
+/// One TCP connection, used by one core. One task may receive while another one sends.
 ///
 /// Nagle's algorithm is off and keep-alive is on. Dropping the stream closes the connection.
 pub struct Stream(StreamInner);
@@ -84,8 +84,9 @@ enum StreamInner {
     Sim(sim::Stream),
 }
 
-/// Bytes that arrived, to be read or changed in place (as by decrypting them). Drop it soon: the memory
-/// belongs to the core's receive ring.
+/// Bytes that arrived, to be read or changed in place (for example decrypted).
+///
+/// Drop it soon: the memory belongs to the core's receive ring.
 pub struct Received(ReceivedInner);
 
 enum ReceivedInner {
@@ -116,7 +117,7 @@ impl Stream {
     /// Connects to `address`.
     ///
     /// # Errors
-    /// What the system says, or `TimedOut` after `deadline`.
+    /// The system's, or `TimedOut` after `deadline`.
     pub async fn connect(address: SocketAddr, deadline: Duration) -> io::Result<Stream> {
         let connect = async {
             if sim::is_current() {
@@ -144,11 +145,12 @@ impl Stream {
         }
     }
 
-    /// Whatever has arrived, at least one byte; empty when the other side has closed its direction.
+    /// The bytes that have arrived, at least one; empty when the other side has closed its direction.
+    ///
     /// Cancel-safe: a dropped `receive` loses nothing.
     ///
     /// # Errors
-    /// What the system says, as for a reset connection.
+    /// The system's, for example for a reset connection.
     pub async fn receive(&self) -> io::Result<Received> {
         match &self.0 {
             StreamInner::Uring(stream) => stream.receive().await.map(ReceivedInner::Uring).map(Received),
@@ -156,11 +158,12 @@ impl Stream {
         }
     }
 
-    /// Fills `buf` from `filled` to its end, in place where the world can. For large data whose length is
-    /// known. Not cancel-safe.
+    /// Fills `buf` from `filled` to its end, in place if the world supports that.
+    ///
+    /// For large data whose length is known. Not cancel-safe.
     ///
     /// # Errors
-    /// What the system says; `UnexpectedEof` when the other side closed before all had come.
+    /// The system's; `UnexpectedEof` if the other side closed before everything had arrived.
     pub async fn receive_exact(&self, buf: Buf, filled: usize) -> io::Result<Buf> {
         match &self.0 {
             StreamInner::Uring(stream) => stream.receive_exact(buf, filled).await,
@@ -168,10 +171,10 @@ impl Stream {
         }
     }
 
-    /// Sends all of `batch` and gives it back empty. One send at a time.
+    /// Sends all of `batch` and returns it empty. Only one send may run at a time.
     ///
     /// # Errors
-    /// What the system says; the connection is then of no further use.
+    /// The system's; the connection cannot be used afterwards.
     pub async fn send(&self, batch: SendBatch) -> io::Result<SendBatch> {
         match &self.0 {
             StreamInner::Uring(stream) => stream.send(batch).await,
@@ -187,9 +190,11 @@ impl Stream {
         }
     }
 
-    /// Gives the connection up: as [`Stream::shutdown`], and what was sent and has not left this machine
-    /// never will. After a `shutdown` alone the kernel goes on sending for many minutes, so that the other
-    /// side may act on it long after a broken network has healed.
+    /// Ends the connection as [`Stream::shutdown`] does, and discards sent data that has not left this
+    /// machine.
+    ///
+    /// After a mere `shutdown` the kernel continues to send for many minutes, so the other side may act on
+    /// old data long after a broken network was repaired.
     pub fn abort(&self) {
         match &self.0 {
             StreamInner::Uring(stream) => stream.abort(),
@@ -197,7 +202,7 @@ impl Stream {
         }
     }
 
-    /// Takes the stream off this core. Bytes that have arrived but were not received travel with it.
+    /// Detaches the stream from this core. Bytes that have arrived but were not received move with it.
     pub async fn detach(self) -> DetachedStream {
         DetachedStream(match self.0 {
             StreamInner::Uring(stream) => DetachedInner::Uring(stream.detach().await),

@@ -1,28 +1,29 @@
-//! Whether a core's clock has stopped while time went on elsewhere.
+//! Detects whether a core's clock has stopped while time passed elsewhere.
 //!
-//! The clock of a virtual machine stops with it, and goes on where it was. Nothing in the machine can tell,
-//! unless another clock was put right meanwhile: the time of day, by the hypervisor's tools or by NTP. So the
-//! two are compared at the beginning of each turn: two reads of the vDSO, some 50 ns.
+//! The clock of a virtual machine stops with the machine, and continues where it was. The machine can only
+//! notice that if another clock was corrected meanwhile: the time of day, by the hypervisor's tools or by
+//! NTP. So the core compares the two at the beginning of each turn. That takes two reads of the vDSO, some 50
+//! ns.
 
 use base::Instant;
 
 use crate::executor::Clock;
 
-/// By how many nanoseconds one clock may run ahead of the other between two turns without meaning anything:
-/// NTP slews by half a thousandth of the time between two turns of a core that has anything to do, which is
-/// microseconds.
+/// How many nanoseconds one clock may run ahead of the other between two turns without meaning anything. NTP
+/// slews by half a thousandth of the time between two turns, which is microseconds on a core that has
+/// anything to do.
 const STEP: i128 = 10_000_000;
 
-/// Within how many nanoseconds two reads of two clocks are one look.
+/// Reads of the two clocks within this many nanoseconds count as simultaneous.
 const TOGETHER: u64 = 1_000_000;
 
-/// How often clocks that seem to have moved are read again before the last reading counts.
+/// How often the clocks are read before the last reading counts, if they seem to have moved.
 const TRIES: u32 = 4;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Stops {
-    /// By how much the time of day was ahead of the clock, at the last turn.
+    /// How far the time of day was ahead of the clock at the last turn.
     ahead: i128,
     count: u64,
 }
@@ -32,12 +33,12 @@ impl Stops {
         Stops { ahead: ahead(clock), count: 0 }
     }
 
-    /// A turn begins.
+    /// Compares the clocks at the beginning of a turn.
     pub(crate) fn look(&mut self, clock: &dyn Clock) {
         if (ahead(clock) - self.ahead).abs() <= STEP {
             return;
         }
-        // The thread may have been held up between the two reads.
+        // The thread may have been delayed between the two reads.
         let ahead = ahead_together(clock);
         if ahead - self.ahead > STEP {
             self.count += 1;
@@ -83,7 +84,7 @@ mod tests {
     struct Clocks {
         now: Cell<u64>,
         wall: Cell<u64>,
-        /// The thread is held up for so long by each read.
+        /// Each read delays the thread by this much.
         held_up: Cell<u64>,
     }
 

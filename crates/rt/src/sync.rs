@@ -1,4 +1,4 @@
-//! Waiting for other tasks. [`oneshot`] works between threads; all else is for tasks of one core.
+//! Waiting for other tasks. [`oneshot`] works between threads; everything else is for tasks of one core.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// A value that is sent once, perhaps from another thread.
+/// A channel for one value, which may come from another thread.
 pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
     let slot = Arc::new(Mutex::new(Slot { value: None, waker: None, closed: false }));
     (Sender(Arc::clone(&slot)), Receiver(slot))
@@ -17,7 +17,7 @@ pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
 struct Slot<T> {
     value: Option<T>,
     waker: Option<Waker>,
-    /// The sender is gone.
+    /// The sender was dropped.
     closed: bool,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Closed {
 impl std::error::Error for Closed {}
 
 impl<T> Sender<T> {
-    /// Sends the value; nobody may be waiting any more, which is fine.
+    /// Sends the value. It does no harm if the receiver was dropped.
     pub fn send(self, value: T) {
         self.0.lock().expect("no code panics while it holds the slot").value = Some(value);
         // Dropping `self` wakes the receiver.
@@ -75,19 +75,19 @@ impl<T> Future for Receiver<T> {
     }
 }
 
-/// Wakes the tasks that wait for it: all of them. A `notify` that finds nobody waiting is remembered once.
+/// Wakes all tasks that wait for it. A `notify` without waiting tasks is remembered once.
 #[derive(Default)]
 pub struct Notify {
-    /// Nobody has returned since the last `notify` (a waiter may have been dropped): the next `notified`
+    /// No waiter has returned since the last `notify` (one may have been dropped), so the next `notified`
     /// returns at once.
     remembered: Cell<bool>,
-    /// Counts the calls of `notify`, so that a waiter knows one came after it began to wait.
+    /// Counts the calls of `notify`, so that a waiter detects one that came after it began to wait.
     calls: Cell<u64>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 impl Notify {
-    /// With nobody notified.
+    /// A new one, without a remembered `notify`.
     pub fn new() -> Notify {
         Notify::default()
     }
@@ -100,7 +100,7 @@ impl Notify {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until `condition` holds: it is looked at now, and after each `notify`.
+    /// Waits until `condition` holds. It is checked now, and after each `notify`.
     pub async fn until(&self, condition: impl Fn() -> bool) {
         while !condition() {
             self.notified().await;
@@ -125,24 +125,24 @@ impl Notify {
     }
 }
 
-/// A bounded number of permits, given out in the order asked for.
+/// A bounded number of permits, granted in the order of the requests.
 pub struct Semaphore {
     permits: Cell<usize>,
     waiting: RefCell<VecDeque<(usize, Sender<()>)>>,
 }
 
 impl Semaphore {
-    /// With `permits` to give.
+    /// A semaphore with `permits` permits.
     pub fn new(permits: usize) -> Semaphore {
         Semaphore { permits: Cell::new(permits), waiting: RefCell::default() }
     }
 
-    /// How many permits are left.
+    /// The number of free permits.
     pub fn available(&self) -> usize {
         self.permits.get()
     }
 
-    /// Takes `count` permits if they are free and nobody waits for some.
+    /// Takes `count` permits if they are free and no other task waits.
     pub fn try_acquire(&self, count: usize) -> bool {
         let free = self.waiting.borrow().is_empty() && self.permits.get() >= count;
         if free {
@@ -151,7 +151,8 @@ impl Semaphore {
         free
     }
 
-    /// Waits for `count` permits. They are given back by [`Semaphore::release`], not by dropping something.
+    /// Waits for `count` permits. The caller returns them with [`Semaphore::release`]; dropping returns
+    /// nothing.
     pub async fn acquire(&self, count: usize) {
         if self.try_acquire(count) {
             return;
@@ -162,7 +163,7 @@ impl Semaphore {
         guard.wait().await;
     }
 
-    /// Gives back `count` permits.
+    /// Returns `count` permits.
     pub fn release(&self, count: usize) {
         self.permits.set(self.permits.get() + count);
         loop {
@@ -182,7 +183,7 @@ impl Semaphore {
     }
 }
 
-/// Gives back permits that were granted to a waiter that no longer waits.
+/// Returns permits that were granted to a waiter that no longer waits.
 struct Ungranted<'a> {
     semaphore: &'a Semaphore,
     count: usize,
@@ -288,7 +289,7 @@ mod notify_tests {
     #[test]
     fn until_looks_again_at_each_notify_and_at_nothing_else() {
         let (bell, ready, looks) = (Notify::new(), Cell::new(false), Cell::new(0));
-        // One that nobody waited for: it is no reason to believe that the condition holds.
+        // Nothing waited for this one: it does not mean that the condition holds.
         bell.notify();
         let wait = bell.until(|| {
             looks.set(looks.get() + 1);

@@ -13,7 +13,7 @@ use base::Instant;
 
 use crate::executor::{Core, current, now};
 
-/// The sleepers of a core, by deadline and then by age.
+/// The sleeping tasks of a core, by deadline and then by age.
 #[derive(Default)]
 pub(crate) struct Timers {
     sleeping: RefCell<BTreeMap<(Instant, u64), Waker>>,
@@ -21,12 +21,12 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// When the next sleeper is due.
+    /// The deadline of the next sleeper.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.sleeping.borrow().first_key_value().map(|((deadline, _), _)| *deadline)
     }
 
-    /// Wakes all that are due at `now`; returns how many.
+    /// Wakes all sleepers that are due at `now`; returns how many.
     pub(crate) fn fire(&self, now: Instant) -> usize {
         let mut fired = 0;
         loop {
@@ -46,11 +46,11 @@ impl Timers {
 /// Waits until a time; see [`sleep`].
 pub struct Sleep {
     deadline: Instant,
-    /// Where it is registered and for whom, from the first poll on.
+    /// Its entry in the core's timers and the waker in it; present from the first poll on.
     entry: Option<Entry>,
 }
 
-/// A place among the sleepers of a core.
+/// An entry among the sleepers of a core.
 struct Entry {
     core: Rc<Core>,
     number: u64,
@@ -64,7 +64,7 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let deadline = self.deadline;
-        // A sleep next to something busy, as in `timeout`, is polled often.
+        // A sleep next to a busy future, as in `timeout`, is polled often.
         if self.entry.as_ref().is_some_and(|entry| entry.waker.will_wake(context.waker())) {
             return Poll::Pending;
         }
@@ -104,7 +104,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep { deadline, entry: None }
 }
 
-/// The time was over first.
+/// The time was over before the future was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -116,7 +116,7 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Waits for `future`, but not longer than `duration`; then drops it.
+/// Waits for `future`, but drops it after `duration`.
 pub async fn timeout<T>(duration: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
     let mut future = pin!(future);
     let mut sleep = sleep(duration);

@@ -1,20 +1,23 @@
-//! Compares a thick and a log-structured volume of one pool, in turns: durable writes of 4 KiB at random,
-//! random reads of what these left, and sequential transfers of 1 MiB.
+//! Compares a thick and a log-structured volume of one pool, in turns.
 //!
-//! `cargo run --release -p store --example layouts -- FILE [OPTION]...`, where FILE is made and removed
-//! again:
-//! - `--seconds N`: of each measurement, 3 by default; `--rounds N`: of each, 3 by default;
-//! - `--only WORD`: only measurements whose names contain it;
-//! - `--written`: all of the file is written before, so that no segment lies in unwritten extents, as on a
-//!   block device. (Those of a thick volume are written when it is filled.)
+//! It measures random durable writes of 4 KiB, random reads of the blocks written, and sequential transfers
+//! of 1 MiB.
+//!
+//! Run `cargo run --release -p store --example layouts -- FILE [OPTION]...`, where FILE is created and
+//! removed again:
+//!
+//! - `--seconds N`: duration of each measurement, 3 by default; `--rounds N`: number of rounds, 3 by default;
+//! - `--only WORD`: only measurements whose names contain the word;
+//! - `--written`: writes the whole file first, so that no segment lies in unwritten extents, as on a block
+//!   device. (Those of a thick volume are written when it is filled.)
 //! - `--fill PERCENT`: instead, fills a log volume of that part of the pool and overwrites it at random,
 //!   `--seconds` for each of `--rounds` lines; with `--skewed` four fifths of the writes go to a fifth of it;
 //!   `--depth N`, 32 by default.
 //!
 //! `--replay MIB` and `--segment MIB` set bounds of the log ([`LogTuning`]).
 //!
-//! CPU time is the process's, from `/proc/self/stat`; what is written for a request is what the process had
-//! written, from `/proc/self/io`.
+//! CPU time is that of the process, from `/proc/self/stat`. The bytes written per request are those that the
+//! process had written, from `/proc/self/io`.
 
 #![allow(clippy::unwrap_used, reason = "it is run by hand")]
 
@@ -196,7 +199,7 @@ async fn compare(options: Options) {
     pool.logs_ended().await;
 }
 
-/// How a volume wears that is as full as the pool allows.
+/// Measures how a volume wears that is as full as the pool allows.
 async fn wear(options: Options, percent: u64) {
     let pool = make_pool(&options).await;
     let bytes = (POOL_BYTES * percent / 100) / MIB * MIB;
@@ -220,7 +223,7 @@ async fn wear(options: Options, percent: u64) {
     pool.logs_ended().await;
 }
 
-/// Writes all of a volume once, in order: neither layout has to find space for what comes then.
+/// Writes all of a volume once, in order, so that neither layout has to find space later.
 async fn fill(slice: &Slice, bytes: u64) {
     let data = random_data(MIB);
     for at in (0..bytes).step_by(MIB as usize) {
@@ -235,12 +238,12 @@ fn random_data(len: u64) -> Chain {
     Chain::from(data)
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 struct Measured {
     time: Duration,
     cpu: Duration,
     written: u64,
-    /// Of all requests, in nanoseconds, in order.
+    /// Of all requests, in nanoseconds, sorted.
     latencies: Vec<u64>,
 }
 
@@ -312,17 +315,17 @@ async fn measure(slice: &Rc<Slice>, load: &Load, bytes: u64, time: Duration) -> 
     Measured { time, cpu, written, latencies }
 }
 
-/// CPU time that the process has taken.
+/// The CPU time that the process has taken.
 fn cpu_time() -> Duration {
     const TICK: Duration = Duration::from_millis(10);
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
-    // Fields 14 and 15: in user mode and in the kernel.
+    // Fields 14 and 15: time in user mode and in the kernel.
     let ticks = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u32>().unwrap());
     TICK * ticks.sum::<u32>()
 }
 
-/// Bytes that it has had written to disks.
+/// Bytes that the process has had written to disks.
 fn written_bytes() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap();
     io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap().parse().unwrap()

@@ -1,8 +1,9 @@
 //! Which extents are free, and which ones a volume gets.
 //!
-//! A request names how many extents each slice wants. Each slice takes from the disk with most left, in long
-//! runs; if there are more disks than slices, a slice takes from several, so that a volume always spreads
-//! over all the disks that it can. A run that fits is preferred to several, and the lowest one to others.
+//! A request specifies how many extents each slice needs. Each slice takes them from the disk with the most
+//! free space, in long runs. If there are more disks than slices, a slice takes from several, so that a
+//! volume spreads over as many disks as it can. A single run that fits is preferred to several, and the
+//! lowest run to others.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ pub(crate) struct Allocator {
     disks: Vec<FreeRuns>,
 }
 
-/// The free extents of one disk: length by start. Runs do not touch.
+/// The free extents of one disk: length by start. Runs are never adjacent.
 #[derive(Clone, Debug, Default)]
 struct FreeRuns {
     runs: BTreeMap<u32, u32>,
@@ -22,14 +23,14 @@ struct FreeRuns {
 }
 
 impl Allocator {
-    /// Disks with so many extents, all free.
+    /// An allocator for disks with these numbers of extents, all free.
     pub(crate) fn new(extents: impl IntoIterator<Item = u32>) -> Allocator {
         let mut allocator = Allocator::default();
         extents.into_iter().for_each(|extents| allocator.add_disk(extents));
         allocator
     }
 
-    /// One more disk with so many extents, all free.
+    /// Adds a disk with this many extents, all free.
     pub(crate) fn add_disk(&mut self, extents: u32) {
         let mut disk = FreeRuns::default();
         if extents > 0 {
@@ -48,7 +49,7 @@ impl Allocator {
         self.disks.iter().map(|disk| disk.free).sum()
     }
 
-    /// Takes `run`, all of which is free: for a catalogue that was read, and checked.
+    /// Takes `run`, all of which is free: for a catalog that was read and checked.
     ///
     /// # Panics
     /// If some of it is not free.
@@ -56,7 +57,7 @@ impl Allocator {
         self.disks[run.disk as usize].take(run.start, run.count);
     }
 
-    /// Gives `run` back.
+    /// Frees `run`.
     ///
     /// # Panics
     /// If some of it is free already.
@@ -64,17 +65,17 @@ impl Allocator {
         self.disks[run.disk as usize].put(run.start, run.count);
     }
 
-    /// Takes as many extents as each slice wants, or nothing and `None` if there are too few.
+    /// Takes as many extents as each slice needs. If there are too few, returns `None` and takes nothing.
     pub(crate) fn allocate(&mut self, wanted: &[u64]) -> Option<Vec<Vec<ExtentRun>>> {
         if wanted.iter().sum::<u64>() > self.free() {
             return None;
         }
-        // Slices times shares is at least the number of disks.
+        // The number of slices times shares is at least the number of disks.
         let shares = self.disks.len().div_ceil(wanted.len().max(1)).max(1) as u64;
         Some(wanted.iter().map(|count| self.allocate_slice(*count, shares)).collect())
     }
 
-    /// Takes `count` extents that follow each other, from the disk with most left that has them.
+    /// Takes `count` consecutive extents from the disk with the most free extents that has them.
     pub(crate) fn allocate_run(&mut self, count: u64) -> Option<ExtentRun> {
         let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
         let has = |disk: &usize| self.disks[*disk].runs.values().any(|len| *len >= count);
@@ -84,7 +85,8 @@ impl Allocator {
         Some(ExtentRun { disk: disk as u16, start, count })
     }
 
-    /// `count` extents in about `shares` runs on different disks. There are enough.
+    /// Takes `count` extents in about `shares` runs on different disks. The caller has checked that there are
+    /// enough.
     fn allocate_slice(&mut self, count: u64, shares: u64) -> Vec<ExtentRun> {
         let mut runs = Vec::new();
         let share = count.div_ceil(shares).max(1);
@@ -99,7 +101,7 @@ impl Allocator {
         runs
     }
 
-    /// The disk with most free extents; the first of several.
+    /// The disk with the most free extents; the first of several.
     fn emptiest(&self) -> usize {
         let free = |index: &usize| (self.disks[*index].free, std::cmp::Reverse(*index));
         (0..self.disks.len()).max_by_key(free).expect("a pool has a disk")
@@ -107,8 +109,8 @@ impl Allocator {
 }
 
 impl FreeRuns {
-    /// Takes up to `wanted` extents that follow each other: from the first run that is long enough, else all
-    /// of the longest one.
+    /// Takes up to `wanted` consecutive extents: from the first run that is long enough, otherwise all of the
+    /// longest one.
     fn take_best(&mut self, wanted: u32) -> Option<(u32, u32)> {
         let fits = self.runs.iter().find(|(_, len)| **len >= wanted);
         let longest = || self.runs.iter().max_by_key(|(start, len)| (**len, std::cmp::Reverse(**start)));

@@ -1,5 +1,7 @@
-//! The memory that all RAM volumes of a node may take together. A RAM volume is thick: its whole size is
-//! reserved when it is created, so that a write never fails for lack of memory.
+//! The memory that all RAM volumes of a node may take together.
+//!
+//! A RAM volume is thick: its whole size is reserved when it is created, so that a write never fails for lack
+//! of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +10,7 @@ use base::ByteLen;
 
 use crate::error::StoreError;
 
-/// A limit in bytes, shared by all who hold a clone.
+/// A limit in bytes, shared by all clones.
 #[derive(Clone, Debug)]
 pub struct RamBudget {
     limit: u64,
@@ -21,12 +23,12 @@ impl RamBudget {
         RamBudget { limit: limit.0, used: Arc::default() }
     }
 
-    /// What is left.
+    /// The memory that is left.
     pub fn free(&self) -> ByteLen {
         ByteLen(self.limit.saturating_sub(self.used.load(Ordering::Relaxed)))
     }
 
-    /// Sets `len` bytes aside until the grant is dropped.
+    /// Reserves `len` bytes until the grant is dropped.
     ///
     /// # Errors
     /// [`StoreError::NoMemory`].
@@ -39,7 +41,7 @@ impl RamBudget {
     }
 }
 
-/// Memory that was set aside; given back when dropped.
+/// Reserved memory; returned to the budget when dropped.
 #[derive(Debug)]
 pub struct RamGrant {
     len: u64,

@@ -1,20 +1,19 @@
-//! Mistakes that tests and a simulation can have a store make, to prove that they notice.
+//! Mistakes that tests and simulations can switch on in a store, to prove that they notice them.
 
-/// A mistake.
+/// A mistake that can be switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// A write of a part of a disk's block keeps nobody else from changing the rest of it meanwhile.
+    /// A write of part of a disk block does not lock the rest of the block.
     PartUnlocked,
     /// A root is written before what it names is durable.
     RootWithoutFlush,
-    /// Segments are used again before the root that says that they are free.
+    /// Segments are reused before the root that frees them.
     FreeBeforeRoot,
-    /// A record is taken although its data is not whole.
+    /// A record is replayed although its data is not intact.
     TakeWithoutChecksum,
-    /// A block that was written since the cleaner copied it goes back to what it was.
+    /// A block that was written after the cleaner copied it reverts to its old content.
     MoveWithoutLooking,
-    /// The cleaner writes blocks that it has gathered though their segment may have been freed and used
-    /// again.
+    /// The cleaner writes blocks that it has gathered although their segment may have been freed and reused.
     MoveLate,
 }
 

@@ -1,8 +1,7 @@
-//! What a pool's metadata says: its disks, who uses it, its volumes and where they lie. Byte table:
-//! `docs/formats/pool.md`.
+//! The catalog, which is a pool's metadata: its disks, its host, its volumes and where they lie.
 //!
-//! A catalogue is small and written as a whole, so a change is either all there or not at all. It is cheap to
-//! clone: volumes are shared until one changes.
+//! Byte table: `docs/formats/pool.md`. A catalog is small and written as a whole, so a change is either
+//! complete or absent. It is cheap to clone: volumes are shared until one changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,27 +18,28 @@ use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT
 use crate::log::root::ROOTS_BYTES;
 use crate::stripe::Stripe;
 
-/// Volumes in a pool: four times what a node is expected to have.
+/// How many volumes a pool can have: four times what a node is expected to have.
 pub const VOLUMES_MAX: usize = 4096;
 
-/// Slices of a volume: more cores than one volume can use.
+/// How many slices a volume can have: more cores than one volume can use.
 pub const SLICES_MAX: u16 = 64;
 
-/// Bytes of a name: a DNS label's length, so that a name can be part of a target's name.
+/// Maximum length of a name: that of a DNS label, so that a name can be part of a target's name.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// Bytes of the state of a logical unit: reservations of 256 initiators with the longest names (223 bytes).
+/// Maximum bytes of a logical unit's state: reservations of 256 initiators with the longest names (223
+/// bytes).
 pub const LU_STATE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of a volume: 64 PiB, so that no sum of a few of them wraps.
+/// Maximum size of a volume: 64 PiB, so that no sum of a few of them overflows.
 pub const CAPACITY_MAX: ByteLen = ByteLen(1 << 56);
 
 /// A server, as a pool remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Who it is.
+    /// The host's identity.
     pub id: HostId,
-    /// What it is called, for people; at most [`NAME_BYTES_MAX`] bytes, longer ones are cut.
+    /// The host's name, for people. Names longer than [`NAME_BYTES_MAX`] bytes are cut.
     pub name: String,
 }
 
@@ -49,18 +49,19 @@ impl fmt::Display for Host {
     }
 }
 
-/// Where the blocks of a volume are.
+/// Where the blocks of a volume are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {
-    /// In place on the pool's disks, all space taken at creation.
+    /// In place on the pool's disks. All space is taken when the volume is created.
     Thick,
-    /// In memory: empty after each start. Only its definition is in the pool.
+    /// In memory: empty after each start. Only the definition of the volume is in the pool.
     Ram,
-    /// In the pool's logs: never in place, and taking only what was written. Room is shared with others.
+    /// In the pool's logs: never in place, and taking space only for what was written. Volumes share the
+    /// room.
     Log,
 }
 
-/// What a copy's content is worth, in the catalogue.
+/// The encoding of [`CopyState`] in the catalog.
 const COPY_NONE: u8 = 0;
 const COPY_BLANK: u8 = 1;
 const COPY_TRUSTED: u8 = 2;
@@ -69,7 +70,7 @@ const COPY_SOLE: u8 = 4;
 const COPY_NEW: u8 = 5;
 
 impl VolumeKind {
-    /// Its number, in the catalogue and between nodes.
+    /// The number of this kind in the catalog and between nodes.
     pub fn code(self) -> u8 {
         match self {
             VolumeKind::Thick => 1,
@@ -78,7 +79,7 @@ impl VolumeKind {
         }
     }
 
-    /// The kind of this number.
+    /// The kind with this number.
     pub fn from_code(code: u8) -> Option<VolumeKind> {
         match code {
             1 => Some(VolumeKind::Thick),
@@ -93,41 +94,41 @@ impl VolumeKind {
 pub(crate) struct Catalog {
     /// The pool's name.
     pub name: String,
-    /// Who opened it last.
+    /// The host that opened the pool last.
     pub host: Host,
-    /// The host has closed it in an orderly way.
+    /// The host has closed the pool properly.
     pub exported: bool,
     pub disks: Vec<DiskEntry>,
     pub volumes: BTreeMap<VolumeId, Rc<VolumeEntry>>,
-    /// How far it has come; a pool that has no copies, and never had, has none.
+    /// How far the pool has come; a pool that never had copies has no mark.
     pub mark: PoolMark,
-    /// The superblocks of every disk are of this generation, or of a newer one: a disk that has only older
-    /// ones was set back.
+    /// The superblocks of every disk have at least this generation: a disk that has only older ones was set
+    /// back.
     pub sealed: u64,
-    /// What log-structured volumes lie in.
+    /// The logs that hold the log-structured volumes.
     pub logs: Logs,
 }
 
 /// The logs of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Logs {
-    /// Where their roots lie, twice; empty while there is no log.
+    /// The extents of the roots, in two mirrors; empty while the pool has no log.
     pub roots: [Vec<ExtentRun>; 2],
-    /// The next log volume gets this branch. Never used again, not even when the volume is gone.
+    /// The branch of the next log volume. A branch is never reused, even after its volume was deleted.
     pub next_branch: u32,
-    /// By number: slice `s` of every log volume lies in log `s`.
+    /// By number. Slice `s` of every log volume lies in log `s`.
     pub logs: BTreeMap<u16, LogEntry>,
 }
 
-/// A log.
+/// One log of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogEntry {
     pub identity: [u8; 16],
     /// log2 of the bytes of a segment.
     pub segment_shift: u8,
-    /// Segments of a zone.
+    /// Number of segments of a zone.
     pub zone_segments: u32,
-    /// What the log has of the pool, by number of the zone.
+    /// The zones that the pool has lent the log, by number.
     pub zones: BTreeMap<u32, ExtentRun>,
 }
 
@@ -143,26 +144,26 @@ pub(crate) struct VolumeEntry {
     pub name: String,
     pub kind: VolumeKind,
     pub block_size: BlockSize,
-    /// log2 of logical blocks in a physical block.
+    /// log2 of the logical blocks per physical block.
     pub physical_exponent: u8,
     pub stripe: Stripe,
     pub capacity: ByteLen,
-    /// Seconds since 1970.
+    /// The time of creation, in seconds since 1970.
     pub created: u64,
     /// Which copy of a volume it is, if it has others.
     pub copy: Option<CopyOf>,
-    /// Opaque.
+    /// The state of the logical unit, which the store does not interpret.
     pub lu_state: Vec<u8>,
-    /// By slice; empty lists for a volume in memory, or in logs.
+    /// The extents of each slice; empty lists for a volume in memory, or in logs.
     pub slices: Vec<Vec<ExtentRun>>,
-    /// The pages of its slices' dirty maps, if it is a copy on disks.
+    /// The extents of its slices' dirty maps, if it is a copy on disks.
     pub map: Vec<ExtentRun>,
-    /// What its blocks are numbered by, if it is log-structured; else 0.
+    /// Identifies a log-structured volume in the logs; 0 for other volumes.
     pub branch: u32,
 }
 
 impl VolumeEntry {
-    /// All that it has of the pool.
+    /// All extents of the volume.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
         self.slices.iter().flatten().chain(&self.map).copied()
     }
@@ -172,7 +173,7 @@ impl VolumeEntry {
         self.copy.is_some_and(|copy| !matches!(copy.state, CopyState::Sole | CopyState::New))
     }
 
-    /// How many extents it has.
+    /// How many extents the volume has.
     pub(crate) fn extents(&self) -> u64 {
         count(self.runs())
     }
@@ -182,42 +183,42 @@ fn count(runs: impl IntoIterator<Item = ExtentRun>) -> u64 {
     runs.into_iter().map(|run| u64::from(run.count)).sum()
 }
 
-/// How a catalogue with a good checksum can be wrong all the same.
+/// What can be wrong with a catalog whose checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It ends too early or too late.
+    /// The catalog ends too early or too late.
     #[error("its length is wrong")]
     Length,
-    /// A field of the pool has a value that it cannot have.
+    /// A field of the pool has an impossible value.
     #[error("a field of the pool is invalid")]
     Pool,
-    /// A field of a volume has a value that it cannot have.
+    /// A field of a volume has an impossible value.
     #[error("a field of volume {0} is invalid")]
     Volume(VolumeId),
-    /// Two volumes have one name or identity.
+    /// Two volumes have the same name or identity.
     #[error("volume {0} is listed twice")]
     Twice(VolumeId),
-    /// A volume lies outside its disk, on another volume, or has too few extents.
+    /// A volume lies outside its disk, overlaps another volume, or has too few extents.
     #[error("the extents of volume {0} are invalid")]
     Extents(VolumeId),
-    /// A log lies outside its disk or on something else, or a volume is in logs that are not there.
+    /// A log lies outside its disk or overlaps something else, or a volume lies in logs that do not exist.
     #[error("the logs are invalid")]
     Logs,
 }
 
-/// Whether `name` can be the name of a volume or pool.
+/// Whether `name` is a valid name of a volume or pool.
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits)
 }
 
 impl Catalog {
-    /// Whether it names this disk.
+    /// Whether the catalog names this disk.
     pub(crate) fn has_disk(&self, id: DiskId) -> bool {
         self.disks.iter().any(|disk| disk.id == id)
     }
 
-    /// Whether each log volume is in logs that are there, and each log can be.
+    /// Checks that each log volume lies in logs that exist, and that each log is possible.
     fn check_logs(&self, extent_bytes: u64) -> Result<(), Malformed> {
         let Logs { roots, next_branch, logs } = &self.logs;
         let numbered = logs.keys().copied().eq(0..logs.len() as u16) && logs.len() <= usize::from(SLICES_MAX);
@@ -233,7 +234,7 @@ impl Catalog {
         if numbered && rooted && sound && placed { Ok(()) } else { Err(Malformed::Logs) }
     }
 
-    /// What its copies hold is of an earlier day.
+    /// Marks the content of all copies as set back.
     pub(crate) fn distrust_copies(&mut self) {
         for volume in self.volumes.values_mut() {
             if let Some(copy @ CopyOf { state: CopyState::Trusted { epoch }, .. }) = volume.copy {
@@ -267,7 +268,8 @@ impl Catalog {
         bytes
     }
 
-    /// Reads what [`Catalog::encode`] wrote, and checks that it can be true, with extents of `extent_bytes`.
+    /// Decodes what [`Catalog::encode`] wrote, and checks that it is possible, with extents of
+    /// `extent_bytes`.
     pub(crate) fn decode(bytes: &[u8], extent_bytes: u64) -> Result<Catalog, Malformed> {
         let mut fields = Cursor::new(bytes);
         let mut catalog = Catalog::decode_pool(&mut fields)?;
@@ -285,7 +287,7 @@ impl Catalog {
         let mut number = || fields.u64().ok_or(Malformed::Length);
         catalog.mark = PoolMark { count: number()?, at: number()? };
         catalog.sealed = number()?;
-        // A pool that never had a log says nothing of them, as all did before there were any.
+        // A pool that never had a log has no such part; nor had any pool before there were logs.
         if !fields.is_at_end() {
             catalog.logs = Logs::decode(&mut fields).ok_or(Malformed::Length)?;
         }
@@ -321,7 +323,7 @@ impl Catalog {
         })
     }
 
-    /// Whether all of it can be true: what `decode` checks, and tests after each change.
+    /// Checks that the whole catalog is possible: after `decode`, and in tests after each change.
     pub(crate) fn check(&self, extent_bytes: u64) -> Result<(), Malformed> {
         let mut names = BTreeMap::new();
         let mut runs: Vec<(ExtentRun, Option<VolumeId>)> = Vec::new();
@@ -362,7 +364,7 @@ pub(crate) fn roots_bytes() -> u64 {
 }
 
 impl LogEntry {
-    /// Extents of a zone.
+    /// How many extents a zone has.
     pub(crate) fn zone_extents(&self, extent_bytes: u64) -> u64 {
         (u64::from(self.zone_segments) << self.segment_shift) / extent_bytes
     }
@@ -380,7 +382,7 @@ impl LogEntry {
 }
 
 impl Logs {
-    /// All that they have of the pool.
+    /// All extents of the logs.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
         let zones = self.logs.values().flat_map(|log| log.zones.values());
         self.roots.iter().flatten().chain(zones).copied()
@@ -515,7 +517,7 @@ impl VolumeEntry {
         })
     }
 
-    /// Whether each slice, and the map, has just the extents that it needs.
+    /// Whether each slice, and the map, has exactly the extents that it needs.
     fn has_room(&self, extent_bytes: u64) -> bool {
         let count = |runs: &[ExtentRun]| count(runs.iter().copied());
         count(&self.map) == self.map_extents_wanted(self.capacity, extent_bytes)
@@ -527,7 +529,7 @@ impl VolumeEntry {
                 .all(|(runs, slice)| count(runs) == self.extents_wanted(slice, self.capacity, extent_bytes))
     }
 
-    /// How many extents `slice` needs if the volume has `capacity`.
+    /// How many extents `slice` needs in a volume of `capacity`.
     pub(crate) fn extents_wanted(&self, slice: u16, capacity: ByteLen, extent_bytes: u64) -> u64 {
         match self.kind {
             VolumeKind::Thick => self.stripe.slice_len(slice, capacity).0.div_ceil(extent_bytes),
@@ -535,7 +537,7 @@ impl VolumeEntry {
         }
     }
 
-    /// How many extents the map needs if the volume has `capacity`.
+    /// How many extents the map needs in a volume of `capacity`.
     pub(crate) fn map_extents_wanted(&self, capacity: ByteLen, extent_bytes: u64) -> u64 {
         match self.kind {
             VolumeKind::Thick | VolumeKind::Log => self.map_bytes(capacity).div_ceil(extent_bytes),
@@ -543,18 +545,18 @@ impl VolumeEntry {
         }
     }
 
-    /// How much memory a volume in memory takes if it has `capacity`.
+    /// How much memory a RAM volume of `capacity` takes.
     pub(crate) fn memory_wanted(&self, capacity: ByteLen) -> ByteLen {
         ByteLen(capacity.0 + self.map_bytes(capacity))
     }
 
-    /// The pages of the map, of all slices alike.
+    /// The bytes of the map pages of all slices, each taken to be as long as the first.
     fn map_bytes(&self, capacity: ByteLen) -> u64 {
         match self.has_map() {
             false => 0,
             true => {
                 let pages = copy::map_pages(self.stripe.slice_len(0, capacity));
-                // Of a volume in memory the list of lost blocks is a part of the open slice.
+                // A volume in memory keeps its list of lost blocks in the open slice.
                 let list = u64::from(pages > 0 && self.kind != VolumeKind::Ram);
                 (list + pages) * u64::from(self.stripe.slices()) * MAP_PAGE_BYTES as u64
             }
@@ -573,7 +575,7 @@ fn encode_run(run: &ExtentRun, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&run.count.to_le_bytes());
 }
 
-/// Which copy a volume is, and where its map lies.
+/// Decodes which copy a volume is, and where its map lies.
 fn decode_copy(epoch: u64, fields: &mut Cursor<'_>) -> Option<(Option<CopyOf>, Vec<ExtentRun>)> {
     let state = match fields.u8()? {
         COPY_NONE if epoch == 0 => return Some((None, Vec::new())),
@@ -591,7 +593,7 @@ fn decode_copy(epoch: u64, fields: &mut Cursor<'_>) -> Option<(Option<CopyOf>, V
 
 fn decode_runs(fields: &mut Cursor<'_>) -> Option<Vec<ExtentRun>> {
     let count = fields.u32()?;
-    // Not allocated in advance: the count is only believed run by run.
+    // Not allocated in advance: a damaged count must not take that much memory.
     (0..count).map(|_| decode_run(fields)).collect()
 }
 

@@ -1,6 +1,7 @@
-//! Reading and writing little-endian fields in a row. Reading past the end is an answer, not a panic.
+//! Reading and writing consecutive little-endian fields. Reading past the end returns `None` instead of
+//! panicking.
 
-/// Takes fields from the start of bytes.
+/// Reads fields from the start of a byte slice.
 pub(crate) struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -39,7 +40,7 @@ impl<'a> Cursor<'a> {
         self.array()
     }
 
-    /// A byte with the length, and as many bytes of UTF-8.
+    /// Reads a length byte and that many bytes of UTF-8.
     pub(crate) fn text(&mut self) -> Option<&'a str> {
         let len = self.u8()?;
         std::str::from_utf8(self.take(len.into())?).ok()
@@ -53,7 +54,7 @@ impl<'a> Cursor<'a> {
 /// Writes what [`Cursor::text`] reads.
 ///
 /// # Panics
-/// If it is longer than 255 bytes: names are checked when they are given.
+/// If the text is longer than 255 bytes: names are checked when they are set.
 pub(crate) fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.push(u8::try_from(text.len()).expect("names are short"));
     bytes.extend_from_slice(text.as_bytes());

@@ -11,26 +11,26 @@ use base::{Buf, Chain, Instant, SharedBuf};
 use rt::sync::Notify;
 use rt::{Disk, DiskError, DiskFailure, Durability, Room};
 
-/// With more than this left in its file system nobody asks whether a write finds room: it is more than all
+/// With more free space than this in its file system, a write is not checked for room: it is more than all
 /// cores write in [`ROOM_LOOK`].
 const AMPLE_BYTES: u64 = 1 << 30;
-/// How long it is believed that there is so much.
+/// How long the result of that check is used.
 const ROOM_LOOK: Duration = Duration::from_millis(100);
 
-/// A disk of a pool on one core. All slices of the core share it, and with it its flushes.
+/// A disk of a pool on one core. All slices of the core share it and its flushes.
 pub(crate) struct PoolDisk {
     disk: Disk,
     path: PathBuf,
-    /// Cached writes of this core that have completed.
+    /// Counts cached writes of this core that have completed.
     written: Cell<u64>,
-    /// As many of them are durable.
+    /// How many of them are durable.
     durable: Cell<u64>,
     /// A flush is under way.
     flushing: Cell<bool>,
     flushed: Notify,
-    /// That it is out of service has been logged.
+    /// It has been logged that the disk is out of service.
     told: Cell<bool>,
-    /// Until when its file system is known to have ample room.
+    /// Until this time, the disk's file system is known to have ample room.
     ample_until: Cell<Option<Instant>>,
 }
 
@@ -52,7 +52,7 @@ impl PoolDisk {
         &self.path
     }
 
-    /// What offsets and lengths must be multiples of.
+    /// The alignment of offsets and lengths.
     pub(crate) fn block(&self) -> u64 {
         u64::from(self.disk.block())
     }
@@ -62,12 +62,12 @@ impl PoolDisk {
         self.disk.is_reserved()
     }
 
-    /// What took it out of service, on whichever core that was.
+    /// The failure that took the disk out of service, on whichever core that was.
     pub(crate) fn failure(&self) -> Option<DiskFailure> {
         self.disk.failure()
     }
 
-    /// Says once, on this core, that the disk is out of service, if it is.
+    /// Logs, once per core, that the disk is out of service.
     fn look<T>(&self, result: Result<T, DiskError>) -> Result<T, DiskError> {
         if let (Err(DiskError::Media(error)), Some(_), false) = (&result, self.failure(), self.told.get()) {
             self.told.set(true);
@@ -93,8 +93,9 @@ impl PoolDisk {
         result
     }
 
-    /// Writes blocks again that cannot be read, makes that durable, and reads them back. A flush that fails
-    /// takes the disk out of service; else only these blocks are concerned.
+    /// Repairs blocks that cannot be read: writes them again, makes them durable, and reads them back.
+    ///
+    /// A flush that fails takes the disk out of service; any other failure concerns only these blocks.
     pub(crate) async fn rewrite(&self, offset: u64, data: SharedBuf) -> Result<(), DiskError> {
         let written = self.disk.rewrite(offset, data.clone()).await;
         self.mark_written();
@@ -125,8 +126,8 @@ impl PoolDisk {
         self.disk.room()
     }
 
-    /// Whether a write need not be [allocated](Disk::allocate) first: there is ample room, or the space is
-    /// set aside anyhow.
+    /// Whether a write need not [allocate](Disk::allocate) its space first: there is ample room, or the space
+    /// is allocated already.
     pub(crate) fn has_ample_room(&self) -> bool {
         let now = rt::now();
         if self.ample_until.get().is_some_and(|until| now < until) {
@@ -146,13 +147,16 @@ impl PoolDisk {
         self.disk.allocated(offset, len, max).await
     }
 
-    /// Makes the next flush a real one: somebody may have written to the disk elsewhere who will flush here.
+    /// Ensures that the next flush reaches the disk, because data may have been written to it on another core
+    /// that must be flushed here.
     pub(crate) fn mark_written(&self) {
         self.written.set(self.written.get() + 1);
     }
 
-    /// Makes durable what this core has written. Those who ask while a flush is under way share the next one,
-    /// and nobody pays for one if nothing was written.
+    /// Makes the writes of this core durable.
+    ///
+    /// Callers that come while a flush is under way share the next one. If nothing was written, there is no
+    /// flush.
     pub(crate) async fn flush(&self) -> Result<(), DiskError> {
         let wanted = self.written.get();
         loop {
@@ -171,7 +175,7 @@ impl PoolDisk {
     }
 }
 
-/// While it lives, a flush is under way.
+/// A flush is under way while this exists.
 struct Flushing<'a>(&'a PoolDisk);
 
 impl Flushing<'_> {
@@ -188,8 +192,8 @@ impl Drop for Flushing<'_> {
     }
 }
 
-/// The disks of a pool on one core, in the pool's order. Cheap to clone; what slices of that core are opened
-/// with.
+/// The disks of a pool on one core, in the pool's order. Cheap to clone; slices of that core are opened with
+/// it.
 #[derive(Clone)]
 pub struct CoreDisks(Rc<[Rc<PoolDisk>]>);
 
@@ -202,12 +206,12 @@ impl CoreDisks {
         &self.0
     }
 
-    /// The disk at place `index`, which the catalogue has been checked for.
+    /// The disk at this index, which the catalog was checked for.
     pub(crate) fn disk(&self, index: u16) -> &Rc<PoolDisk> {
         &self.0[index as usize]
     }
 
-    /// With more disks, behind the others, which stay the same.
+    /// The same disks, with more at the end.
     pub(crate) fn with(&self, more: Vec<Rc<PoolDisk>>) -> CoreDisks {
         CoreDisks(self.0.iter().cloned().chain(more).collect())
     }
@@ -219,17 +223,18 @@ impl CoreDisks {
 
 type ShareDisk = Box<dyn Fn() -> Disk + Send + Sync>;
 
-/// The disks of a pool on their way to another core.
+/// The disks of a pool, in a form that can be sent to another core.
 #[derive(Clone)]
 pub struct SharedDisks(Arc<[(PathBuf, ShareDisk)]>);
 
 impl SharedDisks {
-    /// Makes them disks of the current core. Once a core is enough: all its slices use the same ones.
+    /// Attaches the disks to the current core. Once per core is enough: all its slices use the same ones.
     pub fn attach(&self) -> CoreDisks {
         CoreDisks(self.attached(0).into())
     }
 
-    /// Makes those that were added since `known` was attached disks of the current core, too.
+    /// Attaches the disks that were added since `known` was attached to the current core. `known` disks stay
+    /// the same.
     pub fn attach_added(&self, known: &CoreDisks) -> CoreDisks {
         known.with(self.attached(known.0.len()))
     }

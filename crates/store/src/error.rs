@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do then.
+//! Errors: what went wrong, and what to do about it.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,16 @@ use crate::geometry::{DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN};
 use crate::id::{DiskId, PoolId, VolumeId};
 use crate::signature::Content;
 
-/// A slice could not carry out an operation. Offsets are bytes within the slice, at the first block
-/// concerned.
+/// A slice could not carry out an operation.
+///
+/// Offsets are bytes within the slice and name the first block concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
-    /// A disk could not read this block, or it is lost.
+    /// A disk could not read this block, or the block is lost.
     #[error("the block at byte {} of the slice cannot be read", .0.offset.0)]
     Unreadable(BadBlock),
-    /// The disk could not write, or could not make durable what was written. The system does not say which
-    /// block it was.
+    /// The disk could not write, or could not make writes durable. The operating system does not say which
+    /// block failed.
     #[error("the pool's disk could not write")]
     Unwritable,
     /// The file system under the disk is full.
@@ -28,35 +29,36 @@ pub enum SliceError {
     /// The disk is out of service until the pool is reopened.
     #[error("a disk of the pool is out of service")]
     Offline,
-    /// Said by copies of a volume, not by layouts: this one does not serve now, another may.
+    /// This copy cannot serve now; another one may. Copies of a volume return this, layouts do not.
     #[error("this copy of the volume is unavailable now")]
     Unavailable,
-    /// Said by copies of a volume, too: the write may be on the disks, or come there yet.
+    /// The write may be on the disks, or may still get there. Copies of a volume return this, layouts do not.
     #[error("it is unknown whether the write happened: other copies of the volume were lost meanwhile")]
     Unknown,
 }
 
-/// A block that a disk did not read.
+/// A block that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadBlock {
-    /// Where it begins in the slice.
+    /// Offset of the block in the slice.
     pub offset: ByteOffset,
-    /// The disk's place in the pool, as in [`Pool::paths`](crate::Pool::paths).
+    /// Index of the disk in the pool, as in [`Pool::paths`](crate::Pool::paths).
     pub disk: u16,
-    /// Where it begins on that disk, in bytes.
+    /// Offset of the block on that disk, in bytes.
     pub disk_offset: u64,
-    /// What the disk said.
+    /// Why it could not be read.
     pub cause: ReadFailure,
 }
 
-/// What a disk said when it did not read.
+/// Why a block could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadFailure {
-    /// The medium does not give these blocks (EIO, ENODATA and the like), or a file ends before them.
+    /// The medium cannot read these blocks (EIO, ENODATA and the like), or a file ends before them.
     Medium,
-    /// The device does not answer, is gone, or takes no commands.
+    /// The device does not respond, is missing, or rejects commands.
     Device,
-    /// No disk was asked: the block is lost ([`crate::Slice::lose`]). [`BadBlock::disk`] says nothing.
+    /// No disk was asked, because the block is lost ([`crate::Slice::lose`]). [`BadBlock::disk`] means
+    /// nothing.
     Lost,
 }
 
@@ -75,188 +77,188 @@ pub enum StoreError {
     /// A disk failed.
     #[error("{path} failed")]
     Disk {
-        /// Which.
+        /// The disk.
         path: PathBuf,
-        /// How.
+        /// The failure.
         #[source]
         source: DiskError,
     },
-    /// No disk was named.
+    /// No disk was specified.
     #[error("a pool needs at least one disk: name a file or a block device")]
     NoDisks,
-    /// More disks than a pool can have.
+    /// A pool cannot have this many disks.
     #[error("a pool has at most {DISKS_MAX} disks: create a second pool")]
     TooManyDisks,
-    /// A disk is too small to hold metadata and anything else.
+    /// A disk is too small to hold the metadata and at least one extent.
     #[error("{path} is too small for the pool: it has {}, and at least {} is needed", ByteLen(*size), ByteLen(*needed))]
     DiskTooSmall {
-        /// Which.
+        /// The disk.
         path: PathBuf,
         /// Its size in bytes.
         size: u64,
-        /// What it would need.
+        /// The size needed, in bytes.
         needed: u64,
     },
-    /// A disk has more extents than can be counted.
+    /// A disk has more extents than a pool can count.
     #[error(
         "{path} is too large for a pool with extents of {}: it has {}; create another pool on it",
         ByteLen(*extent),
         ByteLen(*size)
     )]
     DiskTooLarge {
-        /// Which.
+        /// The disk.
         path: PathBuf,
         /// Its size in bytes.
         size: u64,
-        /// The pool's extents.
+        /// The size of the pool's extents in bytes.
         extent: u64,
     },
-    /// No disk of a pool that is to grow is larger than the pool knows.
+    /// The pool cannot grow: no disk is larger than the pool already knows.
     #[error(
         "no disk of the pool has grown by {} or more: enlarge a disk or file first (for example with `lvextend` or `truncate`), then try again",
         ByteLen(*needed)
     )]
     NotGrown {
-        /// By how many bytes one must have grown at least.
+        /// By how many bytes at least one disk must have grown.
         needed: u64,
     },
-    /// Its blocks are larger than anything we can work with.
+    /// The disk's block size is not supported.
     #[error("{path} has a block size of {block} bytes, and at most 4096 is supported: choose another disk")]
     DiskBlock {
-        /// Which.
+        /// The disk.
         path: PathBuf,
-        /// Its block in bytes.
+        /// The disk's block size in bytes.
         block: u32,
     },
-    /// The extent size asked for is not one.
+    /// The requested extent size is not valid.
     #[error(
         "{0} bytes is not a valid extent size: choose a power of two from {EXTENT_BYTES_MIN} to {EXTENT_BYTES_MAX} that the pool's size allows"
     )]
     ExtentSize(u64),
-    /// A new pool was to overwrite something.
+    /// Creating the pool would overwrite existing data.
     #[error(
         "{path} is not empty, it holds {found}: choose another disk, or wipe it if nobody needs the data"
     )]
     NotEmpty {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// What is there.
+        /// What it holds.
         found: Content,
     },
-    /// No superblock at either end.
+    /// The disk has no superblock at either end.
     #[error("{path} is not a disk of a pool, it holds {found}: check the path")]
     NotAPool {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// What is there.
+        /// What it holds.
         found: Content,
     },
-    /// Superblocks are there, and all of them are damaged.
+    /// The disk has superblocks, and all of them are damaged.
     #[error(
         "{path} was a disk of a pool, but every copy of its superblock is damaged: restore the disk from a copy"
     )]
     SuperblockDamaged {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
     },
-    /// Written by a version that we do not know.
+    /// The disk was written by a version of Ursa whose format this one does not know.
     #[error(
         "{path} has format version {found}, and this version of Ursa knows version {known}: use a newer version"
     )]
     Version {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// The version that is there.
+        /// The format version on the disk.
         found: u16,
-        /// The version that we know.
+        /// The format version that this program knows.
         known: u16,
     },
-    /// The file or device is shorter than it was.
+    /// The file or device is shorter than when it was added to the pool.
     #[error("{path} had {} and now has {}: it was truncated; restore it from a copy", ByteLen(*expected), ByteLen(*found))]
     DiskShrunk {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// The size it was given to the pool with.
+        /// The size in bytes that the pool knows.
         expected: u64,
-        /// The size it has.
+        /// The size in bytes that it has now.
         found: u64,
     },
-    /// Not all disks of a pool were named.
+    /// Not all disks of the pool were specified.
     #[error("pool {pool} has {count} disks and these are missing: {}; name all of them", list(.missing))]
     DisksMissing {
-        /// Which pool.
+        /// The pool.
         pool: PoolId,
-        /// How many disks it has.
+        /// How many disks the pool has.
         count: u16,
-        /// Index, and identity where the metadata could be read, of those that are missing.
+        /// The missing disks.
         missing: Vec<MissingDisk>,
     },
-    /// The disks named belong to several pools.
+    /// The specified disks belong to different pools.
     #[error("{path} belongs to pool {found}, the others to pool {expected}: open one pool at a time")]
     OtherPool {
-        /// The disk that does not fit.
+        /// The disk that does not belong with the others.
         path: PathBuf,
         /// The pool of the first disk.
         expected: PoolId,
-        /// Its pool.
+        /// The pool of the disk at `path`.
         found: PoolId,
     },
-    /// Two of the disks say that they are the same: one was copied.
+    /// Two of the disks claim the same identity: one is a copy of the other.
     #[error("{first} and {second} are the same disk of the pool: one is a copy; leave one out")]
     DuplicateDisk {
-        /// One.
+        /// One of them.
         first: PathBuf,
         /// The other.
         second: PathBuf,
     },
-    /// A disk of this pool's that another has replaced.
+    /// A disk of this pool whose place another disk has taken.
     #[error(
         "{path} is not disk {index} of the pool according to the metadata: it was replaced; name the right disk"
     )]
     ReplacedDisk {
-        /// Which.
+        /// The disk.
         path: PathBuf,
-        /// The place it claims.
+        /// The index in the pool that it claims.
         index: u16,
     },
-    /// A disk that was to be added to the pool, and was not.
+    /// A disk that was to be added to the pool, but adding it was interrupted.
     #[error(
         "{path} is not in use in the pool, because adding it was interrupted: leave it out, or wipe it and add it again"
     )]
     NotAdded {
-        /// Which.
+        /// The disk.
         path: PathBuf,
     },
-    /// Acknowledged metadata cannot be read any more.
+    /// Metadata that was acknowledged can no longer be read.
     #[error(
         "the metadata of pool {pool} is damaged: generation {expected} was acknowledged, the newest readable is {found:?}; restore a disk from a copy"
     )]
     MetadataDamaged {
-        /// Which pool.
+        /// The pool.
         pool: PoolId,
         /// The generation that the superblocks promise.
         expected: u64,
-        /// The newest one that is whole.
+        /// The newest generation that is intact.
         found: Option<u64>,
     },
-    /// The metadata is whole (its checksum fits) and says what cannot be.
+    /// The metadata is intact (its checksum is right), but its content is impossible.
     #[error(
         "the metadata of pool {pool} is inconsistent ({reason}): this is a bug in Ursa, please report it"
     )]
     MetadataInvalid {
-        /// Which pool.
+        /// The pool.
         pool: PoolId,
-        /// In which respect.
+        /// What is impossible.
         reason: crate::catalog::Malformed,
     },
-    /// Another server may be using it.
+    /// Another server may be using the pool.
     #[error(
         "pool {pool} was last used by {host} and was not exported there: export it there, or force the import if that server is certainly off; two servers using one pool destroy it"
     )]
     UsedElsewhere {
-        /// Which pool.
+        /// The pool.
         pool: PoolId,
-        /// Who.
+        /// The host that used it last.
         host: Host,
     },
     /// An earlier change of the metadata failed.
@@ -267,60 +269,60 @@ pub enum StoreError {
     /// The pool was exported.
     #[error("pool {0} was exported")]
     Exported(PoolId),
-    /// Not enough free extents.
+    /// The pool has too few free extents.
     #[error("not enough space: {wanted} requested, {free} free; delete something or add a pool")]
     NoSpace {
-        /// What was wanted, in whole extents.
+        /// The requested space, in whole extents.
         wanted: ByteLen,
-        /// What is free.
+        /// The free space.
         free: ByteLen,
     },
-    /// The memory set aside for RAM volumes is used up.
+    /// The memory that is reserved for RAM volumes is used up.
     #[error(
         "not enough memory for RAM volumes: {wanted} requested, {free} left; raise the limit or delete a RAM volume"
     )]
     NoMemory {
-        /// What was wanted.
+        /// The requested memory.
         wanted: ByteLen,
-        /// What is left.
+        /// The memory that is left.
         free: ByteLen,
     },
-    /// No volume has this identity.
+    /// The pool has no volume with this identity.
     #[error("volume {0} not found in the pool")]
     NoSuchVolume(VolumeId),
     /// A volume with this identity is in the pool already.
     #[error("volume {0} is already in the pool: a pool holds one copy of a volume")]
     VolumeExists(VolumeId),
-    /// It has no other copies.
+    /// The volume has no dirty map: it is not a copy of a cluster's volume.
     #[error("volume {0} is not a copy of a cluster's volume")]
     NotACopy(VolumeId),
-    /// It is one of several copies.
+    /// The volume already is a copy of a cluster's volume.
     #[error("volume {0} is already a copy of a cluster's volume")]
     AlreadyACopy(VolumeId),
-    /// No copy can have this place.
+    /// The copy slot is out of range.
     #[error("{0} is not a valid copy slot: a volume has at most {COPIES_MAX} copies, counted from 0")]
     SlotInvalid(u8),
     /// Another volume has this name.
     #[error("volume {0:?} already exists: choose another name")]
     NameTaken(String),
-    /// Not a name.
+    /// The name is not valid.
     #[error("{0:?} is not a valid name: use 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'")]
     NameInvalid(String),
-    /// Zero, not a multiple of the block, or too large.
+    /// The capacity is zero, not a multiple of the block size, or too large.
     #[error("{} bytes is not a valid volume size: it must be a multiple of the block size, not zero, at most {}", .0.0, CAPACITY_MAX)]
     CapacityInvalid(ByteLen),
     /// Volumes do not shrink.
     #[error("the volume has {from} and cannot shrink to {to}: create a new one and copy the data")]
     Shrink {
-        /// What it has.
+        /// The present capacity.
         from: ByteLen,
-        /// What was asked for.
+        /// The requested capacity.
         to: ByteLen,
     },
-    /// Not a power of two, or too many.
+    /// The number of slices is not a power of two, or is too large.
     #[error("{0} is not a valid number of slices: choose a power of two up to {SLICES_MAX}")]
     SlicesInvalid(u16),
-    /// More volumes than a pool can have.
+    /// The pool has the maximum number of volumes.
     #[error(
         "limit reached: the pool has {0} volumes (at most {VOLUMES_MAX}; in a small pool one per extent)"
     )]
@@ -328,27 +330,27 @@ pub enum StoreError {
     /// The opaque state of a logical unit is too large.
     #[error("the state of a logical unit has {0} bytes, and {LU_STATE_BYTES_MAX} is the limit")]
     LuStateTooLarge(usize),
-    /// All states and tables together are too large for the metadata area.
+    /// All logical unit states and tables together do not fit into the metadata area.
     #[error(
         "the pool's metadata area is full: {wanted} of {available} bytes; remove reservations or volumes"
     )]
     MetadataFull {
-        /// What it would take.
+        /// Bytes needed.
         wanted: u64,
-        /// What there is.
+        /// Bytes available.
         available: u64,
     },
-    /// A slice of it is still open on some core.
+    /// A slice of the volume is still open on some core.
     #[error("volume {0} is in use: close its slices first")]
     VolumeOpen(VolumeId),
 }
 
-/// A disk that was not named.
+/// A disk of a pool that was not specified when opening it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingDisk {
-    /// Its place in the pool.
+    /// Its index in the pool.
     pub index: u16,
-    /// Its identity, where the metadata could be read.
+    /// Its identity, if the metadata could be read.
     pub disk: Option<DiskId>,
 }
 

@@ -1,10 +1,10 @@
-//! Extents: a disk's space is given to slices in pieces of one size, counted from the start of its extent
+//! Extents: a disk's space is given to slices in pieces of one size, counted from the start of the extent
 //! area.
 
 /// Consecutive extents of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ExtentRun {
-    /// The disk's place in the pool.
+    /// The index of the disk in the pool.
     pub disk: u16,
     /// The first extent.
     pub start: u32,
@@ -19,7 +19,7 @@ impl ExtentRun {
     }
 }
 
-/// Adds `run` behind `runs`, as part of the last one if it continues it.
+/// Appends `run` to `runs`, merging it with the last one if it continues it.
 pub(crate) fn append(runs: &mut Vec<ExtentRun>, run: ExtentRun) {
     match runs.last_mut() {
         Some(last) if last.disk == run.disk && last.end() == run.start => last.count += run.count,

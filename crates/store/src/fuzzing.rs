@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets: decoders with whole checksums.
+//! Entry points for fuzz targets: decoders whose input gets a correct checksum first.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::log::state::{DataSegment, LeafPlace, State};
 use crate::stripe::Stripe;
 use crate::superblock::Superblock;
 
-/// Of the pools whose catalogues are decoded.
+/// The extent size of the pools whose catalogs are decoded.
 const EXTENT_BYTES: u64 = 4 << 20;
 
 /// Decodes a superblock with this content.
@@ -32,7 +32,7 @@ pub fn superblock(content: &[u8]) {
     }
 }
 
-/// Decodes a catalogue.
+/// Decodes a catalog.
 pub fn catalog(bytes: &[u8]) {
     if let Ok(catalog) = Catalog::decode(bytes, EXTENT_BYTES) {
         let encoded = catalog.encode();
@@ -41,7 +41,7 @@ pub fn catalog(bytes: &[u8]) {
     }
 }
 
-/// Puts the checksum of a slot where heads and roots have it.
+/// Inserts the checksum of a slot where heads and roots have it.
 fn with_checksum(content: &[u8]) -> Vec<u8> {
     let mut bytes = content.to_vec();
     bytes.resize(SLOT_BYTES, 0);
@@ -65,7 +65,7 @@ pub fn log_root(content: &[u8]) {
     }
 }
 
-/// Decodes a leaf with this content, whichever it is, and looks up all of it.
+/// Decodes a leaf with this content, with whichever key, and looks up all of it.
 pub fn log_leaf(content: &[u8]) {
     let mut bytes = content.to_vec();
     if bytes.len() < 32 {
@@ -91,7 +91,7 @@ pub fn log_state(bytes: &[u8]) {
     }
 }
 
-/// What [`log_head`], [`log_root`], [`log_leaf`] and [`log_state`] take, in this order.
+/// Seeds for [`log_head`], [`log_root`], [`log_leaf`] and [`log_state`], in this order.
 pub fn log_seeds() -> [Vec<u8>; 4] {
     let leaf = leaf::encode((7, 3), LEAF_GENERATION, &leaf_example()).expect("it has blocks");
     let state = state_example();
@@ -104,7 +104,7 @@ pub fn log_seeds() -> [Vec<u8>; 4] {
     )
 }
 
-/// What [`superblock`] takes.
+/// A seed for [`superblock`].
 pub fn superblock_seed() -> Vec<u8> {
     let mut bytes = superblock_example().encode();
     bytes.truncate(crate::superblock::CRC_AT);
@@ -113,7 +113,7 @@ pub fn superblock_seed() -> Vec<u8> {
     bytes
 }
 
-/// What [`catalog`] takes.
+/// A seed for [`catalog`].
 pub fn catalog_seed() -> Vec<u8> {
     catalog_example(512 << 20, &[4]).encode()
 }
@@ -123,7 +123,7 @@ pub(crate) fn id(first: u8) -> [u8; 16] {
     std::array::from_fn(|index| first + index as u8)
 }
 
-/// Of disk 1 of 2.
+/// A superblock of disk 1 of 2.
 pub(crate) fn superblock_example() -> Superblock {
     Superblock {
         pool: PoolId(id(0x10)),
@@ -141,7 +141,7 @@ pub(crate) fn superblock_example() -> Superblock {
     }
 }
 
-/// One disk of 113 extents, and a volume of two slices, of which the first has these extents.
+/// A catalog with one disk of 113 extents, and a volume of two slices, the first of which has these extents.
 pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
     let run = |start: &u32| ExtentRun { disk: 0, start: *start, count: 1 };
     let volume = VolumeEntry {
@@ -170,7 +170,7 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
     }
 }
 
-/// A block, one that was moved, and zeros.
+/// A block, a moved block, and zeros.
 pub(crate) fn head_example() -> Head {
     let moved = What::Moved { crc: 0x1122_3344, from: Place { segment: 0x01_0203, slot: 0x2345 } };
     Head {
@@ -205,7 +205,7 @@ pub(crate) fn root_example() -> Root {
     }
 }
 
-/// A segment of data, one of the map, a leaf.
+/// A data segment, a map segment, and a leaf.
 pub(crate) fn state_example() -> State {
     let data = DataSegment { generation: 0x8877_6655_4433_2211, newest: 257, bits: vec![0x8005] };
     State {
@@ -215,7 +215,7 @@ pub(crate) fn state_example() -> State {
     }
 }
 
-/// Of the segment of [`leaf_example`].
+/// The generation of the segment of [`leaf_example`].
 pub(crate) const LEAF_GENERATION: u64 = 0x8877_6655_4433_2211;
 
 /// Blocks 1 and 511 of leaf 3 of branch 7.
@@ -231,7 +231,7 @@ pub(crate) fn leaf_example() -> Spots {
 mod tests {
     use super::*;
 
-    /// Flips and cuts of whole ones; what is decoded must not panic.
+    /// Flips bits of valid examples and cuts them off: decoding must not panic.
     #[test]
     fn no_part_of_a_log_makes_a_decoder_panic() {
         let [head, root, leaf, state] = log_seeds();

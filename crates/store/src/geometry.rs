@@ -1,4 +1,4 @@
-//! Where things lie on a disk of a pool.
+//! The layout of a disk of a pool.
 //!
 //! ```text
 //! 0        superblocks A and B            ┐
@@ -8,33 +8,35 @@
 //! end-8K   superblocks A and B again      ┘ tail
 //! ```
 //!
-//! Both ends hold the same, so that a damaged start of a disk (a partition table, a `dd` to the wrong device)
-//! costs nothing. Generation `g` goes to the copies A if it is even, to B if it is odd: a cut write can only
-//! hurt the older generation.
+//! Both ends hold the same, so that damage to the start of a disk (a partition table, a `dd` to the wrong
+//! device) costs nothing. Generation `g` goes to the copies A if it is even, to B if it is odd: a write that
+//! a power cut interrupts can only damage the generation before the last.
 
-/// A superblock: written in one piece, found without knowing anything.
+/// A superblock is written in one piece, and found without knowing the layout.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
 
-/// What is kept free for superblocks, and whatever comes later, before the slots.
+/// Reserved before the slots, for superblocks and future extensions.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// The superblocks at the end.
+/// The superblocks at the end of the disk.
 const TAIL_BYTES: u64 = 2 * SUPERBLOCK_BYTES;
 
-/// Disks in a pool: the set of a slice's disks is one machine word.
+/// Disks in a pool: a set of disks fits in one machine word.
 pub const DISKS_MAX: usize = 64;
 
-/// Extents in a pool. An extent is at most 14 bytes of metadata (a run of its own and a slice of its own), so
-/// the worst catalogue stays below 4 MiB of extents, and a usual one far below, because runs are long.
+/// Extents in a pool.
+///
+/// An extent takes at most 14 bytes of metadata (a run of its own and a slice of its own), so the extents of
+/// the worst catalog take less than 4 MiB. Usually it is far less, because runs are long.
 pub const EXTENTS_MAX: u64 = 1 << 18;
 
-/// Small pools get smaller extents, to have at least so many.
+/// Small pools get smaller extents, to have at least this many.
 const EXTENTS_WANTED: u64 = 64;
 
 /// The smallest extent: sixteen of the largest disk block, so that a stripe unit is whole blocks.
 pub const EXTENT_BYTES_MIN: u64 = 64 << 10;
 
-/// What an extent has if the pool is neither small nor large: up to 1 TiB.
+/// The extent size of a pool of ordinary size, up to 1 TiB.
 const EXTENT_BYTES_USUAL: u64 = 4 << 20;
 
 /// The largest extent: 2^18 of them are 2^58 bytes, more than a pool can have.
@@ -43,25 +45,25 @@ pub const EXTENT_BYTES_MAX: u64 = 1 << 40;
 /// The smallest disk: room for four slots of a pool with few extents (200 KiB each), and some extents.
 pub const DISK_BYTES_MIN: u64 = 2 << 20;
 
-/// Volumes that every pool's metadata area has room for on average.
+/// Every pool's metadata area has room for this many volumes with a record and a state of average size.
 const SLOT_VOLUMES_MIN: u64 = 64;
 
-/// A volume's record without its slices and the state of its logical unit: 46 bytes, 22 more if it is a copy,
-/// and the name, rounded up.
+/// Bytes of a volume's record without its slices and logical unit state: 46, 22 more if it is a copy, and the
+/// name, rounded up.
 const SLOT_RECORD_BYTES: u64 = 192;
 
-/// The state of a logical unit on average: a handful of registered initiators with long names.
+/// The state of a logical unit on average: a few registered initiators with long names.
 pub(crate) const SLOT_LU_STATE_BYTES: u64 = 2048;
 
-/// An extent's share at worst: a run of its own (10 bytes) in a slice of its own (4).
+/// Bytes that an extent takes at worst: a run of its own (10 bytes) in a slice of its own (4).
 const SLOT_EXTENT_BYTES: u64 = 14;
 
-/// The rest of the catalogue: 64 disks of 28 bytes, names, and one logical unit's state of the largest size.
+/// The rest of the catalog: 64 disks of 28 bytes, names, and one logical unit state of the largest size.
 const SLOT_FIXED_BYTES: u64 = (4 << 10) + crate::catalog::LU_STATE_BYTES_MAX as u64;
 
 const _: () = assert!(DISKS_MAX <= u64::BITS as usize, "ThickSlice::flush has a bit a disk");
 
-/// The end of a disk.
+/// One end of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Head,
@@ -75,14 +77,14 @@ impl End {
 /// The layout of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// The size that the pool uses: whole superblocks.
+    /// The size that the pool uses, in whole superblocks.
     pub disk_bytes: u64,
     pub extent_bytes: u64,
     pub extents: u32,
     pub slot_bytes: u64,
 }
 
-/// Where a superblock of `generation` is on a disk of `disk_bytes`.
+/// The offset of a superblock of `generation` on a disk of `disk_bytes`.
 pub(crate) fn superblock_offset(disk_bytes: u64, end: End, generation: u64) -> u64 {
     let start = match end {
         End::Head => 0,
@@ -110,23 +112,23 @@ impl Geometry {
         Some(Geometry { disk_bytes, extent_bytes, extents, slot_bytes })
     }
 
-    /// The smallest disk that has room for its metadata and one extent.
+    /// The size of the smallest disk that has room for its metadata and one extent.
     pub(crate) fn bytes_min(extent_bytes: u64, slot_bytes: u64) -> u64 {
         let head = (HEAD_BYTES + 2 * slot_bytes).next_multiple_of(EXTENT_BYTES_MIN);
         head + extent_bytes + Geometry::tail_bytes(slot_bytes)
     }
 
-    /// What the copies of the metadata take at the end of a disk.
+    /// Bytes of metadata at the end of a disk.
     pub(crate) fn tail_bytes(slot_bytes: u64) -> u64 {
         2 * slot_bytes + TAIL_BYTES
     }
 
-    /// Where extent 0 begins.
+    /// The offset of extent 0.
     pub(crate) fn extents_offset(&self) -> u64 {
         (HEAD_BYTES + 2 * self.slot_bytes).next_multiple_of(EXTENT_BYTES_MIN)
     }
 
-    /// Where the metadata of `generation` is.
+    /// The offset of the metadata slot of `generation`.
     pub(crate) fn slot_offset(&self, end: End, generation: u64) -> u64 {
         let start = match end {
             End::Head => HEAD_BYTES,
@@ -135,13 +137,13 @@ impl Geometry {
         start + generation % 2 * self.slot_bytes
     }
 
-    /// Where a superblock of `generation` is.
+    /// The offset of a superblock of `generation`.
     pub(crate) fn superblock_offset(&self, end: End, generation: u64) -> u64 {
         superblock_offset(self.disk_bytes, end, generation)
     }
 }
 
-/// The size of extents for a pool of disks of these sizes.
+/// The extent size for a pool of disks of these sizes.
 pub(crate) fn extent_bytes_for(disks: &[u64]) -> u64 {
     let extents = |extent: u64| disks.iter().map(|disk| disk / extent).sum::<u64>();
     let mut extent = EXTENT_BYTES_USUAL;
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!(layout(&[1 << 40; 64]).extent_bytes, 256 << 20);
     }
 
-    /// The arithmetic of the metadata area: 1 TiB gives 0.005 % of itself.
+    /// Checks the size of the metadata area: 0.005 % of 1 TiB.
     #[test]
     fn slots_stay_small() {
         assert!(layout(&[1 << 40]).slot_bytes < 14 << 20);

@@ -1,6 +1,7 @@
-//! The formats of `docs/formats/pool.md`, byte by byte. The bytes were computed from the tables there, not by
-//! this crate. If one of these tests fails, pools that exist cannot be read any more: the version must
-//! change.
+//! The formats of `docs/formats/pool.md`, byte by byte.
+//!
+//! The bytes were computed from the tables there, not by this crate. If one of these tests fails, existing
+//! pools can no longer be read: the version must change.
 
 use std::rc::Rc;
 
@@ -29,8 +30,8 @@ const SUPERBLOCK: [u8; 84] = [
     0x71, 0x00, 0x00, 0x00, // 113 extents
 ];
 
-/// The checksum at the end, over 4092 bytes, with 1 (the space is given back) and with 2 (it is kept) at
-/// byte 84.
+/// The checksum at the end, over 4092 bytes, with 1 (zeroing frees the space) and with 2 (zeroing keeps it)
+/// at byte 84.
 const SUPERBLOCK_CRC: [[u8; 4]; 2] = [[0x0f, 0xc9, 0xd4, 0xc8], [0xd7, 0x9c, 0x6b, 0xa5]];
 
 const SLOT_HEADER: [u8; 64] = [
@@ -43,7 +44,7 @@ const SLOT_HEADER: [u8; 64] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // reserved
 ];
 
-/// Up to the first volume, but for whether it is a copy.
+/// Everything up to the first volume, except whether it is a copy.
 const START: [u8; 154] = [
     0x01, b'p', // the pool's name
     0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa,
@@ -70,7 +71,7 @@ const START: [u8; 154] = [
     0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 5 on, 1
 ];
 
-/// That the first volume is no copy, and a second volume, which is one.
+/// That the first volume is not a copy; and a second volume, which is one.
 const COPY: [u8; 100] = [
     0x00, // no copy
     0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x49, 0x4a, 0x4b, 0x4c, 0x4d, 0x4e,
@@ -91,7 +92,7 @@ const COPY: [u8; 100] = [
     0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 7 on, 1
 ];
 
-/// How far the pool has come.
+/// The pool's mark.
 const MARK: [u8; 24] = [
     0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // marked for the ninth time
     0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // in November 2023
@@ -106,7 +107,7 @@ fn superblock() -> Superblock {
     fuzzing::superblock_example()
 }
 
-/// A volume, and one that is a copy.
+/// A catalog with a volume, and a volume that is a copy.
 fn catalog() -> Catalog {
     let mut catalog = fuzzing::catalog_example(8 << 20, &[4, 9]);
     let run = |start| ExtentRun { disk: 0, start, count: 1 };
@@ -183,7 +184,7 @@ const LOG_VOLUME: [u8; 78] = [
     0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // in November 2023
 ];
 
-/// Behind the rest of the mark.
+/// Follows the rest of the mark.
 const LOGS: [u8; 75] = [
     0x06, 0x00, 0x00, 0x00, // the next branch is 6
     0x01, 0x00, 0x00, 0x00, // the first mirror has one run
@@ -275,7 +276,7 @@ fn every_flipped_bit_of_a_slot_is_noticed() {
     }
 }
 
-/// A catalogue is only decoded if its checksum fits; it must not take the process with it all the same.
+/// A catalog is only decoded if its checksum is right; even so, no catalog may crash the process.
 #[test]
 fn no_catalogue_makes_the_decoder_panic() {
     let mut rng = Rng::new(1);

@@ -1,4 +1,4 @@
-//! Names for machines: 16 random bytes, never reused.
+//! Identities of pools, disks, volumes, hosts and clusters: 16 random bytes, never reused.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ macro_rules! id {
         pub struct $name(pub [u8; 16]);
 
         impl $name {
-            /// A new one. Must be called on a core of the runtime.
+            /// Creates a random identity. Must be called on a core of the runtime.
             pub fn random() -> $name {
                 let mut bytes = [0; 16];
                 bytes[..8].copy_from_slice(&rt::random().to_le_bytes());
@@ -17,7 +17,7 @@ macro_rules! id {
                 $name(bytes)
             }
 
-            /// Reads the 32 hexadecimal digits that `Display` prints.
+            /// Parses the 32 hexadecimal digits that `Display` prints.
             pub fn parse(text: &str) -> Option<$name> {
                 (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
                     .then(|| u128::from_str_radix(text, 16).ok())
@@ -49,7 +49,7 @@ id!(
     DiskId
 );
 id!(
-    /// A volume. All its other names (serial number, NAA, EUI-64) can be made from it.
+    /// A volume. All its other names (serial number, NAA, EUI-64) are derived from it.
     VolumeId
 );
 id!(

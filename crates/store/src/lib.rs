@@ -1,12 +1,15 @@
-//! Where blocks live: pools of disks, thick and log-structured volumes in them, volumes in memory.
+//! Storage: pools of disks, thick and log-structured volumes in them, and volumes in memory.
 //!
-//! What this crate guarantees: what was acknowledged as durable survives a power cut at any point; a block
-//! that was never written, or was unmapped, reads as zeros, whatever the disk held before; a pool that is
-//! damaged, foreign or in use by another server is refused with the reason.
+//! What this crate guarantees:
 //!
-//! A [`Pool`] lives on one core and knows what is where. The data path never asks it: a volume is striped
-//! ([`Stripe`]) over slices, each slice is opened on the core that serves it ([`SliceSpec::open`]) and goes
-//! to the disks by itself ([`Slice`]). Why it is so: `docs/why/pool.md`; the bytes: `docs/formats/pool.md`.
+//! - Data that was acknowledged as durable survives a power cut at any point.
+//! - A block that was never written, or was unmapped, reads as zeros, whatever the disk held before.
+//! - A pool that is damaged, foreign or in use by another server is refused with the reason.
+//!
+//! A [`Pool`] lives on one core and knows where each volume lies. The data path does not ask the pool: a
+//! volume is striped ([`Stripe`]) over slices, each slice is opened on the core that serves it
+//! ([`SliceSpec::open`]), and an open slice ([`Slice`]) accesses the disks directly. The reasons are in
+//! `docs/why/pool.md`, the format on disk is in `docs/formats/pool.md`.
 
 mod allocator;
 mod budget;

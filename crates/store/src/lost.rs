@@ -1,10 +1,13 @@
-//! Blocks of a copy's slice that are lost: no copy could read them when this one was brought up to date
-//! (R27 in `docs/why/replication.md`). What the disk holds there is something else. And blocks that are
-//! *held*: this copy's disk did not read them, and another copy noted them as lost for that.
+//! Blocks of a copy's slice that are lost or held.
 //!
-//! A slice's list is the first of its pages in the volume's dirty map area (`docs/formats/pool.md`). It fits
-//! in one sector, which a power cut leaves as it was or as it was to be. It names units of 4096 bytes, the
-//! largest block that a disk has, which sectors of each are lost or held, and which copies hold what is lost.
+//! A block is *lost* if no copy could read it when this copy was resynced (R27 in `docs/why/replication.md`):
+//! the disk holds other data there. A block is *held* if this copy's disk could not read it and another copy
+//! has therefore noted it as lost.
+//!
+//! A slice's list is the first of its pages in the volume's dirty map area (`docs/formats/pool.md`). The list
+//! fits in one sector, so a power cut leaves either the old or the new one. It names units of 4096 bytes, the
+//! largest block that a disk has, and says for each which sectors are lost or held, and which copies hold
+//! what is lost.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,12 +19,12 @@ use crate::copy::MAP_PAGE_BYTES;
 use crate::range_lock::{Locked, RangeLock};
 use crate::slice::join;
 
-/// Units that a list names at most.
+/// How many units a list can name.
 pub const LOST_UNITS_MAX: usize = 62;
 
 /// Bytes of a unit.
 pub const LOST_UNIT: u64 = 4096;
-/// The smallest block of a volume or a disk.
+/// Bytes of a sector, the smallest block of a volume or a disk.
 const SECTOR: u64 = 512;
 
 const MAGIC: [u8; 8] = *b"URSALOST";
@@ -31,26 +34,27 @@ const HEADER_BYTES: usize = 16;
 const _: () = assert!(HEADER_BYTES + LOST_UNITS_MAX * 8 == SECTOR as usize, "a list is a sector");
 const _: () = assert!(LOST_UNIT / SECTOR == u8::BITS as u64, "a bit a sector");
 
-/// By number, the units that have lost sectors or held ones.
+/// The units that have lost or held sectors, by number.
 pub(crate) type Units = BTreeMap<u64, Unit>;
 
-/// What a list says of a unit.
+/// What the list says of one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// A bit for each sector that is lost.
     lost: u8,
-    /// A bit for each sector that is held. None is lost as well.
+    /// A bit for each sector that is held. No sector is both held and lost.
     held: u8,
-    /// By slot a bit, of four, for each copy that holds all lost sectors, and whose disk did not read them.
+    /// A bit for each copy (by slot, four of them) that holds all lost sectors but whose disk could not read
+    /// them.
     holders: u8,
 }
 
 /// The list of one slice.
 #[derive(Default)]
 pub(crate) struct Lost {
-    /// `None`: it has not been read yet.
+    /// `None` until the list has been read.
     units: RefCell<Option<Units>>,
-    /// Changes of the list follow each other.
+    /// Serializes changes of the list.
     changes: RangeLock,
 }
 
@@ -60,29 +64,30 @@ impl Lost {
         self.units.borrow().is_some()
     }
 
-    /// Takes in what the disk holds, unless that is known already. Says whether it is a list.
+    /// Takes the list from its page on disk, unless it is known already. Returns whether the page is a valid
+    /// list.
     pub fn load(&self, page: &[u8; MAP_PAGE_BYTES]) -> bool {
         let Some(units) = decode(page) else { return false };
         self.units.borrow_mut().get_or_insert(units);
         true
     }
 
-    /// Waits until nobody else changes the list.
+    /// Waits until nothing else changes the list.
     pub async fn change(&self) -> Locked<'_> {
         self.changes.lock(0, 1).await
     }
 
-    /// The first lost byte of the range.
+    /// The first lost byte in the range, or the start of its sector.
     pub fn first_in(&self, range: &Range<u64>) -> Option<u64> {
         self.with(|units| touched(units, range).find_map(|(unit, said, mask)| first(unit, said.lost & mask)))
     }
 
-    /// Whether some of the range is held.
+    /// Whether any part of the range is held.
     pub fn holds_some_of(&self, range: &Range<u64>) -> bool {
         self.with(|units| touched(units, range).find(|(_, said, mask)| said.held & mask != 0)).is_some()
     }
 
-    /// By slot a bit for each copy that holds all of the range that is lost.
+    /// A bit for each copy, by slot, that holds everything that is lost in the range.
     pub fn holders(&self, range: &Range<u64>) -> u8 {
         let holders = self.with(|units| {
             let lost = touched(units, range).filter(|(_, said, mask)| said.lost & mask != 0);
@@ -91,9 +96,10 @@ impl Lost {
         holders.unwrap_or(0)
     }
 
-    /// The first byte beside the range in a unit that is lost as a whole and that the range has a part of. A
-    /// disk may have such blocks, and not read them: it could not write a part of one. The slice has `len`
-    /// bytes.
+    /// The first byte that a write of the range would leave lost in a unit that is lost as a whole.
+    ///
+    /// The range covers only part of that unit. A disk may have blocks of that size and be unable to read
+    /// this one: then it could not write a part of it. The slice has `len` bytes.
     pub fn torn_by(&self, range: &Range<u64>, len: u64) -> Option<u64> {
         self.with(|units| {
             touched(units, range).find_map(|(unit, said, written)| {
@@ -103,7 +109,7 @@ impl Lost {
         })
     }
 
-    /// All that is lost, in order; touching ranges are one.
+    /// All lost ranges in order; adjacent ranges are merged.
     pub fn ranges(&self) -> Vec<(ByteOffset, ByteLen)> {
         let mut found = Vec::new();
         self.with(|units| {
@@ -122,9 +128,11 @@ impl Lost {
         self.with(|units| units.values().find(|said| said.lost != 0).map(|_| ())).is_none()
     }
 
-    /// Lists the range as lost, too; the copies in `holders` hold it. With `keeps_held`: but for what is held
-    /// here. Returns what is lost now and was not before; `None`: there is no room for it, and nothing has
-    /// changed. The caller holds [`Lost::change`] until the disk has that, too.
+    /// Adds the range to what is lost; the copies in `holders` hold it.
+    ///
+    /// With `keeps_held`, blocks that are held here do not become lost. Returns what was not lost before and
+    /// is now; `None` if there is no room for it and nothing has changed. The caller holds [`Lost::change`]
+    /// until the disk has the new list, too.
     pub fn add(
         &self,
         range: &Range<u64>,
@@ -143,12 +151,13 @@ impl Lost {
             for sector in (0..8).filter(|sector| mask & !said.lost & 1 << sector != 0) {
                 join(&mut added, unit * LOST_UNIT + sector * SECTOR, SECTOR);
             }
-            // One set for all of the unit: a copy counts only if it holds all of that.
+            // A unit has one set of holders, so a copy counts only if it holds everything that is lost in the
+            // unit.
             let is_all = said.lost & !mask == 0;
             let holders = if is_all { holders } else { said.holders & holders };
             units.insert(unit, Unit { lost: said.lost | mask, held: said.held & !mask, holders });
         }
-        // What is held is noted as long as there is room.
+        // Held blocks are noted only as long as there is room.
         while units.len() > LOST_UNITS_MAX {
             let held = units.iter().find(|(_, said)| said.lost == 0).map(|(unit, _)| *unit)?;
             units.remove(&held);
@@ -157,8 +166,10 @@ impl Lost {
         Some(added)
     }
 
-    /// Lists the ranges as held, too, where they are not lost: in the place of older ones if there is no more
-    /// room. Says whether that changed the list. The caller holds [`Lost::change`] until the disk has it.
+    /// Adds the ranges to what is held, except where they are lost.
+    ///
+    /// If there is no room, older held units make way. Returns whether the list changed. The caller holds
+    /// [`Lost::change`] until the disk has the new list.
     pub fn hold(&self, ranges: impl Iterator<Item = Range<u64>> + Clone) -> bool {
         let mut known = self.units.borrow_mut();
         let units = known.get_or_insert_default();
@@ -178,18 +189,20 @@ impl Lost {
         *units != before
     }
 
-    /// The list without what is lost of the range. The caller holds [`Lost::change`], writes it, and then has
-    /// it count. So it is with the others.
+    /// The list without what is lost in the range.
+    ///
+    /// The caller holds [`Lost::change`], writes the list, and then applies it with [`Lost::set`]. The same
+    /// holds for [`Lost::without_held`] and [`Lost::unheld`].
     pub fn without(&self, range: &Range<u64>) -> Units {
         self.changed_in(range, |said, mask| said.lost &= !mask)
     }
 
-    /// The list without what is held of the range.
+    /// The list without what is held in the range.
     pub fn without_held(&self, range: &Range<u64>) -> Units {
         self.changed_in(range, |said, mask| said.held &= !mask)
     }
 
-    /// The list of what is lost, without a word of who holds anything.
+    /// The list of what is lost, with nothing held here and no holders.
     pub fn unheld(&self) -> Units {
         self.changed_in(&(0..u64::MAX), |said, _| (said.held, said.holders) = (0, 0))
     }
@@ -202,12 +215,12 @@ impl Lost {
         units
     }
 
-    /// The list is that from now on: the disk has it.
+    /// Replaces the list. The disk has the new one already.
     pub fn set(&self, units: Units) {
         self.units.replace(Some(units));
     }
 
-    /// The page that says what the list says.
+    /// The page that stores the list.
     pub fn page(&self) -> [u8; MAP_PAGE_BYTES] {
         encode(self.units.borrow().as_ref().unwrap_or(&Units::new()))
     }
@@ -217,25 +230,25 @@ impl Lost {
     }
 }
 
-/// What the list says of units that the range has a part of, with the sectors that are in it.
+/// The units that the range touches: number, content, and the sectors that are in the range.
 fn touched(units: &Units, range: &Range<u64>) -> impl Iterator<Item = (u64, Unit, u8)> {
     let touched = units.range(range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT));
     touched.map(|(unit, said)| (*unit, *said, mask_of(*unit, range)))
 }
 
-/// The sectors of the unit that are in the range, if only in part.
+/// The sectors of the unit that the range touches, if only in part.
 fn mask_of(unit: u64, range: &Range<u64>) -> u8 {
     let within = |at: u64| at.clamp(unit * LOST_UNIT, (unit + 1) * LOST_UNIT) - unit * LOST_UNIT;
     let (start, end) = (within(range.start) / SECTOR, within(range.end).div_ceil(SECTOR));
     (start..end).fold(0, |mask, sector| mask | 1 << sector)
 }
 
-/// Where the first of these sectors of the unit begins.
+/// The offset of the first of these sectors of the unit.
 fn first(unit: u64, mask: u8) -> Option<u64> {
     (mask != 0).then(|| unit * LOST_UNIT + u64::from(mask.trailing_zeros()) * SECTOR)
 }
 
-/// The page of a list.
+/// Encodes a list as its page.
 pub(crate) fn encode(units: &Units) -> [u8; MAP_PAGE_BYTES] {
     let mut page = [0; MAP_PAGE_BYTES];
     page[..8].copy_from_slice(&MAGIC);
@@ -249,7 +262,7 @@ pub(crate) fn encode(units: &Units) -> [u8; MAP_PAGE_BYTES] {
     page
 }
 
-/// The list of a page; a page of zeros was never written. `None`: it is damaged.
+/// Decodes a page. A page of zeros was never written, and is an empty list. `None`: the page is damaged.
 fn decode(page: &[u8; MAP_PAGE_BYTES]) -> Option<Units> {
     if page[..SECTOR as usize].iter().all(|byte| *byte == 0) {
         return Some(Units::new());
@@ -267,7 +280,7 @@ fn decode(page: &[u8; MAP_PAGE_BYTES]) -> Option<Units> {
     Some(entries.map(entry).collect())
 }
 
-/// Of the list's sector, without the checksum itself.
+/// The checksum of the list's sector, without the checksum field itself.
 fn checksum(page: &[u8; MAP_PAGE_BYTES]) -> u32 {
     let mut sector = page[..SECTOR as usize].to_vec();
     sector[CRC_AT..HEADER_BYTES].fill(0);
@@ -364,7 +377,7 @@ mod tests {
         assert_eq!(lost.page()[16..32], [1, 0xfe, 2, 0, 0, 0, 0, 0, 0, 0xff, 0x10, 0, 0, 0, 0, 0]);
         let again = Lost::default();
         assert!(again.load(&lost.page()));
-        // Another copy says that it is lost, which holds it here; and one that got it from elsewhere.
+        // Another copy notes as lost what is held here; then a copy that got the data from elsewhere does.
         assert_eq!(again.add(&(4096..8192), 0b1, true), Some(vec![]));
         assert_eq!(again.add(&(0..4608), 0b100, false), Some(vec![(ByteOffset(512), ByteLen(4096))]));
         assert!(again.holds_some_of(&(4608..8192)) && !again.holds_some_of(&(0..4608)));

@@ -1,5 +1,7 @@
-//! A slice in memory. What was never written, or was zeroed, takes no memory; the volume's whole size is set
-//! aside in the [`RamBudget`](crate::RamBudget) all the same, so that a write cannot fail.
+//! A slice in memory.
+//!
+//! Blocks that were never written, or were zeroed, take no memory. The volume's whole size is reserved in the
+//! [`RamBudget`](crate::RamBudget) nevertheless, so that a write cannot fail.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,27 +11,28 @@ use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
 use crate::copy::MAP_PAGE_BYTES;
 use crate::slice::{SliceSpec, join};
 
-/// Memory is taken in chunks of this many bytes. Reads are answered with the chunks' own memory, so a write
-/// to a chunk that is still being sent copies it first: that, and what scattered writes waste, wants it
-/// small. Large enough that the table of a 1 TiB volume (64 Mi entries of 32 bytes) stays below half a
-/// percent of it.
+/// The size of the chunks in which memory is taken.
+///
+/// Reads return the chunks' own memory, so a write to a chunk that is still being sent copies it first. That,
+/// and the waste of scattered writes, calls for small chunks. They are large enough that the table of a 1 TiB
+/// volume (64 Mi entries of 32 bytes) stays below half a percent of it.
 const CHUNK_BYTES: u64 = 16 << 10;
 
-/// What a bit of [`Chunk::mapped`] stands for.
+/// How many bytes a bit of [`Chunk::mapped`] covers.
 const SECTOR_BYTES: u64 = 512;
 
 const _: () = assert!(CHUNK_BYTES / SECTOR_BYTES == u32::BITS as u64, "one bit a sector");
 
 struct Chunk {
     bytes: SharedBuf,
-    /// Sectors that were written since they were last zeroed. All others are zero in `bytes`.
+    /// Sectors that were written since they were last zeroed. All others are zeros in `bytes`.
     mapped: u32,
 }
 
 /// One core's part of a RAM volume. Its operations never wait.
 pub struct RamSlice {
     memory: Memory,
-    /// What it was opened with, or grown to. Its grants keep the memory set aside.
+    /// The specification with which the slice was opened or grown. Its grants keep the memory reserved.
     spec: RefCell<SliceSpec>,
     /// The pages of the dirty map that were ever written.
     map: RefCell<BTreeMap<usize, Box<[u8; MAP_PAGE_BYTES]>>>,
@@ -45,17 +48,17 @@ impl RamSlice {
         self.spec.borrow().index
     }
 
-    /// How long the slice is.
+    /// The length of the slice.
     pub fn len(&self) -> ByteLen {
         self.spec.borrow().len
     }
 
-    /// Whether the volume is so small that this slice has nothing.
+    /// Whether the slice has no bytes because the volume is so small.
     pub fn is_empty(&self) -> bool {
         self.len().0 == 0
     }
 
-    /// The memory that it takes now.
+    /// The memory that the slice takes now.
     pub fn resident(&self) -> ByteLen {
         self.memory.resident()
     }
@@ -82,13 +85,13 @@ impl RamSlice {
     }
 }
 
-/// Of what is about to be written, so many chunks are fetched at most: the two that a small write may touch.
+/// How many chunks of an announced write are prefetched: the two that a small write may touch.
 const PREFETCH_CHUNKS_MAX: usize = 2;
 
-/// Bytes by offset, without an end.
+/// Bytes by offset, of unlimited length.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// The chunk of each `CHUNK_BYTES`, as far as the highest one ever written.
+    /// The chunk for each `CHUNK_BYTES`, up to the highest one ever written.
     chunks: RefCell<Vec<Option<Chunk>>>,
 }
 
@@ -132,7 +135,7 @@ impl Touched {
 }
 
 impl Memory {
-    /// The bytes as they are now: what is written later does not show in them.
+    /// The present bytes. Later writes do not change the result.
     pub(crate) fn read(&self, offset: ByteOffset, len: ByteLen) -> Chain {
         let chunks = self.chunks.borrow();
         let mut data = Chain::new();
@@ -141,17 +144,17 @@ impl Memory {
                 Some(Some(chunk)) => chunk.bytes.slice(part.start..part.end),
                 _ => Buf::zeroed(part.len()).share(),
             };
-            // It is sent when all that came with this command has been seen to.
+            // The bytes are sent only after the other work that came with this command.
             base::prefetch(&bytes);
             data.push(bytes);
         }
         data
     }
 
-    /// The range is about to be written.
+    /// Announces a write to the range.
     pub(crate) fn prefetch(&self, offset: ByteOffset, len: ByteLen) {
         let chunks = self.chunks.borrow();
-        // A little is enough: what follows comes by itself.
+        // A little is enough, because the processor prefetches what follows.
         for part in Touched::parts(offset.0, len.0).take(PREFETCH_CHUNKS_MAX) {
             if let Some(Some(chunk)) = chunks.get(part.chunk) {
                 base::prefetch(&chunk.bytes[part.start..part.end]);
@@ -222,7 +225,7 @@ impl Memory {
                 let run = (u32::MAX >> (u32::BITS - count)) << first;
                 mapped &= !run;
             }
-            // The last one may still become longer.
+            // The last one may still grow.
             if found.len() > max {
                 break;
             }
@@ -231,7 +234,7 @@ impl Memory {
         found
     }
 
-    /// The memory taken now.
+    /// The memory that is taken now.
     pub(crate) fn resident(&self) -> ByteLen {
         ByteLen(self.chunks.borrow().iter().flatten().count() as u64 * CHUNK_BYTES)
     }
@@ -295,7 +298,7 @@ mod tests {
         slice.zero(ByteOffset(0), ByteLen(512));
         slice.zero(ByteOffset(1024), ByteLen(512));
         assert_eq!(slice.resident(), ByteLen(0));
-        // The memory is recycled; what it held is not seen again.
+        // The memory is reused, but its old content must not be visible.
         written(&slice, 2048, 512, 1);
         assert_eq!(slice.read(ByteOffset(0), ByteLen(2048)).to_vec(), vec![0; 2048]);
     }

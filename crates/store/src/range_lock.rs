@@ -1,5 +1,7 @@
-//! Exclusive ranges of a slice, in the order asked for. Used only where the disk's block is larger than the
-//! volume's: a partial block is read, changed and written back, and nobody else may write it meanwhile.
+//! Exclusive locks on ranges of a slice, granted in the order of the requests.
+//!
+//! Used where a block is read, changed and written back, so that no other write changes it meanwhile; and to
+//! serialize changes of a list.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,8 +9,7 @@ use rt::sync::Notify;
 
 #[derive(Default)]
 pub(crate) struct RangeLock {
-    /// Those who hold a range and those who wait for one, by age. As many as writes are in flight on the
-    /// slice.
+    /// The ranges that are held or waited for, by age. There are as many as writes under way on the slice.
     claims: RefCell<Vec<Claim>>,
     next: Cell<u64>,
     waiters: Notify,
@@ -21,14 +22,14 @@ struct Claim {
     end: u64,
 }
 
-/// Holds the range until it is dropped.
+/// Holds the range until dropped.
 pub(crate) struct Locked<'a> {
     lock: &'a RangeLock,
     ticket: u64,
 }
 
 impl RangeLock {
-    /// Waits until nobody older claims a byte of `start..end`.
+    /// Waits until no older claim overlaps `start..end`.
     pub(crate) async fn lock(&self, start: u64, end: u64) -> Locked<'_> {
         let ticket = self.next.get();
         self.next.set(ticket + 1);

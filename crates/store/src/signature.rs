@@ -1,20 +1,20 @@
-//! What is on a disk that is not ours, by the signatures that its owner left, so that a refusal can say it.
+//! Detects what a disk that is not part of a pool holds, from signatures, so that a refusal can say it.
 
 use std::fmt;
 
-/// How much of the start of a disk is looked at: the btrfs superblock is the farthest.
+/// How much of the start of a disk is read: the btrfs superblock is the farthest.
 pub(crate) const LOOKED_AT_BYTES: usize = 68 << 10;
 
 /// What a disk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Zeros, as far as was looked.
+    /// Zeros, as far as was read.
     Nothing,
-    /// A disk of one of our pools.
+    /// A disk of a pool of Ursa.
     Pool,
-    /// Something that we know by its signature.
+    /// Something with a known signature.
     Known(&'static str),
-    /// Something.
+    /// Anything else.
     Data,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Content {
     }
 }
 
-/// (offset, signature, what it means), the most telling first: a partitioned disk has an MBR as well.
+/// (offset, signature, meaning), the most specific first: a partitioned disk has an MBR as well.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"XFSB", "an XFS file system"),
     (1080, &[0x53, 0xef], "an ext file system"),
@@ -47,10 +47,11 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
 ];
 
 impl Content {
-    /// How much of the start of a disk tells it.
+    /// How much of the start of a disk [`Content::detect`] needs.
     pub const LOOKED_AT_BYTES: usize = LOOKED_AT_BYTES;
 
-    /// What the first bytes of a disk tell, [`Content::LOOKED_AT_BYTES`] of them if there are so many.
+    /// Detects what a disk holds from its first [`Content::LOOKED_AT_BYTES`] bytes, or fewer if the disk is
+    /// shorter.
     pub fn detect(start: &[u8]) -> Content {
         let has = |offset: usize, signature: &[u8]| {
             start.get(offset..).is_some_and(|bytes| bytes.starts_with(signature))

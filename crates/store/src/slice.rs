@@ -15,17 +15,17 @@ use crate::lost::{self, Lost};
 use crate::ram::RamSlice;
 use crate::thick::ThickSlice;
 
-/// What is needed to open a slice, on its way from the pool's core to the slice's.
+/// Everything needed to open a slice; the pool's core sends it to the slice's core.
 ///
-/// While a specification or a slice of a volume exists, its volume cannot be deleted.
+/// While a specification or a slice of a volume exists, the volume cannot be deleted.
 #[derive(Clone, Debug)]
 pub struct SliceSpec {
     pub(crate) index: u16,
     pub(crate) len: ByteLen,
-    /// Of its dirty map; none if the volume is not a copy.
+    /// Pages of the slice's dirty map; 0 if the volume is not a copy.
     pub(crate) map_pages: u64,
     pub(crate) kind: SpecKind,
-    /// Counted by the pool: as long as there is a clone, the volume is in use.
+    /// The pool counts the clones: while there is one, the volume is in use.
     #[expect(dead_code, reason = "it is held, not read")]
     pub(crate) in_use: Arc<()>,
 }
@@ -39,12 +39,12 @@ pub(crate) enum SpecKind {
     },
     Log {
         handle: Arc<LogHandle>,
-        /// What the blocks of the volume are numbered by.
+        /// Identifies the volume in the log.
         branch: u32,
         map: MapPlaces,
     },
     Ram {
-        /// The memory that the volume may take.
+        /// The memory reserved for the volume.
         #[expect(dead_code, reason = "they are held, not read")]
         grants: Vec<Arc<RamGrant>>,
     },
@@ -56,22 +56,24 @@ impl SliceSpec {
         self.index
     }
 
-    /// How long the slice is.
+    /// The length of the slice.
     pub fn len(&self) -> ByteLen {
         self.len
     }
 
-    /// Whether the volume is so small that this slice has nothing.
+    /// Whether the slice has no bytes because the volume is so small.
     pub fn is_empty(&self) -> bool {
         self.len.0 == 0
     }
 
-    /// Opens the slice on the current core, on `disks` of this core. A slice is open once at a time. That of
-    /// a log-structured volume may have to recover its log first: operations wait for that, and
-    /// [`Slice::ready`] tells when it is done.
+    /// Opens the slice on the current core.
+    ///
+    /// `disks` are those of this core. A slice may be open only once at a time. A slice of a log-structured
+    /// volume may have to recover its log first: operations wait for that, and [`Slice::ready`] returns when
+    /// it is done.
     ///
     /// # Panics
-    /// If it lies in a log that is open on another core.
+    /// If the slice lies in a log that is open on another core.
     pub fn open(self, disks: &CoreDisks) -> Slice {
         Slice::of(match &self.kind {
             SpecKind::Thick { .. } => Layout::Thick(ThickSlice::new(self, disks.clone())),
@@ -81,31 +83,30 @@ impl SliceSpec {
     }
 }
 
-/// An open slice. It lives on one core and takes no locks; tasks of the core may use it at the same time.
+/// An open slice. It lives on one core and takes no locks; tasks of the core may use it concurrently.
 ///
-/// Offsets are bytes within the slice, multiples of the volume's block. Two writes to the same block at the
-/// same time leave one of the two, in no particular order; a read at the same time sees the one or the other,
-/// by block. Each operation is driven to its end: a future that is dropped leaves a write that may still
-/// happen.
+/// Offsets are bytes within the slice, multiples of the volume's block size. Of two concurrent writes to the
+/// same block either may win; a concurrent read sees one or the other, block by block. A future that is
+/// dropped does not cancel its operation: the write may still happen.
 ///
-/// That of a copy may have lost blocks ([`Slice::lose`]): they cannot be read until they are written.
+/// A slice of a copy may have lost blocks ([`Slice::lose`]): they cannot be read until they are written.
 pub struct Slice {
     pub(crate) layout: Layout,
     lost: Lost,
 }
 
-/// How a slice's blocks lie.
+/// How the blocks of a slice are stored.
 pub(crate) enum Layout {
-    /// On the pool's disks, in place.
+    /// On the pool's disks, overwritten in place.
     Thick(ThickSlice),
-    /// On the pool's disks, never in place.
+    /// On the pool's disks, never overwritten in place.
     Log(LogSlice),
     /// In memory.
     Ram(RamSlice),
 }
 
 impl Slice {
-    /// A slice in memory that belongs to no pool: for a scratch volume, and for tests.
+    /// Creates a slice in memory that belongs to no pool: for a scratch volume, and for tests.
     pub fn in_memory(index: u16, len: ByteLen, grant: RamGrant) -> Slice {
         let kind = SpecKind::Ram { grants: vec![Arc::new(grant)] };
         let spec = SliceSpec { index, len, map_pages: 0, kind, in_use: Arc::default() };
@@ -125,7 +126,7 @@ impl Slice {
         }
     }
 
-    /// How long the slice is.
+    /// The length of the slice.
     pub fn len(&self) -> ByteLen {
         match &self.layout {
             Layout::Thick(slice) => slice.len(),
@@ -134,33 +135,35 @@ impl Slice {
         }
     }
 
-    /// Whether the volume is so small that this slice has nothing.
+    /// Whether the slice has no bytes because the volume is so small.
     pub fn is_empty(&self) -> bool {
         self.len().0 == 0
     }
 
-    /// Whether it is empty after each start, its map as well.
+    /// Whether the slice and its dirty map are empty after each start.
     pub fn is_volatile(&self) -> bool {
         matches!(self.layout, Layout::Ram(_))
     }
 
-    /// How many pages its dirty map has; none if the volume is not a copy. They are apart from the slice's
-    /// bytes.
+    /// How many pages the slice's dirty map has; 0 if the volume is not a copy.
+    ///
+    /// The pages are stored apart from the slice's bytes.
     pub fn map_pages(&self) -> usize {
         let pages = match &self.layout {
             Layout::Thick(slice) => slice.map_pages(),
             Layout::Log(slice) => slice.map_pages(),
             Layout::Ram(slice) => slice.map_pages(),
         };
-        // A slice of the largest volume has 2^27.
+        // This fits: a slice of the largest volume has 2^27 pages.
         pages as usize
     }
 
-    /// Waits until the slice serves: its log has to be recovered first, if it lies in one. Nobody has to:
-    /// other operations wait by themselves.
+    /// Waits until the slice can serve: if it lies in a log, the log must be recovered first.
+    ///
+    /// Calling this is optional, because all other operations wait as well.
     ///
     /// # Errors
-    /// [`SliceError::Offline`]: the log could not be opened; why was logged.
+    /// [`SliceError::Offline`]: the log could not be opened; the reason was logged.
     pub async fn ready(&self) -> Result<(), SliceError> {
         match &self.layout {
             Layout::Log(slice) => slice.ready().await,
@@ -168,10 +171,10 @@ impl Slice {
         }
     }
 
-    /// Reads a page of the dirty map: zeros if it was never written.
+    /// Reads a page of the dirty map. A page that was never written reads as zeros.
     ///
     /// # Errors
-    /// [`SliceError::Unreadable`] with the first byte of the slice whose bit is in the page,
+    /// [`SliceError::Unreadable`] with the first byte of the slice that the page covers,
     /// [`SliceError::Offline`].
     ///
     /// # Panics
@@ -185,12 +188,13 @@ impl Slice {
         }
     }
 
-    /// Writes a page of the dirty map, durably where [`Slice::is_volatile`] does not say otherwise. Two
-    /// writes of one page follow each other: the caller sees to that. A write that is cut off may leave some
-    /// sectors of the page as they were.
+    /// Writes a page of the dirty map, durably unless [`Slice::is_volatile`].
+    ///
+    /// The caller must not write one page twice at the same time. A write that a power cut interrupts may
+    /// leave some sectors of the page unchanged.
     ///
     /// # Errors
-    /// As for [`Slice::write`]. What the page holds is then unknown.
+    /// As for [`Slice::write`]. The content of the page is then unknown.
     ///
     /// # Panics
     /// If the map has no such page, or `image` is not [`MAP_PAGE_BYTES`] long.
@@ -214,37 +218,40 @@ impl Slice {
     /// [`SliceError::Offline`].
     ///
     /// # Panics
-    /// If the range is not inside the slice: whoever maps a volume to slices has checked. So do all the
-    /// others.
+    /// If the range is not inside the slice: the code that maps a volume to slices has checked it. The same
+    /// holds for all other operations.
     pub async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         self.check(offset, len);
         self.know_lost().await?;
-        // Before, since a write may end the loss while the disk is still giving what it held before that.
+        // Check before the read: a concurrent write may end the loss while the disk still returns the old
+        // content.
         self.check_lost(offset, len)?;
         let data = match &self.layout {
             Layout::Thick(slice) => slice.read(offset, len).await?,
             Layout::Log(slice) => slice.read(offset, len).await?,
             Layout::Ram(slice) => slice.memory().read(offset, len),
         };
-        // And afterwards: it may have been lost meanwhile.
+        // And check after it: the range may have been lost meanwhile.
         self.check_lost(offset, len)?;
         Ok(data)
     }
 
-    /// The range is about to be written. Memory comes to the processor meanwhile; a disk needs no such word.
+    /// Announces a write to the range, so that the processor can load the memory meanwhile. Disks ignore it.
     pub fn prefetch(&self, offset: ByteOffset, len: ByteLen) {
         if let Layout::Ram(slice) = &self.layout {
             slice.memory().prefetch(offset, len);
         }
     }
 
-    /// Writes `data` at `offset`. The note that the copy holds something there ([`Slice::hold`]) ends before
-    /// that, and a loss after it, so that neither is ever said of what may be half written.
+    /// Writes `data` at `offset`.
+    ///
+    /// If the copy is noted as holding something there ([`Slice::hold`]), that note ends before the write; a
+    /// loss ends after it. So neither note ever covers a block that may be half written.
     ///
     /// # Errors
-    /// All of [`SliceError`] that layouts say. [`SliceError::Unreadable`]: a part of that block was to be
-    /// written, and its rest cannot be read; of the range some blocks may be written, and the others hold
-    /// what they did. Of all others: what the range holds is unknown.
+    /// All errors of [`SliceError`] that layouts return. [`SliceError::Unreadable`]: the write covers only
+    /// part of that block, and the rest of the block cannot be read; some blocks of the range may be written,
+    /// the others are unchanged. After any other error the content of the range is unknown.
     pub async fn write(
         &self,
         offset: ByteOffset,
@@ -265,9 +272,10 @@ impl Slice {
         if finds { self.end_loss(offset, len).await } else { Ok(()) }
     }
 
-    /// Reads what a write to the range must read first: the rest of the disks' blocks that it changes in
-    /// part. Blocks of 4096 bytes that are lost as a whole count as such: the disk that did not read them may
-    /// have no smaller ones.
+    /// Reads what a write to the range must read first: the rest of disk blocks that it changes in part.
+    ///
+    /// Units of 4096 bytes that are lost as a whole count as one block, because the disk that could not read
+    /// them may have no smaller blocks.
     ///
     /// # Errors
     /// As for [`Slice::read`].
@@ -284,12 +292,14 @@ impl Slice {
         }
     }
 
-    /// Writes again what cannot be read, with what it held, makes that durable, and reads it back. `data` is
-    /// at the place of whole [`Slice::write_unit`]s, or ends with the slice.
+    /// Repairs a range that cannot be read: writes `data`, its content, makes that durable, and reads it
+    /// back.
+    ///
+    /// `data` covers whole [`Slice::write_unit`]s, or ends with the slice.
     ///
     /// # Errors
-    /// [`SliceError::Unwritable`], [`SliceError::Full`]: the range is as bad as it was; other blocks are not
-    /// concerned. [`SliceError::Offline`].
+    /// [`SliceError::Unwritable`], [`SliceError::Full`]: the range is as bad as before; other blocks are not
+    /// affected. [`SliceError::Offline`].
     pub async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
         let len = ByteLen(data.len() as u64);
         self.check(offset, len);
@@ -304,7 +314,8 @@ impl Slice {
         if finds { self.end_loss(offset, len).await } else { Ok(()) }
     }
 
-    /// What its disks write at once at least, in bytes: they read all of it, or nothing.
+    /// The smallest unit in bytes that the slice's disks write; such a unit is either readable as a whole or
+    /// not at all.
     pub fn write_unit(&self) -> u64 {
         match &self.layout {
             Layout::Thick(slice) => slice.write_unit(),
@@ -313,9 +324,11 @@ impl Slice {
         }
     }
 
-    /// Has a write to the range find room: where little is left in the file system under a disk, its space is
-    /// set aside now. Of a write that is not to begin unless it can be finished; any other one is told
-    /// [`SliceError::Full`] by [`Slice::write`].
+    /// Makes sure that a write to the range finds room.
+    ///
+    /// If the file system under a disk has little space left, the space for the range is allocated now.
+    /// Needed for a write that must not begin unless it can finish; for any other, [`Slice::write`] returns
+    /// [`SliceError::Full`].
     ///
     /// # Errors
     /// [`SliceError::Full`]; else as for [`Slice::write`].
@@ -328,8 +341,10 @@ impl Slice {
         }
     }
 
-    /// What is left for the slice: of the file system that has least, or of its log, with what the pool lends
-    /// for that. `None` where space cannot run out, or nobody knows.
+    /// The space that is left for the slice.
+    ///
+    /// For a thick slice: in the file system with the least free space. For a slice in a log: in the log,
+    /// including what the pool lends it. `None` if space cannot run out, or is unknown.
     pub async fn room(&self) -> Option<Room> {
         match &self.layout {
             Layout::Thick(slice) => slice.room(),
@@ -338,8 +353,9 @@ impl Slice {
         }
     }
 
-    /// Makes the range read as zeros and gives its space back where that is possible: UNMAP, and WRITE SAME
-    /// of zeros. Durable after the next flush.
+    /// Makes the range read as zeros, and frees its space where possible. Durable after the next flush.
+    ///
+    /// This is UNMAP, and WRITE SAME of zeros.
     ///
     /// # Errors
     /// As for [`Slice::write`].
@@ -360,10 +376,10 @@ impl Slice {
         Ok(())
     }
 
-    /// Makes all writes and zeroings that have completed durable.
+    /// Makes all completed writes and zeroings durable.
     ///
     /// # Errors
-    /// [`SliceError::Unwritable`] if the disk failed now, [`SliceError::Offline`] if it had before.
+    /// [`SliceError::Unwritable`] if the disk failed now, [`SliceError::Offline`] if it had failed before.
     pub async fn flush(&self) -> Result<(), SliceError> {
         match &self.layout {
             Layout::Thick(slice) => slice.flush().await,
@@ -372,8 +388,9 @@ impl Slice {
         }
     }
 
-    /// Whether a disk that it lies on is out of service: what is written there is answered
-    /// [`SliceError::Offline`], until the pool is reopened.
+    /// Whether a disk that the slice lies on is out of service.
+    ///
+    /// Writes to it then fail with [`SliceError::Offline`] until the pool is reopened.
     pub fn is_offline(&self) -> bool {
         match &self.layout {
             Layout::Thick(slice) => slice.is_offline(),
@@ -382,10 +399,11 @@ impl Slice {
         }
     }
 
-    /// The parts of the range that take space, in order, `max` of them at most; touching parts are one. All
-    /// else before the last one reads as zeros; so does what comes after it, if there are fewer than `max`.
-    /// Where a block of the range is lost, all from there on counts as taking space: a lost block does not
-    /// read as zeros.
+    /// The parts of the range that take space, in order and at most `max`; adjacent parts are merged.
+    ///
+    /// Everything else up to the end of the last part reads as zeros. If there are fewer than `max` parts, so
+    /// does everything after it. If the range has a lost block, everything from there on counts as taking
+    /// space: a lost block does not read as zeros.
     ///
     /// # Errors
     /// [`SliceError::Unreadable`], [`SliceError::Offline`].
@@ -411,11 +429,12 @@ impl Slice {
         Ok(found)
     }
 
-    /// Notes durably that the range is lost: what the disk holds there is not what the slice holds. It is so
-    /// until all of it has been written. `holders`: by slot a bit for each copy that holds it, and whose disk
-    /// did not read it. `keeps_held`: this is one of them, so what it noted by [`Slice::hold`] is not lost.
-    /// Returns what is lost now and was not before; `None`: the list is full ([`crate::LOST_UNITS_MAX`]), and
-    /// nothing has changed.
+    /// Notes durably that the range is lost: the disk holds other data there than the slice should.
+    ///
+    /// A block stays lost until it is written. `holders` has a bit for each copy, by slot, that holds the
+    /// data but whose disk could not read it. With `keeps_held`, this copy is one of the holders, so what it
+    /// noted with [`Slice::hold`] does not become lost. Returns what was not lost before and is now; `None`
+    /// if the list is full ([`crate::LOST_UNITS_MAX`]) and nothing has changed.
     ///
     /// # Errors
     /// As for [`Slice::read_map_page`] and [`Slice::write_map_page`].
@@ -440,8 +459,10 @@ impl Slice {
         Ok(added)
     }
 
-    /// Notes durably that this copy holds these ranges, which its disk did not read: others are about to note
-    /// them as lost. It is so until they are written, or until there is no more room for that.
+    /// Notes durably that this copy holds these ranges although its disk could not read them.
+    ///
+    /// Other copies are about to note the ranges as lost. A note lasts until the range is written, or until
+    /// the list needs its place.
     ///
     /// # Errors
     /// As for [`Slice::lose`].
@@ -453,8 +474,8 @@ impl Slice {
         self.know_lost().await?;
         ranges.iter().for_each(|(offset, len)| self.check(*offset, *len));
         if let Layout::Log(slice) = &self.layout {
-            // Else a record that the disk does not read might count as not written after a crash: the older
-            // block would be there again.
+            // Otherwise, a record that the disk cannot read might count as not written after a crash, and the
+            // older block would reappear.
             slice.merge_all().await?;
         }
         let _change = self.lost.change().await;
@@ -464,8 +485,9 @@ impl Slice {
         Ok(())
     }
 
-    /// Forgets what this copy holds, and who holds what is lost, durably: what it has is of another past than
-    /// what others have.
+    /// Forgets durably what this copy holds, and which copies hold what is lost here.
+    ///
+    /// Used when this copy's data has a different history from that of the others.
     ///
     /// # Errors
     /// As for [`Slice::lose`].
@@ -478,30 +500,32 @@ impl Slice {
         self.set_lost(self.lost.unheld()).await
     }
 
-    /// By slot a bit for each copy that holds all that is lost of the range ([`Slice::lose`]).
+    /// A bit for each copy, by slot, that holds everything that is lost in the range ([`Slice::lose`]).
     pub fn holders_of_lost(&self, offset: ByteOffset, len: ByteLen) -> u8 {
         self.lost.holders(&(offset.0..offset.0 + len.0))
     }
 
-    /// What is lost, in order; touching ranges are one. Empty before [`Slice::know_lost`].
+    /// The lost ranges in order; adjacent ranges are merged. Empty before [`Slice::know_lost`].
     pub fn lost(&self) -> Vec<(ByteOffset, ByteLen)> {
         self.lost.ranges()
     }
 
-    /// Whether something is lost.
+    /// Whether any block is lost.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// Whether some of the range is lost.
+    /// Whether any part of the range is lost.
     pub fn has_lost_in(&self, offset: ByteOffset, len: ByteLen) -> bool {
         self.lost.first_in(&(offset.0..offset.0 + len.0)).is_some()
     }
 
-    /// Reads what is lost, unless that is known. Nobody has to: other operations do so by themselves.
+    /// Reads the list of lost blocks, unless it has been read already.
+    ///
+    /// Calling this is optional, because all other operations do it.
     ///
     /// # Errors
-    /// [`SliceError::Unreadable`]: the disk does not read the list, or it is damaged.
+    /// [`SliceError::Unreadable`]: the disk cannot read the list, or the list is damaged.
     /// [`SliceError::Offline`].
     pub async fn know_lost(&self) -> Result<(), SliceError> {
         if self.map_pages() == 0 || self.lost.is_known() {
@@ -525,13 +549,14 @@ impl Slice {
         self.lost.first_in(&range).map_or(Ok(()), |lost| Err(lost_error(lost.max(range.start))))
     }
 
-    /// What was lost in the range has been written, durably.
+    /// Removes the range from what is lost. The caller has written it durably.
     async fn end_loss(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _change = self.lost.change().await;
         self.set_lost(self.lost.without(&(offset.0..offset.0 + len.0))).await
     }
 
-    /// The range is about to be written: what the copy holds there will not be what others have lost.
+    /// Removes the range from what is held: it is about to be written, and will differ from what others have
+    /// lost.
     async fn end_hold(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let range = offset.0..offset.0 + len.0;
         if !self.lost.holds_some_of(&range) {
@@ -541,7 +566,7 @@ impl Slice {
         self.set_lost(self.lost.without_held(&range)).await
     }
 
-    /// Writes the list and has it count then. The caller holds [`Lost::change`].
+    /// Writes the list, then applies it. The caller holds [`Lost::change`].
     async fn set_lost(&self, units: lost::Units) -> Result<(), SliceError> {
         let page = lost::encode(&units);
         if page != self.lost.page() {
@@ -559,9 +584,10 @@ impl Slice {
         }
     }
 
-    /// Takes in what [`Pool::grow_volume`](crate::Pool::grow_volume) added: `spec` is the same slice's new
-    /// specification, `disks` are this core's, with those that have been added since. Operations that are
-    /// under way are not disturbed.
+    /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume).
+    ///
+    /// `spec` is the new specification of the same slice; `disks` are this core's disks, including those that
+    /// were added since the slice was opened. Operations under way are not disturbed.
     ///
     /// # Panics
     /// If `spec` is of another slice, or shorter.
@@ -590,13 +616,13 @@ impl Slice {
     }
 }
 
-/// No disk is to blame for it: that of another copy was.
+/// Names no disk of this copy: the disk that could not read the block was another copy's.
 fn lost_error(offset: u64) -> SliceError {
     let (offset, cause) = (ByteOffset(offset), ReadFailure::Lost);
     SliceError::Unreadable(BadBlock { offset, disk: 0, disk_offset: 0, cause })
 }
 
-/// Adds a range behind the others, to the last one if it touches that.
+/// Appends a range, merging it with the last one if the two are adjacent.
 pub(crate) fn join(found: &mut Vec<(ByteOffset, ByteLen)>, start: u64, len: u64) {
     match found.last_mut() {
         Some((last, last_len)) if last.0 + last_len.0 == start => last_len.0 += len,

@@ -1,4 +1,5 @@
-//! A metadata slot: one generation of the catalogue, whole or not there. Byte table: `docs/formats/pool.md`.
+//! A metadata slot: one generation of the catalog, which is either intact or ignored. Byte table:
+//! `docs/formats/pool.md`.
 
 use base::Crc32c;
 
@@ -8,23 +9,23 @@ use crate::superblock::VERSION;
 
 const MAGIC: &[u8; 8] = b"URSAMETA";
 
-/// Before the catalogue.
+/// Bytes before the catalog.
 pub(crate) const HEADER_BYTES: usize = 64;
 
-/// Where the checksum is in the header: over all behind it.
+/// Offset of the checksum in the header.
 const CRC_AT: usize = 12;
 const CRC_END: usize = CRC_AT + 4;
 
-/// A slot's header, before anybody knows whether the rest is whole.
+/// A slot's header, read before it is known whether the rest is intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Of the catalogue.
+    /// The generation of the catalog.
     pub generation: u64,
-    /// The catalogue's length.
+    /// The length of the catalog.
     pub len: u64,
 }
 
-/// The slot's bytes for `catalog`, without padding.
+/// Encodes a slot with `catalog`, without padding.
 pub(crate) fn encode(pool: PoolId, generation: u64, catalog: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + catalog.len());
     bytes.extend_from_slice(MAGIC);
@@ -40,7 +41,7 @@ pub(crate) fn encode(pool: PoolId, generation: u64, catalog: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The magic and the version are covered as well; the checksum itself counts as zeros.
+/// The checksum covers the whole header and the catalog; the checksum field itself counts as zeros.
 fn checksum(bytes: &[u8]) -> u32 {
     let mut crc = Crc32c::new();
     crc.update(&bytes[..CRC_AT]);
@@ -49,7 +50,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc.value()
 }
 
-/// The header of a slot of `pool`, if that is one.
+/// Decodes the header of a slot; `None` if it is not a slot of `pool`.
 pub(crate) fn decode_header(pool: PoolId, bytes: &[u8]) -> Option<Header> {
     let mut fields = Cursor::new(bytes);
     if fields.take(MAGIC.len())? != MAGIC {
@@ -65,7 +66,7 @@ pub(crate) fn decode_header(pool: PoolId, bytes: &[u8]) -> Option<Header> {
     Some(Header { generation: fields.u64()?, len: fields.u64()? })
 }
 
-/// The catalogue in a slot whose header says `header`, if it is whole.
+/// The catalog in a slot with this header, if it is intact.
 pub(crate) fn decode(header: Header, bytes: &[u8]) -> Option<&[u8]> {
     let len = usize::try_from(header.len).ok()?.checked_add(HEADER_BYTES)?;
     let bytes = bytes.get(..len)?;

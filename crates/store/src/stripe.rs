@@ -1,11 +1,11 @@
-//! Where a byte of a volume lies: in which slice, and where there.
+//! Where a byte of a volume lies: in which slice, and at which offset there.
 //!
-//! A volume is cut into stripe units that go round its slices: unit `u` is unit `u / slices` of slice
-//! `u % slices`. The map never changes, so a volume grows by making every slice longer.
+//! A volume is cut into stripe units that go round its slices: unit `u` is unit `u / slices` of slice `u %
+//! slices`. The map never changes, so a volume grows by making every slice longer.
 //!
-//! The unit is 1 MiB: an aligned request of up to 1 MiB, which is what hosts send when they read or write in
-//! sequence, is served by one slice without a split; and a volume of any useful size has enough units for
-//! random requests to spread. Half the unit would split every 1 MiB request; four times it would keep a
+//! The unit is 1 MiB. An aligned request of up to 1 MiB, which is what hosts send when they read or write
+//! sequentially, is served by one slice without a split. And a volume of any useful size has enough units for
+//! random requests to spread. Half the unit would split every 1 MiB request; four times the unit would keep a
 //! sequential stream of depth 4 on a single core.
 
 use base::{ByteLen, ByteOffset};
@@ -16,7 +16,7 @@ pub const STRIPE_UNIT: ByteLen = ByteLen(1 << 20);
 /// How a volume is striped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// How many slices: a power of two.
+    /// The number of slices, a power of two.
     slices: u16,
     /// log2 of the unit in bytes.
     unit_shift: u32,
@@ -25,37 +25,37 @@ pub struct Stripe {
 /// A part of a request that lies in one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which slice.
+    /// The slice.
     pub slice: u16,
-    /// Where in the slice.
+    /// The offset in the slice.
     pub offset: ByteOffset,
-    /// How long it is.
+    /// The length.
     pub len: ByteLen,
-    /// Where in the volume it begins.
+    /// The offset in the volume.
     pub volume_offset: ByteOffset,
 }
 
 impl Stripe {
-    /// A volume over `slices` slices in units of `unit` bytes; both are powers of two.
+    /// Stripes a volume over `slices` slices in units of `unit` bytes. Both are powers of two.
     ///
     /// # Panics
-    /// If one of them is not: they come from a catalogue that was checked.
+    /// If one of them is not: they come from a catalog that was checked.
     pub fn new(slices: u16, unit: ByteLen) -> Stripe {
         assert!(slices.is_power_of_two() && unit.0.is_power_of_two(), "{slices} slices of {unit:?}");
         Stripe { slices, unit_shift: unit.0.trailing_zeros() }
     }
 
-    /// How many slices there are.
+    /// The number of slices.
     pub fn slices(self) -> u16 {
         self.slices
     }
 
-    /// The unit in bytes.
+    /// The size of the unit.
     pub fn unit(self) -> ByteLen {
         ByteLen(1 << self.unit_shift)
     }
 
-    /// The slice of a byte of the volume, and the byte's place in it.
+    /// The slice in which a byte of the volume lies, and the byte's offset there.
     pub fn locate(self, offset: ByteOffset) -> (u16, ByteOffset) {
         let unit = offset.0 >> self.unit_shift;
         let within = offset.0 & (self.unit().0 - 1);
@@ -72,14 +72,15 @@ impl Stripe {
         ByteOffset((unit << self.unit_shift) + within)
     }
 
-    /// The pieces of `len` bytes from `offset` on, in the order of the volume. Pieces that follow each other
-    /// in one slice are one piece only if they also do in the volume: with several slices, a piece is at most
-    /// a unit.
+    /// The pieces of `len` bytes from `offset` on, in the order of the volume.
+    ///
+    /// Adjacent pieces of one slice are merged only if they are adjacent in the volume, too: with several
+    /// slices, a piece is at most a unit.
     pub fn pieces(self, offset: ByteOffset, len: ByteLen) -> Pieces {
         Pieces { stripe: self, at: offset, end: offset + len }
     }
 
-    /// How long `slice` is in a volume of `capacity`.
+    /// The length of `slice` in a volume of `capacity`.
     pub fn slice_len(self, slice: u16, capacity: ByteLen) -> ByteLen {
         let whole_units = capacity.0 >> self.unit_shift;
         let rest = capacity.0 & (self.unit().0 - 1);
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(stripe.slice_len(0, ByteLen(12345)), ByteLen(12345));
     }
 
-    /// Every byte is in exactly one place, and the places fill the slices: checked byte by byte on small
+    /// Every byte has exactly one place, and the places fill the slices: checked byte by byte with small
     /// units.
     #[test]
     fn the_map_is_one_to_one_and_onto() {

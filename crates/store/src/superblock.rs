@@ -1,5 +1,7 @@
-//! The superblock: which pool and which of its disks this is, how it is laid out, and which generation of the
-//! metadata has certainly been written. Byte table: `docs/formats/pool.md`.
+//! The superblock: which pool and which of its disks this is, its layout, and which generation is certainly
+//! durable.
+//!
+//! Byte table: `docs/formats/pool.md`.
 
 use base::crc32c;
 
@@ -9,14 +11,14 @@ use crate::id::{DiskId, PoolId};
 
 const MAGIC: &[u8; 8] = b"URSAPOOL";
 
-/// The version of everything in a pool but the contents of volumes.
+/// The version of the format of everything in a pool, except the contents of volumes.
 pub(crate) const VERSION: u16 = 1;
 
-/// What becomes of a disk's space when it is zeroed.
+/// Whether zeroing frees a disk's space or keeps it.
 const GIVEN_BACK: u8 = 1;
 const KEPT: u8 = 2;
 
-/// Where the checksum is: over all before it.
+/// Offset of the checksum, which covers everything before it.
 pub(crate) const CRC_AT: usize = SUPERBLOCK_BYTES as usize - 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +30,18 @@ pub(crate) struct Superblock {
     /// This generation of the metadata is durable on every disk that has metadata.
     pub generation: u64,
     pub geometry: Geometry,
-    /// Whether the disk's space is kept when it is zeroed ([`rt::Disk::is_reserved`]).
+    /// Whether the disk's space stays allocated when it is zeroed ([`rt::Disk::is_reserved`]).
     pub reserved: bool,
 }
 
 /// Why a superblock could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// There is none.
+    /// There is no superblock.
     Absent,
-    /// There was one: the checksum does not fit, or a field is impossible.
+    /// There was one, but the checksum is wrong, or a field is impossible.
     Damaged,
-    /// It is whole, and of a version that we do not know.
+    /// It is intact, but of an unknown version.
     Version(u16),
 }
 

@@ -1,14 +1,14 @@
 //! A slice on disks, written in place.
 //!
-//! A byte of the slice has one place on one disk, given by the slice's extents; there is nothing else to look
-//! up and nothing to write but the data. Extents were zeroed before the slice got them, so fresh blocks need
-//! no map.
+//! Each byte of the slice has one place on one disk, given by the slice's extents: there is nothing else to
+//! look up, and nothing to write but the data. Extents were zeroed before the slice got them, so unwritten
+//! blocks need no map.
 //!
-//! Where the disk's block is larger than the volume's (a 512-byte volume on a disk of 4096), a write of
-//! partial blocks reads, changes and writes them back, under a [`RangeLock`] that all writes of such a slice
-//! take.
+//! If the disk's block is larger than the volume's (a 512-byte volume on a disk of 4096), a write of partial
+//! blocks reads, changes and writes them back, under a [`RangeLock`] that all writes of such a slice take.
 //!
-//! The dirty map of a copy lies apart from its slices, a page a block of any disk: it needs no lock.
+//! The dirty map of a copy lies apart from its slices, and each of its pages has a disk block of its own: it
+//! needs no lock.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
@@ -24,25 +24,25 @@ use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::range_lock::{Locked, RangeLock};
 use crate::slice::{SliceSpec, SpecKind, join};
 
-/// What writers lock: the largest block that a disk has. Extents are multiples of it.
+/// The granularity of locks: the largest block that a disk has. Extents are multiples of it.
 const LOCK_BYTES: u64 = 4096;
 
 /// One core's part of a thick volume.
 pub struct ThickSlice {
     /// Replaced when the slice grows onto a disk that was added.
     disks: RefCell<CoreDisks>,
-    /// What it was opened with, or grown to.
+    /// The specification with which the slice was opened or grown.
     spec: RefCell<SliceSpec>,
-    /// Where the slice lies, by the place in the slice. Longer than the slice: extents are whole.
+    /// Where the slice lies, by offset in the slice. Longer than the slice, because extents are whole.
     places: RefCell<Vec<Place>>,
-    /// The disks of `places`, a bit each.
+    /// The disks of `places`, one bit each.
     on_disks: Cell<u64>,
-    /// Used if some disk's block is larger than the volume's: from the start, or from the growth onto such a
-    /// disk on. Writes from before that do not touch it.
+    /// Set if some disk's block is larger than the volume's: from the start, or once the slice grows onto
+    /// such a disk. Earlier writes do not touch that disk.
     lock: OnceCell<RangeLock>,
 }
 
-/// Consecutive bytes of the slice that are consecutive on a disk.
+/// Consecutive bytes of the slice that are also consecutive on a disk.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     start: u64,
@@ -51,23 +51,24 @@ struct Place {
     disk_offset: u64,
 }
 
-/// The part of an operation that is in one place.
+/// The part of an operation that lies in one place.
 struct Part {
-    /// In the slice.
+    /// The offset in the slice.
     offset: u64,
-    /// The disk's place in the pool.
+    /// The index of the disk in the pool.
     place: u16,
     disk: Rc<PoolDisk>,
     disk_offset: u64,
     len: u64,
-    /// Whether the slice ends with it: what is behind it in its last block is nobody's, and zeros.
+    /// Whether the slice ends with this part. What follows it in its last block belongs to no slice, and is
+    /// zeros.
     is_last: bool,
 }
 
 impl ThickSlice {
     pub(crate) fn new(spec: SliceSpec, disks: CoreDisks) -> ThickSlice {
         let places = places(&spec);
-        // The slice may have been open before, on another core, and closed without a flush.
+        // Another core may have had the slice open before, and closed it without a flush.
         places.iter().for_each(|place| disks.disk(place.disk).mark_written());
         let slice = ThickSlice {
             disks: RefCell::new(disks),
@@ -99,12 +100,12 @@ impl ThickSlice {
         self.spec.borrow().index
     }
 
-    /// How long the slice is.
+    /// The length of the slice.
     pub fn len(&self) -> ByteLen {
         self.spec.borrow().len
     }
 
-    /// Whether the volume is so small that this slice has nothing.
+    /// Whether the slice has no bytes because the volume is so small.
     pub fn is_empty(&self) -> bool {
         self.len().0 == 0
     }
@@ -203,7 +204,7 @@ impl ThickSlice {
         Ok(())
     }
 
-    /// What is written at once at least: the largest block of its disks.
+    /// The smallest unit that can be written: the largest block of its disks.
     pub(crate) fn write_unit(&self) -> u64 {
         let disks = self.disks.borrow();
         disks_in(self.on_disks.get()).map(|disk| disks.disk(disk).block()).max().unwrap_or(1)
@@ -215,7 +216,7 @@ impl ThickSlice {
     }
 
     pub(crate) async fn flush(&self) -> Result<(), SliceError> {
-        // Those disks that this core has not written to since their last flush return at once.
+        // Disks that this core has not written to since their last flush return at once.
         for disk in disks_in(self.on_disks.get()) {
             let disk = Rc::clone(self.disks.borrow().disk(disk));
             disk.flush().await.map_err(|error| write_error(&error, None))?;
@@ -232,11 +233,12 @@ impl ThickSlice {
         let mut found = Vec::new();
         let mut at = offset.0;
         let end = at + len.0;
-        // One more than is wanted: the last may still become longer.
+        // One more than requested, because the last one may still grow.
         while at < end && found.len() <= max {
             let part = self.part(at, end);
             at += part.len;
-            // If the part has more than it tells, that is enough even if the first joins the last one found.
+            // If the part has more ranges than it returns, that is enough, even if its first one continues
+            // the last one found.
             for range in part.allocated(max + 1).await? {
                 join(&mut found, range.start, range.end - range.start);
             }
@@ -249,7 +251,7 @@ impl ThickSlice {
         self.spec.borrow().map_pages
     }
 
-    /// Reads a page of the slice's map: the first is the list of lost blocks.
+    /// Reads a page of the slice's map. Page 0 is the list of lost blocks.
     pub(crate) async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
         let (place, disk_offset) = self.page_place(page);
         let disk = self.disk(place);
@@ -266,7 +268,7 @@ impl ThickSlice {
         written.map_err(|error| write_error(&error, Some(MapPlaces::covered_from(page))))
     }
 
-    /// Where a page of the slice's map is.
+    /// The disk and offset of a page of the slice's map.
     pub(crate) fn page_place(&self, page: u64) -> (u16, u64) {
         let spec = self.spec.borrow();
         let SpecKind::Thick { map, .. } = &spec.kind else { panic!("the specification of a thick slice") };
@@ -277,7 +279,7 @@ impl ThickSlice {
         Rc::clone(self.disks.borrow().disk(place))
     }
 
-    /// Waits until the blocks of the range are not being changed in parts, if that can be.
+    /// Waits until no blocks of the range are being changed in part. Returns `None` if that cannot happen.
     async fn lock(&self, range: Range<u64>) -> Option<Locked<'_>> {
         match self.lock.get() {
             None => None,
@@ -308,7 +310,7 @@ impl ThickSlice {
     }
 }
 
-/// Where the slice of `spec` lies.
+/// The places of the slice that `spec` describes.
 fn places(spec: &SliceSpec) -> Vec<Place> {
     let SpecKind::Thick { runs, map, .. } = &spec.kind else { panic!("{spec:?} is of a thick slice") };
     let mut start = 0;
@@ -325,12 +327,12 @@ fn places(spec: &SliceSpec) -> Vec<Place> {
     places
 }
 
-/// The disks of `places`, a bit each.
+/// The disks of `places`, one bit each.
 fn disks_of(places: &[Place]) -> u64 {
     places.iter().fold(0, |disks, place| disks | 1 << place.disk)
 }
 
-/// The disks that [`disks_of`] gave, in their order.
+/// The disks of a [`disks_of`] bit set, in order.
 fn disks_in(mut bits: u64) -> impl Iterator<Item = u16> {
     std::iter::from_fn(move || {
         let disk = (bits != 0).then(|| bits.trailing_zeros() as u16)?;
@@ -344,14 +346,14 @@ impl Part {
         self.disk_offset + self.len
     }
 
-    /// The smallest range of whole blocks that contains the part. Inside the same extent, which consists of
-    /// whole blocks.
+    /// The smallest range of whole blocks that contains the part. It stays in the same extent, which consists
+    /// of whole blocks.
     fn around(&self) -> Range<u64> {
         let block = self.disk.block();
         self.disk_offset / block * block..self.end().next_multiple_of(block)
     }
 
-    /// The blocks that are whole in the part; empty if none is.
+    /// The blocks that lie completely in the part; empty if there are none.
     fn inside(&self) -> Range<u64> {
         let block = self.disk.block();
         let start = self.disk_offset.next_multiple_of(block);
@@ -362,7 +364,7 @@ impl Part {
         self.around() == (self.disk_offset..self.end())
     }
 
-    /// The place in the slice of a place on the disk.
+    /// The offset in the slice of an offset on the disk.
     fn slice_offset(&self, disk_offset: u64) -> u64 {
         self.offset + disk_offset.clamp(self.disk_offset, self.end()) - self.disk_offset
     }
@@ -374,7 +376,7 @@ impl Part {
         Ok(data.slice(from..from + self.len as usize))
     }
 
-    /// Reads whole blocks. If the disk cannot, tries one by one, to tell which.
+    /// Reads whole blocks. If the disk cannot, reads them one by one to find the bad one.
     async fn read_blocks(&self, range: Range<u64>) -> Result<Buf, SliceError> {
         let len = (range.end - range.start) as usize;
         let error = match self.disk.read(range.start, Buf::uncleared(len)).await {
@@ -417,8 +419,8 @@ impl Part {
         written.map_err(|error| write_error(&error, Some(self.offset)))
     }
 
-    /// The blocks that a write of the part changes in part: it reads them first. One of its ends or both; the
-    /// same where that is one block.
+    /// The blocks that a write changes only in part, and must read first: at one end or both; equal if both
+    /// are one block.
     fn edges(&self) -> [Option<Range<u64>>; 2] {
         let (around, block) = (self.around(), self.disk.block());
         let first = around.start..around.start + block;
@@ -473,7 +475,7 @@ impl Part {
         Ok(())
     }
 
-    /// The part of this part that is at `range` of the disk.
+    /// Cuts the part down to `range` of the disk.
     fn narrowed(&self, range: Range<u64>) -> Part {
         Part {
             offset: self.slice_offset(range.start),
@@ -485,7 +487,7 @@ impl Part {
         }
     }
 
-    /// The ranges of the slice that take space: all, or at least `max`.
+    /// The ranges of the slice that take space: all of them, or at least `max`.
     async fn allocated(&self, max: usize) -> Result<Vec<Range<u64>>, SliceError> {
         let around = self.around();
         // The first and the last may lie outside the part.
@@ -496,7 +498,8 @@ impl Part {
     }
 }
 
-/// `at` is the disk's place in the pool, and the offset there.
+/// The error for a failed read of `offset` in the slice, which is `disk_offset` of the disk with index
+/// `disk`.
 pub(crate) fn read_error(error: &DiskError, offset: u64, (disk, disk_offset): (u16, u64)) -> SliceError {
     tracing::warn!(%error, offset, disk, disk_offset, "a slice cannot read");
     match error {
@@ -508,7 +511,8 @@ pub(crate) fn read_error(error: &DiskError, offset: u64, (disk, disk_offset): (u
     }
 }
 
-/// `offset` is where the write began; a flush has none. Which block failed is known of neither.
+/// The error for a failed write that began at `offset`; for a flush, `None`. Neither tells which block
+/// failed.
 pub(crate) fn write_error(error: &DiskError, offset: Option<u64>) -> SliceError {
     tracing::warn!(%error, offset, "a slice cannot write");
     match error {

@@ -1,4 +1,4 @@
-//! Who waits for an engine: callers for its replies, and watches for what changes.
+//! The callers that wait for an engine's replies, and the watches that wait for changes.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Callers {
     watches: Watches,
 }
 
-/// A caller who waits for the engine's reply.
+/// A caller that waits for the engine's reply.
 enum Waiting {
     Get(String, Answer<Option<Versioned>>),
     List(String, Answer<Everything>),
@@ -40,13 +40,15 @@ impl Waiting {
 }
 
 impl Callers {
-    /// Nobody yet, of a record whose last change is `revision`.
+    /// No callers yet, for a record whose last change is `revision`.
     pub fn new(revision: Revision) -> Callers {
         Callers { waiting: BTreeMap::new(), calls: 0, watches: Watches::new(revision) }
     }
 
-    /// Has the engine do what is asked for. What the engine has told so far was passed on by
-    /// [`Callers::tell`], so that a watch begins with what the record is now.
+    /// Passes a request to the engine.
+    ///
+    /// [`Callers::tell`] must have passed on all earlier changes, so that a new watch starts from the present
+    /// record.
     pub fn request(&mut self, engine: &mut Engine, now: Instant, request: Request) {
         self.calls += 1;
         let call = self.calls;
@@ -79,7 +81,7 @@ impl Callers {
     }
 
     /// As [`Callers::request`], while the engine has ended because its file cannot be written: only what this
-    /// node knows by itself is answered.
+    /// node already knows is answered.
     pub fn request_stalled(&mut self, last: &Engine, stall: Stall, request: Request) {
         match request {
             Request::Watch { after, answer } if self.watches.count() < WATCHES_MAX => {
@@ -93,8 +95,8 @@ impl Callers {
         }
     }
 
-    /// The engine has ended because its file cannot be written. What it was asked to change may still come
-    /// true: other nodes may have it.
+    /// The engine has ended because its file cannot be written. Pending changes may still take effect,
+    /// because other nodes may have them.
     pub fn stall(&mut self, stall: Stall) {
         for waiting in std::mem::take(&mut self.waiting).into_values() {
             let error = match waiting {
@@ -105,13 +107,13 @@ impl Callers {
         }
     }
 
-    /// Another engine goes on from what the file has. That may be less than watches were told of: what comes
-    /// again is not told again.
+    /// Another engine continues from the file. It may have applied less than watches have seen; what it
+    /// applies again is not sent to them again.
     pub fn resume(&mut self, engine: &Engine) {
         self.watches.replaced(engine.record().everything());
     }
 
-    /// Passes on what watches are told. `now` is what the engine's record is.
+    /// Passes a change on to the watches. `now` is the engine's record.
     pub fn tell(&mut self, told: Told, now: &Everything) {
         match told {
             Told::Change(change) => self.watches.change(change, now),
@@ -119,7 +121,7 @@ impl Callers {
         }
     }
 
-    /// Passes on the engine's replies.
+    /// Passes the engine's replies on to the callers.
     pub fn answer(&mut self, engine: &mut Engine) {
         while let Some(reply) = engine.poll_reply() {
             let Some(waiting) = self.waiting.remove(&reply.call) else { continue };

@@ -1,4 +1,4 @@
-//! Runs an engine on a thread of its own, with its file, a clock, and whoever carries its messages.
+//! Runs an engine on a thread of its own, with its file, a clock, and a function that sends its messages.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,7 +22,7 @@ use crate::node_id::NodeId;
 use crate::stall::Stall;
 use crate::store::{Request, Store};
 
-/// The embedded engine of this node, running. It stops when this is dropped; see also [`Embedded::stop`].
+/// The running embedded engine of this node. It stops when this is dropped; see also [`Embedded::stop`].
 pub struct Embedded {
     inbox: SyncSender<Input>,
     door: Arc<Door>,
@@ -30,7 +30,7 @@ pub struct Embedded {
     store: Store,
 }
 
-/// Why it does not run.
+/// Why the engine could not be started.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// Its file cannot be used.
@@ -41,7 +41,7 @@ pub enum StartError {
     Thread(#[source] std::io::Error),
 }
 
-/// Carries a message to a node. It must not wait; a message that cannot be carried now is lost.
+/// Sends a message to a node. It must not wait; a message that cannot be sent now is lost.
 type Send = Box<dyn FnMut(NodeId, Vec<u8>) + std::marker::Send>;
 
 enum Input {
@@ -49,17 +49,17 @@ enum Input {
     Message(NodeId, Vec<u8>),
     Unreachable(NodeId),
     Died(NodeId),
-    /// Look whether to stop.
+    /// Check whether to stop.
     Wake,
 }
 
-/// What the engine's thread and others share.
+/// The state that the engine's thread shares with others.
 #[derive(Default)]
 struct Door {
     stopping: AtomicBool,
-    /// Why the record takes no changes now ([`Stall::code`]); 0: it does.
+    /// Why the record accepts no changes now ([`Stall::code`]); 0: it does.
     stalled: AtomicU8,
-    /// Bytes of messages that wait to be taken.
+    /// The bytes of messages in the queue.
     bytes: AtomicUsize,
 }
 
@@ -70,15 +70,17 @@ impl Door {
 }
 
 impl Embedded {
-    /// Goes on from the file at `path`, which [`File::create`] made. `send` carries messages to other nodes:
-    /// it is called on the engine's thread, must not wait, and may lose messages.
+    /// Starts from the file at `path`, which [`File::create`] created.
+    ///
+    /// `send` sends messages to other nodes. It is called on the engine's thread, must not wait, and may lose
+    /// messages.
     pub fn start(
         path: &Path,
         settings: Settings,
         send: impl FnMut(NodeId, Vec<u8>) + std::marker::Send + 'static,
     ) -> Result<Embedded, StartError> {
         let (file, saved) = File::open(path)?;
-        // Names of reads must not be those of an earlier life, whatever the caller gives.
+        // IDs of reads must differ from those of an earlier life, whatever seed the caller passes.
         let seed = settings.seed ^ RandomState::new().hash_one(path);
         let settings = Settings { seed, ..settings };
         let (inbox, inputs) = sync_channel(INBOX_MAX);
@@ -88,7 +90,7 @@ impl Embedded {
         let (running, ended) = sync_channel(0);
         let send: Send = Box::new(send);
         let run = move || {
-            // raft-rs panics when a node does what Raft rules out. That ends this node's part in the record,
+            // raft-rs panics if a node violates the rules of Raft. That ends this node's part in the record,
             // not the node.
             let door = Arc::clone(&inside);
             let run = AssertUnwindSafe(|| {
@@ -111,13 +113,13 @@ impl Embedded {
         let store = Store::new(move |request| match requests.try_send(Input::Request(request)) {
             Ok(()) => {}
             Err(TrySendError::Full(Input::Request(request))) => request.refuse(&Error::Busy),
-            // Dropped: whoever waits learns that the engine has stopped.
+            // The request is dropped, so its caller learns that the engine has stopped.
             Err(_) => {}
         });
         Ok(Embedded { inbox, door, ended: Mutex::new(ended), store })
     }
 
-    /// Why this node's copy takes no changes now; it ends by itself.
+    /// Why this node's copy accepts no changes now. It recovers automatically.
     pub fn stalled(&self) -> Option<Stall> {
         Stall::of_code(self.door.stalled.load(Ordering::Relaxed))
     }
@@ -127,7 +129,7 @@ impl Embedded {
         self.store.clone()
     }
 
-    /// A message that the node `from` has sent, whose identity was proved. Lost if too many wait.
+    /// Delivers a message from the authenticated node `from`. It is lost if too many are queued.
     pub fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
         let len = bytes.len();
         if self.door.bytes.load(Ordering::Relaxed) + len > INBOX_BYTES_MAX {
@@ -139,17 +141,18 @@ impl Embedded {
         }
     }
 
-    /// Messages to `node` may have been lost: its link broke.
+    /// Messages to `node` may have been lost, because its link broke.
     pub fn unreachable(&self, node: NodeId) {
         let _ = self.inbox.try_send(Input::Unreachable(node));
     }
 
-    /// The process of `node` is dead: should it have led, nobody waits until it is missed.
+    /// The process of `node` is dead. If it was the leader, its successor need not wait for an election
+    /// timeout.
     pub fn died(&self, node: NodeId) {
         let _ = self.inbox.try_send(Input::Died(node));
     }
 
-    /// Stops it and waits until it has ended, but not for longer than `patience`; says whether it has.
+    /// Stops the engine and waits until it has ended, at most for `patience`; returns whether it has.
     pub fn stop(self, patience: Duration) -> bool {
         self.door.stopping.store(true, Ordering::Relaxed);
         let _ = self.inbox.try_send(Input::Wake);
@@ -160,18 +163,18 @@ impl Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // Should there be no room for the word, it looks at its next tick.
+        // If the queue is full, the engine notices at its next tick.
         self.door.stopping.store(true, Ordering::Relaxed);
         let _ = self.inbox.try_send(Input::Wake);
     }
 }
 
 struct Driver {
-    /// While it is stalled: the last one, of which only what it knew is asked.
+    /// While stalled: the last engine, which only answers what it already knew.
     engine: Engine,
     settings: Settings,
     path: PathBuf,
-    /// `None` while it is stalled.
+    /// `None` while stalled.
     file: Option<File>,
     send: Send,
     door: Arc<Door>,
@@ -179,7 +182,7 @@ struct Driver {
     callers: Callers,
     /// The last leader and term that were logged.
     led: (Option<u64>, u64),
-    /// Whose messages were refused, and when that was logged.
+    /// Nodes whose messages were refused, and when that was logged.
     refused: BTreeMap<NodeId, (Refused, Instant)>,
 }
 
@@ -210,7 +213,7 @@ impl Driver {
         base::Instant::default() + self.began.elapsed()
     }
 
-    /// Runs engines one after the other until it is to stop: each until its file cannot be written.
+    /// Runs engines one after the other, each until its file cannot be written, until the driver is to stop.
     fn run(&mut self, inputs: &Receiver<Input>) {
         while let Err(error) = self.run_engine(inputs) {
             if !self.recover(&error, inputs) {
@@ -219,10 +222,11 @@ impl Driver {
         }
     }
 
-    /// Waits until the file can be written again, and has another engine go on from what it has: as after a
-    /// crash, so that nothing depends on what became of the last batch. Nothing that depends on it was said
-    /// to anybody. Meanwhile this node neither leads nor votes, and others elect another leader. Says whether
-    /// that was done, and it is not to stop.
+    /// Waits until the file can be written again, and starts another engine from its content.
+    ///
+    /// This is like a crash of the engine: nothing depends on whether the last batch was written, because
+    /// nothing that depends on it has left the node. Meanwhile this node neither leads nor votes, and the
+    /// others elect another leader. Returns false if the driver is to stop.
     fn recover(&mut self, error: &FileError, inputs: &Receiver<Input>) -> bool {
         let mut stall = error.stall();
         tracing::error!(
@@ -279,7 +283,7 @@ impl Driver {
             match inputs.recv_timeout(tick.saturating_duration_since(Instant::now())) {
                 Ok(input) => {
                     self.take(input);
-                    // All that has come shares a transaction of the disk.
+                    // All queued inputs share one transaction of the disk.
                     inputs.try_iter().take(INBOX_MAX).for_each(|input| self.take(input));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -288,8 +292,8 @@ impl Driver {
             if self.door.stopping.load(Ordering::Relaxed) {
                 return self.end();
             }
-            // Ticks that were missed while the disk took its time are not made up for: messages that came
-            // meanwhile were seen first, and nobody stands for election because of its own disk.
+            // Ticks that were missed while the disk was busy are skipped: the messages that arrived meanwhile
+            // are handled first, so a slow disk of its own never makes a node start an election.
             if Instant::now() >= tick {
                 self.engine.handle_tick(self.now());
                 tick = Instant::now() + TICK;
@@ -321,7 +325,7 @@ impl Driver {
         }
     }
 
-    /// Once a minute and node: a node that was removed and does not know goes on asking.
+    /// Logs once per minute and node: a removed node that does not know of its removal keeps asking.
     fn log_refused(&mut self, from: NodeId, refused: Refused) {
         const AGAIN: Duration = Duration::from_secs(60);
         let known = self.refused.get(&from);
@@ -337,10 +341,10 @@ impl Driver {
         self.callers.request(&mut self.engine, now, request);
     }
 
-    /// Does all that the engine wants done.
+    /// Does everything that the engine requests.
     fn settle(&mut self) -> Result<(), FileError> {
         while let Some(batch) = self.engine.poll_batch() {
-            // A leader's entries are on their way while its own disk writes them.
+            // A leader sends entries while its own disk writes them.
             self.send_all();
             self.write(&batch)?;
             self.engine.handle_persisted();

@@ -1,6 +1,6 @@
-//! What is in an entry of the log. raft-rs writes its entries as protobuf; we never read protobuf that came
-//! from a wire or a disk (RUSTSEC-2024-0437 is about that): entries travel and lie in bytes of our own, and
-//! raft-rs's are made from them.
+//! The content of a log entry. raft-rs writes its entries as protobuf, but we never read protobuf from a wire
+//! or a disk (because of RUSTSEC-2024-0437). So entries are sent and stored in an encoding of our own, from
+//! which raft-rs's entries are built.
 
 use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType};
 
@@ -18,7 +18,7 @@ pub(crate) enum Content {
     Members(Proposal),
 }
 
-/// A transaction, and how many its proposer had seen carried out; see `record`.
+/// A transaction, and how many transactions its proposer had seen executed; see `record`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Command {
     pub(crate) seen: u64,
@@ -28,14 +28,14 @@ pub(crate) struct Command {
 /// A change of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proposal {
-    /// The proposer's name for it.
+    /// The proposer's ID for it.
     pub(crate) op_id: u128,
-    /// Of the cluster when it was proposed: after `force_new_cluster` it has no effect.
+    /// The cluster's generation when it was proposed: after `force_new_cluster` the change has no effect.
     pub(crate) generation: u64,
     pub(crate) change: MemberChange,
 }
 
-/// Kinds of content on disks and wires.
+/// The kinds of content on disks and wires.
 const NOTHING: u8 = 0;
 const TRANSACTION: u8 = 1;
 const MEMBERS: u8 = 2;
@@ -58,7 +58,7 @@ impl Command {
 }
 
 impl Proposal {
-    /// As an entry that raft-rs takes for a change of its configuration.
+    /// The entry that raft-rs interprets as a change of its configuration.
     pub(crate) fn entry(&self) -> Entry {
         let mut entry = Entry::default();
         entry.set_entry_type(EntryType::EntryConfChange);
@@ -67,7 +67,7 @@ impl Proposal {
         entry
     }
 
-    /// What raft-rs makes of it.
+    /// The change as raft-rs decodes it.
     pub(crate) fn conf_change(&self) -> ConfChange {
         let mut change = ConfChange::default();
         change.set_change_type(self.kind());
@@ -125,8 +125,8 @@ impl Proposal {
     }
 }
 
-/// What `entry` means. Entries that came from outside were made by [`from_parts`], which has seen that they
-/// mean something.
+/// The content of `entry`. Entries from outside were created by [`from_parts`], which has checked that they
+/// have one.
 pub(crate) fn content(entry: &Entry) -> Result<Content, Malformed> {
     match entry.get_entry_type() {
         EntryType::EntryNormal if entry.data.is_empty() => Ok(Content::Nothing),
@@ -145,7 +145,7 @@ pub(crate) fn to_parts(entry: &Entry) -> (u8, &[u8]) {
     }
 }
 
-/// The entry of what [`to_parts`] gave.
+/// The entry of the parts that [`to_parts`] returned.
 pub(crate) fn from_parts(index: u64, term: u64, kind: u8, bytes: &[u8]) -> Result<Entry, Malformed> {
     let mut entry = match kind {
         NOTHING if bytes.is_empty() => Entry::default(),

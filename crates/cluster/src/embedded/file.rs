@@ -1,5 +1,5 @@
-//! What an engine keeps, in one SQLite file; `docs/formats/cluster.md`. One batch is one transaction, durable
-//! when it returns.
+//! The state that an engine keeps, in one SQLite file; see `docs/formats/cluster.md`. One batch is one
+//! transaction, which is durable when the call returns.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,14 +26,14 @@ use crate::watch::Everything;
 /// `URSC`, in SQLite's header.
 const APPLICATION_ID: i32 = 0x5552_5343;
 const FORMAT: i32 = 1;
-/// What must fit beside a file of which a write has failed before it is used again: a transaction of the
-/// largest size, or thousands of small ones.
+/// The free space that must be available before a file is used again after a failed write: enough for a
+/// transaction of the largest size, or thousands of small ones.
 const ROOM_BYTES: usize = 1 << 20;
-/// How long another process may hold the file when it is opened: one that is just ending.
+/// How long another process, which is just ending, may hold the file when it is opened.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Only two tables have values that are worth a checksum of their own: SQLite has none. Of the rest each row
-/// is checked to make sense.
+/// SQLite has no checksums. Only the values in two tables are worth one of their own; for the others a check
+/// that each row makes sense is enough.
 const TABLES: &str = "
     CREATE TABLE state (
         one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -67,49 +67,49 @@ pub struct File {
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// There is one already.
+    /// The file exists already.
     #[error("{0} already exists: a node can be created or added only once")]
     Exists(PathBuf),
-    /// Also when it is empty.
+    /// The file has another format, or is empty.
     #[error("{0} is not a cluster's record, or has a version that this version of Ursa does not know")]
     Foreign(PathBuf),
-    /// Another process has it.
+    /// Another process has it open.
     #[error("{0} is in use: is another `ursa serve` running on this data directory?")]
     InUse(PathBuf),
-    /// Bytes decayed.
+    /// The content of the file is corrupt.
     #[error(
         "{path} is damaged ({what}): remove this node from the cluster and add it again under a new number"
     )]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What does not hold.
+        /// What is wrong.
         what: &'static str,
     },
-    /// The disk, or SQLite.
+    /// The disk or SQLite failed.
     #[error("{path}: {doing}")]
     Sqlite {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
-        /// What SQLite says.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// The file system, when what it has was written again.
+    /// The file system failed when the content was written again.
     #[error("{path} cannot be written")]
     Writing {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The directory.
+    /// The file or its directory entry cannot be created.
     #[error("{path} cannot be created")]
     Making {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -117,16 +117,17 @@ pub enum FileError {
 /// Why a node was not made a new cluster.
 #[derive(Debug, Error)]
 pub enum ForceError {
-    /// Its file.
+    /// Its file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What is in it.
+    /// The content of its file does not allow it.
     #[error(transparent)]
     Unforceable(#[from] Unforceable),
 }
 
 impl File {
-    /// Makes the file of a node that begins with `saved`. It is whole or not there.
+    /// Creates the file of a node that starts with `saved`. After a crash the file is complete or does not
+    /// exist.
     pub fn create(path: &Path, saved: &Saved) -> Result<File, FileError> {
         if path.exists() {
             return Err(FileError::Exists(path.to_owned()));
@@ -139,11 +140,11 @@ impl File {
                 _ => {}
             }
         }
-        // There will be secrets of hosts in it. SQLite gives its write-ahead log the same mode.
+        // The file will contain secrets of hosts. SQLite gives its write-ahead log the same mode.
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished).map_err(failed)?;
         let mut file = File::connect(&unfinished)?;
         file.replace(saved, true)?;
-        // What is in the write-ahead log goes into the file, and the log goes.
+        // Closing moves the content of the write-ahead log into the file and deletes the log.
         file.connection.close().map_err(|(_, source)| error(path, "closing the new file", source))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::rename(&unfinished, path).map_err(failed)?;
@@ -165,13 +166,12 @@ impl File {
         Ok((file, saved))
     }
 
-    /// Opens a file of which a write has failed, after whoever had it open has let go of it
-    /// ([`File::abandon`]).
+    /// Opens a file again after a failed write, once its user has called [`File::abandon`].
     ///
-    /// After a flush that failed, the kernel takes for clean what never reached the disk, and the next flush
-    /// succeeds. So what the kernel says that the file has is written once more, in place, and flushed,
-    /// before anybody acts by it: first the write-ahead log, from which SQLite makes good what a power cut
-    /// leaves of the file itself.
+    /// After a failed flush, the kernel marks pages as clean that never reached the disk, and the next flush
+    /// succeeds. So everything that the files contain according to the kernel is written once more, in place,
+    /// and flushed, before it is used: first the write-ahead log, from which SQLite repairs whatever a power
+    /// cut leaves of the main file.
     pub fn reopen(path: &Path) -> Result<(File, Saved), FileError> {
         let again = |source| FileError::Writing { path: path.to_owned(), source };
         find_room(path).map_err(again)?;
@@ -180,8 +180,9 @@ impl File {
         File::open(path)
     }
 
-    /// Lets go of a file of which a write has failed: as it is. SQLite would bring its write-ahead log into
-    /// it otherwise, of which nobody knows whether it is on the disk.
+    /// Closes a file after a failed write, without changing it.
+    ///
+    /// Otherwise SQLite would copy its write-ahead log into it, although the log may not be on the disk.
     pub fn abandon(self) {
         let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         if let Err(error) = kept {
@@ -189,16 +190,18 @@ impl File {
         }
     }
 
-    /// Makes `batch` durable, all of it or nothing. After an error nobody knows which: the file must be
-    /// opened again, by [`File::reopen`].
+    /// Makes `batch` durable as a whole, or not at all.
+    ///
+    /// After an error it is unknown which; the file must be opened again with [`File::reopen`].
     pub fn write(&mut self, batch: &Batch) -> Result<(), FileError> {
         let written = write(&mut self.connection, batch);
         written.map_err(|source| self.error("writing a batch", source))
     }
 
-    /// Makes the node whose file is at `path`, and which does not run, the only voter of a new generation of
-    /// its cluster; see [`Saved::force_new_cluster`]. Whoever asks for this must know that the other voters
-    /// are gone for good: the two generations know nothing of each other.
+    /// Makes a node the only voter of a new generation of its cluster; see [`Saved::force_new_cluster`].
+    ///
+    /// The node, whose file is at `path`, must not be running. The caller must know that the other voters are
+    /// gone for good: the two generations know nothing of each other.
     pub fn force_new_cluster(path: &Path) -> Result<Identity, ForceError> {
         let (mut file, mut saved) = File::open(path)?;
         let before = saved.members.clone();
@@ -220,13 +223,13 @@ impl File {
         let failed = |doing| move |source| error(path, doing, source);
         let connection = Connection::open_with_flags(path, flags).map_err(failed("opening"))?;
         connection.busy_timeout(BUSY).map_err(failed("opening"))?;
-        // One process only, and no file of shared memory. Each commit is one write and one flush of the
+        // One process only, and no shared-memory file. Each commit is one write and one flush of the
         // write-ahead log.
         let settings =
             "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
             PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;";
         connection.execute_batch(settings).map_err(failed("opening"))?;
-        // The lock is taken with the first write.
+        // SQLite takes the lock with the first write.
         connection.execute_batch("BEGIN IMMEDIATE; COMMIT").map_err(failed("opening"))?;
         let mode: String = connection
             .pragma_query_value(None, "journal_mode", |row| row.get(0))
@@ -354,7 +357,7 @@ impl File {
 }
 
 impl FileError {
-    /// What that means for this node's part in the record.
+    /// What the error means for this node's part in the record.
     pub fn stall(&self) -> Stall {
         match self {
             FileError::Sqlite { source, .. } if source.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
@@ -373,8 +376,8 @@ impl FileError {
     }
 }
 
-/// Fails unless there is room for a while of changes: else a file that has just been opened again fails with
-/// its next change.
+/// Fails unless there is free space for a while of changes: otherwise a file that has just been reopened
+/// would fail with its next change.
 fn find_room(path: &Path) -> std::io::Result<()> {
     let probe = beside(path, ".probe");
     let written = fs::File::create(&probe)
@@ -385,7 +388,7 @@ fn find_room(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Writes what a file has once more, in place, durably. One that is not there has nothing.
+/// Writes the content of a file once more, in place, and durably. A missing file has no content.
 fn write_again(path: &Path) -> std::io::Result<()> {
     const PIECE: usize = 1 << 20;
     let file = match fs::OpenOptions::new().read(true).write(true).open(path) {
@@ -409,7 +412,7 @@ fn beside(path: &Path, more: &str) -> PathBuf {
     name.into()
 }
 
-/// Takes a row; `None`: it makes no sense.
+/// Reads a row; `None`: the row makes no sense.
 type RowReader<'a> = Box<dyn FnMut(&Row<'_>) -> rusqlite::Result<Option<()>> + 'a>;
 
 fn error(path: &Path, doing: &'static str, source: rusqlite::Error) -> FileError {
@@ -422,8 +425,8 @@ fn error(path: &Path, doing: &'static str, source: rusqlite::Error) -> FileError
     }
 }
 
-/// SQLite's integers are signed; ours are not, and none of them comes near the difference but the votes of a
-/// broken file.
+/// A column as an unsigned number. SQLite's integers are signed; ours never come near the difference, except
+/// for votes in a corrupt file.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }

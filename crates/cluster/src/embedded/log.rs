@@ -1,4 +1,5 @@
-//! What raft-rs reads: the log and the state in memory, which are what is on the disk and on the way there.
+//! What raft-rs reads: the log and the state in memory. They have everything that is on the disk or on its
+//! way there.
 
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError, util};
@@ -68,7 +69,7 @@ impl Vote {
     }
 }
 
-/// The state `data` at `position` for raft-rs.
+/// A snapshot for raft-rs with the state `data` at `position`.
 pub(super) fn snapshot(position: Position, members: &Members, data: Vec<u8>) -> Snapshot {
     let mut snapshot = Snapshot { data: data.into(), ..Snapshot::default() };
     let metadata = snapshot.mut_metadata();

@@ -1,4 +1,4 @@
-//! What engines send each other, byte by byte: `docs/formats/cluster.md`.
+//! The messages between engines, byte by byte; see `docs/formats/cluster.md`.
 
 use raft::eraftpb::{Message, MessageType};
 
@@ -12,7 +12,7 @@ use crate::node_id::NodeId;
 
 const VERSION: u8 = 1;
 
-/// Of each kind its number; they are raft-rs's, of which those that a node sends itself are left out.
+/// The number of each kind. They are raft-rs's; kinds that a node only sends to itself are left out.
 const KINDS: &[(u8, MessageType)] = &[
     (2, MessageType::MsgPropose),
     (3, MessageType::MsgAppend),
@@ -29,11 +29,11 @@ const KINDS: &[(u8, MessageType)] = &[
     (18, MessageType::MsgRequestPreVoteResponse),
 ];
 
-/// Asks what the receiver remembers of the sender's promises; see [`Content::Question`].
+/// Asks which of the sender's promises the receiver remembers; see [`Content::Question`].
 const QUESTION: u8 = 20;
 const ANSWER: u8 = 21;
 
-/// Whose message it is.
+/// Sender and receiver of a message.
 pub(super) struct Envelope {
     pub(super) cluster: u128,
     pub(super) generation: u64,
@@ -43,20 +43,20 @@ pub(super) struct Envelope {
     pub(super) promised: Promise,
 }
 
-/// What is in a message.
+/// The content of a message.
 #[derive(Debug, PartialEq)]
 pub(super) enum Content {
-    /// raft-rs's.
+    /// A message of raft-rs.
     Raft(Message),
-    /// Asks what the receiver remembers of the sender's promises. An answer of the same name is of later than
-    /// the question; what else is under way may be older.
+    /// Asks which of the sender's promises the receiver remembers. An answer with the same ID was sent after
+    /// the question; other messages under way may be older.
     Question(u64),
-    /// To the question of that name.
+    /// The answer to the question with this ID.
     Answer(u64),
 }
 
-/// The bytes of a message from the node `identity` to `to`, of which that node remembers `promised`; `None`:
-/// it is not for another node.
+/// The bytes of a message from the node `identity` to `to`, whose remembered promises are `promised`; `None`:
+/// the message is not for another node.
 pub(super) fn encode(
     identity: &Identity,
     to: NodeId,
@@ -100,7 +100,7 @@ fn encode_raft(message: &Message, out: &mut Writer) {
     for it in &message.entries {
         let read = message.get_msg_type() == MessageType::MsgReadIndex;
         let read = read || message.get_msg_type() == MessageType::MsgReadIndexResp;
-        // The entry of these is the name that a read has.
+        // In these messages the entry is the ID of a read.
         let (kind, bytes) = if read { (0, &it.data[..]) } else { entry::to_parts(it) };
         out.u64(it.index);
         out.u64(it.term);
@@ -115,7 +115,9 @@ fn encode_raft(message: &Message, out: &mut Writer) {
     }
 }
 
-/// What is in `bytes`, and whose it says it is. All that is in it means something.
+/// The content of `bytes`, and the sender and receiver that they name.
+///
+/// Malformed content is an error, so all of the result can be interpreted.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Content), Malformed> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(Malformed);
@@ -180,8 +182,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Content), Malformed> {
     Ok((envelope, Content::Raft(message)))
 }
 
-/// Whether `saved`, which is what the sender's disk holds in this moment, has what a message promises. For
-/// simulations, which look at each message that leaves a node.
+/// Whether `saved`, the present content of the sender's disk, has what a message promises.
+///
+/// For simulations, which check each message that leaves a node.
 pub fn is_promise_kept(saved: &Saved, bytes: &[u8]) -> bool {
     match decode(bytes) {
         Ok((_, Content::Raft(message))) => Promise::of(&message).is_kept_by(saved),

@@ -1,6 +1,6 @@
-//! The engine that needs nobody else: raft-rs, in every node. [`engine`](Engine) decides, [`file`](File)
-//! keeps, [`driver`](Embedded) runs both on a thread; in a simulated world [`simulated`](Files) does, on a
-//! core. `docs/why/record.md`.
+//! The engine that needs no other program: raft-rs, in every node. [`engine`](Engine) decides, [`file`](File)
+//! stores, and [`driver`](Embedded) runs both on a thread. In a simulated world [`simulated`](Files) runs the
+//! engine on a core. See `docs/why/record.md`.
 
 mod callers;
 mod driver;

@@ -1,5 +1,5 @@
-//! Changes that were asked for at this node and have no result yet. They are handed on again and again until
-//! they do: messages get lost and leaders change. Nothing happens twice, because each has a name.
+//! Changes that were requested on this node and have no result yet. The node forwards them repeatedly until
+//! they have one, because messages get lost and leaders change. Each has an ID, so none takes effect twice.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ pub(super) struct Pending {
 struct Change {
     what: What,
     calls: Vec<(CallId, Instant)>,
-    /// When it was last handed on to a leader; `None`: never, so that it has had no effect.
+    /// When it was last forwarded to a leader; `None`: never, so it has had no effect.
     handed_on: Option<u64>,
-    /// It is due now: it is new, or the leader is.
+    /// It is due now, because it or the leader is new.
     due: bool,
 }
 
-/// What is proposed.
+/// The change that is proposed.
 #[derive(Clone)]
 pub(super) enum What {
-    /// A command's bytes.
+    /// The bytes of a command.
     Transaction(Vec<u8>),
     Members(Proposal),
 }
@@ -71,26 +71,26 @@ impl Pending {
         change.calls.push((call, deadline));
     }
 
-    /// All are to be handed on: there is a new leader.
+    /// Makes all changes due, because there is a new leader.
     pub(super) fn all_due(&mut self) {
         self.by_op.values_mut().for_each(|change| change.due = true);
     }
 
-    /// What is to be handed on now, which is said with [`Pending::handed_on`].
+    /// The changes to forward now; the caller confirms each with [`Pending::handed_on`].
     pub(super) fn due(&self, tick: u64) -> Vec<(u128, What)> {
         let late = |it: &&Change| it.handed_on.is_some_and(|at| tick >= at + it.what.retry_ticks());
         let due = self.by_op.iter().filter(|(_, it)| it.due || late(it));
         due.map(|(op_id, it)| (*op_id, it.what.clone())).collect()
     }
 
-    /// A leader has it, or will have it, or it is lost on the way there.
+    /// The change was sent to a leader; the message may get lost.
     pub(super) fn handed_on(&mut self, op_id: u128, tick: u64) {
         if let Some(change) = self.by_op.get_mut(&op_id) {
             (change.handed_on, change.due) = (Some(tick), false);
         }
     }
 
-    /// The calls that waited for the result of `op_id`.
+    /// Removes the change; returns the calls that waited for its result.
     pub(super) fn take(&mut self, op_id: u128) -> Vec<CallId> {
         let Some(change) = self.by_op.remove(&op_id) else { return Vec::new() };
         self.calls -= change.calls.len();
@@ -98,7 +98,7 @@ impl Pending {
         change.calls.into_iter().map(|(call, _)| call).collect()
     }
 
-    /// The calls whose time is over, and what they are told.
+    /// The calls whose deadline has passed, and their errors.
     pub(super) fn expire(&mut self, now: Instant, leader: bool) -> Vec<(CallId, Error)> {
         let mut expired = Vec::new();
         for change in self.by_op.values_mut() {

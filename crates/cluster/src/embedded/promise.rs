@@ -1,4 +1,4 @@
-//! What nodes remember of each other's promises, so that one whose disk was set back finds out:
+//! What nodes remember of each other's promises, so that a node whose disk was set back finds out. See
 //! `docs/why/record.md`.
 
 use raft::eraftpb::{Message, MessageType};
@@ -6,27 +6,29 @@ use raft::eraftpb::{Message, MessageType};
 use super::saved::{Position, Saved};
 use crate::codec::{Malformed, Reader, Writer};
 
-/// What a node has promised to another one, as far as that one remembers. A node whose disk does not have it
-/// was set back.
+/// What a node has promised to another one, as far as the other one remembers.
+///
+/// A node whose disk does not have it was set back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// It had reached this term.
+    /// The term that it had reached.
     pub term: u64,
-    /// Who it voted for in that term; 0: not known.
+    /// The node that it voted for in that term; 0: unknown.
     pub vote: u64,
-    /// The last entry that it acknowledged in that term. In a later one a leader may replace it. A message
-    /// says no term of it.
+    /// The last entry that it acknowledged in that term. A leader of a later term may replace this entry. The
+    /// message itself does not contain the entry's term.
     pub acknowledged: Position,
-    /// The last entry that it acknowledged and that is committed. It has that one for good.
+    /// The last entry that it acknowledged and that is committed. It must never lose this one.
     pub committed: Position,
-    /// The last entry that it sent as a leader and that was taken. It may have counted itself among those who
-    /// have it, or not: its disk writes meanwhile.
+    /// The last entry that it sent as a leader and that was accepted. It may or may not have counted itself
+    /// for this entry, because it sends entries while its disk writes them.
     pub sent: Position,
 }
 
 impl Promise {
-    /// What `message` says of its sender. Only of kinds whose term is on the sender's disk: a pre-vote is
-    /// about a term that may never be.
+    /// What `message` promises on behalf of its sender.
+    ///
+    /// Only kinds whose term is on the sender's disk count: a pre-vote is about a term that may never exist.
     pub(super) fn of(message: &Message) -> Promise {
         let (term, reject) = (message.term, message.reject);
         match message.get_msg_type() {
@@ -53,7 +55,7 @@ impl Promise {
         }
     }
 
-    /// Both this one and `other`, of the same node.
+    /// Combines two promises of the same node.
     pub(super) fn and(self, other: Promise) -> Promise {
         let (committed, sent) = (self.committed.max(other.committed), self.sent.max(other.sent));
         let (older, newer) = if self.term <= other.term { (self, other) } else { (other, self) };
@@ -69,7 +71,7 @@ impl Promise {
         }
     }
 
-    /// Whether `saved`, which is what the disk of the node has that made it, has it.
+    /// Whether `saved`, the content of the promising node's disk, keeps the promise.
     pub(super) fn is_kept_by(&self, saved: &Saved) -> bool {
         let now = saved.vote;
         let has = |entry: Position| {

@@ -1,6 +1,6 @@
-//! Linearizable reads. The leader is asked how far the log was committed; it makes sure that it still is the
-//! leader; then the reads that had asked before may be answered from a record that has come so far. One
-//! question is under way at a time, for all reads that waited.
+//! Linearizable reads. The node asks the leader how far the log was committed, and the leader confirms that
+//! it still leads. Then all reads that arrived before the question may be answered from a record that has
+//! applied that much. Only one question is under way at a time, for all waiting reads.
 
 use base::Instant;
 
@@ -9,19 +9,19 @@ use crate::limits::READ_RETRY_TICKS;
 
 #[derive(Default)]
 pub(super) struct Reads {
-    /// They came after the question was asked.
+    /// Reads that arrived after the question was asked.
     waiting: Vec<(CallId, Instant)>,
     round: Option<Round>,
     asked: u64,
 }
 
 struct Round {
-    /// What the answer is known by; no other question of any node is named so.
+    /// The question's ID, which is unique among all nodes.
     name: Vec<u8>,
     calls: Vec<(CallId, Instant)>,
-    /// When it was asked last.
+    /// When it was last asked.
     tick: u64,
-    /// The answer: the record must have come so far.
+    /// The answer: how far the record must have been applied.
     index: Option<u64>,
 }
 
@@ -34,8 +34,9 @@ impl Reads {
         self.waiting.push((call, deadline));
     }
 
-    /// The name of a question that is to be asked now, first or again. `life` is unique for this life of this
-    /// node.
+    /// The ID of a question to ask now, for the first time or again.
+    ///
+    /// `life` is unique for this life of this node.
     pub(super) fn ask(&mut self, life: &[u8], tick: u64) -> Option<Vec<u8>> {
         match &mut self.round {
             Some(round) if round.index.is_none() && tick >= round.tick + READ_RETRY_TICKS => {
@@ -54,20 +55,20 @@ impl Reads {
         }
     }
 
-    /// The leader's answer to the question of this name.
+    /// The leader has answered the question with this ID.
     pub(super) fn answered(&mut self, name: &[u8], index: u64) {
         if let Some(round) = self.round.as_mut().filter(|round| round.name == name) {
             round.index.get_or_insert(index);
         }
     }
 
-    /// The calls that may be answered from a record that has come to `applied`.
+    /// The calls that may be answered from a record that is applied up to `applied`.
     pub(super) fn ready(&mut self, applied: u64) -> Vec<CallId> {
         let round = self.round.take_if(|round| round.index.is_some_and(|index| index <= applied));
         round.into_iter().flat_map(|round| round.calls).map(|(call, _)| call).collect()
     }
 
-    /// The calls whose time is over.
+    /// The calls whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<CallId> {
         let round = self.round.as_mut().map(|round| &mut round.calls);
         let mut expired = Vec::new();

@@ -1,5 +1,5 @@
-//! What a node's engine keeps across restarts, all of it, and the batches that change it. A batch is one
-//! transaction of the disk: the log, the vote, the members and what was applied never disagree.
+//! The complete state that a node's engine keeps across restarts, and the batches that change it. A batch is
+//! one transaction of the disk, so log, vote, members and applied state never contradict each other.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,10 +14,10 @@ use crate::record::{Record, Remembered};
 use crate::transaction::{Revision, Versioned};
 use crate::watch::Everything;
 
-/// Whose record it is.
+/// The node and the cluster that a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster, drawn at random when it is founded.
+    /// The cluster, a random number drawn when it is founded.
     pub cluster: u128,
     /// How often a survivor was made a new cluster. Messages of another generation are refused.
     pub generation: u64,
@@ -25,11 +25,11 @@ pub struct Identity {
     pub node: NodeId,
 }
 
-/// An entry's place in the log.
+/// The position of an entry in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Of the leader who wrote it. It comes first: of two logs the one with the later term at its end is the
-    /// newer.
+    /// The term of the leader that wrote it. It comes first for comparisons: of two logs, the one that ends
+    /// with the later term is the newer.
     pub term: u64,
     /// From 1.
     pub index: u64,
@@ -40,7 +40,7 @@ pub struct Position {
 pub struct Vote {
     /// The newest term known.
     pub term: u64,
-    /// Who this node voted for in it; 0: nobody.
+    /// The node that this node voted for in that term; 0: none.
     pub vote: u64,
     /// The last entry known to be committed; never less than what is applied.
     pub commit: u64,
@@ -49,48 +49,48 @@ pub struct Vote {
 /// The state of an engine as it is on the disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
-    /// Whose.
+    /// The node and its cluster.
     pub identity: Identity,
     /// The hard state.
     pub vote: Vote,
-    /// The last entry that is not in the log any more.
+    /// The last entry that is no longer in the log.
     pub compacted: Position,
     /// The log, from the entry after `compacted`.
     pub(crate) entries: VecDeque<Entry>,
-    /// Up to here `members` and `record` are.
+    /// The last entry that `members` and `record` include.
     pub applied: u64,
-    /// Who is in the cluster.
+    /// The members of the cluster.
     pub members: Members,
-    /// What the cluster knows.
+    /// The cluster's record.
     pub record: Record,
     /// What other nodes have promised to this one.
     pub promises: BTreeMap<NodeId, Promise>,
-    /// The disk was set back: promises of this node are not on it, so it takes no part any more.
+    /// The disk was set back: it lacks promises of this node, so the node no longer takes part.
     pub set_back: bool,
 }
 
 /// One transaction of the disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// The log is emptied and the record begins anew, before everything else.
+    /// First empty the log and the record.
     pub(crate) replaced: bool,
     pub(crate) vote: Vote,
-    /// They replace all entries from the first one's index on.
+    /// The entries that replace all from the first one's index on.
     pub(crate) entries: Vec<Entry>,
-    /// Entries up to here go.
+    /// Delete entries up to here.
     pub(crate) compacted: Position,
     pub(crate) applied: u64,
     pub(crate) revision: Revision,
-    /// Of transactions carried out.
+    /// Transactions executed so far.
     pub(crate) sequence: u64,
-    /// Only if they changed.
+    /// `None`: unchanged.
     pub(crate) members: Option<Members>,
-    /// Keys whose values changed.
+    /// The keys that changed, with their values.
     pub(crate) writes: Vec<(String, Option<Versioned>)>,
     pub(crate) results: Vec<Remembered>,
-    /// Results up to this sequence number go.
+    /// Delete results up to this sequence number.
     pub(crate) forgotten: u64,
-    /// Only if they changed.
+    /// `None`: unchanged.
     pub(crate) promises: Option<BTreeMap<NodeId, Promise>>,
     pub(crate) set_back: bool,
 }
@@ -101,8 +101,10 @@ pub struct Batch {
 pub struct Unforceable;
 
 impl Saved {
-    /// A cluster of one. It begins behind an entry that is in no log, so that every other node gets a
-    /// snapshot first, with the members in it: raft-rs cannot replay changes of members onto nobody.
+    /// A cluster of one.
+    ///
+    /// It starts after an entry that is in no log, so that every other node first gets a snapshot with the
+    /// members in it: raft-rs cannot replay changes of members onto an empty membership.
     pub fn founding(cluster: u128, node: NodeId) -> Saved {
         let start = Position { index: 1, term: 1 };
         Saved {
@@ -129,9 +131,10 @@ impl Saved {
         }
     }
 
-    /// Makes this node the only voter of a new generation of the cluster, with all that it has: also entries
-    /// that no quorum may have had. Changes of members among these have no effect, because their generation
-    /// is another. The other nodes are gone; they come back as new ones.
+    /// Makes this node the only voter of a new generation of the cluster, with everything that it has.
+    ///
+    /// This includes entries that may never have had a quorum. Changes of members among them have no effect,
+    /// because they are of another generation. The other nodes are removed; they can only return as new ones.
     pub fn force_new_cluster(&mut self) -> Result<(), Unforceable> {
         if self.applied == 0 {
             return Err(Unforceable);
@@ -141,25 +144,25 @@ impl Saved {
         let gone = self.members.gone.iter().chain(others).copied().filter(|node| *node != me).collect();
         self.members = Members { gone, ..Members::only(me) };
         self.identity.generation += 1;
-        // Whoever could say what this node has forgotten is gone.
+        // All nodes that could tell what this node has forgotten are gone.
         self.promises.clear();
         self.set_back = false;
         Ok(())
     }
 
-    /// The last entry's place.
+    /// The position of the last entry.
     pub fn last(&self) -> Position {
         let last = self.entries.back().map(|entry| Position { index: entry.index, term: entry.term });
         last.unwrap_or(self.compacted)
     }
 
-    /// Who is in the cluster from now on. Promises of nodes that left are dropped.
+    /// Sets the members, and drops the promises of nodes that left.
     pub(crate) fn set_members(&mut self, members: Members) {
         self.promises.retain(|node, _| members.has(*node));
         self.members = members;
     }
 
-    /// What the disk does with `batch`.
+    /// Changes the state as the disk does for `batch`.
     pub fn write(&mut self, batch: &Batch) {
         if batch.replaced {
             self.entries.clear();
@@ -189,7 +192,7 @@ impl Saved {
         self.record = Record::from_parts(now, batch.sequence, results);
     }
 
-    /// Puts `entries` in the place of all from the first one's index on.
+    /// Replaces all entries from the first one's index on by `entries`.
     pub(crate) fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else { return };
         assert!(first.index <= self.last().index + 1, "the log has no gap");
@@ -212,7 +215,7 @@ impl Saved {
         to.0
     }
 
-    /// That its parts agree, or what does not hold of what was read from a disk.
+    /// Checks that the parts are consistent; otherwise says what is wrong with the data from a disk.
     pub(super) fn verify(&self) -> Result<(), &'static str> {
         let indices = self.entries.iter().map(|entry| entry.index);
         let holds = |condition: bool, what| if condition { Ok(()) } else { Err(what) };
@@ -229,13 +232,13 @@ impl Saved {
         self.record.verify()
     }
 
-    /// That its parts agree.
+    /// Asserts that the parts are consistent.
     pub fn check(&self) {
         assert_eq!(self.verify(), Ok(()));
     }
 }
 
-/// What [`Saved::encode_state`] made.
+/// Decodes the result of [`Saved::encode_state`].
 pub(crate) fn decode_state(bytes: &[u8]) -> Result<(Members, Record), Malformed> {
     let mut from = Reader::new(bytes);
     let members = Members::decode(&mut from)?;

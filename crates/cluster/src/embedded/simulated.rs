@@ -1,9 +1,9 @@
-//! The engine in the nodes of a simulated world: a task on a core, in virtual time, where in production there
-//! are a thread and a file.
+//! The engine in the nodes of a simulated world: a task on a core in virtual time, instead of a thread and a
+//! file as in production.
 //!
-//! [`Files`] has what each node's file holds, and outlives the nodes. A transaction takes a while; when the
-//! process ends before it is durable, the file has all of it or nothing, as SQLite promises. And it looks on:
-//! what any node applies must be the one history.
+//! [`Files`] has the contents of all nodes' files, and survives the nodes. A transaction takes a while; if
+//! the process ends before it is durable, the file has all of it or nothing, as SQLite guarantees. [`Files`]
+//! also checks that all nodes apply the same history.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -27,9 +27,9 @@ use crate::store::{Request, Store};
 use crate::transaction::Revision;
 use crate::watch::{Change, Everything, Watch, Watches};
 
-/// How long a transaction of the file takes, in microseconds: a flush of a flash disk, or of a busy one.
+/// How long a transaction of the file takes, in microseconds: a flush of an idle or a busy flash disk.
 const WRITE_MICROS: std::ops::Range<u64> = 200..8_000;
-/// Entries of the log above which it is shortened: few, so that nodes that were away get snapshots.
+/// Entries above which the log is shortened: few, so that nodes that were away get snapshots.
 const LOG_ENTRIES: usize = 64;
 
 /// The files of all nodes of a simulated cluster. Cheap to clone.
@@ -44,28 +44,28 @@ impl fmt::Debug for Files {
 
 struct Shared {
     files: BTreeMap<NodeId, File>,
-    /// What any node has applied, from the first change on.
+    /// All changes that any node has applied.
     history: Vec<Change>,
-    /// All that there is after the last of these.
+    /// The whole record after the last of these.
     seen: Everything,
-    /// Who looks on from outside of all nodes.
+    /// The watches of observers outside of all nodes.
     watches: Watches,
 }
 
-/// What there is of one node.
+/// The state of one node.
 struct File {
     saved: Saved,
     /// A transaction that is not durable yet.
     writing: Option<Batch>,
     faults: BTreeSet<Fault>,
-    /// The engine's door, while it runs.
+    /// The engine's queue, while it runs.
     door: Option<Arc<Door>>,
     /// Why nothing can be written.
     stalled: Option<Stall>,
 }
 
 impl Files {
-    /// Of a new cluster with these members, of whom each begins with the same empty record.
+    /// The files of a new cluster with these members, which all start with the same empty record.
     pub fn new(cluster: u128, voters: &[NodeId], learners: &[NodeId]) -> Files {
         let members = Members {
             voters: voters.iter().copied().collect(),
@@ -82,8 +82,9 @@ impl Files {
         Files(Arc::new(Mutex::new(Shared { files, history: Vec::new(), seen, watches })))
     }
 
-    /// Runs the engine of `node` on this core, from what its file holds. `send` carries messages to other
-    /// nodes; it may lose them.
+    /// Runs the engine of `node` on this core, from the content of its file.
+    ///
+    /// `send` sends messages to other nodes; it may lose them.
     pub fn start(
         &self,
         node: NodeId,
@@ -94,7 +95,7 @@ impl Files {
         let saved = {
             let mut shared = self.lock();
             let file = shared.file(node);
-            // What was on its way when the process ended is there, or not.
+            // The transaction that was under way when the process ended is in the file, or not.
             let half = file.writing.take().filter(|_| rt::random().is_multiple_of(2));
             half.iter().for_each(|batch| file.saved.write(batch));
             file.saved.check();
@@ -113,7 +114,7 @@ impl Files {
         Simulated { node, files: self.clone(), store, door }
     }
 
-    /// Begins a fault of `node`.
+    /// Starts a fault of `node`.
     pub fn begin(&self, node: NodeId, fault: Fault) {
         self.lock().file(node).faults.insert(fault);
     }
@@ -129,12 +130,12 @@ impl Files {
         }
     }
 
-    /// What the record has at `key`, by the node that has applied most.
+    /// The record's value at `key`, as of the node that has applied most.
     pub fn value(&self, key: &str) -> Option<Arc<[u8]>> {
         self.lock().seen.entries.get(key).map(|entry| Arc::clone(&entry.value))
     }
 
-    /// Follows what nodes apply first, from outside of all of them.
+    /// Follows each change as soon as the first node has applied it, for an observer outside of all nodes.
     pub fn watch(&self, after: Revision) -> Watch {
         let mut shared = self.lock();
         let Shared { watches, seen, .. } = &mut *shared;
@@ -155,7 +156,8 @@ impl Shared {
         self.files.get_mut(&node).expect("a member of the cluster that was made")
     }
 
-    /// A node has applied a change, or got a snapshot after which it has `now`. Says what is wrong with that.
+    /// Checks what a node has applied: a change, or a snapshot after which it has `now`. Returns what is
+    /// wrong.
     fn look(&mut self, told: &Told, now: &Everything) -> Result<(), &'static str> {
         match told {
             Told::Change(change) if change.revision.0 == self.seen.revision.0 + 1 => {
@@ -176,7 +178,7 @@ impl Shared {
     }
 }
 
-/// The engine of a simulated node, running. It stops when this is dropped, or with its node.
+/// The running engine of a simulated node. It stops when this is dropped, or with its node.
 pub struct Simulated {
     node: NodeId,
     files: Files,
@@ -185,7 +187,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Why this node's copy takes no changes now; it ends by itself.
+    /// Why this node's copy accepts no changes now. It recovers automatically.
     pub fn stalled(&self) -> Option<Stall> {
         self.files.lock().file(self.node).stalled
     }
@@ -195,12 +197,12 @@ impl Simulated {
         self.store.clone()
     }
 
-    /// A message that the node `from` has sent.
+    /// Delivers a message from the node `from`.
     pub fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
         self.door.push(Input::Message(from, bytes));
     }
 
-    /// Messages to `node` may have been lost: its link broke.
+    /// Messages to `node` may have been lost, because its link broke.
     pub fn unreachable(&self, node: NodeId) {
         self.door.push(Input::Unreachable(node));
     }
@@ -222,12 +224,12 @@ enum Input {
     Message(NodeId, Vec<u8>),
     Unreachable(NodeId),
     Died(NodeId),
-    /// Look again: a fault has ended.
+    /// Check again: a fault has ended.
     Wake,
     Stop,
 }
 
-/// What waits to be taken by the engine.
+/// The inputs queued for the engine.
 #[derive(Default)]
 struct Door(Mutex<(VecDeque<Input>, Option<Waker>)>);
 
@@ -243,7 +245,7 @@ impl Door {
         }
     }
 
-    /// All that waits, when there is something.
+    /// All queued inputs, as soon as there are any.
     async fn take(&self) -> VecDeque<Input> {
         poll_fn(|context| {
             let mut inside = self.0.lock().expect("no code panics while it holds the door");
@@ -263,14 +265,14 @@ struct Driver {
     settings: Settings,
     engine: Engine,
     callers: Callers,
-    /// What watches are to be told.
+    /// Changes that watches have yet to receive.
     told: VecDeque<Told>,
     send: Box<dyn FnMut(NodeId, Vec<u8>)>,
     door: Arc<Door>,
 }
 
 impl Driver {
-    /// As in production: engines one after the other, each until its file cannot be written.
+    /// As in production, runs engines one after the other, each until its file cannot be written.
     async fn run(mut self) {
         while let Err(stall) = self.run_engine().await {
             if !self.recover(stall).await {
@@ -279,8 +281,8 @@ impl Driver {
         }
     }
 
-    /// Waits until the file can be written, and has another engine go on from what it has; says whether it is
-    /// to.
+    /// Waits until the file can be written, and starts another engine from its content; returns false if the
+    /// driver is to stop.
     async fn recover(&mut self, stall: Stall) -> bool {
         self.files.lock().file(self.node).stalled = Some(stall);
         self.callers.stall(stall);
@@ -333,7 +335,7 @@ impl Driver {
                     Input::Stop => return Ok(()),
                 }
             }
-            // As in production ticks that were missed are not made up for.
+            // As in production, ticks that were missed are skipped.
             if rt::now() >= tick {
                 self.engine.handle_tick(rt::now());
                 tick = rt::now() + TICK;
@@ -347,7 +349,7 @@ impl Driver {
             Request::Cas { transaction, deadline, answer }
                 if self.files.has(self.node, Fault::AnswersLost) =>
             {
-                // Not even that it is lost is told: the caller finds out at its deadline.
+                // Dropping the answer would report the loss; the caller must only find out at its deadline.
                 std::mem::forget(answer);
                 Request::Cas { transaction, deadline, answer: oneshot().0 }
             }
@@ -357,7 +359,7 @@ impl Driver {
         self.callers.request(&mut self.engine, rt::now(), request);
     }
 
-    /// Does all that the engine wants done.
+    /// Does everything that the engine requests.
     async fn settle(&mut self) -> Result<(), Stall> {
         while let Some(batch) = self.engine.poll_batch() {
             self.look();
@@ -381,7 +383,7 @@ impl Driver {
         let file = shared.file(self.node);
         let batch = file.writing.take().expect("one at a time");
         let fails = file.faults.contains(&Fault::DiskFull);
-        // Of a transaction that failed nobody knows whether the file has it.
+        // Whether the file has a failed transaction is unknown.
         if !fails || rt::random().is_multiple_of(2) {
             file.saved.write(&batch);
         }
@@ -399,7 +401,7 @@ impl Driver {
         }
     }
 
-    /// What was applied is known to who looks on before anybody else can know it.
+    /// Shows applied changes to the observers before any node can learn of them.
     fn look(&mut self) {
         while let Some(told) = self.engine.poll_told() {
             let looked = self.files.lock().look(&told, self.engine.record().everything());

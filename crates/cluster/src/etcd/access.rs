@@ -1,5 +1,4 @@
-//! How a node comes to etcd: where its members are, by whose certificate they are known, and as whom it
-//! speaks to them.
+//! How a node reaches etcd: the addresses of its members, the CA of their certificates, and the user.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,36 +12,36 @@ use ureq::unversioned::transport::{Connector, TcpConnector};
 use super::StartError;
 use super::gateway::ATTEMPT;
 
-/// Of a password, bytes.
+/// Bytes of a password.
 const PASSWORD_BYTES_MAX: usize = 1024;
 
-/// Where etcd is, and by what it and we are known to each other.
+/// Where etcd is, and how it and the node authenticate each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// `https://HOST:PORT` of its members, or `http://HOST:PORT` on this machine; any of them will do, and
-    /// all are tried.
+    /// `https://HOST:PORT` of its members, or `http://HOST:PORT` on this machine. One is enough; all are
+    /// tried.
     pub endpoints: Vec<String>,
-    /// The certificates in PEM of who has signed those of its members: for `https`.
+    /// The CA certificates, in PEM, that the members' certificates are verified with: for `https`.
     pub authorities: Option<PathBuf>,
-    /// The certificate that is shown to it, with its chain, and its key, in PEM.
+    /// The client certificate with its chain, and its key, in PEM.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The user there, and the file with its password. (By its gateway etcd takes no name from a
+    /// The user, and the file with its password. (Through its gateway, etcd takes no user name from a
     /// certificate.)
     pub user: Option<(String, PathBuf)>,
 }
 
-/// Settings that lead nowhere.
+/// Why the settings cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AccessError {
-    /// URLs.
+    /// The URLs are missing or invalid.
     #[error("the endpoints of etcd are missing, or one is not http://HOST:PORT or https://HOST:PORT")]
     Endpoints,
-    /// `http` to another machine: the record has the CHAP secrets and whose word counts.
+    /// `http` to another machine: the record contains the CHAP secrets, and which nodes vote.
     #[error(
         "etcd on another machine must be reached by https://: the cluster's record holds CHAP secrets, and anyone who can change it in transit controls the cluster"
     )]
     Plain,
-    /// `https` alone says nothing.
+    /// `https` without a CA proves nothing.
     #[error(
         "the CA of etcd's certificate is not set: name the file with the CA certificate, in PEM (etcd-ca)"
     )]
@@ -56,7 +55,7 @@ pub(super) struct User {
 }
 
 impl Access {
-    /// That it can be, as far as can be told without reading files.
+    /// Checks the settings as far as possible without reading files.
     ///
     /// # Errors
     /// See [`AccessError`].
@@ -113,7 +112,7 @@ impl Access {
     }
 }
 
-/// Whether an endpoint names this machine itself: by an address of loopback, or as `localhost`.
+/// Whether an endpoint is on this machine: a loopback address, or `localhost`.
 fn is_of_this_machine(endpoint: &str) -> bool {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest).trim_end_matches('/');
     let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
@@ -121,7 +120,7 @@ fn is_of_this_machine(endpoint: &str) -> bool {
     host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
 }
 
-/// After which a connection is not used again: etcd's end of it may be gone without a word.
+/// The age at which an idle connection is not used again: etcd may have closed its end without notice.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
 #[cfg(test)]

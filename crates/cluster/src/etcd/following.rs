@@ -1,4 +1,4 @@
-//! What this node knows of the record by following etcd's changes.
+//! What this node knows of the record from following etcd's changes.
 
 use std::fmt;
 use std::sync::MutexGuard;
@@ -18,51 +18,51 @@ use crate::limits::WATCHES_MAX;
 use crate::transaction::{Revision, Versioned};
 use crate::watch::{Everything, Watch, Watches};
 
-/// How long reading everything may take before it is tried again.
+/// How long reading everything may take before the node tries again.
 const READ_ALL: Duration = Duration::from_secs(10);
 
 pub(super) struct Following {
-    /// All there is, nothing before it was read for the first time; `None`: it is over.
+    /// The whole record, empty until it was read for the first time; `None`: the adapter has stopped.
     known: Option<(Everything, Watches)>,
     pub(super) seen: Seen,
-    /// What must be told first by a new connection: the last transaction, as it was seen. Of two records with
-    /// as many changes at the same revisions, such as one that was set back and has gone on otherwise,
-    /// nothing else tells which is which.
+    /// What a new connection must report first: the last transaction, as this node saw it. Two records may
+    /// have the same number of changes at the same revisions, for example if one was set back and then
+    /// continued differently. Nothing else tells them apart.
     awaited: Option<(Last, u128)>,
 }
 
-/// How far a node has seen which etcd.
+/// How far a node has seen the changes of which etcd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// By the name that its cluster gives itself; nothing was seen yet without it.
+    /// The ID that the etcd cluster gives itself; `None`: nothing was seen yet.
     pub(super) etcd: Option<u64>,
-    /// Up to which of its revisions, which counts also what others do there.
+    /// The last revision seen, which also counts what others do in that etcd.
     pub(super) revision: Revision,
-    /// Up to which transaction.
+    /// The last transaction seen.
     pub(super) last: Last,
-    /// Its identity; `None`: it was not told, but read with all that there was.
+    /// Its ID; `None`: it was not reported as a change, but read with the whole record.
     pub(super) op: Option<u128>,
 }
 
 impl Seen {
-    /// By the head of an answer, and the last transaction in it.
+    /// Reads it from the header of an answer, and the last transaction in that answer.
     pub(super) fn of(header: &Value, last: Last) -> Seen {
         Seen { etcd: name_of(header), revision: Revision(number(&header["revision"])), last, op: None }
     }
 
-    /// Whether an answer with this head is not of the etcd that was seen.
+    /// Whether an answer with this header comes from another etcd than the one seen.
     pub(super) fn is_elsewhere(self, header: &Value) -> bool {
         self.etcd.is_some() && self.etcd != name_of(header)
     }
 
-    /// With this step, too.
+    /// The state after one more step.
     fn with(self, step: &Step) -> Seen {
         let (last, op) = step.last.map_or((self.last, self.op), |last| (last, step.op));
         Seen { revision: step.change.revision, last, op, ..self }
     }
 }
 
-/// What etcd's cluster calls itself, by the head of an answer.
+/// The ID of etcd's cluster, from the header of an answer.
 fn name_of(header: &Value) -> Option<u64> {
     Some(number(&header["cluster_id"])).filter(|name| *name > 0)
 }
@@ -73,17 +73,16 @@ impl fmt::Display for Seen {
     }
 }
 
-/// What an answer of etcd's watch says of those to come.
+/// What an answer of etcd's watch says about the following ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// There will be.
+    /// More will come.
     Come,
-    /// From another watch, which begins where this one ends.
+    /// Another watch must continue where this one ends.
     Another,
-    /// It does not keep them any more.
+    /// etcd no longer has the changes.
     Lost,
-    /// They are not of this record: between this transaction and the last one that was seen others are
-    /// missing.
+    /// The changes are not of this record: others are missing between the last transaction seen and this one.
     Foreign(Seen),
 }
 
@@ -99,7 +98,7 @@ impl Following {
         self.known.as_ref().map(|(now, _)| now.revision).unwrap_or_default()
     }
 
-    /// A watch begins at once, also while etcd does not answer: it is told when it does.
+    /// Starts a watch at once, even if etcd does not answer: changes follow when it does.
     pub(super) fn watch(&mut self, after: Revision, answer: Answer<Watch>) {
         match &mut self.known {
             None => answer.send(Err(Error::Stopped)),
@@ -110,12 +109,13 @@ impl Following {
         }
     }
 
-    /// Watches are told that no more will come.
+    /// Ends all watches.
     pub(super) fn end(&mut self) {
         self.known = None;
     }
 
-    /// Whether the record can have become this: what was written up to what was seen is as it was seen.
+    /// Whether the record can have become `all`: everything written up to the last revision seen must be as
+    /// it was seen.
     fn may_go_on_with(&self, all: &Everything) -> bool {
         let Some((now, _)) = &self.known else { return true };
         let old = |entry: &Versioned| entry.revision <= self.seen.revision;
@@ -129,7 +129,7 @@ impl Following {
         }
     }
 
-    /// From which revision on etcd is to tell changes by a new connection.
+    /// The revision from which etcd must report changes on a new connection.
     fn begin_watch(&mut self) -> Revision {
         self.awaited = self.seen.op.map(|op| (self.seen.last, op));
         match self.awaited {
@@ -138,7 +138,7 @@ impl Following {
         }
     }
 
-    /// Takes one answer of etcd's watch.
+    /// Handles one answer of etcd's watch.
     fn take(&mut self, answer: &Value, layout: &super::Layout) -> Next {
         let result = &answer["result"];
         if number(&result["compact_revision"]) > 0 {
@@ -177,16 +177,16 @@ impl Shared {
         self.following.lock().expect("no code panics while it holds what is known")
     }
 
-    /// Follows until it is to stop.
+    /// Follows changes until the adapter stops.
     pub(super) fn follow(&self) {
         let mut whole = false;
         while !self.stopping.load(Ordering::Relaxed) {
-            // Nothing that it says counts any more.
+            // Nothing that this etcd says counts any more.
             if self.health().wrong.is_some_and(Wrong::stays) {
                 thread::sleep(LOOK_EVERY);
                 continue;
             }
-            // What breaks a connection may have been the end of one etcd and the beginning of another one.
+            // The connection may have broken because one etcd was replaced by another.
             let ready = match whole {
                 true => self.look(),
                 false => self.read_all(),
@@ -197,7 +197,8 @@ impl Shared {
             }
             whole = true;
             let (key, end) = self.layout.all();
-            // Revisions of others are not counted: etcd may have dropped what lies between, and then says so.
+            // The start does not depend on others' revisions: if etcd has compacted the changes in between,
+            // it says so.
             let from = self.following().begin_watch();
             let create = json!({ "key": key, "range_end": end, "start_revision": from.0.to_string() });
             self.gateway.stream("watch", &json!({ "create_request": create }), |answer| {
@@ -214,9 +215,10 @@ impl Shared {
                 whole = next != Next::Lost;
                 next == Next::Come
             });
-            // Something between here and etcd lets questions pass, and no changes: then they are asked for.
+            // Something on the way to etcd may let requests pass, but no changes: then the node reads
+            // everything.
             whole &= !self.is_behind();
-            // Whatever ended it may do so again at once.
+            // The cause that ended the stream may end the next one at once, too.
             thread::sleep(PAUSE);
         }
     }

@@ -1,4 +1,4 @@
-//! Questions to etcd: JSON over HTTP, each to one member after the other until one answers.
+//! Requests to etcd: JSON over HTTP, to one member after the other until one answers.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,42 +12,42 @@ use ureq::{Agent, Timeout};
 use super::StartError;
 use super::access::{Access, User};
 
-/// How long one member may take to answer one question, if there is that much time.
+/// How long one member may take to answer one request, if there is that much time.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
-/// Between two questions that were not answered.
+/// The pause between two requests that were not answered.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
-/// How long changes are read from one connection; then another takes its place, so that one that is dead is
+/// How long changes are read from one connection. Then a new one replaces it, so that a dead connection is
 /// noticed.
 const STREAM: Duration = Duration::from_secs(3);
-/// Bytes of an answer: a full record in base64 with its frames.
+/// Bytes of an answer: a full record in base64 with its framing.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 pub(super) struct Gateway {
     agent: Agent,
     endpoints: Vec<String>,
-    /// Which of them is asked next.
+    /// The member that is asked next.
     next: AtomicUsize,
     user: Option<User>,
     said: Mutex<Said>,
 }
 
-/// What etcd has said last.
+/// The last answers of etcd.
 #[derive(Default)]
 struct Said {
-    /// What it takes for a proof of the user, until it forgets it.
+    /// The token of the authenticated user, until etcd forgets it.
     token: Option<String>,
-    /// Why the last question was not answered, and by which member.
+    /// Why the last request was not answered, and by which member.
     trouble: Option<String>,
 }
 
-/// No answer.
+/// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// No member was reached, so that nothing has happened.
+    /// No member was reached, so the request had no effect.
     Unreached,
-    /// Nobody knows what has happened.
+    /// It is unknown whether the request had an effect.
     Unknown,
-    /// etcd says that nothing has happened, and why.
+    /// etcd says that the request had no effect, and why.
     Refused(Refused),
 }
 
@@ -55,16 +55,16 @@ pub(super) enum Failed {
 pub(super) enum Refused {
     /// `NOSPACE`.
     Full,
-    /// It has expired.
+    /// The lease has expired.
     Lease,
-    /// The user has not proved to be it, or not lately.
+    /// The user is not authenticated, or no longer.
     Token,
-    /// The user may not.
+    /// The user lacks the permission.
     Denied,
 }
 
 impl Failed {
-    /// What it comes to when etcd refuses the same after that.
+    /// The result of repeated attempts, this one followed by a refusal.
     fn or(self, refused: Refused) -> Failed {
         match self {
             Failed::Unknown => Failed::Unknown,
@@ -90,12 +90,12 @@ impl Gateway {
         self.said.lock().expect("no code panics while it holds what was said")
     }
 
-    /// Why the last question was not answered.
+    /// Why the last request was not answered.
     pub(super) fn trouble(&self) -> Option<String> {
         self.said().trouble.clone()
     }
 
-    /// The answer to a question that may be asked more than once.
+    /// The answer to a request that may be sent more than once.
     pub(super) fn ask(&self, path: &str, body: &Value, until: Instant) -> Result<Value, Failed> {
         let mut failed = Failed::Unreached;
         loop {
@@ -117,7 +117,7 @@ impl Gateway {
         }
     }
 
-    /// Proves to be the user, so that questions are answered.
+    /// Authenticates the user.
     fn prove(&self, until: Instant) -> Result<(), Failed> {
         let Some(User { name, password }) = &self.user else { return Ok(()) };
         self.said().token = None;
@@ -127,7 +127,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Asks one member; another one next time, if it does not answer.
+    /// Asks one member. If it does not answer, the next request goes to another one.
     fn ask_once(&self, path: &str, body: &Value, until: Instant) -> Result<Value, Failed> {
         let at = self.next.load(Ordering::Relaxed);
         let endpoint = &self.endpoints[at % self.endpoints.len()];
@@ -164,8 +164,8 @@ impl Gateway {
         }
     }
 
-    /// Asks one member for a stream of answers, a line each, and gives each to `take` until that says that it
-    /// was the last one, or the connection has served its time or breaks.
+    /// Asks one member for a stream of answers, one per line, and passes each to `take`, until `take` returns
+    /// false, the connection's time is over, or it breaks.
     pub(super) fn stream(&self, path: &str, body: &Value, mut take: impl FnMut(&Value) -> bool) {
         let at = self.next.load(Ordering::Relaxed);
         let endpoint = &self.endpoints[at % self.endpoints.len()];
@@ -180,7 +180,7 @@ impl Gateway {
         loop {
             line.clear();
             let read = lines.by_ref().take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line);
-            // What is not a whole line was cut off, and comes again.
+            // An incomplete line was cut off, and will come again.
             let whole = matches!(read, Ok(read) if read > 0) && line.ends_with(b"\n");
             match serde_json::from_slice(&line) {
                 Ok(value) if whole => {
@@ -194,7 +194,7 @@ impl Gateway {
     }
 }
 
-/// Whether a request certainly did not reach anybody.
+/// Whether a request certainly did not reach any member.
 fn never_sent(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::ConnectionFailed | ureq::Error::HostNotFound => true,
@@ -204,10 +204,10 @@ fn never_sent(error: &ureq::Error) -> bool {
     }
 }
 
-/// What etcd means by an error, and says. Its messages are part of its API (`rpctypes`); gRPC's codes alone
-/// do not tell these apart.
+/// The meaning and the message of an error of etcd. The messages are part of its API (`rpctypes`); gRPC's
+/// codes alone do not distinguish these.
 fn refusal(answer: &Value) -> (Failed, String) {
-    // Later versions name it `message` alone.
+    // Later versions only have `message`.
     let said =
         answer["error"].as_str().or(answer["message"].as_str()).unwrap_or("an error without a message");
     let failed = match said {
@@ -224,7 +224,7 @@ fn refusal(answer: &Value) -> (Failed, String) {
     (failed, said.to_owned())
 }
 
-/// etcd's 64-bit numbers are strings in JSON, and 0 is left out.
+/// etcd's 64-bit numbers are strings in JSON, and it leaves out 0.
 pub(super) fn number(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Whether etcd answers, and has this cluster's record: looked at all the time, so that nobody waits who
-//! wants to know.
+//! Checks permanently whether etcd answers and has this cluster's record, so that nothing that asks for this
+//! needs to wait.
 
 use std::fmt;
 use std::sync::MutexGuard;
@@ -16,48 +16,49 @@ use super::layout::{Last, VERSION, base64};
 use crate::error::Error;
 use crate::store::Status;
 
-/// Between two looks.
+/// The interval between two checks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long etcd may take to answer one.
+/// How long etcd may take to answer a check.
 const LOOK: Duration = Duration::from_secs(1);
-/// For how long the last answer counts: that of one look may be lost.
+/// How long the last answer counts: long enough that one check may fail.
 const ANSWER_AGE_MAX: Duration = Duration::from_secs(2);
 const _: () = assert!(ANSWER_AGE_MAX.as_millis() > LOOK_EVERY.as_millis() + LOOK.as_millis());
 
-/// How long it may have transactions without telling of them: one that is told takes milliseconds, and what
-/// was missed meanwhile is told by the next connection. Who reads all there is instead learns less of whether
-/// it goes on from what was known.
+/// How long etcd may have transactions that it has not reported. A report takes milliseconds, and the next
+/// connection reports what was missed meanwhile. Reading everything instead reveals less about whether the
+/// record continues what was known.
 const BEHIND_MAX: Duration = Duration::from_secs(2);
 
-/// How etcd is, as of the last look.
+/// The state of etcd as of the last check.
 #[derive(Default)]
 pub(super) struct Health {
     answered: Option<Instant>,
-    /// Of its leader.
+    /// The leader's term.
     term: u64,
-    /// It answers, and not what it must.
+    /// etcd answers, but not as it must.
     pub(super) wrong: Option<Wrong>,
-    /// Since when it has transactions that it has not told of.
+    /// Since when etcd has transactions that it has not reported.
     behind: Option<Instant>,
 }
 
-/// What is in etcd is not this cluster's record as this node knows it. None of it is followed, and nothing is
-/// written to it.
+/// Why the content of etcd is not this cluster's record as this node knows it.
+///
+/// The node then follows none of it, and writes nothing to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
     /// There is no record.
     Missing,
-    /// By another version of the layout.
+    /// The record has another version of the layout.
     Version,
-    /// It has gone back. That stays so for the life of this node, as the next does: what was forgotten may
-    /// have been who is in sync.
+    /// The record has gone back. This stays so for the life of this node, as `Another` does: etcd may have
+    /// forgotten which copies are in sync.
     Older { found: Seen, seen: Seen },
-    /// What this node has seen before was in another one.
+    /// What this node has seen before was in another etcd.
     Another,
 }
 
 impl Wrong {
-    /// No answer that is right changes it.
+    /// Whether it remains wrong even if later answers are right.
     pub(super) fn stays(self) -> bool {
         matches!(self, Wrong::Older { .. } | Wrong::Another)
     }
@@ -86,22 +87,22 @@ impl Shared {
         self.health.lock().expect("no code panics while it holds what is known")
     }
 
-    /// Looks until it is to stop.
+    /// Checks until the adapter stops.
     pub(super) fn look_after(&self) {
         while !self.stopping.load(Ordering::Relaxed) {
-            // What is wrong is kept for whoever asks.
+            // The result is kept for whoever asks for the status.
             let _ = self.look();
             thread::sleep(LOOK_EVERY);
         }
     }
 
-    /// Asks etcd, by a read that only its majority can answer, whether it has the record.
+    /// Asks etcd whether it has the record, with a read that only a majority can answer.
     pub(super) fn look(&self) -> Result<(), Error> {
         let seen = self.following().seen;
         let question = json!({ "key": self.layout.version() });
         let answer = self.gateway.ask("kv/range", &question, Instant::now() + LOOK);
         let answer = answer.map_err(|_| {
-            // How it was before it was away says nothing of how it tells what comes after.
+            // An etcd that is back after an outage gets new time to report its changes.
             self.health().behind = None;
             Error::Etcd
         })?;
@@ -113,13 +114,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether it does not tell of changes.
+    /// Whether etcd fails to report changes.
     pub(super) fn is_behind(&self) -> bool {
         self.health().behind.is_some_and(|since| since.elapsed() > BEHIND_MAX)
     }
 
-    /// Whether an answer is that of the right etcd: by its head, and by what it has at the key of the
-    /// version. `seen` is what was known when it was asked.
+    /// Whether an answer comes from the right etcd, according to its header and the version key. `seen` is
+    /// what was known when the request was sent.
     pub(super) fn judge(&self, seen: Seen, header: &Value, version: &Value) -> Result<Seen, Error> {
         let version = &version["kvs"][0];
         let found = Seen::of(header, Last::of(version));
@@ -138,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// Takes down what is wrong by the newest answer; says what is wrong after all that was seen.
+    /// Stores what is wrong according to the newest answer; returns what is wrong according to all answers.
     pub(super) fn found(&self, wrong: Option<Wrong>) -> Option<Wrong> {
         let mut health = self.health();
         if !health.wrong.is_some_and(Wrong::stays) {
@@ -150,7 +151,7 @@ impl Shared {
         health.wrong
     }
 
-    /// What is known without asking.
+    /// The state of the record, without asking etcd.
     pub(super) fn status(&self) -> Status {
         let revision = self.following().revision();
         let health = self.health();

@@ -1,4 +1,4 @@
-//! How the record lies in etcd: names of keys, and what is in etcd's answers.
+//! The layout of the record in etcd: names of keys, and how to read etcd's answers.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::gateway::number;
 use crate::transaction::{Revision, Versioned};
 use crate::watch::{Change, Everything};
 
-/// Of this layout. Where it does not stand there is no record.
+/// The version of this layout. Without this value there is no record.
 pub(super) const VERSION: &str = "1";
 /// A transaction's result: it took effect.
 pub(super) const COMMITTED: &str = "1";
 /// A transaction's result: it conflicted.
 pub(super) const CONFLICTED: &str = "0";
 
-/// Names below a prefix.
+/// The names below a prefix.
 pub(super) struct Layout {
     prefix: String,
 }
@@ -27,38 +27,38 @@ pub(super) struct Layout {
 enum Key {
     Record(String),
     Version,
-    /// Of the transaction with this `op_id`.
+    /// The result of the transaction with this `op_id`.
     Result(u128),
 }
 
-/// The last transaction that took effect, as the key of the version shows it: each writes that key again,
-/// with the same value.
+/// The last transaction that took effect, as the version key shows it: each writes that key again, with the
+/// same value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Last {
     pub(super) revision: Revision,
-    /// How many have taken effect since the record was begun, with its beginning, by etcd's own count.
+    /// How many transactions have taken effect, plus one for the creation of the record, as etcd counts it.
     pub(super) count: u64,
 }
 
 impl Last {
-    /// By the key of the version as etcd has or tells it.
+    /// Reads it from the version key, as etcd returns or reports it.
     pub(super) fn of(version: &Value) -> Last {
         Last { revision: Revision(number(&version["mod_revision"])), count: number(&version["version"]) }
     }
 
-    /// Whether the same record can have this as its last one when `earlier` was it before.
+    /// Whether the same record can have this last transaction if it had `earlier` before.
     pub(super) fn may_follow(self, earlier: Last) -> bool {
         self == earlier || (self.count > earlier.count && self.revision > earlier.revision)
     }
 }
 
-/// What came with one revision of etcd.
+/// The changes of one revision of etcd.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) change: Change,
-    /// `None`: somebody has written by hand.
+    /// `None`: somebody has written to the record by hand.
     pub(super) last: Option<Last>,
-    /// The transaction's identity.
+    /// The ID of the transaction.
     pub(super) op: Option<u128>,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
 }
 
 fn bytes(value: &Value) -> Option<Vec<u8>> {
-    // An empty value is left out.
+    // etcd leaves out an empty value.
     BASE64_STANDARD.decode(value.as_str().unwrap_or_default()).ok()
 }
 
@@ -76,12 +76,12 @@ impl Layout {
         Layout { prefix: prefix.to_owned() }
     }
 
-    /// The record's key `key`, as etcd's gateway wants it.
+    /// The record's key `key`, as etcd's gateway expects it.
     pub(super) fn key(&self, key: &str) -> String {
         base64(format!("{}r/{key}", self.prefix).as_bytes())
     }
 
-    /// Where the version of the layout stands.
+    /// The key of the layout's version.
     pub(super) fn version(&self) -> String {
         base64(format!("{}version", self.prefix).as_bytes())
     }
@@ -91,12 +91,12 @@ impl Layout {
         base64(&after(format!("{}r/{prefix}", self.prefix).into_bytes()))
     }
 
-    /// Where the result of a transaction is.
+    /// The key of a transaction's result.
     pub(super) fn result(&self, op_id: u128) -> String {
         base64(format!("{}op/{op_id:032x}", self.prefix).as_bytes())
     }
 
-    /// The range of all that is ours.
+    /// The range of all our keys.
     pub(super) fn all(&self) -> (String, String) {
         (base64(self.prefix.as_bytes()), base64(&after(self.prefix.clone().into_bytes())))
     }
@@ -111,13 +111,13 @@ impl Layout {
         }
     }
 
-    /// What of the record is in the answer to a question for a range, when `last` was the last transaction.
+    /// The entries of the record in the answer to a range read, with `last` as the last transaction.
     pub(super) fn everything(&self, last: Last, range: &Value) -> Option<Everything> {
         let mut all = Everything { revision: last.revision, ..Everything::default() };
         for kv in range["kvs"].as_array().into_iter().flatten() {
             if let Some(Key::Record(key)) = self.parse(&bytes(&kv["key"])?) {
                 let (value, revision) = (bytes(&kv["value"])?.into(), Revision(number(&kv["mod_revision"])));
-                // It is later where somebody has written by hand.
+                // It is later if somebody has written by hand.
                 all.revision = all.revision.max(revision);
                 all.entries.insert(key, Versioned { value, revision });
             }
@@ -125,7 +125,7 @@ impl Layout {
         (last.count > 0).then_some(all)
     }
 
-    /// What events of a watch come to, in order. Revisions that changed nothing of the record are left out.
+    /// The steps in the events of a watch, in order. Revisions that did not change the record are left out.
     pub(super) fn steps(&self, events: &Value) -> Option<Vec<Step>> {
         let mut steps: Vec<Step> = Vec::new();
         let mut result = None;
@@ -140,7 +140,7 @@ impl Layout {
                 }
                 Some(Key::Version) => (None, Some(Last::of(kv))),
                 Some(Key::Result(op)) => {
-                    // Before all else that its transaction writes.
+                    // It precedes all else that its transaction writes.
                     result = Some((revision, op));
                     continue;
                 }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn events_of_a_watch_as_etcd_sends_them() {
-        // Captured from etcd 3.4.23, keys and values put into its form.
+        // Captured from etcd 3.4.23; keys and values encoded as etcd encodes them.
         let kv = |key: &str, value: &str, revision: &str| {
             json!({ "kv": { "key": base64(key.as_bytes()), "value": base64(value.as_bytes()),
                 "mod_revision": revision } })

@@ -1,16 +1,17 @@
-//! A site's own etcd (3.4 or later) as the engine, by the JSON gateway that every etcd has.
+//! A site's own etcd (3.4 or later) as the engine, through the JSON gateway that every etcd has.
 //!
-//! All is below one prefix: `PREFIXversion` says that the record is there, and in which layout; `PREFIXr/KEY`
-//! are its keys, `PREFIXop/ID` what became of each transaction. A transaction puts its own result there in
-//! the same transaction of etcd, also when it conflicts: so one that is sent again, because an answer was
-//! lost, takes effect once, and one that was said to conflict never takes effect later. Results go with a
-//! lease after an hour or two. One that takes effect writes `PREFIXversion` again: by etcd's revision and
-//! count of that key each node sees whether what etcd has goes on from what the node knows.
+//! All keys are below one prefix: `PREFIXversion` says that the record exists, and in which layout;
+//! `PREFIXr/KEY` are its keys; `PREFIXop/ID` are the results of transactions. Each transaction writes its own
+//! result in the same transaction of etcd, even if it conflicts. So a transaction that is sent again because
+//! an answer was lost takes effect once, and one that was reported as a conflict never takes effect later.
+//! Results expire with a lease after one to two hours. A transaction that takes effect writes `PREFIXversion`
+//! again: etcd's revision and write count of that key tell each node whether the content of etcd continues
+//! what the node knows.
 //!
-//! Threads of our own wait for etcd. One follows all changes by etcd's watch, from the revision after the
-//! last one seen, so that none is skipped when a connection breaks; where etcd does not keep it any more,
-//! watches start again from everything. Another one looks all the time whether etcd answers and has what it
-//! had: nothing is followed of an etcd that was emptied or set back, and nothing is written to it.
+//! Threads of our own wait for etcd. One follows all changes with etcd's watch, from the revision after the
+//! last one seen, so that no change is skipped when a connection breaks. If etcd no longer has that revision,
+//! watches start again from the whole record. Another thread checks permanently whether etcd answers and has
+//! what it had: a node neither follows nor writes to an etcd that was emptied or set back.
 
 mod access;
 mod following;
@@ -41,53 +42,53 @@ use health::Health;
 use layout::{Layout, VERSION, base64};
 use transactions::Lease;
 
-/// Calls that are at etcd at the same time. Each needs a thread, and its calls are rare.
+/// The number of calls that may be at etcd at the same time. Each needs a thread; calls to etcd are rare.
 const WORKERS: usize = 4;
 
-/// How long etcd may take when a record is begun.
+/// How long etcd may take when a record is created.
 const FOUND: Duration = Duration::from_secs(5);
 
-/// Of which record in which etcd.
+/// Which record, in which etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How to come to it.
+    /// How to reach etcd.
     pub access: Access,
-    /// What our keys there begin with; ends with `/`. One cluster a prefix.
+    /// The prefix of our keys; ends with `/`. Each cluster has its own.
     pub prefix: String,
 }
 
-/// Why it does not run.
+/// Why etcd could not be used.
 #[derive(Debug, ThisError)]
 pub enum StartError {
-    /// Settings.
+    /// The settings are invalid.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// A file.
+    /// A file with CA certificates.
     #[error(transparent)]
     Authorities(#[from] https::AuthoritiesError),
-    /// Files.
+    /// The files of the client's certificate and key.
     #[error(transparent)]
     Identity(#[from] https::IdentityError),
-    /// A file.
+    /// The file with the password cannot be read.
     #[error("cannot read the password for etcd from {0}")]
     Password(PathBuf, #[source] std::io::Error),
-    /// A file.
+    /// The file with the password is empty or too long.
     #[error(
         "{0} is empty, or has more than one line or more than 1024 bytes: write the password on one line"
     )]
     NoPassword(PathBuf),
-    /// A setting.
+    /// The prefix is invalid.
     #[error("the key prefix in etcd must end with / and have at most 128 bytes")]
     Prefix,
     /// No thread could be started.
     #[error("cannot start a thread for etcd")]
     Thread(#[source] std::io::Error),
-    /// What it has said, or that it has not.
+    /// etcd's answer, or that it did not answer.
     #[error("etcd does not accept the record: {0}")]
     Refused(String),
 }
 
-/// The adapter of this node, running until it is dropped.
+/// The adapter of this node. It runs until it is dropped.
 pub struct Etcd {
     store: Store,
     shared: Arc<Shared>,
@@ -102,11 +103,11 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// A request and when it is given up.
+/// A request and its deadline.
 struct Job(Request, Instant);
 
 impl Etcd {
-    /// Begins a record, which nobody has yet, where the settings say. Needs etcd.
+    /// Creates a new record at the place that the settings name. Needs etcd.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -124,10 +125,10 @@ impl Etcd {
         done.await.unwrap_or_else(|_| Err(StartError::Refused("it has not responded".to_owned())))
     }
 
-    /// Begins to follow. Whether etcd answers shows in [`Etcd::status`].
+    /// Starts to follow the record. [`Etcd::status`] shows whether etcd answers.
     ///
     /// # Errors
-    /// See [`StartError`]; it is none that etcd does not answer.
+    /// See [`StartError`]. An etcd that does not answer is no error here.
     pub fn start(settings: &Settings) -> Result<Etcd, StartError> {
         let shared = Arc::new(Shared::new(settings)?);
         let (inbox, jobs) = sync_channel(CALLS_MAX);
@@ -151,7 +152,7 @@ impl Etcd {
         self.store.clone()
     }
 
-    /// How it is, without asking anybody.
+    /// The state of the record, without asking etcd.
     pub fn status(&self) -> Status {
         self.shared.status()
     }
@@ -201,7 +202,7 @@ impl Shared {
         })
     }
 
-    /// What needs no etcd.
+    /// Answers requests that do not need etcd.
     fn answer_at_once(&self, request: Request) {
         match request {
             Request::Status { answer, .. } => answer.send(Ok(self.status())),
@@ -210,9 +211,9 @@ impl Shared {
         }
     }
 
-    /// Takes calls until nobody can make any, or none is wanted.
+    /// Executes calls until no caller can make any, or the adapter stops.
     fn work(&self, jobs: &Mutex<Receiver<Job>>) {
-        // Long enough not to matter, short enough to end soon.
+        // Long enough to cost nothing, short enough to stop soon.
         const LOOK: Duration = Duration::from_millis(500);
         loop {
             let job = jobs.lock().expect("no code panics while it holds the jobs").recv_timeout(LOOK);
@@ -245,7 +246,7 @@ impl Shared {
         }
     }
 
-    /// The key, or all keys below `end`; linearizable.
+    /// Reads one key, or all keys below `end`; linearizable.
     fn range(&self, key: &str, end: Option<String>, until: Instant) -> Result<(Everything, Seen), Error> {
         let mut range = json!({ "key": self.layout.key(key) });
         if let Some(end) = end {

@@ -1,4 +1,4 @@
-//! A transaction as etcd carries it out: once.
+//! Executes a transaction in etcd exactly once.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use super::layout::{COMMITTED, CONFLICTED, Last, VERSION, base64};
 use crate::error::Error;
 use crate::transaction::{Outcome, Revision, Transaction};
 
-/// How long etcd keeps the results that hang on a lease, at the longest: two hours.
+/// How long etcd keeps the results of one lease at most: two hours.
 const LEASE_SECONDS: u64 = 7200;
-/// When the next results get a new one: so each is kept for an hour at least, which is sixty times as long as
-/// a call may take.
+/// The age at which a new lease replaces the current one. So each result is kept for at least an hour, sixty
+/// times as long as a call may take.
 const LEASE_AGE_MAX: Duration = Duration::from_secs(3600);
 const _: () = assert!(LEASE_SECONDS >= 2 * LEASE_AGE_MAX.as_secs(), "a result outlives its call by far");
 
-/// Results hang on it, and go with it.
+/// The lease that results are attached to; they expire with it.
 pub(super) struct Lease {
     id: String,
     granted: Instant,
@@ -27,7 +27,7 @@ pub(super) struct Lease {
 impl Shared {
     pub(super) fn carry_out(&self, transaction: &Transaction, until: Instant) -> Result<Outcome, Error> {
         loop {
-            // Preconditions may hold by chance in what is not the record that this node knows.
+            // In a record other than the one that this node knows, preconditions could hold by chance.
             if self.health().wrong.is_some() {
                 return Err(Error::WrongEtcd);
             }
@@ -52,7 +52,7 @@ impl Shared {
             let response = &answer["responses"][0];
             if answer["succeeded"] != true {
                 self.judge(seen, &answer["header"], &answer["responses"][1]["response_range"])?;
-                // It was carried out before.
+                // It was executed before.
                 let result = &response["response_range"]["kvs"][0];
                 let committed = result["value"] == base64(COMMITTED.as_bytes());
                 let revision = Revision(number(&result["create_revision"]));
@@ -62,7 +62,7 @@ impl Shared {
                     self.conflict(transaction, until)
                 };
             }
-            // The comparison cannot name the etcd: what was done in another one was done elsewhere.
+            // The comparison cannot name the etcd: the transaction may have taken effect in another one.
             if seen.is_elsewhere(&answer["header"]) {
                 self.found(Some(Wrong::Another));
                 return Err(Error::OutcomeUnknown);
@@ -77,8 +77,11 @@ impl Shared {
         }
     }
 
-    /// If the record is there, not older than what was `seen` of it, and there is no result yet: if the
-    /// preconditions hold, the writes and the result; else the other result and what is there.
+    /// The request for a transaction, nested in a check of the record.
+    ///
+    /// If the record exists, is not older than `seen`, and has no result of this transaction yet: write the
+    /// values and the result if the preconditions hold, otherwise write the other result and read what was
+    /// found.
     fn body(&self, transaction: &Transaction, lease: &str, seen: Last) -> Value {
         let (result, version) = (self.layout.result(transaction.op_id), self.layout.version());
         let before = |count: u64| count.saturating_sub(1).to_string();
@@ -122,7 +125,7 @@ impl Shared {
     fn conflict(&self, transaction: &Transaction, until: Instant) -> Result<Outcome, Error> {
         let reads: Vec<Value> = self.reads(transaction).collect();
         let found = self.gateway.ask("kv/txn", &json!({ "success": reads }), until);
-        // It certainly has had no effect; only what it conflicted with is not known.
+        // The transaction certainly had no effect; only what it conflicted with is unknown.
         let found = found.map_err(|_| Error::Etcd)?;
         Ok(mismatch(
             transaction,
@@ -130,14 +133,14 @@ impl Shared {
         ))
     }
 
-    /// The lease for results of now.
+    /// The lease for new results.
     fn lease(&self, until: Instant) -> Result<String, Failed> {
         let held = || self.lease.lock().expect("no code panics while it holds the lease");
         if let Some(lease) = held().as_ref().filter(|lease| lease.granted.elapsed() < LEASE_AGE_MAX) {
             return Ok(lease.id.clone());
         }
-        // Not while it is held: each call has its own deadline. That two may be granted at the same time does
-        // no harm.
+        // The lock is not held during the request, because each call has its own deadline. It does no harm if
+        // two leases are granted at the same time.
         let granted = Instant::now();
         let answer = self.gateway.ask("lease/grant", &json!({ "TTL": LEASE_SECONDS.to_string() }), until)?;
         let id = answer["ID"].as_str().ok_or(Failed::Unknown)?.to_owned();
@@ -146,8 +149,8 @@ impl Shared {
     }
 }
 
-/// The first precondition that does not hold by what was `found` at the keys; where all hold by now, the
-/// first one.
+/// The first precondition that does not hold, according to what was `found` at the keys. If all hold by now,
+/// the first one.
 fn mismatch(transaction: &Transaction, found: Vec<&Value>) -> Outcome {
     let found: Vec<Option<Revision>> = (0..transaction.preconditions.len())
         .map(|at| {

@@ -1,10 +1,10 @@
-//! The record itself: keys and values, and what each transaction makes of them. Every node that is given the
-//! same transactions in the same order holds the same record.
+//! The record itself: keys and values, and how each transaction changes them. Nodes that apply the same
+//! transactions in the same order hold the same record.
 //!
-//! *Exactly once.* The results of the last transactions are remembered by `op_id`, so that one that arrives
-//! again gets the first one's result. The memory is bounded, so a transaction also says what its proposer had
-//! `seen`: how many transactions had been carried out before it was first proposed. If results since then may
-//! have been forgotten, it is not carried out ([`Applied::TooOld`]).
+//! *Exactly once.* The record remembers the results of the last transactions by `op_id`, so that one that
+//! arrives again gets its first result. This memory is bounded, so a transaction also states what its
+//! proposer had `seen`: how many transactions had been executed before it was first proposed. If results
+//! since then may have been forgotten, the transaction is not executed ([`Applied::TooOld`]).
 
 mod remembered;
 mod snapshot;
@@ -24,29 +24,29 @@ use remembered::Memory;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     now: Everything,
-    /// Of all keys and values, with [`ENTRY_BYTES`] each.
+    /// The size of all keys and values, plus [`ENTRY_BYTES`] for each.
     bytes: usize,
     memory: Memory,
 }
 
-/// What became of a transaction that was carried out.
+/// The result of applying a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// What its proposer is told.
+    /// It was executed; the proposer gets the outcome.
     Done {
         /// Committed, or why not.
         outcome: Outcome,
-        /// It was carried out before; nothing was changed now.
+        /// It was executed before; nothing changed now.
         again: bool,
     },
     /// It would exceed [`RECORD_BYTES_MAX`].
     Full,
-    /// It may have been carried out before, so it was not carried out now.
+    /// It may have been executed before, so it was not executed now.
     TooOld,
 }
 
 impl Record {
-    /// The record of these parts, which were read from a disk.
+    /// The record from parts that were read from a disk.
     pub(crate) fn from_parts(
         now: Everything,
         sequence: u64,
@@ -56,17 +56,17 @@ impl Record {
         Record { now, bytes, memory: Memory::from_parts(sequence, results) }
     }
 
-    /// Of the last committed transaction.
+    /// The last committed transaction.
     pub fn revision(&self) -> Revision {
         self.now.revision
     }
 
-    /// How many transactions were carried out, also those that conflicted.
+    /// How many transactions were executed, including those that conflicted.
     pub fn sequence(&self) -> u64 {
         self.memory.sequence()
     }
 
-    /// What is at `key`.
+    /// The value at `key`.
     pub fn get(&self, key: &str) -> Option<&Versioned> {
         self.now.entries.get(key)
     }
@@ -76,22 +76,22 @@ impl Record {
         list(&self.now.entries, prefix)
     }
 
-    /// All there is.
+    /// All keys and values.
     pub fn everything(&self) -> &Everything {
         &self.now
     }
 
-    /// The results that are remembered, oldest first.
+    /// The remembered results, oldest first.
     pub fn remembered(&self) -> impl DoubleEndedIterator<Item = &Remembered> {
         self.memory.iter()
     }
 
-    /// The sequence up to which results are forgotten.
+    /// The sequence number up to which results are forgotten.
     pub(crate) fn forgotten(&self) -> u64 {
         self.memory.forgotten()
     }
 
-    /// Carries out `transaction`, whose proposer had `seen` so many.
+    /// Executes `transaction`, whose proposer had `seen` that many executed.
     pub fn apply(&mut self, transaction: &Transaction, seen: u64) -> Applied {
         if let Some(result) = self.memory.get(transaction.op_id) {
             return match result.outcome(transaction) {
@@ -123,7 +123,7 @@ impl Record {
             bytes -= self.get(key).map_or(0, |old| weight(key, old.value.len()));
             bytes += value.as_ref().map_or(0, |value| weight(key, value.len()));
         }
-        // What only shrinks is always possible.
+        // A transaction that only shrinks the record is always possible.
         if bytes > RECORD_BYTES_MAX && bytes > self.bytes {
             return Remembrance::Full;
         }
@@ -144,7 +144,7 @@ impl Record {
         Remembrance::Committed(revision)
     }
 
-    /// That its parts agree, or what does not hold of what was read from a disk.
+    /// Checks that the parts are consistent; otherwise says what is wrong with the data from a disk.
     pub(crate) fn verify(&self) -> Result<(), &'static str> {
         let bytes: usize = self.now.entries.iter().map(|(key, entry)| weight(key, entry.value.len())).sum();
         if self.bytes != bytes {
@@ -156,7 +156,7 @@ impl Record {
         self.memory.verify()
     }
 
-    /// That its parts agree.
+    /// Asserts that the parts are consistent.
     pub fn check(&self) {
         assert_eq!(self.verify(), Ok(()));
     }

@@ -5,29 +5,29 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::limits::REMEMBERED_MAX;
 use crate::transaction::{Outcome, Revision, Transaction};
 
-/// The result of a transaction, small enough to be kept for long.
+/// The result of a transaction, small enough to be kept for a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Result {
     /// It took effect.
     Committed(Revision),
     /// A precondition did not hold.
     Conflict {
-        /// Which one, from 0.
+        /// Its index, from 0.
         precondition: u16,
-        /// What was found instead.
+        /// The revision that was found instead.
         found: Option<Revision>,
     },
-    /// There was no room.
+    /// The record had no room.
     Full,
 }
 
 impl Result {
-    /// What the proposer of `transaction` is told; `None`: that there was no room.
+    /// The outcome for the proposer of `transaction`; `None`: the record had no room.
     pub(super) fn outcome(self, transaction: &Transaction) -> Option<Outcome> {
         match self {
             Result::Committed(revision) => Some(Outcome::Committed(revision)),
             Result::Conflict { precondition, found } => {
-                // Missing only if somebody used the same op_id for something else.
+                // The key is missing only if the same op_id was used for another transaction.
                 let key = transaction.preconditions.get(usize::from(precondition));
                 let key = key.map(|(key, _)| key.clone()).unwrap_or_default();
                 Some(Outcome::Conflict { key, found })
@@ -37,23 +37,23 @@ impl Result {
     }
 }
 
-/// A transaction that was carried out.
+/// A transaction that was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// The how manieth it was.
+    /// Its sequence number: the first one has 1.
     pub sequence: u64,
-    /// Its proposer's name for it.
+    /// Its proposer's ID for it.
     pub op_id: u128,
-    /// What became of it.
+    /// Its result.
     pub result: Result,
 }
 
 /// The last [`REMEMBERED_MAX`] results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Transactions carried out so far.
+    /// Transactions executed so far.
     sequence: u64,
-    /// Oldest first; their sequence numbers are the last ones without a gap.
+    /// Oldest first; their sequence numbers are the latest ones, without a gap.
     results: VecDeque<Remembered>,
     by_op: BTreeMap<u128, Result>,
 }

@@ -1,4 +1,4 @@
-//! The record as bytes, for a node that is too far behind for the log; `docs/formats/cluster.md`.
+//! The record as bytes, for a node that is too far behind for the log; see `docs/formats/cluster.md`.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::transaction::{Revision, Versioned};
 use crate::watch::Everything;
 
 const MAGIC: &[u8; 8] = b"URSACREC";
-/// Of the snapshot's format.
+/// The version of the snapshot's format.
 pub const VERSION: u32 = 1;
 
 impl Record {
-    /// All of it, with a checksum.
+    /// The whole record, with a checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Writer::default();
         to.0.extend(MAGIC);
@@ -37,7 +37,7 @@ impl Record {
         to.seal()
     }
 
-    /// What [`Record::encode`] made.
+    /// The record that [`Record::encode`] encoded.
     pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         let mut from = Reader::sealed(bytes)?;
         let mut magic = [0; 8];
@@ -76,7 +76,7 @@ impl Record {
 }
 
 impl Remembrance {
-    /// As three numbers: kind, precondition, revision.
+    /// The result as three numbers: kind, precondition, revision.
     pub(crate) fn parts(self) -> (u8, u16, u64) {
         match self {
             Remembrance::Committed(revision) => (1, 0, revision.0),
@@ -86,7 +86,7 @@ impl Remembrance {
         }
     }
 
-    /// Of what [`Remembrance::parts`] made.
+    /// The result of the numbers from [`Remembrance::parts`].
     pub(crate) fn of_parts(kind: u8, precondition: u16, revision: u64) -> Result<Remembrance, Malformed> {
         if (precondition > 0 && kind != 2 && kind != 3) || (revision > 0 && kind > 2) {
             return Err(Malformed);

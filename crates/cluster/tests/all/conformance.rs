@@ -1,5 +1,5 @@
-//! What every engine does alike. Each test is given two stores of one record, perhaps of two nodes, and may
-//! find keys of other tests in it.
+//! The behavior that all engines share. Each test gets two stores of one record, possibly of two nodes, and
+//! may find keys of other tests in it.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use cluster::{Error, Event, Everything, Invalid, Outcome, Revision, Store, Transaction, Watch};
 
-/// Of a call that should succeed.
+/// The deadline of a call that should succeed.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) fn op_id() -> u128 {
-    // Unique among the tests of this run and of runs before it.
+    // Unique among the tests of this run and of earlier runs.
     use std::hash::{BuildHasher, RandomState};
     u128::from(RandomState::new().hash_one(1)) << 64 | u128::from(RandomState::new().hash_one(2))
 }
@@ -32,7 +32,7 @@ fn value(store: &Store, key: &str) -> Option<(Vec<u8>, Revision)> {
     entry.map(|entry| (entry.value.to_vec(), entry.revision))
 }
 
-/// All of it. `name` keeps the keys of several runs apart.
+/// All tests. `name` separates the keys of several runs.
 pub(crate) fn suite(one: &Store, two: &Store, name: &str) {
     values_are_read_everywhere(one, two, name);
     a_transaction_is_all_or_nothing(one, two, name);
@@ -150,7 +150,7 @@ fn a_counter_counts_each_increment_once(one: &Store, two: &Store, name: &str) {
     assert_eq!(found, (4 * EACH).to_le_bytes());
 }
 
-/// What the watch has seen of the keys that begin with `prefix`, until it has seen `until`.
+/// The revisions that the watch has seen for keys that begin with `prefix`, up to `until`.
 fn follow(watch: &mut Watch, from: &mut Everything, until: Revision) -> Vec<Revision> {
     let deadline = Instant::now() + SOON;
     let mut seen = Vec::new();
@@ -187,7 +187,7 @@ fn watches_see_every_change_in_order(one: &Store, two: &Store, name: &str) {
     let now = entries(now);
     assert!(now == entries(here) && now == entries(there), "the changes lead to what is read");
 
-    // From the middle; and from what was long ago, by a new start or one by one.
+    // From the middle, and from the distant past, which is answered with everything or change by change.
     let (mut middle, mut beginning) =
         (Everything { revision: made[9], ..Everything::default() }, Everything::default());
     let mut watch = one.watch(made[9], SOON).wait().unwrap();

@@ -18,7 +18,7 @@ fn node(number: u16) -> NodeId {
     NodeId::new(number).unwrap()
 }
 
-/// Nodes whose messages are carried by calling each other.
+/// Nodes that send messages by calling each other.
 #[derive(Clone, Default)]
 struct Net(Arc<Mutex<BTreeMap<NodeId, Embedded>>>);
 
@@ -27,7 +27,7 @@ impl Net {
         let (me, net) = (node(number), self.clone());
         let send = move |to, bytes| {
             let nodes = net.0.lock().unwrap();
-            // A node that was stopped sends nothing, though its thread may not have noticed.
+            // A stopped node sends nothing, even if its thread has not noticed yet.
             if nodes.contains_key(&me)
                 && let Some(peer) = nodes.get(&to)
             {
@@ -50,7 +50,7 @@ fn path(dir: &TempDir, number: u16) -> PathBuf {
     dir.path().join(format!("record-{number}.db"))
 }
 
-/// A cluster of one, and so many more that vote; with their stores.
+/// A cluster of `count` voters, with their stores.
 fn cluster(dir: &TempDir, count: u16) -> (Net, Vec<Store>) {
     let net = Net::default();
     drop(File::create(&path(dir, 1), &Saved::founding(5, node(1))).unwrap());
@@ -137,7 +137,7 @@ fn members_come_and_go_from_any_node() {
     let dir = tempfile::tempdir().unwrap();
     let (net, stores) = cluster(&dir, 3);
     put(&stores[0], "a", "1");
-    // Whoever leads is removed by another.
+    // Another node removes the leader.
     let leader = stores[2].status(SOON).wait().unwrap().leader.unwrap();
     let leader = u16::try_from(leader).unwrap();
     let other = stores[usize::from(leader % 3)].clone();
@@ -170,7 +170,7 @@ fn a_survivor_becomes_a_cluster_of_its_own() {
     let survivor = net.start(&path(&dir, 2), 2);
     assert_eq!(get(&survivor, "a").as_deref(), Some("1"));
     put(&survivor, "a", "2");
-    // Those who were given up come back, and are not listened to, nor do they lead it astray.
+    // The nodes that were given up return. The survivor ignores them, and is not misled by them.
     let others = [net.start(&path(&dir, 1), 1), net.start(&path(&dir, 3), 3)];
     put(&others[0], "a", "forked");
     assert_eq!(get(&survivor, "a").as_deref(), Some("2"));
@@ -193,7 +193,7 @@ fn a_file_is_made_once_and_used_once() {
         assert_eq!(mode & 0o777, 0o600, "{}", secret.display());
     }
     drop(file);
-    // What a power cut left of an attempt to make a file is in nobody's way.
+    // The remains of an earlier attempt, cut off by a power failure, do not prevent the creation of the file.
     std::fs::write(dir.path().join("record-2.db.new"), "half").unwrap();
     std::fs::write(dir.path().join("record-2.db.new-wal"), "half").unwrap();
     drop(File::create(&path(&dir, 2), &Saved::founding(6, node(2))).unwrap());
@@ -216,7 +216,7 @@ fn the_file_holds_what_the_engine_has() {
     let at = path(&dir, 1);
     let saved = Saved::founding(5, node(1));
     let mut file = File::create(&at, &saved).unwrap();
-    // A log this short is cut many times.
+    // Such a short log is shortened many times.
     let mut engine = Engine::new(saved.clone(), Settings { log_entries: 8, ..Settings::new(1) });
     let mut model = saved;
     let later = base::Instant::default() + SOON;
@@ -270,7 +270,7 @@ fn decay_is_noticed() {
     assert!(File::open(&at).is_ok());
 }
 
-/// Where [`a_child_that_commits`] finds its file.
+/// The path of the file for [`a_child_that_commits`].
 const CHILD_FILE: &str = "URSA_TEST_RECORD";
 
 #[test]
@@ -291,7 +291,7 @@ fn what_was_told_outlives_a_kill() {
         child.wait().unwrap();
         assert!(last > told, "it went on where it had been");
         told = last;
-        // As the disk has it: what was committed is applied or in the log.
+        // The state as the disk has it: whatever was committed is applied or in the log.
         let (_, saved) = File::open(&at).unwrap();
         saved.check();
         let mut engine = Engine::new(saved, Settings::new(9));
@@ -320,7 +320,7 @@ fn a_child_that_commits() {
     }
 }
 
-/// A small file system in memory, until it is dropped.
+/// A small file system in memory. It exists until this is dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -359,7 +359,7 @@ fn stalled(store: &Store) -> Option<Stall> {
     store.status(SOON).wait().unwrap().stalled
 }
 
-/// Waits until it is so, as long as people would.
+/// Waits until the condition holds, as long as a person would.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -376,7 +376,7 @@ fn a_full_disk_costs_a_node_its_part_only_until_there_is_room() {
     };
     let dir = tempfile::tempdir().unwrap();
     let (net, mut stores) = cluster(&dir, 3);
-    // The first, who leads.
+    // Node 1, the leader.
     net.stop(1);
     let full = small.0.path().join("record.db");
     std::fs::copy(path(&dir, 1), &full).unwrap();
@@ -388,7 +388,7 @@ fn a_full_disk_costs_a_node_its_part_only_until_there_is_room() {
     let value = "v".repeat(64 << 10);
     let mut last = Revision(0);
     for number in 0..40 {
-        // While another one is elected a change may have no answer in time.
+        // During an election a change may get no answer in time.
         until("the others go on", || {
             match stores[1].cas(Transaction::new(op_id()).put(&format!("key/{number}"), &*value), SOON).wait()
             {
@@ -414,7 +414,7 @@ fn a_full_disk_costs_a_node_its_part_only_until_there_is_room() {
     small.make_room();
     until("it takes part again", || stalled(&stores[0]).is_none());
     assert_eq!(get(&stores[0], "key/39"), Some(value.clone()));
-    // It counts again: with one of the others.
+    // Its vote counts again: together with one of the others.
     net.stop(3);
     let mut more = Revision(0);
     until("its vote counts", || {
@@ -424,7 +424,7 @@ fn a_full_disk_costs_a_node_its_part_only_until_there_is_room() {
         }
         more > last
     });
-    // Who followed it all the time has seen everything, in order, once.
+    // A watch that followed all the time has seen every change once, in order.
     let mut seen = Revision(0);
     while seen < more {
         let event = watch.wait(SOON).unwrap().expect("it is told of all");
@@ -434,7 +434,7 @@ fn a_full_disk_costs_a_node_its_part_only_until_there_is_room() {
         }
         seen = event.revision();
     }
-    // And what the file has now is whole.
+    // The content of the file is consistent.
     net.stop(1);
     let (_, saved) = File::open(&full).unwrap();
     assert_eq!(saved.record.revision(), more);

@@ -1,5 +1,5 @@
-//! The adapter to etcd, if Debian's `etcd` is installed (package etcd-server); else a test says that it was
-//! skipped.
+//! The adapter to etcd, if Debian's `etcd` is installed (package etcd-server); otherwise a test reports that
+//! it was skipped.
 
 use std::cell::Cell;
 use std::fs;
@@ -24,22 +24,22 @@ use tempfile::TempDir;
 
 use crate::conformance::{SOON, op_id, suite};
 
-/// An etcd of one member, which ends with this.
+/// An etcd of one member, which stops when this is dropped.
 struct Server {
     child: Child,
     dir: TempDir,
     ports: [u16; 2],
-    /// It has a record.
+    /// A record was created in it.
     begun: Cell<bool>,
 }
 
 impl Server {
-    /// `None`, and a line: it is not installed.
+    /// Starts it. `None`, after a message: it is not installed.
     fn start() -> Option<Server> {
         Server::start_with(|_| {})
     }
 
-    /// Speaking TLS, and with whom an authority has signed for alone.
+    /// Starts it with TLS, only for clients whose certificate its CA has signed.
     fn start_with_tls() -> Option<Server> {
         Server::start_with(|dir| {
             let key = KeyPair::generate().unwrap();
@@ -110,7 +110,7 @@ impl Server {
         Settings { access, prefix: "ursa/test/".to_owned() }
     }
 
-    /// A node of ours; of the first one, the record is begun.
+    /// Starts one of our nodes; before the first one, the record is created.
     fn node(&self) -> Etcd {
         let settings = self.settings();
         if !self.begun.replace(true) {
@@ -132,7 +132,7 @@ impl Drop for Server {
     }
 }
 
-/// For clients and for other members.
+/// Two free ports, for clients and for other members.
 fn free_ports() -> [u16; 2] {
     [ports::free().port(), ports::free().port()]
 }
@@ -158,7 +158,7 @@ fn run(dir: &TempDir, [client, peer]: [u16; 2]) -> Child {
     etcd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Of something that threads of their own do.
+/// Waits for a future that other threads complete.
 fn wait_for<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let deadline = Instant::now() + SOON;
@@ -171,7 +171,7 @@ fn wait_for<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The status, once it is so.
+/// The status, as soon as `is_so` holds.
 fn status_when(etcd: &Etcd, is_so: impl Fn(&Status) -> bool) -> Status {
     let deadline = Instant::now() + SOON;
     loop {
@@ -184,7 +184,7 @@ fn status_when(etcd: &Etcd, is_so: impl Fn(&Status) -> bool) -> Status {
     }
 }
 
-/// Until the watch has seen the revision, perhaps among all that there was.
+/// Follows the watch until it has seen the revision, possibly in an event with everything.
 fn follow_to(watch: &mut Watch, until: Revision) {
     while watch.wait(SOON).unwrap().expect("it is told").revision() < until {}
 }
@@ -308,7 +308,7 @@ fn an_etcd_that_was_emptied_or_set_back_is_not_followed() {
     assert_eq!(one.store().get("a", SOON).wait(), Err(Error::WrongEtcd));
     assert_eq!(one.store().cas(Transaction::new(op_id()).put("a", "3"), SOON).wait(), Err(Error::WrongEtcd));
 
-    // A node that comes new to one that has nothing finds that, too, and nothing else.
+    // A node that is new to an empty etcd finds that out, too, and nothing else.
     let late = Etcd::start(&server.settings()).unwrap();
     let missing = status_when(&late, |status| status.trouble.as_ref().is_some_and(|it| !it.contains("yet")));
     assert!(missing.trouble.unwrap().contains("does not have this cluster's record"));
@@ -319,7 +319,7 @@ fn an_etcd_that_was_emptied_or_set_back_is_not_followed() {
     status_when(&late, |status| status.quorum);
     let older = one.status();
     assert!(older.trouble.as_ref().is_some_and(|it| it.contains("gone back")), "{older:?}");
-    // It grows beyond what was seen, and is another record all the same.
+    // The record grows beyond what was seen, and is still another one.
     for _ in 0..5 {
         put(&late.store(), "a", "4");
     }
@@ -330,9 +330,10 @@ fn an_etcd_that_was_emptied_or_set_back_is_not_followed() {
     assert_eq!(late.store().get("b", SOON).wait(), Ok(None), "who knows better writes nothing there");
 }
 
-/// A node runs while what etcd has is replaced by an older copy, in which others have made `late` changes
-/// since, elsewhere, and before that have written `other` keys, which are not the record's. What the node
-/// says then.
+/// Replaces the content of etcd by an older copy while a node runs; returns what the node reports.
+///
+/// At other ports the copy first gets `other` writes of a key that is not the record's, then `late` changes
+/// by another node.
 fn replaced_meanwhile(other: usize, late: usize) -> Option<String> {
     let mut server = Server::start()?;
     let one = server.node();
@@ -373,8 +374,7 @@ fn replaced_meanwhile(other: usize, late: usize) -> Option<String> {
 
 #[test]
 fn an_older_record_is_not_followed_whatever_became_of_it() {
-    // Fewer changes than were seen, as many, and more; at other revisions, and just where the node's own
-    // were.
+    // Fewer changes than were seen, as many, and more; at other revisions, and at exactly the node's own.
     for (other, late) in [(20, 0), (20, 3), (20, 8), (0, 3), (0, 8)] {
         let Some(trouble) = replaced_meanwhile(other, late) else { return };
         assert!(trouble.contains("gone back"), "{other} and {late}: {trouble}");
@@ -389,7 +389,7 @@ fn another_etcd_is_not_followed() {
     status_when(&one, |status| status.revision == known);
     server.kill();
     fs::remove_dir_all(server.data()).unwrap();
-    // It takes its name from where its members are.
+    // The cluster's ID depends on the addresses of its members.
     server.ports[1] = free_ports()[1];
     server.restart();
     server.wait();
@@ -403,7 +403,7 @@ fn another_etcd_is_not_followed() {
     assert_eq!(one.store().get("a", SOON).wait(), Err(Error::WrongEtcd));
 }
 
-/// Passes questions on to `to`, and nothing of what is told of changes.
+/// A proxy that passes requests to `to`, but returns no reports of changes.
 fn deaf_proxy(to: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -454,7 +454,8 @@ fn by_tls_both_sides_show_a_certificate() {
     let mut watch = node.store().watch(Revision(0), SOON).wait().unwrap();
     follow_to(&mut watch, made);
 
-    // Who shows no certificate is not let in, and whose certificate nobody knows is not spoken to.
+    // etcd refuses a client without a certificate, and a client refuses an etcd whose certificate has an
+    // unknown CA.
     let mut settings = server.settings();
     settings.access.identity = None;
     let unknown = wait_for(Etcd::found(&settings));
@@ -473,7 +474,7 @@ fn a_user_proves_to_be_it_by_a_password() {
     let user = |name: &str, password: &str| format!(r#"{{"name":"{name}","password":"{password}"}}"#);
     server.ask("auth/user/add", &user("root", "r"));
     server.ask("auth/user/add", &user("ursa", "secret"));
-    // Of the keys from "ursa/" to "ursa0", and of no others.
+    // Permission for the keys from "ursa/" to "ursa0", and no others.
     server.ask("auth/role/add", r#"{"name":"ursa"}"#);
     let keys = r#"{"permType":"READWRITE","key":"dXJzYS8=","range_end":"dXJzYTA="}"#;
     server.ask("auth/role/grant", &format!(r#"{{"name":"ursa","perm":{keys}}}"#));
@@ -491,7 +492,7 @@ fn a_user_proves_to_be_it_by_a_password() {
     let first = put(&node.store(), "a", "1");
     let mut watch = node.store().watch(Revision(0), SOON).wait().unwrap();
     follow_to(&mut watch, first);
-    // It has forgotten who that is when it comes back.
+    // After its restart etcd no longer knows the user's token.
     server.kill();
     server.restart();
     let second = put(&node.store(), "a", "2");
@@ -514,7 +515,7 @@ fn settings_that_cannot_be_are_said_at_once() {
     let short = Duration::from_millis(300);
     let change = store.store().cas(Transaction::new(1).put("a", "x"), short).wait();
     assert_eq!(change, Err(Error::Etcd));
-    // It is there for when etcd is.
+    // A watch can start before etcd is available.
     let mut watch = store.store().watch(Revision(0), Duration::ZERO).wait().unwrap();
     assert_eq!(watch.wait(short), Ok(None));
     drop(store);

@@ -1,4 +1,4 @@
-//! Who connects and does not do as a node of ours would.
+//! Connections of peers that do not behave like our nodes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Handler for Count {
     fn frame(&self, _: &Rc<Link>, _: Frame) {}
 }
 
-/// What a node of ours would say first.
+/// The first hello of a node of ours.
 const HELLO: Hello = Hello {
     role: Role::Control,
     number: 0,
@@ -51,7 +51,7 @@ const HELLO: Hello = Hello {
     protocol: Protocol { versions: Versions::CURRENT, capabilities: Capabilities(0) },
 };
 
-/// Node 1, with members 2 and 3, and somebody who says to be one of them.
+/// Node 1, with members 2 and 3, and a peer that claims to be one of them.
 struct Victim {
     world: World,
     node: rt::sim::NodeId,
@@ -100,7 +100,7 @@ impl Victim {
         Victim { world, node, attacker, address, authority, tls }
     }
 
-    /// Calls as this node does and says hello, and gives the answer, or `None` if there was none.
+    /// Connects as this node and sends the hello. Returns the answer, or `None` if there was none.
     fn call(&self, as_node: u16, hello: Hello) -> (Option<Hello>, Wire) {
         let address = self.address;
         let configs = || Configs::new(&self.authority.issue(NodeId(as_node)).unwrap()).unwrap();
@@ -126,7 +126,7 @@ impl Victim {
 
     /// How often a link came up on core 0, and went down.
     fn counts(&self) -> (usize, usize) {
-        // Not for so long that a link on which nobody says anything is given up.
+        // Not so long that a silent link is given up.
         self.world.run_for(SECOND / 10);
         self.world.block_on(self.node, CoreId(0), || async {
             let count = rt::local::<Count>().unwrap();
@@ -153,7 +153,7 @@ fn a_hello_that_names_no_link_is_refused() {
     assert_eq!(refusal(Hello { from: NodeId(1), ..HELLO }), Refusal::Membership);
     assert_eq!(refusal(Hello { to: NodeId(3), ..HELLO }), Refusal::OtherNode);
     assert_eq!(refusal(Hello { cluster: ClusterId([0; 16]), ..HELLO }), Refusal::Cluster);
-    // A preamble in the clear may say anything: what counts is what was said inside TLS.
+    // An unencrypted preamble may say anything: only what is sent inside TLS counts.
     let versions = Versions::new(Versions::CURRENT.max() + 1, u8::MAX).unwrap();
     let protocol = Protocol { versions, ..HELLO.protocol };
     assert_eq!(refusal(Hello { protocol, ..HELLO }), Refusal::Version);
@@ -179,7 +179,7 @@ fn a_link_is_up_after_the_verdict_and_an_older_attempt_does_not_replace_it() {
     assert_eq!(after, (1, 0));
     let (_, after, _newer) = agree(Hello { attempt: 8, ..HELLO });
     assert_eq!(after, (2, 1));
-    // One of an earlier life that was under way when the later one was seen.
+    // A connection of an earlier life was under way when the later life was seen.
     let (answer, mut late) = victim.call(2, HELLO);
     assert_eq!(answer.and_then(|answer| answer.refusal), None);
     let (_, after, _later_life) = agree(Hello { incarnation: Incarnation(2), ..HELLO });

@@ -1,4 +1,4 @@
-//! The authority of a cluster.
+//! The certificate authority of a cluster.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,7 +19,9 @@ use crate::{ClusterId, JoinRequest};
 const KEY_FILE: &str = "authority-key.pem";
 pub(super) const CERTIFICATE_FILE: &str = "authority.pem";
 
-/// Signs the certificates of a cluster's nodes. Who has it can let any machine into the cluster.
+/// Signs the certificates of a cluster's nodes.
+///
+/// Its owner can let any machine into the cluster.
 pub struct ClusterAuthority {
     cluster: ClusterId,
     issuer: Issuer<'static, KeyPair>,
@@ -33,10 +35,10 @@ impl fmt::Debug for ClusterAuthority {
 }
 
 impl ClusterAuthority {
-    /// Makes the authority of a new cluster.
+    /// Creates the authority of a new cluster.
     ///
     /// # Errors
-    /// If the system has no randomness for a key.
+    /// If the system has no random numbers for a key.
     pub fn create(cluster: ClusterId) -> Result<ClusterAuthority, CredentialsError> {
         let make = |source| CredentialsError::Make { what: "the cluster CA", source };
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(make)?;
@@ -47,28 +49,28 @@ impl ClusterAuthority {
     /// Reads the authority of a cluster from the files in a directory.
     ///
     /// # Errors
-    /// If they are not there, or not what they should be.
+    /// If files are missing or invalid.
     pub fn load(directory: &Path, cluster: ClusterId) -> Result<ClusterAuthority, CredentialsError> {
         let key = files::read(&directory.join(KEY_FILE))?;
         let certificate = files::read(&directory.join(CERTIFICATE_FILE))?;
         ClusterAuthority::from_pem(cluster, &key, &certificate)
     }
 
-    /// Writes the authority into a directory that is there: `authority-key.pem` and `authority.pem`, of
-    /// mode 0600.
+    /// Writes the authority into an existing directory: `authority-key.pem` and `authority.pem`, of mode
+    /// 0600.
     ///
     /// # Errors
-    /// If that cannot be done.
+    /// If a file cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CredentialsError> {
         files::write(&directory.join(KEY_FILE), &self.key_pem())?;
         files::write(&directory.join(CERTIFICATE_FILE), &super::node::certificate_pem(&self.certificate))?;
         Ok(())
     }
 
-    /// The authority whose key and certificate these are, in PEM: how it travels to another member.
+    /// The authority with this key and certificate, in PEM, as it is sent to another member.
     ///
     /// # Errors
-    /// If they are not.
+    /// If one of them is invalid, or they do not match.
     pub fn from_pem(
         cluster: ClusterId,
         key: &str,
@@ -80,30 +82,30 @@ impl ClusterAuthority {
             .map_err(|_| CredentialsError::Invalid { what: "the certificate of the cluster CA" })?;
         let authority =
             ClusterAuthority { cluster, issuer: Issuer::new(authority_params(cluster), key), certificate };
-        // That the three belong together shows in a certificate that is signed and checked.
+        // Signing and checking a certificate shows that the three match.
         authority.issue(NodeId(0))?;
         Ok(authority)
     }
 
-    /// The key in PEM. A secret.
+    /// The key in PEM, which is secret.
     pub fn key_pem(&self) -> String {
         self.issuer.key().serialize_pem()
     }
 
-    /// The certificate, in DER: what every node trusts.
+    /// The certificate in DER, which every node trusts.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// The cluster that it is the authority of.
+    /// The cluster of this authority.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
     }
 
-    /// Makes key and certificate of a node.
+    /// Creates key and certificate of a node.
     ///
     /// # Errors
-    /// If the system has no randomness for a key.
+    /// If the system has no random numbers for a key.
     pub fn issue(&self, node: NodeId) -> Result<NodeCredentials, CredentialsError> {
         let make = |source| CredentialsError::Make { what: "the node's key", source };
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(make)?;
@@ -111,10 +113,10 @@ impl ClusterAuthority {
         NodeCredentials::new(self.cluster, node, key, certificate, self.certificate.clone())
     }
 
-    /// Signs the certificate of a node that joins.
+    /// Signs the certificate of a joining node.
     ///
     /// # Errors
-    /// If that cannot be done.
+    /// If the certificate cannot be created.
     pub fn sign(
         &self,
         node: NodeId,
@@ -123,8 +125,8 @@ impl ClusterAuthority {
         self.sign_key(node, &PublicKey(&request.public_key))
     }
 
-    /// The token that lets one node join by a member that listens at these addresses; and what the member
-    /// keeps of it.
+    /// Creates a token that lets one node join through a member that listens at these addresses. Also returns
+    /// what the member keeps of it.
     pub fn token(
         &self,
         member: NodeId,
@@ -154,7 +156,7 @@ impl ClusterAuthority {
     }
 }
 
-/// The key of another node. That it has the private half shows when it uses the certificate.
+/// The public key of another node. The node proves that it has the private key when it uses the certificate.
 struct PublicKey<'a>(&'a [u8]);
 
 impl PublicKeyData for PublicKey<'_> {
@@ -167,7 +169,7 @@ impl PublicKeyData for PublicKey<'_> {
     }
 }
 
-/// The authority's certificate follows from the cluster's identity and the key alone.
+/// The parameters of the authority's certificate, which depend only on the cluster's identity and the key.
 fn authority_params(cluster: ClusterId) -> CertificateParams {
     let mut params = params(&format!("Ursa cluster {cluster}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -175,8 +177,7 @@ fn authority_params(cluster: ClusterId) -> CertificateParams {
     params
 }
 
-/// A certificate that does not expire: its times are those that the library takes where none are given, 1975
-/// and 4096.
+/// A certificate that does not expire: its times are the library's defaults, 1975 and 4096.
 fn params(common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();

@@ -1,11 +1,11 @@
-//! Credentials as files: PEM, for their owner's eyes only.
+//! Credentials as PEM files that only their owner can read.
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file of credentials cannot be read or written.
+/// Why a credentials file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {hint}", path.display())]
 pub struct FileError {
@@ -28,7 +28,7 @@ impl FileError {
         FileError { action, path: path.to_owned(), hint, source }
     }
 
-    /// Whether the file is simply not there.
+    /// Whether the file is missing.
     pub fn is_absent(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }
@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path) -> Result<String, FileError> {
     fs::read_to_string(path).map_err(|source| FileError::new("read", path, source))
 }
 
-/// Writes a file of mode 0600 that is there as a whole or not at all, and makes it durable.
+/// Writes a file of mode 0600, atomically and durably.
 pub(super) fn write(path: &Path, content: &str) -> Result<(), FileError> {
     let new = path.with_extension("new");
     let written = (|| {

@@ -1,16 +1,16 @@
-//! Names in certificates.
+//! The names of nodes in certificates.
 
 use replica::NodeId;
 use rustls::pki_types::ServerName;
 
 use crate::ClusterId;
 
-/// What the certificate of a node names it.
+/// The DNS name of a node in its certificate.
 pub(super) fn dns_name(cluster: ClusterId, node: NodeId) -> String {
     format!("node-{}.{cluster}.ursa.internal", node.0)
 }
 
-/// The same as TLS wants it.
+/// The same name as a TLS server name.
 pub(crate) fn server_name(cluster: ClusterId, node: NodeId) -> ServerName<'static> {
     ServerName::try_from(dns_name(cluster, node))
         .expect("letters, digits, hyphens and dots, in labels shorter than 64")

@@ -1,4 +1,4 @@
-//! What a node proves its identity with.
+//! The credentials by which a node proves its identity.
 
 use std::fmt;
 use std::path::Path;
@@ -14,12 +14,11 @@ use super::{CredentialsError, files};
 use crate::ClusterId;
 use crate::tls;
 
-/// The node's key in the directory of its credentials.
+/// The name of the file with the node's key, in the directory of its credentials.
 pub const NODE_KEY_FILE: &str = "node-key.pem";
 const CERTIFICATE_FILE: &str = "node.pem";
 
-/// The key and the certificate of a node, and the certificate of its cluster's authority. They belong
-/// together.
+/// The key and the certificate of a node, and the certificate of its cluster's authority. They match.
 pub struct NodeCredentials {
     cluster: ClusterId,
     node: NodeId,
@@ -35,10 +34,10 @@ impl fmt::Debug for NodeCredentials {
 }
 
 impl NodeCredentials {
-    /// Of these parts.
+    /// Credentials of these parts.
     ///
     /// # Errors
-    /// If they do not belong together.
+    /// If they do not match.
     pub(crate) fn new(
         cluster: ClusterId,
         node: NodeId,
@@ -54,7 +53,7 @@ impl NodeCredentials {
     /// Reads the credentials of a node from the files in a directory.
     ///
     /// # Errors
-    /// If they are not there, or not what they should be.
+    /// If files are missing or invalid.
     pub fn load(
         directory: &Path,
         cluster: ClusterId,
@@ -70,11 +69,11 @@ impl NodeCredentials {
         NodeCredentials::new(cluster, node, key, certificate, authority)
     }
 
-    /// Writes them into a directory that is there: `node-key.pem`, `node.pem` and `authority.pem`, of
+    /// Writes the credentials into an existing directory: `node-key.pem`, `node.pem` and `authority.pem`, of
     /// mode 0600.
     ///
     /// # Errors
-    /// If that cannot be done.
+    /// If a file cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CredentialsError> {
         files::write(&directory.join(AUTHORITY_FILE), &certificate_pem(&self.authority))?;
         files::write(&directory.join(CERTIFICATE_FILE), &certificate_pem(&self.certificate))?;

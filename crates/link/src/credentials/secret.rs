@@ -1,20 +1,21 @@
-//! What who wants to join has to know.
+//! The secret that a node needs in order to join.
 
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Bytes of a secret: nobody guesses 128 bits, one connection a guess.
+/// Bytes of a secret: 128 bits cannot be guessed with one connection per guess.
 pub(crate) const SECRET_BYTES: usize = 16;
 
-/// A secret that lets one node join. It is never logged, and compared without showing by its time where it
-/// differs.
+/// A secret that lets one node join.
+///
+/// It is never logged, and compared in constant time.
 #[derive(Clone)]
 pub struct Secret([u8; SECRET_BYTES]);
 
 impl Secret {
-    /// A new one, from the system's randomness.
+    /// A new secret, from the system's random numbers.
     pub fn new() -> Secret {
         Secret(rt::secret_bytes())
     }
@@ -27,7 +28,7 @@ impl Secret {
         &self.0
     }
 
-    /// What can be kept to know it again.
+    /// The digest, which a member keeps to recognize the secret.
     pub fn digest(&self) -> SecretDigest {
         SecretDigest(Sha256::digest(self.0).into())
     }
@@ -45,12 +46,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The SHA-256 of a secret: knowing it lets nobody join.
+/// The SHA-256 of a secret, which does not let a node join.
 #[derive(Clone, Copy, Debug)]
 pub struct SecretDigest(pub [u8; 32]);
 
 impl SecretDigest {
-    /// Whether it is the digest of this secret.
+    /// Whether this is the digest of the secret.
     pub fn is_of(&self, secret: &Secret) -> bool {
         self.0.ct_eq(&secret.digest().0).into()
     }

@@ -1,4 +1,4 @@
-//! Tokens: what an administrator carries from a member to a node that is to join.
+//! Join tokens: an administrator carries them from a member to a joining node.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,27 +12,29 @@ use super::secret::{SECRET_BYTES, Secret, SecretDigest};
 use crate::ClusterId;
 
 const PREFIX: &str = "ursa1-";
-/// Of a member, at most: its networks, with both kinds of addresses.
+/// The maximum number of a member's addresses: its networks, with both kinds of addresses.
 const ADDRESSES_MAX: usize = 16;
 
-/// Seconds since 1970, of the wall clock. Whoever has one says what time it is.
+/// Seconds of the wall clock since 1970. The caller, which has a clock, passes the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixSeconds(pub u64);
 
-/// How to reach a member and know that it is one, and what lets this node in. As text it is a secret.
+/// How to reach a member and recognize it, and a secret that lets this node in.
+///
+/// The text of a token is a secret.
 #[derive(Clone)]
 pub struct Token {
     /// The cluster.
     pub cluster: ClusterId,
-    /// The member that lets the node in.
+    /// The member through which the node joins.
     pub member: NodeId,
     /// Where the member listens.
     pub addresses: Vec<SocketAddr>,
     /// The SHA-256 of the certificate of the cluster's authority.
     pub authority: [u8; 32],
-    /// To be told to the member.
+    /// The node sends it to the member.
     pub secret: Secret,
-    /// From then on it is of no use.
+    /// The token cannot be used from this time on.
     pub expires: UnixSeconds,
 }
 
@@ -46,23 +48,23 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A text is no token that is of use.
+/// Why a text is not a usable token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It does not begin as one.
+    /// The text does not begin like a token.
     #[error(
         "this is not a join token: tokens begin with \"ursa1-\"; a member that runs another version may create other ones"
     )]
     Foreign,
-    /// Something is missing or changed.
+    /// A part of the text is missing or changed.
     #[error("the token is damaged: copy all of it, without spaces")]
     Damaged,
-    /// Too late.
+    /// The token has expired.
     #[error("the token has expired: create a new one on a member of the cluster")]
     Expired,
 }
 
-/// What is said of the authority's certificate in a token.
+/// The fingerprint of the authority's certificate, as in a token.
 pub(crate) fn fingerprint(authority: &CertificateDer<'_>) -> [u8; 32] {
     Sha256::digest(authority).into()
 }
@@ -71,7 +73,7 @@ impl Token {
     /// The token as text.
     ///
     /// # Panics
-    /// With more than 16 addresses.
+    /// If there are more than 16 addresses.
     pub fn text(&self) -> String {
         assert!(self.addresses.len() <= ADDRESSES_MAX, "a token has at most {ADDRESSES_MAX} addresses");
         let mut bytes = Vec::new();
@@ -97,10 +99,10 @@ impl Token {
         bytes.iter().fold(PREFIX.to_owned(), |text, byte| format!("{text}{byte:02x}"))
     }
 
-    /// The token of a text.
+    /// Parses the text of a token.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a token, or damaged.
     pub fn parse(text: &str) -> Result<Token, TokenError> {
         let digits = text.trim().strip_prefix(PREFIX).ok_or(TokenError::Foreign)?;
         let bytes = unhex(digits).ok_or(TokenError::Damaged)?;
@@ -132,10 +134,10 @@ impl Token {
         rest.is_empty().then_some(token)
     }
 
-    /// Whether it can be used now.
+    /// Whether the token can be used now.
     ///
     /// # Errors
-    /// If it cannot.
+    /// [`TokenError::Expired`].
     pub fn check(&self, now: UnixSeconds) -> Result<(), TokenError> {
         if now < self.expires { Ok(()) } else { Err(TokenError::Expired) }
     }
@@ -153,32 +155,33 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect()
 }
 
-/// What a member keeps of a token that it has made: nothing that would let anybody join.
+/// What a member keeps of a token that it has created: nothing that would let a node join.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenToken {
-    /// Of the token's secret.
+    /// The digest of the token's secret.
     pub digest: SecretDigest,
-    /// As in the token.
+    /// The expiry time, as in the token.
     pub expires: UnixSeconds,
 }
 
-/// Nobody joins with this secret.
+/// Why a secret does not let a node join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unredeemed {
-    /// No open token has it.
+    /// No open token has this secret.
     #[error("the token is not valid: it was used, withdrawn, or created by another member")]
     Unknown,
-    /// It is too late.
+    /// The token has expired.
     #[error("the token has expired: create a new one")]
     Expired,
 }
 
 impl OpenToken {
-    /// Uses up the one of `open` that has this secret, and drops those that have expired. What is left of
-    /// `open` must be durable before anybody is let in: a token is used once.
+    /// Uses up the token of `open` that has this secret, and drops expired ones.
+    ///
+    /// What is left of `open` must be durable before the node is let in: a token is used once.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such token, or it has expired.
     pub fn redeem(open: &mut Vec<OpenToken>, secret: &Secret, now: UnixSeconds) -> Result<(), Unredeemed> {
         let mut found = Err(Unredeemed::Unknown);
         open.retain(|token| {

@@ -13,7 +13,7 @@ fn bytes_of(frames: &[Frame]) -> Vec<u8> {
     batch.to_vec()
 }
 
-/// Field by field, as the format's page has it.
+/// Field by field, as on the format's page.
 #[test]
 fn the_bytes_are_those_of_the_page() {
     let bytes = bytes_of(&[frame(0x0807_0605_0403_0201, 9, b"head", b"data!")]);
@@ -110,8 +110,8 @@ fn frames() -> impl Strategy<Value = Vec<(u64, u8, Vec<u8>, Vec<u8>)>> {
 }
 
 proptest! {
-    /// What was sent is understood however it is cut; what was changed is either noticed or only in a
-    /// payload, which its user checks.
+    /// Frames are decoded however the bytes are split. A change is either detected or only in a payload,
+    /// which its user checks.
     #[test]
     fn frames_are_what_was_sent(
         sent in frames(),
@@ -147,7 +147,7 @@ proptest! {
         }
     }
 
-    /// Bytes from anywhere: an answer, and never more memory than they justify.
+    /// For any bytes, the decoder answers, and never allocates more memory than they justify.
     #[test]
     fn any_bytes_are_answered(bytes in collection::vec(any::<u8>(), 0..200), magic in any::<bool>()) {
         let mut bytes = bytes;

@@ -1,4 +1,4 @@
-//! Letting a node join.
+//! The member's side of joining.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::message::{ABOUT_MAX, JoinAnswer, JoinRequest, JoinWireError, Verdict, send_verdict};
 use crate::wire::{Wire, WireError};
 
-/// How long the user may take to decide: a change of the cluster's record, perhaps with an election before.
+/// How long the user may take to decide: a change of the cluster's record, perhaps after an election.
 const DECISION: Duration = Duration::from_secs(30);
 
-/// What the user decides with.
+/// Decides which nodes may join; provided by the user.
 pub(crate) type Admission = Rc<dyn Fn(JoinRequest) -> Pin<Box<dyn Future<Output = Verdict>>>>;
 
-/// Hears who wants to join over this connection, on which TLS is done. The handshake's deadline is for what
-/// the other side says, not for the user.
+/// Serves a node that wants to join over this connection, on which TLS is done. The handshake's deadline
+/// applies to the other side's messages, not to the user.
 pub(crate) async fn serve(
     wire: &mut Wire,
     handshake: Duration,
@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     })
 }
 
-/// How it ended.
+/// The result.
 pub(crate) enum JoinAnswered {
     Joined(replica::NodeId),
     Refused(String),

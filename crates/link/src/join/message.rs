@@ -1,4 +1,4 @@
-//! What is said when a node joins: `docs/formats/replication-link.md`.
+//! The messages of joining: `docs/formats/replication-link.md`.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use crate::Secret;
 use crate::credentials::SECRET_BYTES;
 use crate::wire::{Wire, WireError};
 
-/// What the users on both sides tell each other, at most.
+/// The maximum number of bytes that the users on both sides tell each other.
 pub const ABOUT_MAX: usize = 256 << 10;
-/// A point of P-256, uncompressed.
+/// The length of a point of P-256, uncompressed.
 pub(crate) const KEY_BYTES: usize = 65;
-/// Far longer than ours are.
+/// Far longer than our certificates.
 const CERTIFICATE_MAX: usize = 16 << 10;
 
 const REQUEST_MAGIC: [u8; 4] = *b"UJRQ";
 const ANSWER_MAGIC: [u8; 4] = *b"UJAN";
 
-/// A node wants to join.
+/// The request of a node to join.
 pub struct JoinRequest {
-    /// Of its token: see [`crate::OpenToken::redeem`].
+    /// The secret of its token: see [`crate::OpenToken::redeem`].
     pub secret: Secret,
-    /// What the user on its side says of it.
+    /// What the user on the joining side says about the node.
     pub about: Vec<u8>,
     pub(crate) public_key: [u8; KEY_BYTES],
 }
@@ -34,18 +34,18 @@ impl fmt::Debug for JoinRequest {
     }
 }
 
-/// It may.
+/// The answer to a node that may join.
 #[derive(Debug)]
 pub struct JoinAnswer {
-    /// The number that it has got.
+    /// The number that the node gets.
     pub node: NodeId,
-    /// Its certificate.
+    /// The node's certificate.
     pub certificate: CertificateDer<'static>,
-    /// What the user on the other side is to know.
+    /// What the member's user tells the joining side.
     pub about: Vec<u8>,
 }
 
-/// What came is no message.
+/// Why a message could not be received.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JoinWireError {
     #[error("{0}")]
@@ -80,7 +80,7 @@ impl JoinRequest {
     }
 }
 
-/// What the member says: the answer, or why there is none.
+/// The member's answer, or the reason of its refusal.
 pub(crate) type Verdict = Result<JoinAnswer, String>;
 
 pub(crate) async fn send_verdict(wire: &mut Wire, verdict: &Verdict) -> Result<(), WireError> {

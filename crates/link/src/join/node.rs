@@ -1,4 +1,4 @@
-//! Joining, from the side of the node that does.
+//! The joining node's side of joining.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,55 +18,57 @@ use crate::{CredentialsError, Limits, NodeCredentials, Token, TokenError, UnixSe
 /// How long the member may take to answer: longer than its user may take to decide.
 const ANSWER: Duration = Duration::from_secs(40);
 
-/// This node is a member now.
+/// The result: this node is a member now.
 #[derive(Debug)]
 pub struct Joined {
-    /// What it proves that with: to be saved before anything else.
+    /// Its credentials: to be saved before anything else.
     pub credentials: NodeCredentials,
     /// What the member's user says.
     pub about: Vec<u8>,
 }
 
-/// The node could not join.
+/// Why the node could not join.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// The token is of no use.
+    /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// Nobody answers at any of its addresses.
+    /// No member answers at any of the token's addresses.
     #[error(
         "no member could be reached at {addresses}: check that it is running and that this machine can reach it ({reason})"
     )]
     Unreachable {
-        /// All that were tried.
+        /// All addresses that were tried.
         addresses: String,
         /// Why the last one failed.
         reason: String,
     },
-    /// The member did not agree.
+    /// The member refused.
     #[error("the member at {address} refused: {reason}")]
     Refused {
-        /// Where.
+        /// The member's address.
         address: SocketAddr,
-        /// In its words.
+        /// The reason, in the member's words.
         reason: String,
     },
-    /// It is not clear whether the member took the token.
+    /// It is unknown whether the member has used up the token.
     #[error(
         "the connection to the member at {address} ended before it answered ({reason}): create a new token, the old one may have been used"
     )]
     Unanswered {
-        /// Where.
+        /// The member's address.
         address: SocketAddr,
-        /// How it ended.
+        /// How the connection ended.
         reason: String,
     },
-    /// No key, or a certificate that does not fit.
+    /// No key could be created, or the certificate does not match.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
 }
 
-/// Joins the cluster that the token is of. `about` is for the member's user: at most [`ABOUT_MAX`] bytes.
+/// Joins the cluster of the token.
+///
+/// `about` is for the member's user: at most [`ABOUT_MAX`] bytes.
 ///
 /// # Errors
 /// See [`JoinError`].
@@ -99,7 +101,7 @@ pub async fn join(
     Err(JoinError::Unreachable { addresses: addresses.join(", "), reason })
 }
 
-/// A connection with the member, known to be one.
+/// Connects to the member and verifies that it is one.
 async fn reach(token: &Token, address: SocketAddr, limits: &Limits) -> Result<Wire, WireError> {
     let mut wire = Wire::new(Stream::connect(address, limits.connect).await?, Versions::CURRENT);
     let handshake = async {

@@ -1,15 +1,15 @@
 //! The key of one direction of a connection.
 //!
-//! No sequence number is used twice under one key: a [`Cipher`] owns the key and its next number together,
-//! takes that number for each record, cannot be copied, and fails before the number would begin again (RFC
+//! No sequence number is used twice with one key: a [`Cipher`] owns the key and its next number together,
+//! takes that number for each record, cannot be copied, and fails before the number would wrap around (RFC
 //! 8446, 5.3 and 5.5).
 
 use ring::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
 
-/// Bytes of what authenticates a record, in all suites.
+/// Bytes of the tag that authenticates a record, in all suites.
 pub(super) const TAG_BYTES: usize = 16;
-/// Bytes of a record's header, which are authenticated, too.
+/// Bytes of a record's header, which is authenticated, too.
 pub(super) const HEADER_BYTES: usize = 5;
 
 /// Encrypts or decrypts the records of one direction, one after the other.
@@ -21,10 +21,10 @@ pub(super) struct Cipher {
 }
 
 impl Cipher {
-    /// With the secrets of rustls, from the sequence number on that belongs to them.
+    /// The cipher for these secrets of rustls, starting at their sequence number.
     ///
     /// # Errors
-    /// If they are of a suite that is not offered.
+    /// If they belong to a suite that is not offered.
     pub(super) fn new((next, secrets): (u64, ConnectionTrafficSecrets)) -> Result<Cipher, rustls::Error> {
         let (algorithm, key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&aead::AES_128_GCM, key, iv),
@@ -37,12 +37,12 @@ impl Cipher {
         Ok(Cipher { key: LessSafeKey::new(key), iv, next })
     }
 
-    /// The number of the next record: how many this key has been used for.
+    /// The number of the next record: for how many this key has been used.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Encrypts a record's content, with its type behind it, in place. Gives the tag that follows it.
+    /// Encrypts a record's content, with its type after it, in place. Returns the tag that follows it.
     ///
     /// # Errors
     /// `EncryptError` if the key has no sequence number left.
@@ -56,11 +56,11 @@ impl Cipher {
         sealed.map_err(|_| rustls::Error::EncryptError)
     }
 
-    /// Decrypts what follows a record's header, its tag included, in place. Gives the content with its type
-    /// and padding behind it.
+    /// Decrypts what follows a record's header, including its tag, in place. Returns the content, followed by
+    /// its type and padding.
     ///
     /// # Errors
-    /// `DecryptError` if it is not the record that the other side has sent next.
+    /// `DecryptError` if it is not the record that the other side sent next.
     pub(super) fn open<'a>(
         &mut self,
         header: [u8; HEADER_BYTES],
@@ -71,7 +71,7 @@ impl Cipher {
         opened.map_err(|_| rustls::Error::DecryptError)
     }
 
-    /// The only one of the next sequence number.
+    /// The nonce of the next sequence number, which is used only once.
     fn take_nonce(&mut self) -> Option<Nonce> {
         let sequence = self.next;
         self.next = sequence.checked_add(1)?;
@@ -94,14 +94,14 @@ mod tests {
     const KEY: [u8; 16] =
         [0x17, 0x42, 0x2d, 0xda, 0x59, 0x6e, 0xd5, 0xd9, 0xac, 0xd8, 0x90, 0xe3, 0xc6, 0x3f, 0x50, 0x51];
     const IV: [u8; 12] = [0x5b, 0x78, 0x92, 0x3d, 0xee, 0x08, 0x57, 0x90, 0x33, 0xe5, 0x23, 0xd9];
-    /// The first record with them, of the bytes 0 to 49, behind its header.
+    /// The first record with them, of the bytes 0 to 49, without its header.
     const DATA: [u8; 67] = [
         0xa2, 0x3f, 0x70, 0x54, 0xb6, 0x2c, 0x94, 0xd0, 0xaf, 0xfa, 0xfe, 0x82, 0x28, 0xba, 0x55, 0xcb, 0xef,
         0xac, 0xea, 0x42, 0xf9, 0x14, 0xaa, 0x66, 0xbc, 0xab, 0x3f, 0x2b, 0x98, 0x19, 0xa8, 0xa5, 0xb4, 0x6b,
         0x39, 0x5b, 0xd5, 0x4a, 0x9a, 0x20, 0x44, 0x1e, 0x2b, 0x62, 0x97, 0x4e, 0x1f, 0x5a, 0x62, 0x92, 0xa2,
         0x97, 0x70, 0x14, 0xbd, 0x1e, 0x3d, 0xea, 0xe6, 0x3a, 0xee, 0xbb, 0x21, 0x69, 0x49, 0x15, 0xe4,
     ];
-    /// The second, an alert that says that the connection is closed.
+    /// The second one, an alert that says that the connection is closed.
     const ALERT: [u8; 19] = [
         0xc9, 0x87, 0x27, 0x60, 0x65, 0x56, 0x66, 0xb7, 0x4d, 0x7f, 0xf1, 0x15, 0x3e, 0xfd, 0x6d, 0xb6, 0xd0,
         0xb0, 0xe3,

@@ -1,5 +1,5 @@
-//! A door for the fuzz target of records: a connection whose handshake is done, and all that its peer could
-//! send.
+//! Entry point for the fuzz target of records: a connection whose handshake is done, and anything that its
+//! peer could send.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use crate::{ClusterAuthority, ClusterId};
 
 const CLUSTER: ClusterId = ClusterId([7; 16]);
 
-/// Node 1, which is called, and node 2.
+/// Node 1, which accepts, and node 2, which connects.
 static NODES: LazyLock<[Configs; 2]> = LazyLock::new(|| {
     let authority = ClusterAuthority::create(CLUSTER).expect("an authority can be made");
     [1, 2].map(|node| {
@@ -22,9 +22,11 @@ static NODES: LazyLock<[Configs; 2]> = LazyLock::new(|| {
     })
 });
 
-/// Feeds one end with records of these types and contents that the other has sealed, and with `garbage`
-/// behind them, in pieces of so many bytes. Whatever they are: what comes out is what data went in, in order,
-/// up to the first that may not be.
+/// Feeds one end with records of these types and contents that the other has sealed, followed by `garbage`,
+/// in pieces of these sizes.
+///
+/// Whatever they are, the output is the data that went in, in order, up to the first record that is not
+/// allowed.
 pub fn records(said: &[(u8, Vec<u8>)], garbage: &[u8], pieces: &[u8]) {
     let [mut sender, mut receiver] = agreed();
     let (mut bytes, mut data) = (SendBatch::new(), Vec::new());
@@ -35,7 +37,7 @@ pub fn records(said: &[(u8, Vec<u8>)], garbage: &[u8], pieces: &[u8]) {
         match (*content_type, content) {
             (22, [24, 0, 0, 1, 0 | 1]) => records.take_new_key().expect("there is always a new key"),
             (23, _) => data.extend_from_slice(content),
-            // Padding and a type before it.
+            // A type, followed by padding.
             (0, _) => {
                 let end = content.iter().rposition(|byte| *byte != 0).unwrap_or(0);
                 if content.get(end) == Some(&23) {
@@ -63,7 +65,7 @@ pub fn records(said: &[(u8, Vec<u8>)], garbage: &[u8], pieces: &[u8]) {
     receiver.take_output(&mut SendBatch::new()).expect("it can answer, or say why not");
 }
 
-/// Two ends that have agreed.
+/// Two ends after the handshake.
 fn agreed() -> [Tls; 2] {
     let [called, calling] = &*NODES;
     let server = called.server().expect("it can be called");

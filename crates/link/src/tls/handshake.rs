@@ -1,8 +1,8 @@
-//! The handshake of a connection, which rustls does: bytes in, bytes out.
+//! The handshake of a connection, which rustls does, as a function of bytes.
 //!
-//! rustls is shown one record at a time. So it never takes in what follows the handshake, which comes in the
-//! same flight where the other side had no reason to wait: those bytes are for [`Records`], which has the
-//! keys from then on.
+//! rustls gets one record at a time. So it never takes what follows the handshake, which comes in the same
+//! flight if the other side had no reason to wait. Those bytes are for [`Records`], which has the keys from
+//! then on.
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
@@ -13,7 +13,7 @@ use rustls::{CommonState, InvalidMessage};
 use super::cipher::HEADER_BYTES;
 use super::records::{Kernel, Records};
 
-/// What is kept of a handshake that is under way: the longest message that rustls takes (64 KiB), in as many
+/// How much of a handshake under way is kept: the longest message that rustls takes (64 KiB), in as many
 /// records.
 const INCOMING_MAX: usize = 128 << 10;
 
@@ -23,56 +23,55 @@ pub(super) enum Side {
     Server(UnbufferedServerConnection),
 }
 
-/// A handshake under way. Bytes that arrive go into [`Handshake::feed`] until it says that all is agreed;
-/// then comes [`Handshake::finish`].
+/// A handshake under way. Arriving bytes go into [`Handshake::feed`] until it returns true; then comes
+/// [`Handshake::finish`].
 pub(super) struct Handshake {
     side: Side,
-    /// What has come and rustls is not done with.
+    /// Bytes that have arrived and that rustls has not discarded.
     incoming: Vec<u8>,
-    /// How much of that are records which rustls has seen, and refers to: parts of a message whose end has
-    /// not come.
+    /// How much of that are records that rustls has seen and still refers to: parts of an incomplete message.
     seen: usize,
 }
 
-/// What a handshake leads to.
+/// The result of a handshake.
 pub(super) struct Agreed {
     pub(super) records: Records,
     /// The certificates that the other side has shown.
     pub(super) peer_chain: Vec<CertificateDer<'static>>,
-    /// What came behind the handshake.
+    /// The bytes that followed the handshake.
     pub(super) behind: Vec<u8>,
 }
 
-/// What rustls needs to go on.
+/// What rustls needs to continue.
 enum Need {
-    /// To be asked again.
+    /// Nothing: call it again.
     Nothing,
     /// More bytes.
     Bytes,
 }
 
 impl Handshake {
-    /// Begins; what a client says first is added to `output`.
+    /// Begins a handshake; adds a client's first message to `output`.
     ///
     /// # Errors
-    /// If the configuration is of no use.
+    /// If the configuration is unusable.
     pub(super) fn begin(side: Side, output: &mut Vec<u8>) -> Result<Handshake, rustls::Error> {
         let mut handshake = Handshake { side, incoming: Vec::new(), seen: 0 };
         handshake.show(0, output)?;
         Ok(handshake)
     }
 
-    /// Takes in what has arrived, and adds to `output` what is to be sent: if it fails, an alert. Whether all
-    /// is agreed.
+    /// Takes what has arrived, and adds what must be sent to `output`, an alert if this fails. Returns
+    /// whether the handshake is done.
     ///
     /// # Errors
-    /// If the other side is not as it has to be. The handshake is of no further use.
+    /// If the other side violates the protocol. The handshake is unusable then.
     pub(super) fn feed(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<bool, rustls::Error> {
         self.incoming.extend_from_slice(bytes);
         while self.side.common().is_handshaking() {
             let unseen = &self.incoming[self.seen..];
             let record = whole_record(unseen);
-            // A part may show already that it is no record.
+            // A part of a record may already show that it is not one.
             let (shown, partial) = record.map_or((unseen.len(), unseen.len()), |len| (len, 0));
             let left = self.show(self.seen + shown, output)?;
             self.seen = left.saturating_sub(partial);
@@ -87,8 +86,8 @@ impl Handshake {
         Ok(agreed)
     }
 
-    /// Shows rustls the first `shown` bytes of what has come, and does what it wants until it needs more. How
-    /// many of them it is not done with.
+    /// Shows rustls the first `shown` bytes of what has arrived, and does what it wants until it needs more.
+    /// Returns how many of these bytes rustls has not discarded.
     fn show(&mut self, mut shown: usize, output: &mut Vec<u8>) -> Result<usize, rustls::Error> {
         loop {
             let (done, need) = self.side.step(&mut self.incoming[..shown], output);
@@ -105,18 +104,18 @@ impl Handshake {
         }
     }
 
-    /// Adds the alert of a handshake that has failed to `output`.
+    /// Adds the alert of a failed handshake to `output`.
     fn say_why(&mut self, shown: usize, output: &mut Vec<u8>) {
-        // It gives what it wants to send before it looks at anything else.
+        // rustls returns what it wants to send before it looks at anything else.
         while self.side.common().wants_write() {
             let (_, Ok(Need::Nothing)) = self.side.step(&mut self.incoming[..shown], output) else { return };
         }
     }
 
-    /// What it leads to, once all is agreed.
+    /// The result, once the handshake is done.
     ///
     /// # Errors
-    /// If it is not.
+    /// If it is not done.
     pub(super) fn finish(mut self) -> Result<Agreed, rustls::Error> {
         let peer_chain = self.side.common().peer_certificates().unwrap_or_default().to_vec();
         let (secrets, kernel) = match self.side {
@@ -142,8 +141,8 @@ impl Side {
         }
     }
 
-    /// One step of rustls, given all that it is not done with: how many bytes it is done with now, and what
-    /// it needs.
+    /// One step of rustls, given all bytes that it has not discarded. Returns how many it discards now, and
+    /// what it needs.
     fn step(&mut self, incoming: &mut [u8], output: &mut Vec<u8>) -> (usize, Result<Need, rustls::Error>) {
         match self {
             Side::Client(client) => taken(client.process_tls_records(incoming), output),
@@ -164,7 +163,7 @@ fn taken<Data>(
             Ok(Need::Nothing)
         }
         Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => Ok(Need::Bytes),
-        // Data and the end of it come after the handshake, and early data was not offered.
+        // Data and a close come only after the handshake, and early data was not offered.
         Ok(_) => Err(rustls::Error::HandshakeNotComplete),
         Err(error) => Err(error),
     };
@@ -174,7 +173,7 @@ fn taken<Data>(
 /// Adds a message to `output`.
 fn encode<Data>(mut message: EncodeTlsData<'_, Data>, output: &mut Vec<u8>) -> Result<(), rustls::Error> {
     let start = output.len();
-    // It is asked for its length first.
+    // The first call returns the length.
     if let Err(EncodeError::InsufficientSize(needed)) = message.encode(&mut []) {
         output.resize(start + needed.required_size, 0);
         message.encode(&mut output[start..]).map_err(|_| rustls::Error::EncryptError)?;
@@ -182,8 +181,8 @@ fn encode<Data>(mut message: EncodeTlsData<'_, Data>, output: &mut Vec<u8>) -> R
     Ok(())
 }
 
-/// How long the record is that `bytes` begin with, if they have all of it. Whether it may be as it is, rustls
-/// says.
+/// The length of the record at the beginning of `bytes`, if all of it is there. Whether it is valid is up to
+/// rustls.
 fn whole_record(bytes: &[u8]) -> Option<usize> {
     let &[_, _, _, high, low, ..] = bytes else { return None };
     let len = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));

@@ -1,16 +1,16 @@
-//! The records of a connection whose handshake is done (RFC 8446, 5): bytes in, bytes out.
+//! The records of a connection after its handshake (RFC 8446, 5), as a function of bytes.
 //!
-//! rustls copies data three times where it receives and twice where it sends, which was measured as more than
-//! the encryption itself costs (0.7 to 1.5 µs a frame of 4 KiB on each side; `docs/performance.md`). Here a
-//! record is decrypted where it was received, and encrypted where it is sent from: one copy on each side, of
-//! content to its place. Only a record that straddles two receives is copied together first.
+//! rustls copies data three times when it receives and twice when it sends. That was measured to cost more
+//! than the encryption itself (0.7 to 1.5 µs for a frame of 4 KiB on each side; `docs/performance.md`). Here
+//! a record is decrypted where it was received, and encrypted where it is sent from: one copy on each side,
+//! of content to its place. Only a record that straddles two receives is first copied together.
 //!
-//! What is left to others: the handshake, certificates and the key schedule, that of later keys included, to
-//! rustls (its interface for connections whose records somebody else does, [`rustls::kernel`]); the cipher to
-//! ring, which rustls itself uses here.
+//! rustls does the handshake, certificates and the key schedule, including later keys (through
+//! [`rustls::kernel`], its interface for connections whose records are done elsewhere). ring does the cipher;
+//! rustls itself uses ring here.
 //!
-//! What a peer sends is data at first, and seldom an alert or a message of the handshake (new keys). All else
-//! ends the connection.
+//! A peer sends mostly data, and rarely an alert or a handshake message (new keys). Everything else ends the
+//! connection.
 
 use std::io::IoSlice;
 
@@ -25,25 +25,26 @@ use rustls::{
 use super::FeedError;
 use super::cipher::{Cipher, HEADER_BYTES, TAG_BYTES};
 
-/// The most content of a record (RFC 8446, 5.1).
+/// The maximum content of a record (RFC 8446, 5.1).
 pub(super) const CONTENT_MAX: usize = 1 << 14;
-/// The most that may follow a record's header (5.2).
+/// The maximum length of what follows a record's header (5.2).
 const SEALED_MAX: usize = CONTENT_MAX + 256;
-/// The least: a type and a tag.
+/// The minimum: a type and a tag.
 const SEALED_MIN: usize = 1 + TAG_BYTES;
-/// New keys are taken so many records before a suite's limit: for what is said besides data, and far more.
+/// New keys are taken this many records before a suite's limit: room for what is sent besides data, and far
+/// more.
 const RECORDS_SPARED: u64 = 1 << 10;
-/// How many records in a row may bring nothing: rustls takes as many.
+/// How many records in a row may bring no data; rustls has the same limit.
 const FRUITLESS_MAX: u8 = 32;
 
-/// A record's version, whatever the connection's is (5.1).
+/// A record's version, which does not depend on the connection's (5.1).
 const VERSION: [u8; 2] = [0x03, 0x03];
-/// An alert's first byte; that it is fatal, in what it once meant (6).
+/// The first byte of an alert, which once meant that it is fatal (6).
 const FATAL: u8 = 2;
-/// A message that says that new keys follow, and asks for none (4.6.3).
+/// A message that says that new keys follow, and requests none (4.6.3).
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// What rustls keeps of the connection: what new keys are made from.
+/// What rustls keeps of the connection, to derive new keys from.
 pub(super) enum Kernel {
     Client(KernelConnection<ClientConnectionData>),
     Server(KernelConnection<ServerConnectionData>),
@@ -64,7 +65,7 @@ impl Kernel {
         })
     }
 
-    /// How many records one key is good for.
+    /// For how many records one key may be used.
     fn records_max(&self) -> Result<u64, rustls::Error> {
         let suite = match self {
             Kernel::Client(kernel) => kernel.negotiated_cipher_suite(),
@@ -75,32 +76,34 @@ impl Kernel {
     }
 }
 
-/// The records of one connection. What arrives goes into [`Records::feed`], what is to be sent comes out of
-/// [`Records::seal`] and [`Records::take_output`]; after an error of `feed` only the latter is called, where
-/// the other side is told why: by who makes a connection. A link ends at once.
+/// The records of one connection.
+///
+/// What arrives goes into [`Records::feed`]; what must be sent comes out of [`Records::seal`] and
+/// [`Records::take_output`]. After an error of `feed` only the latter is called, while a connection is being
+/// made, to send the other side an alert. A link ends at once.
 pub(super) struct Records {
     kernel: Kernel,
     sender: Cipher,
     receiver: Cipher,
-    /// With how many records of one key the next is taken.
+    /// After this many records with one key, the next key is taken.
     pub(super) renew_at: u64,
-    /// The other side has asked for new keys, and has not got them yet.
+    /// The other side has requested new keys, and has not got them yet.
     renewal_owed: bool,
-    /// What the other side has not been told of yet: why this one gives up.
+    /// The alert that says why this side gives up, until it is sent.
     alert: Option<AlertDescription>,
-    /// The beginning of a record whose rest has not come: less than a record.
+    /// The beginning of an incomplete record.
     begun: Vec<u8>,
-    /// How many records have brought nothing since one did.
+    /// How many records in a row have brought no data.
     fruitless: u8,
-    /// The other side has said that nothing follows.
+    /// Whether the other side has announced that it sends no more.
     closed: bool,
 }
 
 impl Records {
-    /// Of a connection whose handshake is done.
+    /// The records of a connection whose handshake is done.
     ///
     /// # Errors
-    /// If it has ended in something that was not offered.
+    /// If the handshake has agreed on something that was not offered.
     pub(super) fn new(secrets: ExtractedSecrets, kernel: Kernel) -> Result<Records, rustls::Error> {
         Ok(Records {
             sender: Cipher::new(secrets.tx)?,
@@ -115,12 +118,13 @@ impl Records {
         })
     }
 
-    /// Takes in all of `bytes`, and decrypts them where they are; `plain` gets the content, in pieces. What
-    /// follows the end that the other side has announced is ignored (6.1).
+    /// Takes all of `bytes` and decrypts them in place; `plain` gets the content in pieces.
+    ///
+    /// Everything after the other side's close is ignored (6.1).
     ///
     /// # Errors
-    /// If they are not the records that come next, or `plain` fails. Nothing of a record that fails was given
-    /// to `plain`.
+    /// If the bytes are not the records that come next, or `plain` fails. `plain` got nothing of a record
+    /// that fails.
     pub(super) fn feed<E>(
         &mut self,
         bytes: &mut [u8],
@@ -167,13 +171,13 @@ impl Records {
         Ok(())
     }
 
-    /// How many bytes of the header that has begun are missing, or, once it is there, of its record.
+    /// How many bytes are missing of the header that has begun, or, if that is complete, of its record.
     fn missing(&self) -> Result<usize, rustls::Error> {
         let wanted = record_bytes(&self.begun)?.unwrap_or(HEADER_BYTES);
         Ok(wanted - self.begun.len())
     }
 
-    /// Decrypts a whole record in place and does what it says.
+    /// Decrypts a whole record in place and acts on it.
     fn open<E>(
         &mut self,
         record: &mut [u8],
@@ -186,7 +190,7 @@ impl Records {
         if inner.len() > CONTENT_MAX + 1 {
             return Err(rustls::Error::PeerSentOversizedRecord.into());
         }
-        // Zeros behind the type are padding (5.4).
+        // Zeros after the type are padding (5.4).
         let Some(at) = inner.iter().rposition(|byte| *byte != 0) else {
             return Err(rustls::Error::from(PeerMisbehaved::IllegalTlsInnerPlaintext).into());
         };
@@ -208,7 +212,7 @@ impl Records {
         Ok(())
     }
 
-    /// An alert has a record for itself (5.1); its level says nothing any more (6).
+    /// Handles an alert, which has a record of its own (5.1). Its level has no meaning any more (6).
     fn take_alert(&mut self, content: &[u8]) -> Result<(), rustls::Error> {
         let &[_, description] = content else {
             return Err(InvalidMessage::MissingData("Alert").into());
@@ -222,8 +226,8 @@ impl Records {
         }
     }
 
-    /// Messages of the handshake that may come after it: new keys, and tickets, which are not asked for and
-    /// ignored. No peer needs more than a record for them, so none may.
+    /// Handles handshake messages that may come after the handshake: new keys, and tickets, which were not
+    /// requested and are ignored. No peer needs more than one record for them, so none may use more.
     fn take_messages(&mut self, mut messages: &[u8]) -> Result<(), rustls::Error> {
         if messages.is_empty() {
             return Err(InvalidMessage::InvalidEmptyPayload.into());
@@ -250,7 +254,7 @@ impl Records {
     fn take_key_update(&mut self, body: &[u8]) -> Result<(), rustls::Error> {
         match body {
             [0] => {}
-            // One answer is enough for all that came before it.
+            // One answer is enough for all earlier requests.
             [1] => self.renewal_owed = true,
             _ => return Err(InvalidMessage::InvalidKeyUpdate.into()),
         }
@@ -258,17 +262,17 @@ impl Records {
         Ok(())
     }
 
-    /// Whether the other side has said that nothing follows.
+    /// Whether the other side has announced that it sends no more.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether something is to be sent besides data.
+    /// Whether something must be sent besides data.
     pub(super) fn has_output(&self) -> bool {
         self.renewal_owed || self.alert.is_some()
     }
 
-    /// Adds what is to be sent besides data to `batch`.
+    /// Adds to `batch` what must be sent besides data.
     ///
     /// # Errors
     /// If it cannot be encrypted.
@@ -282,10 +286,10 @@ impl Records {
         Ok(())
     }
 
-    /// Adds the records of `pieces` to `batch`, after what else is to be sent.
+    /// Adds the records of `pieces` to `batch`, after whatever else must be sent.
     ///
     /// # Errors
-    /// If they cannot be encrypted. `batch` is empty then: nothing leaves as it was.
+    /// If they cannot be encrypted. Then `batch` is empty: nothing leaves unencrypted.
     pub(super) fn seal(
         &mut self,
         pieces: &[IoSlice<'_>],
@@ -293,7 +297,7 @@ impl Records {
     ) -> Result<(), rustls::Error> {
         self.take_output(batch)?;
         let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
-        // Of the record that is being filled: its content, and how much of it is missing.
+        // For the record that is being filled: the length of its content, and the room left in it.
         let (mut content, mut room) = (0, 0);
         for piece in pieces {
             let mut piece: &[u8] = piece;
@@ -317,13 +321,13 @@ impl Records {
         Ok(())
     }
 
-    /// Says that new keys follow, and takes them.
+    /// Announces new keys, and takes them.
     fn renew(&mut self, batch: &mut SendBatch) -> Result<(), rustls::Error> {
         self.push_record(ContentType::Handshake, &KEY_UPDATE, batch)?;
         self.take_new_key().inspect_err(|_| batch.clear())
     }
 
-    /// Encrypts with a new key from now on, as the other side has been told.
+    /// Encrypts with a new key from now on; the other side was notified.
     pub(super) fn take_new_key(&mut self) -> Result<(), rustls::Error> {
         self.sender = self.kernel.new_sender()?;
         self.renewal_owed = false;
@@ -342,7 +346,7 @@ impl Records {
         self.end_record(content_type, content.len(), batch)
     }
 
-    /// Encrypts the last bytes of `batch`, which are the content of a record, behind their header.
+    /// Encrypts the last bytes of `batch`, the content of a record, which follow its header.
     fn end_record(
         &mut self,
         content_type: ContentType,
@@ -357,17 +361,17 @@ impl Records {
     }
 }
 
-/// The header of a record with so much content. All records look like data from outside.
+/// The header of a record with this much content. From outside, all records look like data.
 fn header(content: usize) -> [u8; HEADER_BYTES] {
     const { assert!(CONTENT_MAX + 1 + TAG_BYTES <= u16::MAX as usize, "a record's length has two bytes") };
     let [high, low] = ((content + 1 + TAG_BYTES) as u16).to_be_bytes();
     [ContentType::ApplicationData.into(), VERSION[0], VERSION[1], high, low]
 }
 
-/// How long the record is that `bytes` begin with, its header included: at most [`HEADER_BYTES`] and
-/// [`SEALED_MAX`]. None while too little has come to say.
+/// The length of the record at the beginning of `bytes`, including its header: at most [`HEADER_BYTES`] and
+/// [`SEALED_MAX`]. `None` while too few bytes have arrived.
 fn record_bytes(bytes: &[u8]) -> Result<Option<usize>, rustls::Error> {
-    // Who changes the version of a record on its way makes it one that does not authenticate.
+    // If someone changes the version of a record on its way, the record does not authenticate.
     let &[content_type, _, _, high, low, ..] = bytes else { return Ok(None) };
     let content_type = ContentType::from(content_type);
     if content_type != ContentType::ApplicationData {
@@ -385,7 +389,7 @@ fn inappropriate(got_type: ContentType) -> rustls::Error {
     rustls::Error::InappropriateMessage { expect_types, got_type }
 }
 
-/// What the other side is told of an error: none of its own alerts.
+/// The alert for an error; none for an alert of the other side.
 fn alert_for(error: &rustls::Error) -> Option<AlertDescription> {
     Some(match error {
         rustls::Error::AlertReceived(_) => return None,

@@ -7,10 +7,10 @@ use crate::ClusterAuthority;
 mod older;
 
 const CLUSTER: ClusterId = ClusterId([7; 16]);
-/// What a record has besides its content.
+/// The overhead of a record.
 const AROUND: usize = 5 + 1 + 16;
 
-/// Node 1, which is called, and node 2, which calls it.
+/// Node 1, which accepts, and node 2, which connects to it.
 struct Nodes {
     authority: ClusterAuthority,
     configs: [Configs; 2],
@@ -23,12 +23,12 @@ impl Nodes {
         Nodes { authority, configs }
     }
 
-    /// The called end and the calling one, before they have said anything.
+    /// The accepting end and the connecting one, before the handshake.
     fn ends(&self) -> [Tls; 2] {
         [self.configs[0].server().unwrap(), self.configs[1].client(NodeId(1)).unwrap()]
     }
 
-    /// The same, agreed.
+    /// The same ends after the handshake.
     fn agreed(&self) -> [Tls; 2] {
         let mut ends = self.ends();
         agree(&mut ends, 1000);
@@ -37,12 +37,12 @@ impl Nodes {
     }
 }
 
-/// Two ends that have agreed.
+/// Two ends after the handshake.
 fn pair() -> [Tls; 2] {
     Nodes::new().agreed()
 }
 
-/// Brings across what the two want to say besides data, in pieces of so many bytes.
+/// Delivers what the two ends must send besides data, in pieces of this size.
 fn agree(ends: &mut [Tls; 2], piece: usize) {
     while ends.iter().any(Tls::has_output) {
         for from in [0, 1] {
@@ -72,14 +72,14 @@ fn records(end: &mut Tls) -> &mut Records {
     }
 }
 
-/// One record with this inside.
+/// One record with this content.
 fn record(end: &mut Tls, content_type: u8, content: &[u8]) -> Vec<u8> {
     let mut batch = SendBatch::new();
     records(end).push_record(ContentType::from(content_type), content, &mut batch).unwrap();
     batch.to_vec()
 }
 
-/// What `bytes` were, and why not all of them.
+/// The data of `bytes`, and the error that ended it, if any.
 fn feed(end: &mut Tls, bytes: &[u8]) -> (Vec<u8>, Option<rustls::Error>) {
     let mut got = Vec::new();
     let fed = end.feed(&mut bytes.to_vec(), |plain| {
@@ -97,7 +97,7 @@ fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 / 3) as u8).collect()
 }
 
-/// How much content the records have that `bytes` are.
+/// The lengths of the contents of these records.
 fn contents(mut bytes: &[u8]) -> Vec<usize> {
     let mut contents = Vec::new();
     while !bytes.is_empty() {
@@ -246,7 +246,7 @@ fn keys_are_renewed_before_their_limit() {
 fn who_is_asked_for_new_keys_takes_them_before_it_says_more() {
     let mut ends = pair();
     for _ in 0..3 {
-        // Asked twice, answered once.
+        // Requested twice, answered once.
         for _ in 0..2 {
             let asked = record(&mut ends[0], 22, &[24, 0, 0, 1, 1]);
             records(&mut ends[0]).take_new_key().unwrap();
@@ -270,13 +270,13 @@ fn whatever_is_changed_on_its_way_ends_it() {
         let mut ends = nodes.agreed();
         let mut bytes = seal(&mut ends[0], b"hello");
         assert_eq!(bytes.len(), len);
-        // So much that a record which says that it is longer is complete, too.
+        // Enough bytes that even a record whose length was made greater is complete.
         bytes.extend(seal(&mut ends[0], &content(2 * CONTENT_MAX)));
         bytes[bit / 8] ^= 1 << (bit % 8);
         let (got, error) = feed(&mut ends[1], &bytes);
         assert!(got.is_empty() && error.is_some(), "bit {bit}: {error:?}");
         assert!(ends[1].has_output(), "an alert tells the other side");
-        // And it stays so, whatever comes.
+        // It remains failed, whatever follows.
         let bytes = seal(&mut ends[0], b"hello");
         assert_eq!(feed(&mut ends[1], &bytes), (Vec::new(), error));
         let alert = output(&mut ends[1]);
@@ -297,7 +297,7 @@ fn records_that_come_in_another_order_end_it() {
         assert_eq!(error, Some(rustls::Error::DecryptError), "{order:?}");
         assert_eq!(got.len(), (order.len() - 1) * 5);
     }
-    // Nor is one taken that goes the other way.
+    // A record in the opposite direction is refused as well.
     let mut ends = nodes.agreed();
     let own = seal(&mut ends[0], b"hello");
     assert_eq!(feed(&mut ends[0], &own), (Vec::new(), Some(rustls::Error::DecryptError)));
@@ -322,7 +322,7 @@ fn who_says_that_nothing_follows_is_not_heard_any_more() {
     assert_eq!(feed(&mut ends[0], &answer), (b"I do go on".to_vec(), None));
 }
 
-/// What the calling end makes of a record with this inside.
+/// The error of the connecting end for a record with this content.
 fn fate(nodes: &Nodes, content_type: u8, content: &[u8]) -> Option<rustls::Error> {
     let mut ends = nodes.agreed();
     let bytes = record(&mut ends[0], content_type, content);

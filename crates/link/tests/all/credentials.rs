@@ -16,7 +16,7 @@ fn credentials_are_files_for_their_owner() {
     let authority = authority();
     authority.save(directory.path()).unwrap();
     authority.issue(NODE).unwrap().save(directory.path()).unwrap();
-    // Once more over what is there.
+    // Once more over the existing files.
     authority.issue(NODE).unwrap().save(directory.path()).unwrap();
     let mut names = Vec::new();
     for entry in fs::read_dir(directory.path()).unwrap() {
@@ -33,7 +33,7 @@ fn credentials_are_files_for_their_owner() {
     let loaded = ClusterAuthority::load(directory.path(), CLUSTER).unwrap();
     assert_eq!(loaded.certificate(), authority.certificate());
     assert_eq!(loaded.key_pem(), authority.key_pem());
-    // What it signs fits what it signed before.
+    // What it signs matches what it signed before.
     loaded.issue(NodeId(8)).unwrap();
     assert!(!format!("{loaded:?} {:?}", loaded.issue(NODE)).contains("PRIVATE"));
 }

@@ -15,10 +15,10 @@ use crate::node::{Held, Node, authority, limits};
 
 const NOW: UnixSeconds = UnixSeconds(1000);
 const LATER: UnixSeconds = UnixSeconds(1060);
-/// The number that who joins gets.
+/// The number that the joining node gets.
 const NEW: NodeId = NodeId(7);
 
-/// A member that lets nodes join, and what it was asked.
+/// A member that lets nodes join, with the requests that it got.
 struct Member {
     node: Node,
     authority: Arc<ClusterAuthority>,
@@ -59,7 +59,7 @@ impl Member {
     }
 }
 
-/// Joins on a core of its own, by the token's text.
+/// Joins on a core of its own, with the token's text.
 fn join_with(token: &Token, about: Vec<u8>) -> Result<Joined, JoinError> {
     let (told, result) = mpsc::channel();
     let config = Config { processors: vec![0], pin: false, poll: Duration::ZERO };
@@ -80,7 +80,7 @@ fn a_node_with_a_token_becomes_a_member() {
     let member = Member::start();
     let about = vec![5; ABOUT_MAX];
     let mut token = member.token();
-    // Where nobody listens, the next address is tried.
+    // If no member listens at an address, the next one is tried.
     token.addresses.insert(0, SocketAddr::from(([127, 0, 0, 1], 1)));
     let joined = join_with(&token, about.clone()).unwrap();
     assert_eq!((joined.credentials.node(), &joined.about[..]), (NEW, &b"welcome"[..]));

@@ -1,4 +1,4 @@
-//! Nodes in this process, over loopback, with TLS and without.
+//! Nodes in this process, over loopback, with and without TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -89,7 +89,7 @@ fn a_peer_may_come_back_with_another_number_of_cores() {
         let links = 1 + usize::from(cores.max(CORES));
         b.wait_for_links(links);
         again.wait_for_links(links);
-        // Nobody tries to make links that there are no longer.
+        // No dialler tries to make links that no longer exist.
         std::thread::sleep(limits().backoff_max + limits().backoff_max);
         assert_eq!(b.log.up().len(), links);
         let [of_a] = &b.on(0, || rt::local::<Held>().unwrap().links.peers())[..] else { panic!("one peer") };
@@ -101,7 +101,7 @@ fn a_peer_may_come_back_with_another_number_of_cores() {
     }
 }
 
-/// Waits long enough for a few attempts, and makes sure that none has succeeded.
+/// Waits long enough for a few attempts, and checks that none has succeeded.
 fn gets_no_link(a: &Node, b: &Node) {
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!((a.ups(), b.ups()), (0, 0));
@@ -166,13 +166,13 @@ fn garbage_and_slow_strangers_do_no_harm() {
         let began = Instant::now();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut rest = Vec::new();
-        // It ends by itself, in order or not.
+        // The connection ends, cleanly or not.
         if let Err(error) = stream.read_to_end(&mut rest) {
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{begin:?}");
         }
         assert!(began.elapsed() < limits().handshake * 4, "{begin:?}");
     }
-    // One byte a time keeps nobody busy for ever.
+    // One byte at a time does not occupy the node forever.
     let mut slow = TcpStream::connect(a.address).unwrap();
     let began = Instant::now();
     while slow.write_all(b"U").is_ok() {

@@ -40,7 +40,7 @@ pub struct Life {
     pub address: SocketAddr,
 }
 
-/// What core 0 keeps.
+/// What core 0 keeps alive.
 pub struct Held {
     pub links: Links,
     over: Notify,

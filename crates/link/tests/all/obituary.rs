@@ -1,4 +1,4 @@
-//! Who is believed that a life of a node is over.
+//! Which reports that a life of a node is over are believed.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use rt::CoreId;
 use crate::node::{CLUSTER, CORES, Life, Node, PATIENCE, authority, limits};
 use crate::recorder::Told;
 
-/// Says it from a thread of `by`: any process could.
+/// Reports it from a thread of `by`: any process could.
 fn tell(by: &Node, of: Obituary, to: &Node) -> Result<(), ObituaryError> {
     let (told, result) = mpsc::channel();
     let (id, address) = (to.id, to.address);
@@ -42,22 +42,22 @@ fn only_the_node_itself_is_believed_and_only_of_its_latest_life() {
     b.set_peers(peers);
     b.wait_for_links(3);
 
-    // Without proof.
+    // Without credentials.
     let unproven = Obituary::unproven(CLUSTER, NodeId(1), Incarnation(2));
     assert!(matches!(tell(&a, unproven, &b), Err(ObituaryError::Unreached(..))));
-    // Of another cluster's authority.
+    // From another cluster's authority.
     let foreign = crate::node::authority().issue(NodeId(1)).unwrap();
     assert!(matches!(tell(&a, of(&foreign, 2), &b), Err(ObituaryError::Unreached(..))));
-    // Of a node that is none of the cluster any more.
+    // For a node that is no longer in the cluster.
     let stranger = authority.issue(NodeId(7)).unwrap();
     let refused = tell(&a, of(&stranger, 2), &b);
     assert!(matches!(refused, Err(ObituaryError::Refused(Refusal::Membership))), "{refused:?}");
-    // Of a life that is long over.
+    // For a life that ended long ago.
     let refused = tell(&a, of(&own, 1), &b);
     assert!(matches!(refused, Err(ObituaryError::Refused(Refusal::Incarnation))), "{refused:?}");
     assert_eq!(deaths(&b), []);
 
-    // Nobody but the node has its credentials; that this one lives is not for the link to know.
+    // Only the node has its credentials; the link cannot know that this life is still running.
     tell(&a, of(&own, 2), &b).unwrap();
     assert_eq!(deaths(&b), [(CoreId(0), Told::Died(NodeId(1), Incarnation(2)))]);
     assert_eq!(b.log.up().len(), 3, "links end when their connections do");

@@ -1,4 +1,4 @@
-//! A user of links that writes down what it is told, and checks the order of it.
+//! A user of links that records what its handler is told, and checks the order.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use link::{Frame, Handler, Link, LinkName};
 use replica::{Incarnation, NodeId};
 use rt::CoreId;
 
-/// A frame of this kind is answered with the same of kind `ANSWER`.
+/// A frame of this kind is answered with the same content and kind `ANSWER`.
 pub const ASK: u8 = 1;
 /// See [`ASK`].
 pub const ANSWER: u8 = 2;
-/// A frame of any other kind is only written down.
+/// A frame of any other kind is only recorded.
 pub const SAY: u8 = 3;
 
-/// What a core was told.
+/// A call of a core's handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     Up(LinkName, Incarnation),
@@ -26,7 +26,7 @@ pub enum Told {
     Frame { name: LinkName, channel: u64, kind: u8, head: Vec<u8>, payload: Vec<u8> },
 }
 
-/// What all cores of a node were told, and by which.
+/// All calls of a node's handlers, with their cores.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<(CoreId, Told)>>>);
 
@@ -43,7 +43,7 @@ impl Log {
         self.0.lock().unwrap().iter().filter(|(_, told)| wanted(told)).count()
     }
 
-    /// Links that are up now.
+    /// The links that are up now.
     pub fn up(&self) -> Vec<(LinkName, CoreId, Incarnation)> {
         let mut up = BTreeMap::new();
         for (core, told) in self.0.lock().unwrap().iter() {
@@ -64,7 +64,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// What [`link::Links::start`] wants.
+    /// The function that [`link::Links::start`] expects.
     pub fn install(log: &Log) -> impl Fn() -> Rc<dyn Handler> + Send + Clone + 'static {
         let log = log.clone();
         move || {
@@ -84,7 +84,7 @@ pub fn link(name: LinkName) -> Option<Rc<Link>> {
     rt::local::<Recorder>().unwrap().links.borrow().get(&name).cloned()
 }
 
-/// A frame.
+/// Builds a frame.
 pub fn frame(channel: u64, kind: u8, head: &[u8], payload: Vec<u8>) -> Frame {
     Frame { channel, kind, head: head.to_vec(), payload: Chain::copy_of(&payload) }
 }

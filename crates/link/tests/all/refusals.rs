@@ -1,4 +1,4 @@
-//! What is said of a link that cannot be made: once, on both sides, with what to do.
+//! What is logged about a link that cannot be made: once, on both sides, with what to do.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::recorder::{Log, Recorder};
 
 const CLUSTER: ClusterId = ClusterId([7; 16]);
 
-/// What was logged.
+/// The log.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -29,7 +29,7 @@ impl Write for Lines {
     }
 }
 
-/// One of two nodes of a world that are told that they are members together.
+/// One of two nodes of a world that are configured as members of one cluster.
 struct Member {
     id: u16,
     cluster: ClusterId,
@@ -54,7 +54,7 @@ impl Member {
     }
 }
 
-/// The warnings of two nodes within a minute, without addresses' ports.
+/// The warnings of two nodes within a minute, without the ports of addresses.
 fn warnings(members: [Member; 2]) -> Vec<String> {
     let lines = Lines::default();
     let writer = lines.clone();
@@ -106,13 +106,13 @@ fn warnings(members: [Member; 2]) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Both sides have said this, once.
+/// Checks that both sides have logged this once.
 fn said_once(members: [Member; 2], wanted: &str) {
     said_by_each(members, wanted, wanted);
 }
 
-/// Who connects has said the one thing, who is connected to the other: each once. The latter asks every ten
-/// seconds whether it is a member: what the former says to that it says once, too.
+/// Checks that the dialler and the acceptor have each logged their message once. The acceptor asks every ten
+/// seconds whether it is a member; the dialler's message about that appears once, too.
 fn said_by_each(members: [Member; 2], dialler: &str, acceptor: &str) {
     let is_asked =
         |line: &String| line.contains("an incoming connection was not accepted as a link address=10.0.0.1:");

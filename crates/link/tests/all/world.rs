@@ -28,7 +28,7 @@ struct Node {
     log: Log,
 }
 
-/// What core 0 keeps.
+/// What core 0 keeps alive.
 struct Held(Links);
 
 struct Cluster {
@@ -50,7 +50,7 @@ fn settings(me: NodeId, address: IpAddr, incarnation: u64) -> Settings {
 }
 
 impl Cluster {
-    /// Nodes 1, 2, … with so many cores each, all of them members, and started.
+    /// Nodes 1, 2, … with these numbers of cores, all of them members, and started.
     fn new(seed: u64, cores: &[usize]) -> Cluster {
         let world = World::new(seed);
         let nodes = (1..).zip(cores).map(|(number, cores)| Node {
@@ -102,7 +102,7 @@ impl Cluster {
         node.log.clear();
     }
 
-    /// Runs something on a core of a node and gives its result.
+    /// Runs something on a core of a node and returns its result.
     fn on<T: Send + 'static>(
         &self,
         node: &Node,
@@ -148,7 +148,7 @@ fn replication(peer: u16, number: u16) -> LinkName {
     LinkName { peer: NodeId(peer), role: Role::Replication, number }
 }
 
-/// The links that a node with so many cores has with a peer.
+/// The links that a node with this many cores has with a peer.
 fn all_links(
     peer: u16,
     peer_incarnation: u64,
@@ -216,7 +216,7 @@ fn a_broken_link_goes_down_on_both_sides_and_comes_back() {
             assert_eq!((a.log.up().len(), b.log.up().len()), (3, 3));
         }
         assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), 9);
-        // Of each life of the link an uninterrupted beginning arrived.
+        // From each life of the link, an uninterrupted beginning has arrived.
         let mut next = 0;
         for (_, told) in a.log.all() {
             match told {
@@ -260,7 +260,7 @@ fn who_is_heard_before_the_silence_is_over_is_not_given_up() {
         let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
         for _ in 0..20 {
             cluster.world.cut(a.sim, b.sim);
-            // TCP tries again after as long at most: together less than a link waits.
+            // TCP retries after the same time at most: together less than a link waits.
             cluster.world.run_for(SECOND * 4 / 10);
             cluster.world.heal_all();
             cluster.world.run_for(SECOND);
@@ -294,7 +294,7 @@ fn a_paused_node_does_not_take_its_own_pause_for_silence() {
     cluster.world.run_for(SECOND * 8 / 10);
     cluster.world.resume(b.sim);
     cluster.world.run_for(10 * SECOND);
-    // Longer, and nobody is there to miss the other.
+    // Longer, but neither is running to miss the other.
     [a, b].iter().for_each(|node| cluster.world.pause(node.sim));
     cluster.world.run_for(4 * SECOND);
     [a, b].iter().for_each(|node| cluster.world.resume(node.sim));
@@ -317,14 +317,14 @@ fn a_restarted_peer_takes_the_place_of_its_earlier_life() {
         cluster.settle();
         let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
         for (node, other) in [(a, b), (b, a)] {
-            // Without power nobody tells the other that the connections are gone.
+            // After a power loss the other side is not told that the connections are gone.
             cluster.world.crash(node.sim);
             node.log.clear();
             cluster.start(node, 2);
             cluster.world.run_for(20 * SECOND);
             assert_eq!(other.log.up(), all_links(node.id.0, 2, 2, 2));
         }
-        // Nobody saw a link with the new life while one with the old was up.
+        // No core has seen a link with the new life while one with the old life was up.
         let mut up = std::collections::BTreeMap::new();
         for (_, told) in a.log.all() {
             match told {
@@ -373,11 +373,11 @@ fn who_is_no_member_gets_no_link_and_a_removed_one_loses_its() {
     assert_eq!(a.log.up(), all_links(3, 1, 2, 2));
     assert_eq!(b.log.up(), all_links(3, 1, 2, 2));
     assert_eq!(c.log.up().len(), 6);
-    // Back again.
+    // Added again.
     cluster.set_peers(a, cluster.peers());
     cluster.settle();
     assert_eq!(a.log.up().len(), 6);
-    // Removed by the one that connects, and back at once.
+    // Removed by the node that connects, and added again at once.
     cluster.set_peers(b, without(a));
     cluster.set_peers(b, cluster.peers());
     cluster.settle();
@@ -389,7 +389,7 @@ fn who_is_no_member_gets_no_link_and_a_removed_one_loses_its() {
 fn a_node_of_a_later_version_speaks_the_one_in_common() {
     let cluster = Cluster::new(1, &[1, 1, 1]);
     let [a, b, c] = &cluster.nodes[..] else { panic!("three nodes") };
-    // In both directions: of two nodes the one with the higher number connects.
+    // In both directions: of two nodes, the one with the higher number connects.
     let speaks = |node: &Node, life: u64, min, max, capabilities| {
         cluster.kill(node);
         let protocol =
@@ -425,7 +425,7 @@ fn a_node_listens_at_the_addresses_that_are_there_and_at_the_others_when_they_ar
     let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
     cluster.kill(a);
     let mut settings = settings(a.id, cluster.world.address(a.sim), 2);
-    // The same address twice: the second one is taken for as long as the first one is used.
+    // The same address twice: the second bind fails as long as the first one is in use.
     settings.listen.push(settings.listen[0]);
     cluster.start_with(a, settings);
     cluster.settle();
@@ -458,7 +458,7 @@ fn an_address_that_leads_to_another_node_is_noticed() {
     cluster.settle();
     assert_eq!(c.log.up(), all_links(2, 1, 1, 1));
     assert_eq!((a.log.up(), b.log.up().len()), (all_links(2, 1, 1, 1), 4));
-    // With the right one behind the wrong one it works, too.
+    // The right address after the wrong one works, too.
     let mut peers = cluster.peers();
     peers[0].addresses = vec![(Some(Role::Control), cluster.address(b)), (None, cluster.address(a))];
     cluster.set_peers(c, peers);
@@ -479,7 +479,7 @@ fn a_queue_that_is_not_taken_ends_the_link() {
         let link = link(replication(1, 0)).unwrap();
         let before = link.queued_bytes();
         (0..100).for_each(|_| link.send(frame(0, SAY, b"", vec![1; 10_000])));
-        // A frame that does not fit is taken while the limit is not exceeded.
+        // A frame may exceed the limit if the queue did not exceed it before.
         link.send(frame(0, SAY, b"", vec![1; 2 << 20]));
         (before, link.queued_bytes())
     });
@@ -524,7 +524,7 @@ fn a_new_connection_replaces_one_that_only_one_side_has_lost() {
         let cluster = Cluster::new(seed, &[2, 2]);
         cluster.settle();
         let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
-        // The other side gets to know of the end by the new connection only.
+        // The other side learns of the end only through the new connection.
         cluster.world.cut_one_way(b.sim, a.sim);
         cluster.on(b, CoreId(1), || {
             let link = link(replication(1, 1)).unwrap();
@@ -617,7 +617,7 @@ fn what_is_no_link_does_no_harm() {
     assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2));
 }
 
-/// Everything at once; the recorders check the order of what they are told.
+/// Everything at once; the recorders check the order of their calls.
 fn storm(seed: u64) -> u64 {
     let cluster = Cluster::new(seed, &[2, 1, 3]);
     let profile = NetProfile { break_one_in: 3_000, ..NetProfile::default() };
@@ -646,7 +646,7 @@ fn storm(seed: u64) -> u64 {
         }
         for (name, core, _) in node.log.up() {
             cluster.on(node, core, move || {
-                // It may just have gone.
+                // The link may just have ended.
                 let Some(link) = link(name) else { return };
                 (0..10).for_each(|n| link.send(frame(n, ASK, b"storm", vec![n as u8; 3000 * n as usize])));
             });

@@ -1,4 +1,4 @@
-//! Changes of the rules, and whom they concern.
+//! Changes of the access rules, and which sessions and volumes they concern.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,33 +6,34 @@ use std::sync::Arc;
 use super::{Access, HostGroup, HostName, Target, TargetName};
 use crate::volume::VolumeId;
 
-/// A change of the rules.
+/// A change of the access rules.
 #[derive(Clone, Debug)]
 pub enum AccessChange {
-    /// A target is made, or becomes another.
+    /// A target is created or replaced.
     SetTarget(Target),
-    /// A target goes, with its maps.
+    /// A target is deleted, with its maps.
     DeleteTarget(TargetName),
-    /// A host group is made, or becomes another.
+    /// A host group is created or replaced.
     SetHost(HostGroup),
-    /// A host group goes.
+    /// A host group is deleted.
     DeleteHost(HostName),
 }
 
-/// Who must look at new rules. With a session and a volume a target, one change must not have all of them
-/// look.
+/// The sessions and volumes that must be updated after a change of the rules.
+///
+/// With one target per volume and one session per target, a change must not update all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Concerned {
-    /// Initiators of any target may see something else.
+    /// Initiators of any target may see something else now.
     every_target: bool,
-    /// Initiators of these targets may see something else.
+    /// Initiators of these targets may see something else now.
     targets: BTreeSet<TargetName>,
-    /// Other targets than before lead to these volumes.
+    /// The targets that lead to these volumes have changed.
     volumes: BTreeSet<VolumeId>,
 }
 
 impl Concerned {
-    /// Initiators of any target may see something else; the ways to volumes are the same.
+    /// Initiators of any target may see something else; the same targets lead to the same volumes.
     pub fn every_target() -> Concerned {
         Concerned { every_target: true, ..Concerned::default() }
     }
@@ -42,14 +43,14 @@ impl Concerned {
         self.every_target || self.targets.contains(target)
     }
 
-    /// The volumes that other targets lead to.
+    /// The volumes for which the targets that lead to them have changed.
     pub fn volumes(&self) -> impl Iterator<Item = VolumeId> {
         self.volumes.iter().copied()
     }
 }
 
 impl Access {
-    /// The picture after `changes`, one after the other, and whom they concern.
+    /// The state after `changes`, in their order, and what they concern.
     pub fn with(&self, changes: &[AccessChange]) -> (Access, Concerned) {
         let (mut access, mut concerned) = (self.clone(), Concerned::default());
         for change in changes {
@@ -86,7 +87,7 @@ impl Access {
         concerned.targets.insert(name.clone());
     }
 
-    /// Notes whether a target leads to a volume.
+    /// Records whether a target leads to a volume.
     fn set_leads_to(&mut self, target: &TargetName, volume: VolumeId, leads: bool) {
         let known = self.by_volume.remove(&volume).unwrap_or_default();
         let mut names: BTreeSet<TargetName> = known.iter().cloned().collect();

@@ -1,4 +1,4 @@
-//! Host groups: initiators by name, by address, by secret.
+//! Host groups: initiators by name, address and secret.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use super::names::HostName;
 /// A CHAP name and secret. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChapSecret {
-    /// CHAP_N.
+    /// The CHAP name (CHAP_N).
     pub user: String,
     /// The secret, as text.
     pub secret: String,
@@ -32,7 +32,7 @@ pub struct AddressRange {
     prefix: u8,
 }
 
-/// An address range was refused.
+/// Not an address range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address or a range: write 10.1.2.3 or 10.1.0.0/16, fd00::1 or fd00::/8")]
 pub struct InvalidRange(String);
@@ -49,7 +49,7 @@ impl AddressRange {
     /// The addresses that have these bits in common with `address`.
     ///
     /// # Errors
-    /// More bits than an address has.
+    /// `prefix` has more bits than the address.
     pub fn new(address: IpAddr, prefix: u8) -> Result<AddressRange, InvalidRange> {
         match prefix <= bits(address).1 {
             true => Ok(AddressRange { network: address, prefix }),
@@ -57,12 +57,12 @@ impl AddressRange {
         }
     }
 
-    /// The address that it was made of.
+    /// The address that the range was created from.
     pub fn address(self) -> IpAddr {
         self.network
     }
 
-    /// How many bits of it must be equal.
+    /// How many of its bits must be equal.
     pub fn prefix(self) -> u8 {
         self.prefix
     }
@@ -110,22 +110,24 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// Initiators that are treated alike. One belongs to the group if its name is listed (or no name is) and its
-/// address is listed (or no address is).
+/// Initiators with the same access rights.
+///
+/// An initiator belongs to the group if its name is listed (or no name is) and its address is listed (or no
+/// address is).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostGroup {
-    /// What administrators call it.
+    /// The name of the group.
     pub name: HostName,
-    /// iSCSI names.
+    /// The iSCSI names of its initiators.
     pub initiators: Vec<String>,
-    /// Where they may come from.
+    /// The addresses of its initiators.
     pub addresses: Vec<AddressRange>,
-    /// What they prove themselves with.
+    /// The secret with which its initiators authenticate.
     pub chap: Option<ChapSecret>,
 }
 
 impl HostGroup {
-    /// The groups that are always there: `any` is everybody, `local` is this machine by its loopback
+    /// The built-in groups: `any` contains all initiators, `local` those of this machine, by its loopback
     /// addresses.
     pub fn built_in() -> [HostGroup; 2] {
         let group = |name: &str, addresses| HostGroup {
@@ -141,7 +143,7 @@ impl HostGroup {
         [group("any", Vec::new()), group("local", loopback)]
     }
 
-    /// Whether the group is one of those that are always there.
+    /// Whether the group is built in.
     pub fn is_built_in(&self) -> bool {
         matches!(self.name.as_str(), "any" | "local")
     }

@@ -1,9 +1,9 @@
-//! Who may see what: targets, LUN maps and host groups, as every core knows them.
+//! Which initiators see what: targets, LUN maps and host groups, as every core knows them.
 //!
 //! The rule is default deny. A LUN map says "this volume is LUN n of this target for this host group". An
 //! initiator may log in to a target if a map of the target names a host group that it belongs to, and it sees
-//! the LUNs of those maps alone. An [`Access`] is never changed in place: control makes a new one and gives
-//! it to every core, so a session reads one consistent picture.
+//! only the LUNs of those maps. An [`Access`] is never changed in place: control creates a new one and
+//! installs it on every core, so a session always reads one consistent state.
 
 mod change;
 mod host;
@@ -22,7 +22,7 @@ pub use standing::{Barred, Claim};
 
 use crate::volume::VolumeId;
 
-/// LUNs go from 0 to 255: what every initiator accepts in the peripheral addressing method.
+/// The highest LUN. Every initiator accepts LUNs from 0 to 255 in the peripheral addressing method.
 pub const LUN_MAX: u16 = 255;
 
 /// A volume as a LUN of a target, for one host group.
@@ -33,7 +33,7 @@ pub struct LunMap {
     /// The volume.
     #[serde(with = "volume_id")]
     pub volume: VolumeId,
-    /// Who sees it.
+    /// The host group that sees it.
     pub host: HostName,
 }
 
@@ -42,40 +42,46 @@ pub struct LunMap {
 pub struct Target {
     /// Its iSCSI name.
     pub name: TargetName,
-    /// Its number: unique in the node and never changed. Its relative target port identifiers are made from
-    /// it ([`PortNumbers`](crate::PortNumbers)), and reservations are kept by these.
+    /// Its number: unique in the node, and never changed.
+    ///
+    /// The target's relative target port identifiers are derived from it
+    /// ([`PortNumbers`](crate::PortNumbers)), and reservations refer to these.
     pub port: u16,
     /// A name for people.
     pub alias: Option<String>,
-    /// What the target proves itself with to initiators that ask (mutual CHAP).
+    /// The secret with which the target authenticates to initiators that ask (mutual CHAP).
     pub chap: Option<ChapSecret>,
     /// Its LUNs, by number and then by host group.
     pub maps: Vec<LunMap>,
-    /// The volume that it was made with, and is deleted with unless somebody has given it something else.
+    /// The volume that it was created with. It is deleted with that volume unless it has got something else
+    /// since.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_volume_id")]
     pub made_with: Option<VolumeId>,
 }
 
-/// One consistent picture of targets and hosts. Cheap to clone, so that a change costs little however many
-/// there are.
+/// One consistent state of targets and hosts.
+///
+/// It is cheap to clone, so that a change costs little however many there are.
 #[derive(Clone, Debug)]
 pub struct Access {
     targets: BTreeMap<TargetName, Arc<Target>>,
     hosts: BTreeMap<HostName, Arc<HostGroup>>,
-    /// The targets that map a volume, by name. With a target a volume, looking through all of them for each
-    /// is quadratic.
+    /// The targets that map a volume, by name. If each volume has its own target, searching all targets for
+    /// each volume would be quadratic.
     by_volume: BTreeMap<VolumeId, Arc<[TargetName]>>,
 }
 
 impl Default for Access {
-    /// Nobody sees anything.
+    /// The empty state: no initiator sees anything.
     fn default() -> Access {
         let hosts = HostGroup::built_in().into_iter().map(|host| (host.name.clone(), Arc::new(host)));
         Access { targets: BTreeMap::new(), hosts: hosts.collect(), by_volume: BTreeMap::new() }
     }
 }
 
-/// Why an initiator may not log in. Logged, counted, and shown to administrators; the wire says less.
+/// Why an initiator may not log in.
+///
+/// Logged, counted, and shown to administrators; the login response says less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
     /// There is no target of this name.
@@ -84,20 +90,20 @@ pub enum Denied {
     NotMapped,
 }
 
-/// Under which conditions an initiator may log in.
+/// The conditions under which an initiator may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Any one of these proves the initiator; none needed if empty.
+    /// Any one of these secrets authenticates the initiator; if empty, none is needed.
     pub chap: Vec<ChapSecret>,
-    /// What the target proves itself with if asked.
+    /// The secret with which the target authenticates if the initiator asks.
     pub target_chap: Option<ChapSecret>,
     /// TargetAlias.
     pub alias: Option<String>,
 }
 
 impl Target {
-    /// Whether nothing is lost with it once these volumes are deleted: it was made with one of them, and has
-    /// no other maps, no alias and no secret.
+    /// Whether the target can be deleted with these volumes without losing anything: it was created with one
+    /// of them, and has no other maps, no alias and no secret.
     pub fn goes_with(&self, volumes: &BTreeSet<VolumeId>) -> bool {
         let is_bare = self.alias.is_none() && self.chap.is_none();
         let is_made_with = self.made_with.is_some_and(|volume| volumes.contains(&volume));
@@ -106,7 +112,7 @@ impl Target {
 }
 
 impl Access {
-    /// The picture that these records draw.
+    /// The state with these targets and host groups.
     pub fn new(
         targets: impl IntoIterator<Item = Target>,
         hosts: impl IntoIterator<Item = HostGroup>,
@@ -117,7 +123,7 @@ impl Access {
         Access::default().with(&changes).0
     }
 
-    /// Whether, and how, `initiator` may log in to `target`.
+    /// Whether, and on which conditions, `initiator` may log in to `target`.
     ///
     /// # Errors
     /// See [`Denied`].
@@ -130,10 +136,11 @@ impl Access {
         }
         hosts.sort_by_key(|host| &host.name);
         hosts.dedup_by_key(|host| &host.name);
-        // Who may prove more must: a session that proved nothing would miss LUNs without a word.
+        // An initiator that has a secret in any of these groups must prove one: otherwise its session would
+        // silently miss LUNs.
         let chap: Vec<ChapSecret> = hosts.iter().filter_map(|host| host.chap.clone()).collect();
-        // Two nodes may have set one secret for both directions at the same time: then the target proves
-        // nothing with it.
+        // Two nodes may have set the same secret for both directions at the same time. Then the target does
+        // not authenticate with it.
         let is_one_way = |own: &&ChapSecret| {
             !self.hosts().any(|host| host.chap.as_ref().is_some_and(|chap| chap.secret == own.secret))
         };
@@ -141,12 +148,12 @@ impl Access {
         Ok(Admission { chap, target_chap, alias: target.alias.clone() })
     }
 
-    /// What targets prove themselves with.
+    /// The secrets with which targets authenticate.
     pub fn target_secrets(&self) -> Vec<&ChapSecret> {
         self.targets().filter_map(|target| target.chap.as_ref()).collect()
     }
 
-    /// What initiators prove themselves with.
+    /// The secrets with which initiators authenticate.
     pub fn initiator_secrets(&self) -> Vec<&ChapSecret> {
         self.hosts().filter_map(|host| host.chap.as_ref()).collect()
     }
@@ -177,14 +184,14 @@ impl Access {
         names.iter().filter_map(|name| self.target(name.as_str()))
     }
 
-    /// The targets that `initiator` may log in to, as far as its name and its address tell.
+    /// The targets that `initiator` may log in to, by its name and address alone.
     pub fn visible(&self, initiator: &str, address: IpAddr) -> impl Iterator<Item = &Target> {
         self.targets().filter(move |target| {
             target.maps.iter().any(|map| self.member(map, initiator, address).is_some())
         })
     }
 
-    /// As [`Access::visible`], without those that ask `initiator` for a secret which it has not proved.
+    /// Like [`Access::visible`], without targets that require a secret which `initiator` has not proved.
     pub fn visible_with(&self, initiator: &str, claim: &Claim) -> impl Iterator<Item = &Target> {
         self.visible(initiator, claim.address).filter(move |target| {
             let admission = self.admit(target.name.as_str(), initiator, claim.address);
@@ -195,7 +202,7 @@ impl Access {
         })
     }
 
-    /// The secrets that any target asks `initiator` for, each once.
+    /// The secrets that any target requires of `initiator`, each once.
     pub fn secrets_of(&self, initiator: &str, address: IpAddr) -> Vec<ChapSecret> {
         let maps = self.targets().flat_map(|target| &target.maps);
         let hosts = maps.filter_map(|map| self.member(map, initiator, address));
@@ -203,8 +210,9 @@ impl Access {
         by_name.into_values().filter_map(|host| host.chap.clone()).collect()
     }
 
-    /// The host groups of `target`'s maps whose LUNs a session of `initiator` may see: of those it belongs
-    /// to, the ones that ask for no secret, and the ones whose secret it has proved.
+    /// The host groups of `target`'s maps whose LUNs a session of `initiator` may see.
+    ///
+    /// These are the groups that it belongs to and that have no secret, or whose secret it has proved.
     pub fn enters(&self, target: &str, initiator: &str, claim: &Claim) -> BTreeSet<HostName> {
         let maps = self.target(target).map_or(&[][..], |target| &target.maps);
         maps.iter()
@@ -214,8 +222,9 @@ impl Access {
             .collect()
     }
 
-    /// The LUNs of `target` that `initiator` sees, of those of the host groups that it has `entered`. If two
-    /// maps give one LUN, the host group first by name decides.
+    /// The LUNs of `target` that `initiator` sees through the host groups that it has `entered`.
+    ///
+    /// If two maps give the same LUN, the host group that is first by name wins.
     pub fn luns(
         &self,
         target: &str,
@@ -244,7 +253,7 @@ impl Access {
     }
 }
 
-/// A volume's identity as the text that people see.
+/// Serializes a volume's identity as the text that people see.
 mod volume_id {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};

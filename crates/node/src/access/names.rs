@@ -1,4 +1,4 @@
-//! Names of volumes, hosts and targets. A value of these types is valid, and cheap to clone.
+//! Names of volumes, host groups and targets. A value of these types is valid, and cheap to clone.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,22 +8,22 @@ use std::sync::Arc;
 use proto::iscsi::name::IscsiName;
 use serde::{Deserialize, Serialize};
 
-/// A name was refused.
+/// Not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// Of a volume, pool or host group.
+    /// The name of a volume, pool or host group.
     #[error(
         "{0:?} is not a valid name: use 1 to 63 letters, digits, '-', '_' and '.', starting with a letter or digit"
     )]
     Object(String),
-    /// Of a target.
+    /// The name of a target.
     #[error(
         "{0:?} is not a valid iSCSI name: use iqn.YYYY-MM.reversed.domain:name, eui. with 16 hexadecimal digits or naa. with 16 or 32, in lower case, at most 223 bytes"
     )]
     Iscsi(String),
 }
 
-/// The longest name of a volume, pool or host group: a DNS label's.
+/// The longest name of a volume, pool or host group: as long as a DNS label.
 const OBJECT_NAME_MAX: usize = 63;
 
 fn is_object_name(name: &str) -> bool {
@@ -32,7 +32,7 @@ fn is_object_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
-/// A name as RFC 7143 4.2.7 has it, in the form that names are compared in.
+/// Whether this is a name as in RFC 7143 4.2.7, normalized for comparison.
 fn is_iscsi_name(name: &str) -> bool {
     IscsiName::parse(name).is_ok_and(|parsed| parsed.as_str() == name)
 }

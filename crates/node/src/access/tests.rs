@@ -168,7 +168,7 @@ fn a_volume_knows_its_targets() {
     assert!(names(3).is_empty());
 }
 
-/// A host group or one of two targets becomes another or goes, at random.
+/// At random, creates, changes or deletes a host group or one of two targets.
 fn random_change(rng: &mut Rng) -> AccessChange {
     let name: TargetName = [A, B][rng.below(2) as usize].parse().unwrap();
     let group: HostName = ["a", "b"][rng.below(2) as usize].parse().unwrap();
@@ -236,11 +236,11 @@ fn a_login_acts_for_a_session_only_if_it_enters_all_that_the_session_has() {
     assert_eq!(acts(&session, "10.1.0.1", None), Err(Barred::Secret));
     assert_eq!(acts(&session, "10.2.0.1", Some(&own)), Err(Barred::Address));
     assert_eq!(acts(&session, "10.2.0.1", None), Err(Barred::Address));
-    // Who is in nothing but `any` is replaced by whoever proves more, and not the reverse.
+    // A session that is only in `any` is replaced by a login that has proved more, and not the reverse.
     let open = entered("10.2.0.1", None);
     assert_eq!(acts(&open, "10.1.0.1", Some(&own)), Ok(()));
     assert_eq!(acts(&open, "192.0.2.1", None), Ok(()));
-    // A group that is gone keeps nobody out.
+    // A deleted group excludes no login.
     let without = access.with(&[AccessChange::DeleteHost("own".parse().unwrap())]).0;
     assert_eq!(without.acts_for(A, &session, &claim("10.1.0.1", None)), Ok(()));
 }
@@ -256,7 +256,7 @@ fn a_target_proves_nothing_with_a_secret_of_initiators() {
         maps: vec![LunMap { lun: 0, volume: volume(1), host: "any".parse().unwrap() }],
         made_with: None,
     };
-    // Another group's secret, which has nothing to do with this target.
+    // The secret of another group, which has nothing to do with this target.
     let group = HostGroup { chap: secret("pasted everywhere"), ..host("else", &[B], &[], true) };
     let proves = |text| {
         let access = Access::new([target(text)], [group.clone()]);

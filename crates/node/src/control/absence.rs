@@ -1,8 +1,8 @@
 //! Whether something that was not found does not exist.
 //!
 //! A node answers from its own copy of the cluster's record. That copy is behind after a restart, until the
-//! leader is heard from, and for as long as the node is cut off. A script takes "not found" for "deleted", so
-//! the record's majority is asked first.
+//! leader responds, and as long as the node is cut off. A script takes "not found" for "deleted", so the node
+//! asks the record's majority before it says so.
 
 use std::rc::Rc;
 
@@ -10,12 +10,14 @@ use super::{Control, ControlError};
 use crate::copies::{ClusterError, RECORD_DEADLINE};
 
 impl Control {
-    /// Does `work`; if it ends in [`ControlError::NotFound`] and this node's copy of the record may have been
-    /// behind, catches up and does it once more.
+    /// Runs `work`, and runs it again if something was not found because this node's copy of the record was
+    /// behind.
+    ///
+    /// Before the second run, the node catches up with the record.
     ///
     /// # Errors
-    /// Those of `work`. In place of "not found": [`ControlError::RecordBehind`], or why the record could not
-    /// be asked.
+    /// Those of `work`. Instead of [`ControlError::NotFound`]: [`ControlError::RecordBehind`], or why the
+    /// record did not respond.
     pub async fn certainly<T, F>(self: &Rc<Self>, work: impl Fn(Rc<Self>) -> F) -> Result<T, ControlError>
     where
         F: Future<Output = Result<T, ControlError>>,
@@ -29,7 +31,8 @@ impl Control {
             Err(ControlError::NoCluster) => return Err(refused),
             keeper => keeper?,
         };
-        // Of what exists, and not of the last change: a site's own etcd counts what others write, too.
+        // Compares with the newest entry, not with the last change: a site's own etcd also counts what others
+        // write.
         let current = keeper.store().list("", RECORD_DEADLINE).await.map_err(ClusterError::from)?;
         let newest = current.entries.values().map(|entry| entry.revision.0).max().unwrap_or(0);
         if before.is_some_and(|before| before.0 >= newest) {
@@ -38,12 +41,12 @@ impl Control {
         if !keeper.until(RECORD_DEADLINE, || keeper.acts_by().0 >= newest).await {
             return Err(ControlError::RecordBehind);
         }
-        // What it does not find now did not exist when the record was asked, whatever has changed since.
+        // What is not found now did not exist when the record was asked, whatever has changed since.
         work(self.clone()).await
     }
 }
 
-/// Pools, sessions and tokens are this node's own.
+/// Whether objects of this kind are in the cluster's record. Pools, sessions and tokens are this node's own.
 fn is_of_record(kind: &str) -> bool {
     !matches!(kind, "pool" | "session" | "token")
 }

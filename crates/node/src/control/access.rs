@@ -33,23 +33,23 @@ fn host_key(name: &HostName) -> String {
     format!("{HOSTS}{name}")
 }
 
-/// A target to be made.
+/// A target to be created.
 #[derive(Clone, Debug)]
 pub struct TargetSpec {
     /// Its iSCSI name.
     pub name: String,
-    /// A name for people.
+    /// A name for administrators.
     pub alias: Option<String>,
-    /// What it proves itself with (mutual CHAP).
+    /// Its CHAP secret, with which it authenticates to initiators (mutual CHAP).
     pub chap: Option<ChapSecret>,
 }
 
-/// What of a target shall be otherwise. `None`: as it is.
+/// A change of a target; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct TargetChange {
-    /// A name for people, or none.
+    /// A name for administrators, or none.
     pub alias: Option<Option<String>>,
-    /// What it proves itself with (mutual CHAP), or nothing.
+    /// Its CHAP secret, with which it authenticates to initiators (mutual CHAP), or none.
     pub chap: Option<Option<ChapSecret>>,
 }
 
@@ -58,23 +58,23 @@ pub struct TargetChange {
 pub struct MapSpec {
     /// The target's iSCSI name.
     pub target: String,
-    /// Who sees it.
+    /// The host group that sees it.
     pub host: String,
-    /// The LUN; `None`: the lowest that is free.
+    /// The LUN; `None` for the lowest free one.
     pub lun: Option<u16>,
 }
 
-/// A place for a volume, found free.
+/// A free place for a volume.
 pub(super) struct Place {
     target: Target,
-    /// The target is to be made.
+    /// The target is yet to be created.
     new: bool,
     host: HostName,
     lun: u16,
 }
 
 impl Place {
-    /// Maps `volume` there.
+    /// The change that maps `volume` there.
     pub(super) fn taken_by(self, volume: VolumeId) -> AccessChange {
         let Place { mut target, new, host, lun } = self;
         if new {
@@ -86,15 +86,16 @@ impl Place {
     }
 }
 
-/// How often it is tried to write a record again that could not be written.
+/// How often the node tries to repair a record that could not be written.
 const REPAIR_EVERY: Duration = Duration::from_secs(5);
 
-/// RFC 7143 12.1.3 asks for at least 96 bits unless the connection is encrypted; Windows refuses more than
-/// 16 bytes. In characters, as JSON Schema counts what the API's document promises: each has 8 bits or more.
+/// RFC 7143 12.1.3 requires at least 96 bits unless the connection is encrypted; Windows refuses more than 16
+/// bytes. The minimum is in characters, each of which has at least 8 bits, because the API's document
+/// promises it and JSON Schema counts characters.
 const SECRET_CHARACTERS_MIN: usize = 12;
 const SECRET_BYTES_MAX: usize = 255;
 
-/// RFC 7143 6.1: a text value has at most 255 bytes unless something else is said, and nothing is said of
+/// RFC 7143 6.1: a text value has at most 255 bytes unless specified otherwise, and nothing is specified for
 /// TargetAlias (13.6), which is UTF-8 without null characters.
 const ALIAS_BYTES_MAX: usize = 255;
 
@@ -132,8 +133,10 @@ fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// RFC 7143 12.1.3: a secret that proves a target is none that proves an initiator, of whatever target.
-/// Whoever has to know the one could answer for the other.
+/// Checks a secret against those of the other direction.
+///
+/// RFC 7143 12.1.3: a secret that authenticates a target must not authenticate an initiator, of whatever
+/// target. Otherwise a party that knows the secret of one could impersonate the other.
 fn check_one_way(chap: Option<&ChapSecret>, used: &[&ChapSecret]) -> Result<(), ControlError> {
     match chap {
         Some(chap) if used.iter().any(|used| used.secret == chap.secret) => {
@@ -145,15 +148,15 @@ fn check_one_way(chap: Option<&ChapSecret>, used: &[&ChapSecret]) -> Result<(), 
 }
 
 impl Control {
-    /// The access rules of the moment.
+    /// The current access rules.
     pub fn access(&self) -> Arc<Access> {
         Shard::current().access()
     }
 
-    /// Makes a target.
+    /// Creates a target.
     ///
     /// # Errors
-    /// A name that is none or taken, an alias or a secret that cannot be.
+    /// The name is invalid or taken; the alias or the secret is invalid.
     pub async fn create_target(self: &Rc<Control>, spec: TargetSpec) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::MakeTarget, &spec.name), |changing| async move {
@@ -164,11 +167,11 @@ impl Control {
         .await
     }
 
-    /// Gives a target another alias, or another secret to prove itself with. Sessions go on: the secret
-    /// counts from the next login on.
+    /// Changes a target's alias or CHAP secret. Sessions continue: the new secret applies from the next login
+    /// on.
     ///
     /// # Errors
-    /// [`ControlError::NotFound`], an alias or a secret that cannot be.
+    /// [`ControlError::NotFound`]; the alias or the secret is invalid.
     pub async fn change_target(
         self: &Rc<Control>,
         name: &str,
@@ -184,7 +187,7 @@ impl Control {
         .await
     }
 
-    /// What a target is, and what it would be with `change`.
+    /// The target before and after `change`.
     ///
     /// # Errors
     /// As [`Control::change_target`].
@@ -194,7 +197,7 @@ impl Control {
         change: TargetChange,
     ) -> Result<(Target, Target), ControlError> {
         let before = self.target_named(name)?;
-        // What it has already stays: an older version may have taken a longer one.
+        // Only new values are checked: an older version may have accepted a longer alias.
         check_alias(change.alias.as_ref().and_then(Option::as_deref))?;
         let after = Target {
             alias: change.alias.unwrap_or_else(|| before.alias.clone()),
@@ -208,7 +211,7 @@ impl Control {
         Ok((before, after))
     }
 
-    /// Deletes a target. `force`: with its maps; its sessions end.
+    /// Deletes a target. `force` also deletes its maps; its sessions end.
     ///
     /// # Errors
     /// [`ControlError::HasLuns`].
@@ -225,10 +228,10 @@ impl Control {
         .await
     }
 
-    /// Makes a volume a LUN of a target for a host group; gives the LUN.
+    /// Maps a volume as a LUN of a target for a host group; returns the LUN.
     ///
     /// # Errors
-    /// Names of nothing, a LUN that is taken or too high.
+    /// A name does not exist; the LUN is taken or too high.
     pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
         let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(volume)?);
         self.change(Work::new(Doing::MapVolume, &volume.name), |changing| async move {
@@ -245,7 +248,7 @@ impl Control {
         .await
     }
 
-    /// Takes a LUN away: from one host group, or from all.
+    /// Unmaps a LUN, from one host group or from all.
     ///
     /// # Errors
     /// [`ControlError::NotFound`].
@@ -274,10 +277,10 @@ impl Control {
         .await
     }
 
-    /// Makes a host group, or changes one.
+    /// Creates a host group, or changes one.
     ///
     /// # Errors
-    /// Names and addresses that are none, a secret that cannot be; with `new`, a name that is taken.
+    /// An invalid name, address or secret; with `new`, a name that is taken.
     pub async fn set_host(self: &Rc<Control>, host: HostGroup, new: bool) -> Result<(), ControlError> {
         check_host(&host)?;
         let control = Rc::clone(self);
@@ -296,7 +299,8 @@ impl Control {
         .await
     }
 
-    /// Whether a host group could be changed to this; gives how many LUNs are mapped for it.
+    /// Checks whether a host group could be changed to this; returns the number of LUNs that are mapped for
+    /// it.
     ///
     /// # Errors
     /// As [`Control::set_host`].
@@ -323,7 +327,7 @@ impl Control {
         .await
     }
 
-    /// A host group of this name that can be deleted.
+    /// The name of this host group, if it can be deleted.
     ///
     /// # Errors
     /// As [`Control::delete_host`].
@@ -341,7 +345,7 @@ impl Control {
         }
     }
 
-    /// An address or a range of addresses from its text.
+    /// Parses an address or a range of addresses.
     ///
     /// # Errors
     /// [`ControlError::Invalid`].
@@ -350,7 +354,7 @@ impl Control {
         text.parse().map_err(|_| ControlError::Invalid { field: "addresses", reason })
     }
 
-    /// A place for a volume that is to be made, in a target that need not be there yet.
+    /// A place for a volume that is to be created, in a target that may not exist yet.
     pub(super) fn place_for_new(&self, spec: &MapSpec) -> Result<Place, ControlError> {
         if let Some(target) = self.access().target(&spec.target) {
             return self.place_in(target.clone(), spec, None);
@@ -376,8 +380,8 @@ impl Control {
         Ok(Place { target, new: false, host, lun })
     }
 
-    /// That no other target leads to the volume by the same port: reservations could not tell the two from
-    /// each other.
+    /// Checks that no other target leads to the volume through the same port: reservations could not tell the
+    /// two apart.
     fn check_port(&self, target: &Target, volume: VolumeId) -> Result<(), ControlError> {
         let (access, numbers) = (self.access(), Shard::current().port_numbers());
         let meets = |other: &Target| {
@@ -401,7 +405,7 @@ impl Control {
         if access.target(name.as_str()).is_some() {
             return Err(ControlError::Exists { kind: "target", name: name.into() });
         }
-        // The lowest number that no target has.
+        // The lowest port number that no target has.
         let taken: BTreeSet<u16> = access.targets().map(|target| target.port).collect();
         let port = (1..=u16::MAX).find(|port| !taken.contains(port));
         let port = port
@@ -409,8 +413,10 @@ impl Control {
         Ok(Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new(), made_with: None })
     }
 
-    /// What takes volumes out of all maps. `deleted`: for good, so that targets that were made with them go,
-    /// too, if that is all that they were for.
+    /// The changes that unmap these volumes everywhere.
+    ///
+    /// `deleted`: the volumes are gone for good, so a target that was created with one of them is deleted,
+    /// too, if it has no other use.
     pub(super) fn unmapping(&self, volumes: &BTreeSet<VolumeId>, deleted: bool) -> Vec<AccessChange> {
         let access = self.access();
         let goes = |target: &Target| deleted && target.goes_with(volumes);
@@ -422,7 +428,7 @@ impl Control {
             target.maps.retain(|map| !volumes.contains(&map.volume));
             AccessChange::SetTarget(target)
         };
-        // Also those that are without maps already.
+        // This includes targets that have no maps any more.
         let made = access.targets().filter(|target| goes(target));
         let mapping = volumes.iter().flat_map(|volume| access.targets_of(*volume));
         let targets: BTreeMap<&TargetName, &Target> =
@@ -430,8 +436,8 @@ impl Control {
         targets.into_values().map(without).collect()
     }
 
-    /// Makes changes of targets and hosts durable, all or none, and gives every core the new picture. The
-    /// caller holds the record.
+    /// Makes changes of targets and hosts durable, all or none, and updates every core. The caller holds the
+    /// record.
     pub(super) async fn change_access(
         &self,
         changing: &Changing,
@@ -443,7 +449,7 @@ impl Control {
         self.change_record(changing, changes, Vec::new()).await
     }
 
-    /// As [`Control::change_access`], together with changes of what else the record has.
+    /// As [`Control::change_access`], together with other changes of the record.
     pub(super) async fn change_record(
         &self,
         changing: &Changing,
@@ -455,7 +461,7 @@ impl Control {
         }
         if let Some(keeper) = self.keeper().filter(|_| !changes.is_empty()) {
             changing.waits_for(WaitsFor::ClusterRecord);
-            // The cores get it from there, as those of all other nodes do.
+            // The cores receive it from the cluster's record, as on all other nodes.
             keeper.commit(in_cluster(&keeper, &changes)).await?;
             return if others.is_empty() { Ok(()) } else { self.commit(changing, others).await };
         }
@@ -465,10 +471,10 @@ impl Control {
         Ok(())
     }
 
-    /// Makes changes of the record durable. The caller holds it.
+    /// Makes changes of the node's record durable. The caller holds it.
     pub(super) async fn commit(&self, changing: &Changing, changes: Vec<Change>) -> Result<(), ControlError> {
         self.repair_record().await?;
-        // Only its holder writes it; readers come between two awaits.
+        // Only the holder writes the record; other code reads it only between two awaits.
         let prepared = self.record.borrow().prepare(changes)?;
         changing.waits_for(WaitsFor::Record(self.record.borrow().path().to_owned()));
         let written = prepared.write().await;
@@ -476,7 +482,7 @@ impl Control {
         Ok(self.record.borrow_mut().finish(prepared, written)?)
     }
 
-    /// Has the record take changes again, if one could not be written. The caller holds it.
+    /// Repairs the record after a failed write, so that it accepts changes again. The caller holds it.
     async fn repair_record(&self) -> Result<(), ControlError> {
         let Some(repair) = self.record.borrow().repair()? else { return Ok(()) };
         let disk = outlive(async || repair.write().await).await?;
@@ -485,7 +491,7 @@ impl Control {
         Ok(())
     }
 
-    /// Repairs the record when it has to be, for ever: nobody may want to change it for long.
+    /// Repairs the record whenever necessary, until the node stops: it may be long before the next change.
     pub(super) async fn keep_record_writable(self: Rc<Control>) {
         loop {
             rt::sleep(REPAIR_EVERY).await;
@@ -504,8 +510,10 @@ impl Control {
         }
     }
 
-    /// Gives every core the targets and hosts of the record. Only now are they parsed: from here on each
-    /// change of the record is made in what the cores have, too.
+    /// Gives every core the targets and hosts of the record.
+    ///
+    /// They are parsed only here. From now on each change of the record is also applied to what the cores
+    /// have.
     pub(super) async fn announce_record(&self) {
         let access = match self.keeper() {
             Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
@@ -515,7 +523,7 @@ impl Control {
                     Some(_) => record.get(KNOWN_ACCESS).unwrap_or_default(),
                     None => KnownAccess::default(),
                 };
-                // Those that are still to be moved to the cluster that this node has made are there, too.
+                // Includes those that are still to be moved to the cluster that this node has created.
                 let own = record.list::<Target>(TARGETS).into_iter();
                 let own: Vec<Target> =
                     own.filter(|own| !targets.iter().any(|known| known.name == own.name)).collect();
@@ -530,7 +538,7 @@ impl Control {
         announce(access, Concerned::every_target()).await;
     }
 
-    /// Has all sessions look at their LUNs again: volumes have come. The caller holds the record.
+    /// Makes all sessions look at their LUNs again, because volumes have come. The caller holds the record.
     pub(super) async fn announce_volumes(&self) {
         announce(Access::clone(&self.access()), Concerned::every_target()).await;
     }
@@ -540,7 +548,7 @@ impl Control {
     }
 }
 
-/// A change as the record keeps it.
+/// A change in the form of the node's record.
 fn in_record(change: &AccessChange) -> Change {
     match change {
         AccessChange::SetTarget(target) => set(target_key(&target.name), target),
@@ -550,7 +558,8 @@ fn in_record(change: &AccessChange) -> Change {
     }
 }
 
-/// Changes as the cluster's record takes them: if what they were made from is still so.
+/// A transaction of the cluster's record with these changes. It fails if an entry that they were based on has
+/// changed.
 fn in_cluster(keeper: &Keeper, changes: &[AccessChange]) -> Transaction {
     changes.iter().map(in_record).fold(Keeper::transaction(), |transaction, (key, value)| {
         let transaction = transaction.expect(&key, keeper.revision_of(&key));
@@ -561,7 +570,7 @@ fn in_cluster(keeper: &Keeper, changes: &[AccessChange]) -> Transaction {
     })
 }
 
-/// Gives every core new access rules. Whom they do not concern does not look at them.
+/// Gives every core new access rules. Sessions and units that they do not concern are not disturbed.
 pub(super) async fn announce(access: Access, concerned: Concerned) {
     let (access, concerned) = (Arc::new(access), Arc::new(concerned));
     on_all_cores(move || {
@@ -577,8 +586,10 @@ pub(super) async fn announce(access: Access, concerned: Concerned) {
     .await;
 }
 
-/// The LUN to give. A volume has one number in a target, whoever looks; two hosts may see different volumes
-/// at one number. `volume` is `None` for one that is not mapped anywhere yet.
+/// Chooses the LUN of a map.
+///
+/// In one target a volume has the same LUN for all hosts, but two hosts may see different volumes at the same
+/// LUN. `volume` is `None` if it is not mapped anywhere yet.
 fn free_lun(
     target: &Target,
     host: &HostName,

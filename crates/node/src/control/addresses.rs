@@ -1,4 +1,4 @@
-//! Floating portal addresses: what administrators declare. [`crate::floating`] has nodes hold them.
+//! Floating portal addresses, as administrators declare them. [`crate::floating`] makes nodes hold them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,45 +15,45 @@ use crate::floating::{
 /// The longest name of a network device: Linux's IFNAMSIZ without the zero.
 const DEVICE_BYTES_MAX: usize = 15;
 
-/// An address to be declared.
+/// A floating address to be declared.
 #[derive(Clone, Debug)]
 pub struct AddressSpec {
     /// The address.
     pub address: IpAddr,
-    /// How many bits of it are its network's.
+    /// The length of its network prefix, in bits.
     pub prefix: u8,
-    /// The network device that gets it, on each node; `None`: the one that has an address of the same
+    /// The network device that gets it, on each node; `None` for the one that has an address of the same
     /// network.
     pub device: Option<String>,
-    /// The nodes that may have it; empty: all but witnesses.
+    /// The nodes that may hold it; empty for all except witnesses.
     pub nodes: Vec<u16>,
-    /// The node that is to have it when it can.
+    /// The node that holds it whenever it can.
     pub prefer: Option<u16>,
 }
 
-/// An address as administrators see it.
+/// A floating address as administrators see it.
 #[derive(Clone, Debug)]
 pub struct AddressStatus {
-    /// As it was declared.
+    /// Its declaration.
     pub spec: AddressSpec,
     /// The portal group of its portals.
     pub group: u16,
-    /// Who has it, and since when, in seconds since 1970.
+    /// The node that holds it, and since when, in seconds since 1970.
     pub holder: Option<(u16, u64)>,
-    /// It comes there in a moment: whoever had it before is silent.
+    /// It reaches the holder in a moment: the previous holder does not respond.
     pub waits: bool,
-    /// Who has it cannot be read: a later version has written it.
+    /// A later version wrote the holder's entry, and this one cannot read it.
     pub is_unreadable: bool,
 }
 
-/// What a node has of an address itself, whatever the record says.
+/// The state of an address on a node itself, whatever the record says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressHere {
     /// The address.
     pub address: IpAddr,
-    /// It is on a device there, and hosts can come by it.
+    /// It is on a device there, and hosts can reach it.
     pub is_reached: bool,
-    /// Why the node could not put it on, take it off or give it up, when it last tried.
+    /// Why the node's last attempt to add, remove or release it failed.
     pub trouble: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl Control {
         Ok(all)
     }
 
-    /// One of them.
+    /// One floating address.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
@@ -84,8 +84,8 @@ impl Control {
         }
     }
 
-    /// Those that this version cannot read: a later one has written them. Nobody holds them here, and nothing
-    /// of them is changed.
+    /// The addresses that this version cannot read, because a later one wrote them. This node does not hold
+    /// or change them.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`].
@@ -93,11 +93,12 @@ impl Control {
         Ok(unreadable_in(&*self.keeper_or_why_not()?))
     }
 
-    /// Declares one more: one of the nodes takes it within moments.
+    /// Declares a floating address; one of the nodes takes it within moments.
     ///
     /// # Errors
-    /// An address that is none or taken, a device or nodes that cannot be, more than [`ADDRESSES_MAX`];
-    /// [`ControlError::EntryUnreadable`] where there is one whose portal group is not known.
+    /// The address is invalid or taken, the device or the nodes are invalid, or there are already
+    /// [`ADDRESSES_MAX`]; [`ControlError::EntryUnreadable`] if there is an address whose portal group is not
+    /// known.
     pub async fn add_address(&self, spec: AddressSpec) -> Result<AddressStatus, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         check_address(&spec)?;
@@ -129,7 +130,7 @@ impl Control {
         Ok(self.address_status(&keeper, entry))
     }
 
-    /// Removes one: the node that has it takes it off, and sessions through it end.
+    /// Removes a floating address from the node that holds it. Sessions through it end.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
@@ -138,11 +139,11 @@ impl Control {
         let key = address_key(address);
         let revision = keeper.revision_of(&key);
         self.address(address)?;
-        // Who holds it notes itself that it does no more, when it has taken it off.
+        // The holder updates its own entry when it has removed the address.
         Ok(keeper.commit(Keeper::transaction().expect(&key, revision).delete(&key)).await?)
     }
 
-    /// What this node has of addresses itself.
+    /// The state of the addresses on this node itself.
     pub fn addresses_here(&self) -> Vec<AddressHere> {
         let shown = |(address, here): (IpAddr, Here)| AddressHere {
             address,
@@ -152,7 +153,7 @@ impl Control {
         self.floating().all_here().into_iter().map(shown).collect()
     }
 
-    /// Those that no node has.
+    /// The addresses that no node holds.
     pub(super) fn lost_addresses(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let now = rt::now();
@@ -165,8 +166,8 @@ impl Control {
         self.floating().all_here().into_iter().filter_map(fault).collect()
     }
 
-    /// The addresses that are on this machine now, and where: for whoever takes them off when this process is
-    /// dead.
+    /// The addresses that are on this machine now, and their devices: the watcher removes them when this
+    /// process is dead.
     pub(super) fn addresses_on(&self) -> Vec<AddressOn> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let on = |address: IpAddr| {
@@ -200,7 +201,7 @@ fn unreadable(name: String) -> ControlError {
     ControlError::EntryUnreadable { kind: "address", name }
 }
 
-/// Whether there can be such an address on such a device.
+/// Checks whether an address, prefix and device are valid.
 fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
     let AddressSpec { address, prefix, device, .. } = spec;
     let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
@@ -219,7 +220,7 @@ fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
         return invalid("address", "the prefix length is 1 to 32, for IPv6 1 to 128");
     }
     if *prefix == bits && device.is_none() {
-        // No other address of a machine is in that network.
+        // No other address of the machine can be in that network, so no device can be derived from it.
         return invalid(
             "address",
             "add the prefix length, as in 192.0.2.10/24, or name the device (--device)",
@@ -239,7 +240,7 @@ fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Whether the nodes are there that it names, and none has the address for itself.
+/// Checks that the nodes in the declaration exist, and that the address is not a node's own one.
 fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<(), ControlError> {
     let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
     for number in spec.nodes.iter().chain(&spec.prefer) {

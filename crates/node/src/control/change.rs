@@ -1,9 +1,9 @@
-//! Changes: each runs to its end, and nobody waits for one without end.
+//! Changes: each one runs to its end, and no caller waits for one without a deadline.
 //!
-//! A change is a task of its own: half of one would leave a volume without its target, or space that belongs
-//! to nobody, because somebody has stopped waiting. Who asked for it waits for [`CHANGE_DEADLINE`]. If a disk
-//! does not answer until then, the change goes on and keeps what it has ([`Thing`]); changes of other things
-//! do not notice it.
+//! A change is a task of its own. If it ended when its caller stopped waiting, it could be left half done: a
+//! volume without its target, or space that belongs to nobody. The caller waits for [`CHANGE_DEADLINE`]. If a
+//! disk has not responded by then, the change continues and keeps what it holds ([`Thing`]); changes of other
+//! things are not affected.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -27,30 +27,32 @@ use crate::events::code::{
 use crate::events::{Code, Event};
 use crate::volume::VolumeId;
 
-/// How long somebody waits for a change. A request makes two of them at most (another name and another size),
-/// and the HTTP interface gives an answer after two minutes.
+/// How long a caller waits for a change.
+///
+/// One request makes at most two changes (a new name and a new size), and the HTTP interface gives up after
+/// two minutes.
 pub const CHANGE_DEADLINE: Duration = Duration::from_secs(45);
 
-/// How long a change waits for those before it. It has done nothing by then.
+/// How long a change waits for earlier ones. At this deadline it has not done anything yet.
 pub const TURN_DEADLINE: Duration = Duration::from_secs(15);
 
-/// How long a change has taken whose end is noted: what is over in a moment nobody has seen, and would push
-/// out what somebody asks about.
+/// Only changes that took this long are kept in the list of ended jobs. Nobody saw shorter ones under way,
+/// and they would displace those that users ask about.
 const NOTED_FROM: Duration = Duration::from_secs(1);
 
-/// How long a disk may take for a piece of the zeroing and still get on; afterwards it is waited for.
+/// How long a disk may take for one piece of the zeroing before the zeroing counts as stalled.
 const ZEROING_STALLS: Duration = Duration::from_secs(10);
 
-/// Numbers a second of the time with which they begin: no node makes as many changes, so that those of its
-/// next life have larger ones.
+/// How many change numbers each second since 1970 reserves. A life's numbers begin at its start time. No node
+/// makes changes this fast, so the next life's numbers are always larger.
 const NUMBERS_PER_SECOND: u64 = 1 << 16;
 
 /// What a change does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// What.
+    /// The kind of change.
     pub doing: Doing,
-    /// The name of what it does that to.
+    /// The name of the object that it changes.
     pub name: String,
 }
 
@@ -69,19 +71,19 @@ impl fmt::Display for Work {
 /// What a change waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// Another change, to end.
+    /// For another change to end.
     Turn(Work),
-    /// A pool's disks, to answer.
+    /// For these disks of a pool to respond.
     Disks(Vec<PathBuf>),
-    /// What initiators have running on a volume, to come back from these disks.
+    /// For initiators' commands on a volume to return from these disks.
     Commands(Vec<PathBuf>),
-    /// The disk under the node's record.
+    /// For the disk that holds the node's record.
     Record(PathBuf),
-    /// The cores of the node.
+    /// For the node's cores.
     Cores,
-    /// The cluster's record.
+    /// For the cluster's record.
     ClusterRecord,
-    /// Other nodes, by number.
+    /// For other nodes, by number.
     Nodes(Vec<u16>),
 }
 
@@ -110,7 +112,7 @@ impl fmt::Display for WaitsFor {
 /// A change under way, as administrators see it.
 #[derive(Clone, Debug)]
 pub struct ChangeStatus {
-    /// Its number: no other change of the node has it, in this life or another.
+    /// Its number, unique across all lives of the node.
     pub number: u64,
     /// The number of the node in its cluster, if it is in one.
     pub node: Option<u16>,
@@ -120,21 +122,21 @@ pub struct ChangeStatus {
     pub age: Duration,
     /// What it waits for.
     pub waits_for: WaitsFor,
-    /// How far the space is zeroed that the volume gets, or has left; `None`: it has nothing to zero, or has
-    /// not begun.
+    /// How far the zeroing of the volume's new or freed space has come. `None` if there is nothing to zero,
+    /// or it has not begun.
     pub zeroed: Option<Zeroed>,
 }
 
-/// How far the zeroing of a volume's space is.
+/// The progress of zeroing a volume's space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zeroed {
-    /// What reads as zeros.
+    /// How much reads as zeros so far.
     pub done: ByteLen,
-    /// What shall; more than none.
+    /// How much is to be zeroed; never 0.
     pub total: ByteLen,
-    /// Since it began.
+    /// Time since it began.
     pub took: Duration,
-    /// It has more to do, and there was more done lately.
+    /// It is not done, and has made progress recently.
     pub gets_on: bool,
 }
 
@@ -150,14 +152,14 @@ impl Zeroed {
 #[derive(Default)]
 pub(super) struct Changes {
     turns: Turns,
-    /// The number of the last one.
+    /// The number of the last change.
     last: Cell<u64>,
-    /// By age.
+    /// Oldest first.
     under_way: RefCell<Vec<Rc<Changing>>>,
 }
 
 impl Changes {
-    /// Those of a life of the node that begins at `now`, in seconds since 1970.
+    /// The changes of a life that begins at `now`, in seconds since 1970.
     pub(super) fn of_life(now: u64) -> Changes {
         Changes { last: Cell::new(now * NUMBERS_PER_SECOND), ..Changes::default() }
     }
@@ -176,16 +178,16 @@ pub(super) struct Changing {
     work: Work,
     began: Instant,
     waits_for: RefCell<WaitsFor>,
-    /// Told by the pool that makes, grows or deletes a volume for it.
+    /// Updated by the pool that creates, grows or deletes a volume for this change.
     zeroing: ZeroingWatch,
-    /// Nobody waits for it any more.
+    /// The caller has stopped waiting.
     late: Cell<bool>,
-    /// The volume that it does something to, once that is known; `None`: it does it to something else.
+    /// The volume that it changes, once known; `None` if it changes something else.
     volume: Cell<Option<VolumeId>>,
 }
 
 impl Control {
-    /// The changes under way, by age.
+    /// The changes under way, oldest first.
     pub fn changes(&self) -> Vec<ChangeStatus> {
         self.changes.under_way.borrow().iter().map(|change| change.status()).collect()
     }
@@ -236,22 +238,22 @@ impl Control {
 }
 
 impl Changing {
-    /// Says what the change waits for from now on.
+    /// Notes what the change waits for from now on.
     pub(super) fn waits_for(&self, what: WaitsFor) {
         self.waits_for.replace(what);
     }
 
-    /// Says which volume the change does something to: what is told of it has its identity.
+    /// Notes which volume the change is about. Its events then carry the volume's identity.
     pub(super) fn concerns(&self, volume: VolumeId) {
         self.volume.set(Some(volume));
     }
 
-    /// For the pool, which tells how far the zeroing is that belongs to the change.
+    /// The watch through which the pool reports the progress of the zeroing for this change.
     pub(super) fn zeroing(&self) -> ZeroingWatch {
         self.zeroing.clone()
     }
 
-    /// Waits until nobody who came earlier has any of these things, and holds them.
+    /// Waits until no earlier change holds any of these things, then holds them.
     ///
     /// # Errors
     /// [`ControlError::Busy`].
@@ -297,7 +299,7 @@ impl Changing {
         }
     }
 
-    /// Notes how it has ended, if somebody may have seen it under way.
+    /// Notes how the change has ended, if somebody may have seen it under way.
     fn note_end(&self, error: Option<&ControlError>) {
         let took = rt::now().since(self.began);
         if took < NOTED_FROM && !self.late.get() {
@@ -312,19 +314,19 @@ impl Changing {
         });
     }
 
-    /// Tells that it is done, where the cluster's record does not.
+    /// Emits the event that the change is done, unless the cluster's record emits it.
     fn tell(&self) {
         let Some((code, is_shared, text)) = told_as(&self.work) else { return };
         let events = self.control.events();
         match self.control.keeper() {
             Some(_) if is_shared => {}
-            // The record may have told it.
+            // The record may have emitted it already.
             Some(_) => events.tell_unless_told(self.began, self.event(code, text)),
             None => events.tell(self.event(code, text)),
         }
     }
 
-    /// What is told of it.
+    /// An event about this change.
     fn event(&self, code: Code, text: String) -> Event {
         Event { volume: self.volume.get(), ..Event::new(code, &self.work.name, text) }
     }
@@ -355,7 +357,7 @@ impl Changing {
     }
 }
 
-/// The event that a change is when it is done, whether a cluster's record tells it, and its text.
+/// The event for a finished change: its code, whether the cluster's record emits it, and its text.
 fn told_as(work: &Work) -> Option<(Code, bool, String)> {
     let name = &work.name;
     let (code, is_shared, text) = match work.doing {
@@ -384,7 +386,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
             false,
             format!("node {name} was forced into a cluster of its own, without the other nodes"),
         ),
-        // Steps of other changes, what is told where it is done, and what viewers are not shown.
+        // Steps of other changes, changes whose events are emitted elsewhere, and what viewers must not see.
         Doing::RenameVolume
         | Doing::AdoptVolume
         | Doing::MakeCopy

@@ -1,4 +1,4 @@
-//! The node's part in a cluster: it makes one or joins one, and from then on begins each life with it.
+//! The node's part in a cluster: it creates or joins one, and from then on each of its lives begins in it.
 
 mod failing;
 mod leaving;
@@ -31,109 +31,109 @@ pub use self::failing::ClusterFailure;
 pub(super) use self::failing::{KNOWN_ACCESS, KnownAccess, TRY_EVERY};
 pub use self::leaving::Leaving;
 
-/// Where the node's own record says which cluster it is in.
+/// The key under which the node's own record stores the node's cluster.
 pub(super) const CLUSTER: &str = "cluster";
 
-/// How often a node that cannot reach the cluster's record tries again to say that it is there.
+/// How often a node repeats its announcement in the cluster's record.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
 
-/// The same while the record does not know of this life.
+/// How often it does so until the record knows this life.
 const ANNOUNCE_SOON: Duration = Duration::from_millis(100);
 
-/// The node's place in a cluster, as its own record keeps it.
+/// The node's place in a cluster, as its own record stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The cluster's identity.
     pub cluster: String,
     /// The node's number in it.
     pub node: u16,
-    /// Where it listens for other nodes.
+    /// The addresses at which it listens for other nodes.
     pub listen: Vec<SocketAddr>,
     /// It has a vote in the record and no volumes.
     pub witness: bool,
-    /// Where the cluster has its record.
+    /// Where the cluster keeps its record.
     pub record: RecordPlace,
-    /// With its next life it makes itself a new cluster, of which it is the only node.
+    /// At its next start, the node creates a new cluster of which it is the only member.
     pub force_new: bool,
-    /// With its next life it is in no cluster.
+    /// At its next start, the node is in no cluster.
     pub leave: bool,
-    /// Its lives so far: made durable before each does anything.
+    /// The number of its lives so far, made durable before each one does anything.
     pub incarnation: u64,
-    /// The members that there were when it joined: where it first learns of the others.
+    /// The members at the time when it joined, from which it first learns about the others.
     pub members: Vec<Member>,
 }
 
 impl Place {
-    /// Whether it is that of the node that made the cluster.
+    /// Whether this is the place of the node that created the cluster.
     fn is_founders(&self) -> bool {
         self.node == 1 && self.members.is_empty()
     }
 }
 
-/// Where a member is reached.
+/// A member and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its number.
     pub node: u16,
-    /// Where its links are reached.
+    /// The addresses for links.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// A cluster could not be made, joined or gone on with.
+/// The node could not create, join or return to a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
-    /// The node is in one.
+    /// The node is already in a cluster.
     #[error("this node is already in a cluster: a node can be in only one")]
     Already,
-    /// The settings say that the record is in etcd, and it is not.
+    /// The settings name etcd, but the record is not there.
     #[error(
         "this node's cluster keeps its record in its nodes, but `etcd` is set: remove `etcd` from the node's settings (a cluster's record cannot be moved: to keep it in etcd, create a new cluster)"
     )]
     NotInEtcd,
-    /// The record is in etcd, and the settings do not say where.
+    /// The record is in etcd, but the settings do not name it.
     #[error(
         "this node's cluster keeps its record in etcd, but `etcd` is not set: add it, and its files, to the node's settings"
     )]
     InEtcd,
-    /// etcd, or what is set about it.
+    /// etcd, or its settings, cannot be used.
     #[error("etcd cannot hold the cluster's record")]
     Etcd(#[from] cluster::etcd::StartError),
-    /// Certificates.
+    /// The node's certificates cannot be used.
     #[error("the node's certificates cannot be used")]
     Credentials(#[from] link::CredentialsError),
-    /// The record's file.
+    /// The record's file cannot be opened.
     #[error("the cluster's record cannot be opened")]
     Record(#[from] cluster::embedded::StartError),
-    /// The record's file could not be made.
+    /// The record's file cannot be created.
     #[error("the cluster's record cannot be created")]
     File(#[from] cluster::embedded::FileError),
-    /// The record's file could not be made a new cluster's.
+    /// The record's file cannot be turned into that of a new cluster.
     #[error("this node cannot be forced into a new cluster")]
     Force(#[from] cluster::embedded::ForceError),
-    /// The record does not answer.
+    /// The record does not respond.
     #[error("the cluster's record cannot be followed")]
     Follow(#[from] cluster::Error),
-    /// Credentials that TLS does not take.
+    /// TLS does not accept the node's credentials.
     #[error(transparent)]
     Obituary(#[from] link::ObituaryError),
-    /// Addresses for links.
+    /// The node cannot listen for links.
     #[error(transparent)]
     Links(#[from] link::StartError),
-    /// What the node's own record has of it cannot be read.
+    /// The entry about the cluster in the node's own record cannot be read.
     #[error("the node's record names an invalid cluster: {0:?}")]
     Malformed(String),
-    /// Certificates and the record are gone.
+    /// The node's certificates and record are missing.
     #[error(
         "{0} is missing or empty: this node keeps its certificates and its copy of the cluster's record there. If it is on a separate file system, mount that; if it was deleted, let the node join again with a token (`ursa node join`)"
     )]
     Lost(PathBuf),
-    /// The directory for certificates and the record.
+    /// The directory for certificates and the record cannot be created.
     #[error("cannot create the directory {0}")]
     Directory(PathBuf, #[source] std::io::Error),
 }
 
 impl EnterError {
-    /// What it is about, for programs.
+    /// The cause, as a code for programs.
     fn cause(&self) -> &'static str {
         match self {
             EnterError::Credentials(_) | EnterError::Obituary(_) => "credentials",
@@ -153,10 +153,11 @@ impl Control {
         self.record.borrow().get(CLUSTER)
     }
 
-    /// Makes a cluster of this node alone. Its targets and hosts become the cluster's.
+    /// Creates a cluster of which this node is the only member. The node's targets and hosts become the
+    /// cluster's.
     ///
     /// # Errors
-    /// It is in one already; files that cannot be written.
+    /// The node is already in a cluster; files cannot be written.
     pub async fn init_cluster(self: &Rc<Control>, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::MakeCluster, &self.host.name), |changing| async move {
@@ -179,7 +180,7 @@ impl Control {
                 members: Vec::new(),
             };
             control.begin(&changing, place, Vec::new()).await?;
-            // Whoever made the cluster finds the node in it.
+            // Callers expect to find the node in the new cluster.
             if let Some(keeper) = control.keeper() {
                 keeper.until_known(&node_key(keeper.me())).await;
             }
@@ -188,7 +189,7 @@ impl Control {
         .await
     }
 
-    /// Begins the record of a new cluster, and makes its authority.
+    /// Creates the record of a new cluster, and its authority.
     async fn begin_record(&self, cluster: ClusterId) -> Result<(), EnterError> {
         let config = Shard::current().config().clone();
         match &config.record {
@@ -207,7 +208,7 @@ impl Control {
         Ok(())
     }
 
-    /// Makes what signs for the nodes of a cluster, and the certificate of the first one.
+    /// Creates the authority that signs nodes' certificates, and the certificate of the first node.
     fn make_authority(&self, cluster: ClusterId) -> Result<(), EnterError> {
         let directory = self.cluster_directory()?;
         let authority = ClusterAuthority::create(cluster)?;
@@ -216,11 +217,14 @@ impl Control {
         Ok(())
     }
 
-    /// Takes the place of a node that another has let in, whose certificates are in the directory.
-    /// `generation` is that of the member's record: nodes of different ones do not listen to each other.
+    /// Enters a cluster that another node has let this one join; the certificates are already in the
+    /// directory.
+    ///
+    /// `generation` is that of the member's record: nodes of different generations do not accept each other's
+    /// messages.
     ///
     /// # Errors
-    /// It is in a cluster already; files that cannot be written.
+    /// The node is already in a cluster; files cannot be written.
     pub async fn enter_cluster(
         self: &Rc<Control>,
         place: Place,
@@ -237,7 +241,7 @@ impl Control {
                 let path = control.cluster_directory()?.join(RECORD_FILE);
                 File::create(&path, &Saved::joining(identity)).map_err(EnterError::from)?;
             }
-            // In one step: what it had of people alone must never come into the cluster.
+            // In one step: the users and tokens that the node had by itself must never get into the cluster.
             let people = control.own_people().into_iter().map(|(key, _)| delete(key));
             let forgotten = people.chain(control.forget_left(&place.cluster)).collect();
             control.begin(&changing, place, forgotten).await
@@ -245,12 +249,13 @@ impl Control {
         .await
     }
 
-    /// Has this node be a cluster of its own from its next start on, with all that it has. The other nodes
-    /// are given up: they may join as new ones. For when the nodes that vote are lost for good: if they are
-    /// alive, both sides go on, and hosts' data is torn in two.
+    /// Turns this node, with all that it has, into a cluster of its own from its next start on.
+    ///
+    /// The other nodes are abandoned; they may join as new ones. This is for when the voters are lost for
+    /// good: if they are still running, both sides continue and the hosts' data diverges.
     ///
     /// # Errors
-    /// [`ControlError::ClusterWorks`]: a majority is reached.
+    /// [`ControlError::ClusterWorks`]: a majority is reachable.
     pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         self.check_new_cluster().await?;
         let control = Rc::clone(self);
@@ -266,8 +271,8 @@ impl Control {
         .await
     }
 
-    /// Whether this node could be made a cluster of its own; gives the numbers of the nodes that would be
-    /// given up.
+    /// Checks whether this node could be forced into a new cluster; returns the numbers of the nodes that
+    /// would be abandoned.
     ///
     /// # Errors
     /// As [`Control::force_new_cluster`].
@@ -279,7 +284,7 @@ impl Control {
                 instead: "volumes keep running without etcd; if it is lost for good, restore it from its newest backup (see docs/use/cluster.md)",
             });
         }
-        // A read that only a majority can answer; and nobody else must be there who could be one.
+        // Only a majority can answer this read; and no other node may be up that could be part of one.
         let works = keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
         let mut others = keeper.nodes();
         others.retain(|(node, _)| NodeId(node.id) != keeper.me());
@@ -291,20 +296,20 @@ impl Control {
         }
     }
 
-    /// Begins a life in the cluster that the node is in.
+    /// Begins a life in the node's cluster.
     async fn try_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::ReturnToCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
-            // It may have joined again, or left, while its turn was waited for.
+            // The node may have joined again, or left, while this change waited for its turn.
             let Some(place) = control.place().filter(|_| control.keeper().is_none()) else { return Ok(()) };
             if control.has_lost_files() {
                 return Err(EnterError::Lost(cluster_path()).into());
             }
             let founded = place.is_founders();
             control.begin(&changing, place, Vec::new()).await?;
-            // The life in which it made the cluster may have ended before everything was moved. Nothing is
-            // heard of it if there is nothing left.
+            // The life that created the cluster may have ended before it had moved everything. If nothing is
+            // left to move, this does nothing.
             match control.move_own_to_cluster(&changing).await {
                 Err(error) if founded => {
                     tracing::warn!(%error, "targets, hosts and users of this node could not be moved to the cluster yet: retrying");
@@ -317,7 +322,8 @@ impl Control {
         .await
     }
 
-    /// Begins a life in a cluster, and makes `also` durable with it. The caller holds the record.
+    /// Begins a life in a cluster, and makes the changes in `also` durable in the same step. The caller holds
+    /// the record.
     async fn begin(
         self: &Rc<Control>,
         changing: &Changing,
@@ -325,11 +331,11 @@ impl Control {
         also: Vec<Change>,
     ) -> Result<(), ControlError> {
         if place.force_new && matches!(Shard::current().config().record, RecordEngine::Embedded) {
-            // Should it be done twice, it is one generation more.
+            // If this runs twice, the generation only grows once more.
             File::force_new_cluster(&self.cluster_directory()?.join(RECORD_FILE))
                 .map_err(EnterError::from)?;
         }
-        // Before anything else: nobody may take this life for the one before.
+        // Before anything else, so that no node mistakes this life for the previous one.
         let place = Place { incarnation: place.incarnation + 1, force_new: false, ..place };
         let changes = [set(CLUSTER.into(), &place)].into_iter().chain(also);
         self.commit(changing, changes.collect()).await?;
@@ -364,12 +370,13 @@ impl Control {
             }
             (RecordEngine::Memory(memory), _) => (Engine::Shared, memory.store(record_node(place)?), None),
         };
-        // Others send to it who asks them for a token. Simulated clusters have no certificates.
+        // Other nodes direct requests for a join token to a node that has the authority. Simulated clusters
+        // have no certificates.
         let authority = tls.is_some() && ClusterAuthority::load(&self.cluster_directory()?, cluster).is_ok();
         let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
         let read_confirm = config.read_confirm;
-        // From here on nothing fails: what cores have of a cluster is made once in a life.
+        // From here on nothing may fail: the cores' state of a cluster is set up only once in a life.
         let settings = link::Settings {
             me,
             cluster,
@@ -411,7 +418,7 @@ impl Control {
         Ok(())
     }
 
-    /// Has the cluster's record say where this life of the node is reached; until that is done.
+    /// Keeps the cluster's record up to date about where this life of the node is reached.
     async fn say_that_it_is_there(self: Rc<Control>, keeper: Rc<Keeper>, authority: bool) {
         while !keeper.is_stopping() {
             let portals = Shard::current().portals();
@@ -421,13 +428,13 @@ impl Control {
                     tracing::debug!(%error, "the cluster's record does not know of this node yet")
                 }
             }
-            // Copies are not opened before.
+            // Copies are opened only after that.
             let pause = if keeper.knows_this_life() { ANNOUNCE_AGAIN } else { ANNOUNCE_SOON };
             rt::sleep(pause).await;
         }
     }
 
-    /// Where certificates and the record lie.
+    /// The directory for certificates and the record. It is created if it does not exist.
     pub(super) fn cluster_directory(&self) -> Result<PathBuf, EnterError> {
         let directory = cluster_path();
         match std::fs::create_dir(&directory) {
@@ -439,13 +446,14 @@ impl Control {
     }
 }
 
-/// See [`Control::cluster_directory`], which makes it.
+/// The path of [`Control::cluster_directory`], which creates the directory.
 pub(super) fn cluster_path() -> PathBuf {
     Shard::current().config().data_dir.join("cluster")
 }
 
-/// Whether the node can listen there: known before anything is kept, since a node that is in a cluster and
-/// cannot does not start.
+/// Checks that the node can listen at these addresses.
+///
+/// This runs before anything is stored: a node that is in a cluster and cannot listen does not start.
 pub(super) async fn try_to_listen(addresses: &[SocketAddr]) -> Result<(), EnterError> {
     let mut held = Vec::new();
     for address in addresses {
@@ -467,12 +475,12 @@ fn identity_of(place: &Place, generation: u64) -> Result<Identity, EnterError> {
     Ok(Identity { cluster, node: record_node(place)?, generation })
 }
 
-/// The node as the record knows it.
+/// The node's number, as the record's engine takes it.
 fn record_node(place: &Place) -> Result<cluster::NodeId, EnterError> {
     cluster::NodeId::new(place.node).ok_or_else(|| EnterError::Malformed(place.node.to_string()))
 }
 
-/// The engine, whose messages core 0 puts on the control links.
+/// Starts the engine. Core 0 sends its messages over the control links.
 fn embedded(path: &std::path::Path, witness: bool) -> Result<Embedded, EnterError> {
     let cores = rt::Handle::current();
     let settings = Settings { witness, ..Settings::new(rt::random()) };
@@ -482,7 +490,7 @@ fn embedded(path: &std::path::Path, witness: bool) -> Result<Embedded, EnterErro
     Ok(Embedded::start(path, settings, send)?)
 }
 
-/// Puts a message of the engine on a control link. Runs on core 0.
+/// Sends a message of the engine over a control link. Runs on core 0.
 fn send_record(to: cluster::NodeId, bytes: Vec<u8>) {
     if let Some(keeper) = Shard::current().copies().and_then(|copies| copies.keeper()) {
         keeper.send_record(NodeId(to.get()), bytes);

@@ -1,8 +1,8 @@
-//! Volumes with copies on several nodes: found, grown, renamed and deleted; and targets and hosts, which all
-//! nodes of a cluster share.
+//! Volumes with copies on several nodes: found, grown, renamed and deleted; and the cluster's targets and
+//! hosts.
 //!
-//! How they are made: [`creation`]; of one that a node has alone: [`adoption`]. What nodes ask each other for
-//! on the way: [`asked`]. How the copy that is here is opened: [`opening`].
+//! [`creation`] creates such volumes, and [`adoption`] turns a node's sole copy into one of several.
+//! [`asked`] handles what nodes ask each other for on the way, and [`opening`] opens this node's copy.
 
 mod adoption;
 mod asked;
@@ -38,10 +38,10 @@ use crate::port_numbers::NodeNumber;
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// How often a volume is grown anew because copies were added meanwhile.
+/// How many times growing a volume is repeated because copies were added meanwhile.
 const GROW_TRIES_MAX: usize = 4;
 
-/// How long a node that is to get a copy may not be heard of, and how often that is looked at.
+/// How long to wait for heartbeats of a node that is to get a copy, and how often to check.
 pub(super) const HEARD_WITHIN: Duration = Duration::from_secs(3);
 const HEARD_EVERY: Duration = Duration::from_millis(50);
 
@@ -56,21 +56,22 @@ impl Control {
         self.keeper().ok_or(ControlError::NoCluster)
     }
 
-    /// What the open pools have of a volume: one at most, unless a pool came back that had been given up.
+    /// What the open pools hold of a volume: at most one copy, unless a pool that had been given up came
+    /// back.
     pub(super) fn copies_of(&self, id: VolumeId) -> Vec<(Pool, VolumeInfo)> {
         let pools = self.open_pools().into_iter();
         pools.filter_map(|pool| pool.volume(id).map(|info| (pool, info))).collect()
     }
 
-    /// How many slices with blocks the copy here has; 0: no open pool has one.
+    /// The number of slices with blocks of this node's copy; 0 if no open pool has a copy.
     pub(crate) fn slices_of_copy(&self, id: VolumeId) -> usize {
         let copies = self.copies_of(id);
         let Some((_, info)) = copies.first() else { return 0 };
         (0..info.stripe.slices()).filter(|index| info.stripe.slice_len(*index, info.capacity).0 > 0).count()
     }
 
-    /// Makes a volume with copies larger: first each copy, then, in one step, the volume. Begun again, it
-    /// goes on where it was.
+    /// Grows a volume with copies: first each copy, then, in one step, the volume. If repeated, it continues
+    /// where it stopped.
     pub(super) async fn grow_replicated(&self, info: &VolumeInfo, size: ByteLen) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         keeper.check_entry(&volume_key(info.id))?;
@@ -101,7 +102,7 @@ impl Control {
                 Ok((next, None))
             });
             match made.await {
-                // A copy was added meanwhile, as large as the volume was.
+                // A copy was added meanwhile, with the volume's old size.
                 Err(ControlError::Cluster(ClusterError::Conflict(_))) => {}
                 result => return result.map(drop),
             }
@@ -109,7 +110,7 @@ impl Control {
         Err(ClusterError::Conflict(info.name.clone()).into())
     }
 
-    /// Gives a volume with copies another name. Its nodes' pools follow by themselves.
+    /// Renames a volume with copies. Its nodes' pools follow automatically.
     pub(super) async fn rename_replicated(&self, info: &VolumeInfo, name: &str) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         if keeper.revision_of(&volume_name_key(name)).is_some() {
@@ -129,11 +130,13 @@ impl Control {
         Ok(keeper.commit(transaction).await?)
     }
 
-    /// Whether what is here of a volume is one copy of several: the cluster's record has it, or is about to.
-    /// One that was deleted while this node was away is not.
+    /// Whether this node's data of a volume is one of its copies: the cluster's record lists the volume, or
+    /// is about to.
+    ///
+    /// If the volume was deleted while this node was down, it is not.
     pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool, ControlError> {
         let Some(keeper) = self.keeper() else {
-            // Whether it is one cannot be known while the node takes no part in its cluster.
+            // Unknown while the node does not take part in its cluster.
             self.check_cluster()?;
             return Ok(false);
         };
@@ -144,7 +147,7 @@ impl Control {
         Ok(found.map_err(ClusterError::from)?.is_some())
     }
 
-    /// Deletes a volume with copies. The caller holds it, and it is in no map.
+    /// Deletes a volume with copies. The caller holds it and has unmapped it.
     pub(super) async fn delete_replicated(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let key = volume_key(id);
@@ -155,7 +158,7 @@ impl Control {
         }
         let mut transaction = without_volume(&keeper, &entry, id, revision);
         let mut nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
-        // Those that were taken off and are not deleted yet go with it.
+        // Copies that were removed but not yet deleted go with it.
         nodes.extend(entry.dropped.iter().map(|dropped| NodeId(dropped.node)));
         nodes.sort_unstable();
         nodes.dedup();
@@ -168,13 +171,13 @@ impl Control {
             transaction = transaction.expect(&deleted_key(id), None).put(&deleted_key(id), json(&deleted));
         }
         keeper.commit(transaction).await?;
-        // It is deleted, whatever becomes of this. Each node that is written down looks by itself and then
-        // says so: it knows whether a pool that is not open may have something, too.
+        // The volume is deleted now, even if this fails. Each node that the entry lists then cleans up and
+        // confirms it, because only that node knows whether one of its closed pools may still hold something.
         drop_copies(&keeper, &nodes, id, None).await;
         Ok(())
     }
 
-    /// Targets or hosts of the cluster have changed at these keys.
+    /// Applies changes of the cluster's targets or hosts at these keys.
     pub(crate) async fn act_by_cluster(&self, keys: &BTreeSet<String>) {
         let Some(keeper) = self.keeper() else { return };
         let changes: Vec<AccessChange> = keys.iter().filter_map(|key| access_change(&keeper, key)).collect();
@@ -185,8 +188,7 @@ impl Control {
         announce(access, concerned).await;
     }
 
-    /// The node's portals, its version, its cores, and since when this life of it is there, as the cluster's
-    /// record should have it.
+    /// Updates this node's entry in the cluster's record: portals, version, cores, and when this life began.
     pub(crate) async fn announce_node(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
@@ -217,14 +219,14 @@ impl Control {
         }
         let revision = known.map(|(_, revision)| revision);
         let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&entry));
-        // Whom another one has let in was written down by that. Only who made the cluster says so itself,
-        // before there are others: who is not there any more was removed.
+        // A node that another one let join already has an entry. Only the node that created the cluster adds
+        // its own, before there are others. Any other node without an entry was removed.
         let transaction = if revision.is_none() { transaction.expect(NEXT_NODE, None) } else { transaction };
         Ok(keeper.commit(transaction).await?)
     }
 }
 
-/// Takes all that the record has of a volume out of it.
+/// A transaction that removes everything that the record has of a volume.
 fn without_volume(
     keeper: &Keeper,
     entry: &VolumeEntry,
@@ -245,7 +247,7 @@ fn without_volume(
 }
 
 fn access_change(keeper: &Keeper, key: &str) -> Option<AccessChange> {
-    // What cannot be read is not gone.
+    // An entry that cannot be read was not deleted.
     if keeper.is_unreadable(key) {
         return None;
     }
@@ -264,7 +266,7 @@ fn access_change(keeper: &Keeper, key: &str) -> Option<AccessChange> {
     }
 }
 
-/// Waits a moment for the node to be heard of: the two may just have found each other again.
+/// Waits a moment for the node's heartbeats: the two nodes may only just have connected again.
 pub(super) async fn until_heard(keeper: &Keeper, node: NodeId) {
     let until = rt::now() + HEARD_WITHIN;
     while !keeper.hears(node) && rt::now() < until {
@@ -272,8 +274,9 @@ pub(super) async fn until_heard(keeper: &Keeper, node: NodeId) {
     }
 }
 
-/// What is found when the nodes that take copies are heard of: one that has just started or joined is in a
-/// moment, and one on a busy machine may be late.
+/// Repeats `look` until it finds nodes that can take copies, or for a few seconds.
+///
+/// A node that has just started or joined is up in a moment, and one on a busy machine may be late.
 pub(super) async fn once_heard<T>(
     keeper: &Keeper,
     look: impl Fn() -> Result<T, ControlError>,
@@ -291,8 +294,9 @@ pub(super) async fn once_heard<T>(
     }
 }
 
-/// Deletes copies of a volume that is not in the record; gives the nodes that have done so. One that cannot
-/// be reached keeps its own, and shows it, until [`Control::tidy_deleted`] there.
+/// Deletes copies of a volume that is not in the record; returns the nodes that have done so.
+///
+/// A node that cannot be reached keeps its copy, and shows it, until [`Control::tidy_deleted`] runs there.
 pub(super) async fn drop_copies(
     keeper: &Rc<Keeper>,
     nodes: &[NodeId],
@@ -312,7 +316,8 @@ pub(super) async fn drop_copies(
 }
 
 impl Control {
-    /// Tells all units of copies how the nodes reach them, and initiators where the other nodes listen.
+    /// Updates the paths to copies in all units, and the portals of the other nodes that initiators are
+    /// shown.
     pub(crate) async fn show_paths_of_copies(&self) {
         let Some(keeper) = self.keeper() else { return };
         let mut after = None;
@@ -320,7 +325,7 @@ impl Control {
             let (some, next) = keeper.some_paths(after);
             let is_shown = |id: &VolumeId, paths: &Paths| self.shown_paths.borrow().get(id) == Some(paths);
             for (id, _) in some.into_iter().filter(|(id, paths)| !is_shown(id, paths)) {
-                // As it is now: another task may have shown it anew while this one waited for the cores.
+                // The current paths: another task may have updated them while this one waited for the cores.
                 let Some(paths) = keeper.paths_of(id).filter(|paths| !is_shown(&id, paths)) else { continue };
                 self.shown_paths.borrow_mut().insert(id, paths.clone());
                 self.set_paths(id, paths).await;

@@ -1,10 +1,10 @@
-//! What changes do.
+//! The kinds of changes, with the words for them.
 
 use std::fmt;
 
 macro_rules! doings {
     ($($name:ident = $words:literal;)+) => {
-        /// What a change does.
+        /// The kind of a change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Doing {
             $(#[doc = concat!("\"", $words, "\", and then a name.")] $name,)+

@@ -1,8 +1,8 @@
-//! Jobs that have ended, as this node has seen it: kept for a while, for whoever asks how.
+//! Ended jobs, kept for a while so that users can see how they ended.
 //!
-//! An end is noted where it happens: where the cluster's record changes, a comparison comes to its end, a
-//! change is over. What is done with copies is the cluster's, and every node notes it; the rest is a node's
-//! own. A restart forgets all of it. Lives on core 0.
+//! An end is noted where it happens: when the cluster's record changes, when a verification ends, when a
+//! change ends. Jobs on copies belong to the cluster, and every node notes them; the other ones are a node's
+//! own. A restart forgets all of them. Runs on core 0.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,21 +15,21 @@ use super::{Control, Verification};
 use crate::copies::{Cause, CopyWork, VolumeEntry};
 use crate::volume::VolumeId;
 
-/// How many are kept of each kind ([`EndedWork`]): some 400 bytes each. A node that returns may end thousands
-/// of syncs; they push out no comparison.
+/// How many are kept of each kind ([`EndedWork`]), at some 400 bytes each. A returning node may end thousands
+/// of resyncs; the limit per kind keeps them from displacing verifications.
 const KEPT_MAX: usize = 100;
 
 /// How long they are kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What has come of a job.
+/// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
-    /// It was done to its end.
+    /// It is complete.
     Done,
-    /// It could not be done.
+    /// It failed.
     Failed,
-    /// Somebody has taken it back, or what it was about away.
+    /// It was cancelled, or its object was removed.
     Cancelled,
 }
 
@@ -38,20 +38,20 @@ pub enum JobOutcome {
 pub struct EndedJob {
     /// What it was.
     pub work: EndedWork,
-    /// A volume's name when it ended; of a change in words what was changed.
+    /// The name of the volume when the job ended; for a change, a description of it.
     pub subject: String,
-    /// What has come of it.
+    /// How it ended.
     pub outcome: JobOutcome,
-    /// Why, if it is not what was asked for, and what somebody should know of it.
+    /// Why, if it did not end as requested, and what else the user should know.
     pub reason: Option<String>,
-    /// How long it has taken, where that is known.
+    /// How long it took, if known.
     pub took: Option<Duration>,
 }
 
 /// What a job was.
 #[derive(Clone, Debug)]
 pub enum EndedWork {
-    /// Something was done with a copy.
+    /// A job on a copy.
     Copy {
         /// The volume's identity.
         volume: String,
@@ -62,21 +62,21 @@ pub enum EndedWork {
         /// Why.
         cause: Option<Cause>,
     },
-    /// Copies were compared.
+    /// A verification.
     Verification {
         /// The volume's identity.
         volume: VolumeId,
-        /// What was found, without where.
+        /// What it found, without the list of differences.
         found: Box<Verification>,
     },
     /// A change of this node.
     Change {
-        /// Its number, in this life of the node.
+        /// Its number, as in the list of changes under way.
         number: u64,
     },
 }
 
-/// Those that are remembered.
+/// The ended jobs that are remembered.
 #[derive(Default)]
 pub(super) struct EndedJobs(RefCell<VecDeque<(Instant, EndedJob)>>);
 
@@ -94,7 +94,7 @@ impl EndedJobs {
         kept.push_back((now, job));
     }
 
-    /// Newest first, with how long ago they have ended.
+    /// Newest first, each with the time since it ended.
     fn kept(&self, now: Instant) -> Vec<(Duration, EndedJob)> {
         let kept = self.0.borrow();
         let ago = kept.iter().rev().map(|(ended, job)| (now.since(*ended), job));
@@ -103,8 +103,10 @@ impl EndedJobs {
 }
 
 impl Control {
-    /// Jobs that this node has seen end in the last 24 hours, newest first, with how long ago that was: the
-    /// last hundred of each kind.
+    /// The jobs that this node has seen end in the last 24 hours, newest first, each with the time since
+    /// then.
+    ///
+    /// At most a hundred of each kind.
     pub fn ended_jobs(&self) -> Vec<(Duration, EndedJob)> {
         self.ended.kept(rt::now())
     }
@@ -114,8 +116,10 @@ impl Control {
     }
 }
 
-/// Notes what was done with copies of a volume and is not any more, since the record has `now` of it; `None`:
-/// it is gone. Nobody is there to note it while the node starts.
+/// Notes jobs on copies of a volume that have ended with a change of its entry to `now`; `None` if it is
+/// deleted.
+///
+/// Does nothing while the node starts.
 pub(crate) fn note_ended_work(before: &VolumeEntry, now: Option<&VolumeEntry>) {
     let ended = before.work_ended(now);
     let Some(control) = Control::try_current().filter(|_| !ended.is_empty()) else { return };

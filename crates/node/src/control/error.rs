@@ -1,4 +1,4 @@
-//! Why a change was refused, and what to do.
+//! Why a change was refused, and what to do about it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::copies::ClusterError;
 use crate::record::RecordError;
 use crate::shard::SilentCore;
 
-/// A change was refused. Nothing was changed, but by [`ControlError::Unfinished`].
+/// A change was refused. Except for [`ControlError::Unfinished`], nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// There is no such object.
+    /// The object does not exist.
     #[error("{kind} {name:?} not found: `ursa {kind} list` shows what exists")]
     NotFound {
         /// "volume", "pool", "target", "host".
@@ -33,15 +33,15 @@ pub enum ControlError {
         /// Its name.
         name: String,
     },
-    /// A name is none.
+    /// The name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// A field has a value that cannot be.
+    /// A field has an invalid value.
     #[error("{field}: {reason}")]
     Invalid {
         /// Which field.
         field: &'static str,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what would be valid.
         reason: &'static str,
     },
     /// The volume is mapped.
@@ -56,7 +56,7 @@ pub enum ControlError {
         /// Its LUN there.
         lun: u16,
     },
-    /// The pool to be closed has a volume that is mapped.
+    /// A volume of the pool to be closed is mapped.
     #[error(
         "volume {volume:?} of pool {pool:?} is LUN {lun} of target {target}: delete the map first (`ursa map delete {target} {lun}`)"
     )]
@@ -86,7 +86,7 @@ pub enum ControlError {
         /// A target that names it.
         target: String,
     },
-    /// A later version has written it into the cluster's record.
+    /// A later version of Ursa wrote this entry of the cluster's record.
     #[error(
         "this node cannot read {kind} {name:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version"
     )]
@@ -96,21 +96,21 @@ pub enum ControlError {
         /// Its name.
         name: String,
     },
-    /// Somebody was first.
+    /// The first user exists already, so the first setup is over.
     #[error("a user already exists: log in, or have an administrator create another user")]
     SetUpAlready,
-    /// Nobody could make users any more.
+    /// Without this user, no administrator would be left.
     #[error("user {0:?} is the only administrator: create another one first")]
     LastAdmin(String),
-    /// There are enough of them.
+    /// The limit for objects of this kind is reached.
     #[error("limit reached: at most {most} {kind}s; delete unused ones")]
     TooMany {
         /// What.
         kind: &'static str,
-        /// How many there may be.
+        /// How many are allowed.
         most: usize,
     },
-    /// `any` and `local` are always there.
+    /// The host groups `any` and `local` always exist.
     #[error("host {0:?} is built in and cannot be changed: create a host of your own")]
     BuiltIn(String),
     /// The LUN is taken for this host.
@@ -129,25 +129,25 @@ pub enum ControlError {
     /// Several pools could be meant.
     #[error("this node has several pools: choose one with --pool ({0})")]
     ChoosePool(String),
-    /// The cluster's record is in etcd.
+    /// The operation is about nodes' votes, but the cluster's record is in etcd.
     #[error("the cluster's record is in etcd, where nodes have no votes: {what}; {instead}")]
     RecordInEtcd {
         /// What does not apply.
         what: &'static str,
-        /// What does.
+        /// What applies instead.
         instead: &'static str,
     },
-    /// The newcomer's settings do not name etcd.
+    /// The settings of the joining node do not name etcd, but the cluster uses it.
     #[error(
         "this cluster keeps its record in etcd: set `etcd` on the joining node as on the others, restart it, and use the same token"
     )]
     JoinsWithoutEtcd,
-    /// The newcomer's settings name etcd.
+    /// The settings of the joining node name etcd, but the cluster does not use it.
     #[error(
         "this cluster keeps its record in its nodes: remove `etcd` from the settings of the joining node, restart it, and use the same token"
     )]
     JoinsWithEtcd,
-    /// There is no pool.
+    /// The node has no pool.
     #[error("no pool exists yet: create one with `ursa pool create`")]
     NoPool,
     /// The pool is in use.
@@ -168,13 +168,13 @@ pub enum ControlError {
         /// The volume.
         volume: String,
     },
-    /// There is no reason to reopen the pool.
+    /// The pool works, so there is no reason to reopen it.
     #[error("pool {0:?} is working: no need to reopen it")]
     PoolWorks(String),
-    /// There is no older data to be accepted.
+    /// The pool has no older data to accept.
     #[error("pool {0:?} has no volume whose only copy in sync was set back: nothing to accept")]
     NothingOlder(String),
-    /// The pool's disks have not answered since the node started.
+    /// The pool's disks have not responded since the node started.
     #[error(
         "pool {name:?} is not open yet: its disks have not responded for {} seconds; it opens when they do", .since.as_secs()
     )]
@@ -184,7 +184,7 @@ pub enum ControlError {
         /// How long that has been so.
         since: Duration,
     },
-    /// What a unit keeps in its pool cannot be read.
+    /// The unit's state (reservations, mode pages) in the pool cannot be read.
     #[error(
         "the reservations of volume {0:?} cannot be read: they are damaged, or a newer version of ursa wrote them. The volume is not served, because hosts that were fenced off could write to it: start the newest version that has served it; or, if no host relies on reservations, copy the data to a new volume and delete this one"
     )]
@@ -192,58 +192,58 @@ pub enum ControlError {
     /// The pool could not be opened when the node started.
     #[error("pool {0:?} is not open: {1}")]
     PoolClosed(String, String),
-    /// Volumes do not shrink.
+    /// Volumes cannot shrink.
     #[error("volume {volume:?} has {from} and would lose data at {to}: volumes can only grow")]
     WouldShrink {
         /// The volume.
         volume: String,
-        /// What it has.
+        /// Its present size.
         from: ByteLen,
-        /// What was asked for.
+        /// The requested size.
         to: ByteLen,
     },
-    /// Some of its slices are empty.
+    /// Some of the volume's slices are empty.
     #[error(
         "volume {0:?} is too small to use all of its slices and cannot grow with its copies: create a larger volume and copy the data"
     )]
     TooSmallToGrow(String),
-    /// An earlier change has what this one is about. Nothing was done.
+    /// An earlier change holds what this one needs. Nothing was done.
     #[error("{work} was not started: {first} comes first and waits for {waits_for}", first = .first.work, waits_for = .first.waits_for)]
     Busy {
-        /// What was to be done.
+        /// The refused change.
         work: Work,
-        /// What is being done.
+        /// The change that comes first.
         first: Box<ChangeStatus>,
     },
-    /// The change goes on, and nobody waits for it any more.
+    /// The change continues, but the caller's deadline has passed.
     #[error(
         "{work} has not finished within {seconds} seconds and continues: it waits for {waits_for}; `ursa status` shows whether it still does",
         work = .0.work, seconds = .0.age.as_secs(), waits_for = .0.waits_for
     )]
     Unfinished(Box<ChangeStatus>),
-    /// A core does not answer.
+    /// A core does not respond.
     #[error(transparent)]
     Core(#[from] SilentCore),
     /// The portal could not be opened.
     #[error("cannot listen for iSCSI at {0}")]
     Listen(SocketAddr, #[source] std::io::Error),
-    /// It could not enter a cluster, or go on in it.
+    /// The node could not enter a cluster, or continue in it.
     #[error(transparent)]
     Enter(Box<EnterError>),
-    /// It is in one, and cannot take part in it.
+    /// The node is in a cluster, but cannot take part in it.
     #[error("this node cannot take part in its cluster now: {0}")]
     ClusterFailed(String),
-    /// It takes part in its cluster, and was to leave it as if it did not.
+    /// The node is an active member of its cluster, so it cannot leave as an inactive one does.
     #[error(
         "this node is an active member of its cluster: to remove it, run `ursa node remove {0}` on another node"
     )]
     TakesPart(u16),
-    /// The node is in no cluster.
+    /// The node is not in a cluster.
     #[error(
         "this node is not in a cluster: create one with `ursa node init`, or join one with `ursa node join`"
     )]
     NoCluster,
-    /// Going on alone is for volumes of two nodes.
+    /// Only with two nodes can one continue alone.
     #[error(
         "volume {volume:?} cannot have a node continue alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); with three nodes a majority continues, without that risk"
     )]
@@ -255,15 +255,15 @@ pub enum ControlError {
         /// How many copies it has.
         copies: usize,
     },
-    /// No node has gone on alone.
+    /// No node has continued alone with the volume.
     #[error("nothing to resolve for volume {0:?}: no node has continued alone with it")]
     NoFork(String),
-    /// A node has gone on alone.
+    /// A node has continued alone with the volume.
     #[error(
         "a node has continued alone with volume {0:?}, and that is not resolved yet: `ursa volume show {0}` says what to do; then try again"
     )]
     Forked(String),
-    /// The node has not been heard by the record since.
+    /// The node that continues alone has not reached the record since.
     #[error(
         "node {node} continues alone with volume {volume:?} and resolves that automatically when it reaches the cluster's record: a decision is needed only if `ursa volume show {volume}` then reports a split brain"
     )]
@@ -273,7 +273,7 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
-    /// Others have copies of what the record's side has.
+    /// After the split brain, the record's side added copies on other nodes.
     #[error(
         "copies were added to volume {volume:?} after the split brain: the data of node {node} can be kept only beside one other copy; remove the extra copies with `ursa volume copy remove {volume} --on NODE`, then try again"
     )]
@@ -283,7 +283,7 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
-    /// It could not be served.
+    /// The node cannot serve its data of the volume.
     #[error(
         "node {node} could not serve its data of volume {volume:?}: its copy is not open, one of its disks has failed, or it does not know of the split brain yet (see `ursa volume show {volume}` and the node's log); nothing was changed"
     )]
@@ -293,22 +293,22 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
-    /// There are not as many nodes.
+    /// Too few nodes can take a copy.
     #[error("{}", too_few(*wanted, *there, refused))]
     Copies {
-        /// How many.
+        /// The requested number of copies.
         wanted: usize,
-        /// How many nodes there are that can take one.
+        /// How many nodes can take one.
         there: usize,
-        /// What the others said.
+        /// Why the other nodes refused.
         refused: Vec<ClusterError>,
     },
-    /// A copy cannot be put there.
+    /// The node cannot take a copy.
     #[error(
         "node {0} cannot take a copy: it is down, in maintenance, a witness, or not in the cluster (`ursa node list`)"
     )]
     NodeNotThere(u16),
-    /// It has one.
+    /// The node already has a copy.
     #[error("node {node} already has a copy of volume {volume:?}: see `ursa volume show {volume}`")]
     HasCopy {
         /// The volume.
@@ -316,7 +316,7 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
-    /// It has none.
+    /// The node has no copy.
     #[error("node {node} has no copy of volume {volume:?}: see `ursa volume show {volume}`")]
     HasNoCopy {
         /// The volume.
@@ -324,50 +324,50 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
-    /// The cluster's record does not know this life of the node yet, so nothing is known of what it has.
+    /// The cluster's record does not know this life of the node yet, and so not what the node has.
     #[error("the cluster's record does not know of this start of the node yet")]
     LifeUnknown,
-    /// The pool was set back, and there is no other copy in sync.
+    /// The pool was set back, and no other copy is in sync.
     #[error(
         "pool {pool:?} was set back to an older state, and no other copy of volume {volume:?} is in sync: put the newer disks back, bring back the node with the other copy, or accept the older data with `ursa pool accept-older {pool}`"
     )]
     OnlyOlder {
         /// The volume.
         volume: String,
-        /// The pool that has it.
+        /// The pool that holds it.
         pool: String,
     },
-    /// A slice could not be opened: its log, or its dirty map, cannot be read.
+    /// A slice could not be opened, because its log or its dirty map cannot be read.
     #[error(
         "a part of volume {volume:?} in pool {pool:?} cannot be opened: {source}. Check the pool's disks with `ursa pool show {pool}`, then run `ursa pool reopen {pool}`; if that does not help, rebuild this node's copy in another pool with `ursa volume copy rebuild`, or restore the volume from a backup if it has no other copy"
     )]
     SliceUnopened {
         /// The volume.
         volume: String,
-        /// The pool that has it.
+        /// The pool that holds it.
         pool: String,
         /// Why.
         source: SliceError,
     },
-    /// A copy that was taken off the node is still there.
+    /// A copy that was removed from the node still exists there.
     #[error(
         "an older copy of volume {volume:?} is still in pool {pool:?}: if it was removed from this node, it is deleted automatically, so try again in a moment; if not, choose another pool, or forget that one"
     )]
     OldCopy {
         /// The volume.
         volume: String,
-        /// The pool that has it.
+        /// The pool that holds it.
         pool: String,
     },
-    /// It is about to become one of several copies, or to get into the cluster's record.
+    /// The volume is being prepared for copies, or added to the cluster's record.
     #[error(
         "volume {0:?} is not ready for copies yet: try again in a moment; its pool needs free space for a map of changed regions"
     )]
     BeingAdopted(String),
-    /// There is no slot.
+    /// The volume has no free slot for another copy.
     #[error("volume {0:?} has four copies, the maximum: remove one first (`ursa volume copy remove`)")]
     FourCopies(String),
-    /// Nobody would have the data.
+    /// Without this copy, no node would have the data.
     #[error(
         "the copy on node {node} is the only copy of volume {volume:?} in sync: wait until another one is in sync (`ursa volume show {volume}`), or delete the volume"
     )]
@@ -377,7 +377,7 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
-    /// There is nothing to pause or to resume.
+    /// The copy is not resyncing, so there is nothing to pause or resume.
     #[error(
         "the copy of volume {volume:?} on node {node} is not resyncing: it is in sync, or is being removed"
     )]
@@ -387,7 +387,7 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
-    /// There is nothing to take back.
+    /// The copy is in sync, so there is nothing to cancel.
     #[error(
         "the copy of volume {volume:?} on node {node} is in sync by now: remove it with `ursa volume copy remove`"
     )]
@@ -397,31 +397,31 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
-    /// The volume's shape is not known here.
+    /// This node has no copy of the volume, and so does not know its shape.
     #[error("no copy of volume {volume:?} on this node; run the command on node {node}")]
     ElsewhereOnly {
         /// The volume.
         volume: String,
-        /// A node that has one.
+        /// A node that has a copy.
         node: u16,
     },
-    /// What was asked for is about copies, and the cluster's record does not have the volume.
+    /// The operation is about copies, but the cluster's record does not list the volume.
     #[error("volume {0:?} has no copies on other nodes, and is not in a cluster's record")]
     NotReplicated(String),
-    /// It could not join.
+    /// The node could not join a cluster.
     #[error(transparent)]
     Join(Box<link::JoinError>),
-    /// Only who has the cluster's authority can let others in.
+    /// Only a node that holds the cluster's authority can let others join.
     #[error(
         "this node does not hold the cluster CA key: create the token on the node that created the cluster"
     )]
     NoAuthority,
-    /// Names could collide.
+    /// The node has targets or hosts whose names could collide with the cluster's.
     #[error(
         "this node has its own targets or hosts, and all nodes of a cluster share theirs: delete them first (`ursa target list`, `ursa host list`), or create the cluster on this node and let the other node join"
     )]
     OwnAccess,
-    /// The node is needed.
+    /// The node still has copies.
     #[error("node {node} has a copy of volume {volume:?}: move or remove that copy first")]
     NodeHasCopies {
         /// The node.
@@ -429,25 +429,25 @@ pub enum ControlError {
         /// One of the volumes.
         volume: String,
     },
-    /// Nobody could decide without it.
+    /// Without this node, the others would have no quorum.
     #[error(
         "without node {0} the nodes that are up would have no quorum, and nothing could be changed: bring back the nodes that are down first (`ursa node list`)"
     )]
     NodeNeeded(u16),
-    /// There is a majority.
+    /// A majority of the voters is reachable.
     #[error(
         "the cluster is working: a majority of the voters is reachable, so there is nothing to force (`ursa node list`)"
     )]
     ClusterWorks,
-    /// It is not alone.
+    /// Another node is up.
     #[error(
         "node {0} is up: only the last surviving node can be forced into a new cluster; bring back a majority of the voters, or stop node {0} for good"
     )]
     NodeIsThere(u16),
-    /// What was not found may exist: this node's copy of the cluster's record was behind.
+    /// The object may exist: this node's copy of the cluster's record was behind.
     #[error("this node was still catching up with the cluster's record")]
     RecordBehind,
-    /// What the cluster said.
+    /// The cluster refused.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// This should not happen.
@@ -474,13 +474,15 @@ impl From<link::JoinError> for ControlError {
 }
 
 impl ControlError {
-    /// There is no object of this kind and name.
+    /// The error for an object of this kind and name that does not exist.
     pub fn not_found(kind: &'static str, name: &str) -> ControlError {
         ControlError::NotFound { kind, name: name.to_owned() }
     }
 
-    /// Whether a pool's disk failed, or its metadata takes no changes since one did. A full file system is
-    /// not a failed disk.
+    /// Whether the error comes from a failed disk, or from metadata that has been read-only since a disk
+    /// failed.
+    ///
+    /// A full file system does not count as a failed disk.
     pub fn is_of_disk(&self) -> bool {
         match self {
             ControlError::Store(StoreError::Disk { source, .. }) => !matches!(source, DiskError::Full),

@@ -1,4 +1,4 @@
-//! What is wrong with this node now, as facts. `ursa` puts them into words, and adds what it knows itself.
+//! What is wrong with this node now, as facts. `ursa` words them, and adds what only it knows.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use crate::shard::Shard;
 pub struct Fault {
     /// What is wrong.
     pub kind: FaultKind,
-    /// How long it has been so, if that is known.
+    /// How long it has been so, if known.
     pub age: Option<Duration>,
 }
 
@@ -60,12 +60,12 @@ pub enum FaultKind {
     ClusterFailed {
         /// The error.
         error: String,
-        /// The node tries again every so many seconds.
+        /// The interval, in seconds, at which the node tries again.
         retry_seconds: u64,
     },
     /// The node was set back to an earlier state, or runs twice.
     NodeSetBack {
-        /// The start of it that the cluster has seen already.
+        /// The start of this node that the cluster has already seen.
         seen_start: u64,
     },
     /// The node's part of the cluster's record was set back: it has lost changes that it had confirmed.
@@ -81,7 +81,7 @@ pub enum FaultKind {
     NodeCutOff {
         /// The other node.
         node: u16,
-        /// Its heartbeats arrive: only the links for replication are down.
+        /// Its heartbeats arrive, so only the links for replication are down.
         heard: bool,
         /// The nodes that reach it.
         reached_by: Vec<u16>,
@@ -105,7 +105,7 @@ pub enum FaultKind {
         /// The pool.
         pool: String,
     },
-    /// A pool holds an older state than it had.
+    /// A pool holds an earlier state than the one it had.
     PoolSetBack {
         /// The pool.
         pool: String,
@@ -183,13 +183,13 @@ pub struct UnreadBlock {
 }
 
 impl FaultKind {
-    /// That it has been so for that long.
+    /// The fault, with how long it has lasted.
     pub(super) fn lasting(self, age: Duration) -> Fault {
         Fault { kind: self, age: Some(age) }
     }
 }
 
-/// One of which nobody knows when it began.
+/// A fault whose beginning is not known.
 impl From<FaultKind> for Fault {
     fn from(kind: FaultKind) -> Fault {
         Fault { kind, age: None }
@@ -263,7 +263,7 @@ impl Control {
         self.keeper()?.refuses_logins().then(|| FaultKind::LoginsRefused.into())
     }
 
-    /// Which nodes are up and not reached from here: not a node that no node reaches, which is down.
+    /// The nodes that are up but not reached from here. A node that no node reaches is down, and not listed.
     fn cut_off(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let names = self.node_names();

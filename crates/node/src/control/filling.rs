@@ -1,5 +1,5 @@
-//! How full pools with log volumes are: a write that needs room is refused when its pool is full, so people
-//! and hosts hear of it before.
+//! How full pools with log volumes are. A full pool refuses writes that need space, so administrators and
+//! hosts are warned before.
 
 use proto::scsi::UnitAttention;
 use store::{LogSpace, Pool, Usage, VolumeKind};
@@ -7,20 +7,20 @@ use store::{LogSpace, Pool, Usage, VolumeKind};
 use super::Control;
 use crate::shard::{Shard, on_all_cores};
 
-/// At which people and hosts hear of it, in percent.
+/// The levels at which administrators and hosts are warned, in percent.
 pub const LEVELS: [u8; 3] = [80, 90, 95];
 
-/// How far below a level a pool must be to have left it, in percent.
+/// How far the use must fall below a level before the pool leaves the level, in percent.
 const LEFT_BELOW: u8 = 2;
 
 /// How full a pool with log volumes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filling {
-    /// What its log volumes have of it.
+    /// The space of its log volumes.
     pub space: LogSpace,
-    /// What all volumes take of it, in bytes: extents of thick ones, and blocks of log volumes.
+    /// How much all volumes use, in bytes: extents of thick volumes, and blocks of log volumes.
     pub used: u64,
-    /// The highest of [`LEVELS`] that was reached and not left since.
+    /// The highest of [`LEVELS`] that the pool has reached and not left since.
     pub level: Option<u8>,
 }
 
@@ -36,7 +36,7 @@ impl Filling {
         (u128::from(self.used) * 100).checked_div(all).unwrap_or(100) as u8
     }
 
-    /// The level that it has, if it had `before`.
+    /// The level now, if it was `before`.
     fn level_after(&self, before: Option<u8>) -> Option<u8> {
         let percent = self.percent();
         let holds = |level: u8| {
@@ -48,7 +48,7 @@ impl Filling {
 }
 
 impl Control {
-    /// How full a pool is, looked at now; `None` without log volumes.
+    /// How full a pool is, measured now; `None` if it has no log volumes.
     pub(super) fn filling(&self, pool: &Pool, usage: &Usage) -> Option<Filling> {
         let mut levels = self.levels.borrow_mut();
         let before = levels.remove(&pool.id());
@@ -58,7 +58,7 @@ impl Control {
         Some(Filling { level, ..filling })
     }
 
-    /// Tells hosts that use log volumes of a pool that it has reached a level.
+    /// Warns the hosts that use log volumes of a pool that it has reached a level.
     pub(crate) fn warn_hosts_of_filling(&self, pool: &str) {
         let Ok(pool) = self.pool_named(pool) else { return };
         let volumes = pool.volumes().into_iter().filter(|volume| volume.kind == VolumeKind::Log);

@@ -1,6 +1,6 @@
-//! What a change of pools would do, seen before it is made: disks are read, and nothing is written.
+//! Dry runs of pool changes: they read disks and write nothing.
 //!
-//! A disk may hang. So looking at disks is a change under way, too, which nobody waits for without end; it
+//! A disk may hang. So reading disks is also run as a change, for which callers wait with a deadline. It
 //! holds nothing that others wait for.
 
 use std::path::PathBuf;
@@ -18,17 +18,17 @@ use crate::access::VolumeName;
 pub struct Importable {
     /// What it is.
     pub pool: FoundPool,
-    /// What it would be called.
+    /// The name that it would get.
     pub name: String,
-    /// The other server that used it last, and has not exported it.
+    /// The other server that used it last and has not exported it.
     pub used_by: Option<String>,
 }
 
 impl Control {
-    /// Whether a pool could be made so; gives its disks, and what they hold.
+    /// Checks whether a pool could be created; returns its disks and what they hold.
     ///
     /// # Errors
-    /// As [`Control::create_pool`], but for what only the making shows.
+    /// As [`Control::create_pool`], except those that only the creation shows.
     pub async fn check_new_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<Vec<LookedAt>, ControlError> {
         let name: VolumeName = spec.name.parse()?;
         self.check_pool_is_new(name.as_str())?;
@@ -40,8 +40,7 @@ impl Control {
         .await
     }
 
-    /// Whether a pool could be imported so; gives what it is.
-    ///
+    /// Checks whether a pool could be imported; returns what it is.
     /// # Errors
     /// As [`Control::import_pool`].
     pub async fn check_import(self: &Rc<Control>, import: ImportSpec) -> Result<Importable, ControlError> {
@@ -61,10 +60,10 @@ impl Control {
         Ok(Importable { pool, name, used_by })
     }
 
-    /// Whether a disk could be added to a pool so; gives what it holds.
+    /// Checks whether a disk could be added to a pool; returns what the disk holds.
     ///
     /// # Errors
-    /// As [`Control::add_disk`], but for what only the adding shows.
+    /// As [`Control::add_disk`], except those that only adding the disk shows.
     pub async fn check_added_disk(
         self: &Rc<Control>,
         name: &str,

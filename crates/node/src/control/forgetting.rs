@@ -1,6 +1,7 @@
-//! Forgetting a pool that the node cannot use any more: nothing is written to its disks, which can be
-//! imported again, here or elsewhere. What would be lost from sight is shown before
-//! ([`Control::pool_remains`]).
+//! Forgetting a pool that the node cannot use any more.
+//!
+//! Nothing is written to the pool's disks, so it can be imported again, here or elsewhere.
+//! [`Control::pool_remains`] shows beforehand what would be lost.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,36 +22,36 @@ use crate::record::delete;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
-/// How long a disk gets to tell what is on it.
+/// How long a disk may take to report what is on it.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What forgetting a pool would leave behind.
 #[derive(Debug)]
 pub struct PoolRemains {
-    /// Its disks, with the reason why one tells nothing.
+    /// Its disks, each with the reason if it does not report its content.
     pub disks: Vec<(PathBuf, Option<Muteness>)>,
-    /// Its volumes, by name; `None` if none of the disks can tell.
+    /// Its volumes, by name; `None` if none of the disks reports them.
     pub volumes: Option<Vec<VolumeInfo>>,
-    /// LUN maps that lead nowhere without them. If nobody knows which volumes there are: those to volumes
-    /// that no node has.
+    /// LUN maps that would lead nowhere. If the pool's volumes are not known: those to volumes that no node
+    /// has.
     pub maps: Vec<LostMap>,
 }
 
-/// Why a disk does not tell what is on it.
+/// Why a disk does not report its content.
 #[derive(Debug, thiserror::Error)]
 pub enum Muteness {
-    /// It hangs.
+    /// It does not respond.
     #[error("it does not respond")]
     Silent,
-    /// Its path leads to another pool's disk now.
+    /// Its path now leads to a disk of another pool.
     #[error("it is now a disk of pool {0:?}")]
     OtherPool(String),
-    /// It cannot be read, or nothing that is a pool is there.
+    /// It cannot be read, or holds no pool.
     #[error(transparent)]
     Unreadable(#[from] StoreError),
 }
 
-/// A LUN map to a volume that is about to be lost from sight.
+/// A LUN map to a volume that is about to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostMap {
     /// The target's iSCSI name.
@@ -64,7 +65,7 @@ pub struct LostMap {
 }
 
 impl Control {
-    /// What forgetting this pool would leave behind. Its disks are read if they can be.
+    /// What forgetting this pool would leave behind. Reads its disks if possible.
     ///
     /// # Errors
     /// [`ControlError::PoolOpen`].
@@ -77,7 +78,7 @@ impl Control {
         Ok(PoolRemains { disks, volumes, maps })
     }
 
-    /// Whether a pool could be forgotten, and what that would leave behind.
+    /// Checks whether a pool could be forgotten; returns what that would leave behind.
     ///
     /// # Errors
     /// As [`Control::forget_pool`].
@@ -88,8 +89,10 @@ impl Control {
         self.pool_remains(name).await
     }
 
-    /// Forgets a pool that cannot be used. `unmap`: deletes the LUN maps of its volumes; otherwise they stay,
-    /// and work again when the pool has been imported.
+    /// Forgets a pool that cannot be used.
+    ///
+    /// `unmap` deletes the LUN maps of its volumes; otherwise they stay, and work again when the pool has
+    /// been imported.
     ///
     /// # Errors
     /// [`ControlError::PoolOpen`]; [`ControlError::MappedInPool`] for volumes that initiators still see.
@@ -97,7 +100,8 @@ impl Control {
         let (control, name) = (Rc::clone(self), name.to_owned());
         let awaited = self.is_awaited(&name);
         self.change(Work::new(Doing::ForgetPool, &name), |changing| async move {
-            // Its opening may hold it for ever; it finds out that nobody waits for it any more.
+            // The task that opens the pool may hold it forever. It finds out later that the pool is no longer
+            // wanted.
             let _pool = match awaited {
                 true => None,
                 false => Some(changing.hold([Thing::Pool(name.clone())]).await?),
@@ -138,7 +142,7 @@ impl Control {
         Ok(())
     }
 
-    /// That a pool can be closed without a host that misses a volume.
+    /// Checks that no volume of the pool is mapped, so that the pool can be closed.
     pub(super) fn check_none_is_mapped(&self, pool: &Pool) -> Result<(), ControlError> {
         let unmapped = |volume: &VolumeInfo| self.check_unmapped(volume.id, &volume.name);
         pool.volumes().iter().try_for_each(unmapped).map_err(|error| match error {
@@ -149,7 +153,7 @@ impl Control {
         })
     }
 
-    /// Takes a pool's volumes and disks off all cores.
+    /// Closes a pool's volumes on all cores, and removes its disks there.
     pub(super) async fn close_pool(&self, changing: &Changing, pool: &Pool) {
         self.close_volumes(changing, pool).await;
         pool.logs_ended().await;
@@ -157,7 +161,7 @@ impl Control {
         on_all_cores(move || async move { Shard::current().remove_disks(id) }).await;
     }
 
-    /// A pool that can be forgotten; if it is open, that it is to be closed.
+    /// Checks that a pool can be forgotten; returns it if it is open and so must be closed.
     fn useless_pool(&self, name: &str) -> Result<Option<Pool>, ControlError> {
         let pools = self.pools.borrow();
         let known = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
@@ -169,12 +173,12 @@ impl Control {
         }
     }
 
-    /// Whether a pool's disks have not answered yet.
+    /// Whether a pool's disks have not responded yet.
     pub(super) fn is_awaited(&self, name: &str) -> bool {
         self.pools.borrow().get(name).is_some_and(|known| matches!(known.state, Opened::NotYet(_)))
     }
 
-    /// Asks the disks of a pool that is not open, all at the same time.
+    /// Reads the disks of a pool that is not open, all at the same time.
     async fn probe_pool(&self, name: &str) -> (Vec<(PathBuf, Option<Muteness>)>, Option<Vec<VolumeInfo>>) {
         let paths = self.pools.borrow().get(name).map(|known| known.paths.clone()).unwrap_or_default();
         if self.is_awaited(name) {
@@ -196,8 +200,9 @@ impl Control {
         (disks, volumes)
     }
 
-    /// The maps to these volumes that lead nowhere without them; `None`: to volumes that no node has. What
-    /// other nodes have, or may have, is not lost.
+    /// The maps that would lead nowhere without these volumes; `None` means all volumes that no node has.
+    ///
+    /// Volumes that other nodes have, or may have, are not lost.
     async fn maps_to(&self, volumes: Option<&[VolumeInfo]>) -> Vec<LostMap> {
         let (access, keeper) = (self.access(), self.keeper());
         let mapped: BTreeSet<VolumeId> =
@@ -206,7 +211,7 @@ impl Control {
             Some(volumes) => volumes.iter().any(|volume| volume.id == *id),
             None => self.pool_of(*id).is_err(),
         };
-        // `None`: the cluster's record does not know it.
+        // `None` if the cluster's record does not list it.
         let has_other_copy = |id: &VolumeId| {
             let entry = keeper.as_ref()?.volume(*id)?.entry;
             Some(entry.copies.iter().any(|copy| Some(copy.node) != self.number()))
@@ -230,7 +235,7 @@ impl Control {
             .collect()
     }
 
-    /// Which of these volumes another node has; all, while one of them does not say.
+    /// Which of these volumes another node has; all of them if a node does not respond.
     async fn may_be_elsewhere(&self, volumes: &[VolumeId]) -> BTreeSet<VolumeId> {
         let Some(keeper) = self.keeper().filter(|_| !volumes.is_empty()) else { return BTreeSet::new() };
         let nodes = keeper.nodes().into_iter().map(|(node, _)| node);
@@ -250,7 +255,7 @@ impl Control {
     }
 }
 
-/// The volumes of pool `name` that a disk of it tells of, if it has metadata.
+/// The volumes of pool `name` that one of its disks lists; `None` if the disk has no metadata.
 async fn probe_disk(path: &Path, name: &str) -> Result<Option<Vec<VolumeInfo>>, Muteness> {
     let told =
         rt::timeout(PROBE_DEADLINE, store::probe(path)).await.map_err(|rt::Elapsed| Muteness::Silent)?;

@@ -1,5 +1,5 @@
-//! Volumes of two nodes that may go on without the cluster's record: who has agreed to that, and what becomes
-//! of those with which both have gone on.
+//! Volumes with which one of two nodes may continue without the cluster's record: the policy, and the
+//! decision after a split brain.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,34 +22,33 @@ use crate::record::{delete, set};
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// Where the node's own record has the volumes with which it has gone on alone.
+/// The key prefix in the node's own record of the volumes with which it has continued alone.
 const FORKS: &str = "fork/";
 
-/// How long the record may take to say what it has.
+/// How long the record may take to respond.
 pub(super) const ASK_RECORD: Duration = Duration::from_secs(5);
 
-/// What somebody chose for a volume, and what they should know.
+/// What an administrator should know about the chosen policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategyChange {
-    /// The nodes know only one address of each other: one cable, and both go on alone.
+    /// A node has only one address: one broken cable, and both nodes continue alone.
     pub one_way: bool,
-    /// The record is in etcd, which decides whatever is chosen.
+    /// The record is in etcd, which decides whatever the policy.
     pub etcd_decides: bool,
 }
 
-/// What deciding whose data of a volume is kept would do.
+/// What a decision about a split brain would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkDecision {
     /// The volume's name.
     pub volume: String,
-    /// The nodes that have copies besides the one whose data is kept: what they alone have written is given
-    /// up.
+    /// The other nodes that have copies. Data that only they have is given up.
     pub given_up: Vec<u16>,
-    /// The one of them that serves the volume now, and is to stop first.
+    /// The node among them that serves the volume now and must stop first.
     pub stops: Option<u16>,
 }
 
-/// A volume with which a node has gone on alone, of which it can be decided whose data is kept.
+/// A volume with which a node has continued alone, and for which a decision is possible.
 struct Decidable {
     id: VolumeId,
     entry: VolumeEntry,
@@ -57,24 +56,24 @@ struct Decidable {
 }
 
 impl Control {
-    /// Forks of earlier lives of this node.
+    /// The forks of earlier lives of this node.
     pub(super) fn forks(&self) -> Vec<ForkRecord> {
         self.record.borrow().list(FORKS)
     }
 
-    /// Writes down that this node goes on alone with a volume.
+    /// Records that this node continues alone with a volume.
     ///
     /// # Errors
-    /// What the node's record says: it does not go on then.
+    /// Those of the node's record. The node then does not continue alone.
     pub(crate) async fn keep_fork(self: &Rc<Control>, fork: &ForkRecord) -> Result<(), ControlError> {
         let change = set(format!("{FORKS}{}", fork.volume), fork);
         self.change_fork(&fork.volume, change).await
     }
 
-    /// Forgets that it did.
+    /// Removes the record that this node continues alone with a volume.
     ///
     /// # Errors
-    /// What the node's record says.
+    /// Those of the node's record.
     pub(crate) async fn drop_fork(self: &Rc<Control>, id: VolumeId) -> Result<(), ControlError> {
         self.change_fork(&id.to_string(), delete(format!("{FORKS}{id}"))).await
     }
@@ -87,18 +86,19 @@ impl Control {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::WriteFork, volume), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
-            // Into both slots: should one of them be damaged, the other does not say that there is no fork.
+            // Written twice, into both slots: if one is damaged, the other must not say that there is no
+            // fork.
             control.commit(&changing, vec![change.clone()]).await?;
             control.commit(&changing, vec![change]).await
         })
         .await
     }
 
-    /// Chooses what a node does about a volume when it hears of nobody and cannot reach the record.
+    /// Sets what a node does with a volume when it has lost the other node and cannot reach the record.
     ///
     /// # Errors
-    /// A cluster or a volume that is not of two nodes; a volume without copies; a node that is not there, or
-    /// does not know of this.
+    /// The cluster does not have two nodes, or the volume not a copy on each; the volume has no copies; the
+    /// other node does not respond, or does not support this.
     pub async fn set_strategy(
         &self,
         volume: &str,
@@ -122,10 +122,11 @@ impl Control {
         Ok(change)
     }
 
-    /// Whether a node's behaviour about a volume could be chosen so, and what should be known then.
+    /// Checks whether this split-brain policy could be set; returns what an administrator should know about
+    /// it.
     ///
     /// # Errors
-    /// As [`Control::set_strategy`], but for what the record says.
+    /// As [`Control::set_strategy`], except those of the record.
     pub async fn check_strategy(
         &self,
         volume: &str,
@@ -149,7 +150,7 @@ impl Control {
                     copies: entry.copies.len(),
                 });
             }
-            // The other node must learn of it while it can be reached.
+            // The other node must learn about it while it can be reached.
             for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != keeper.me()) {
                 must_answer(&keeper, node, &entry).await?;
             }
@@ -160,12 +161,12 @@ impl Control {
         })
     }
 
-    /// Decides whose data is kept of a volume with which a node has gone on alone, and cannot be settled
-    /// without somebody's word. What the other node alone has is given up.
+    /// Decides whose data of a volume is kept after a node has continued alone. The data that only the other
+    /// node has is given up.
     ///
     /// # Errors
-    /// There is nothing to decide, or not yet; a volume without copies; a node without a copy, or that could
-    /// not serve it; what the record says.
+    /// There is nothing to decide, or not yet; the volume has no copies; the node has no copy, or cannot
+    /// serve it; errors of the record.
     pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let named = self.replicated(&keeper, volume)?;
@@ -173,7 +174,8 @@ impl Control {
         if keep != fork.node {
             return Ok(keeper.commit(for_record(&keeper, id, &fork, keep)?).await?);
         }
-        // Who serves must stop before the record says that the other one does: it needs nobody's lease.
+        // The node that serves must stop before the record declares the other one the serving node: with a
+        // single copy in sync, that one needs no lease from anybody.
         let serves = only_other(&entry, keep)?;
         if keep == keeper.me().0 && !follows_record(&keeper, serves).await? {
             return self.keep_what_is_here(&keeper, id).await;
@@ -185,10 +187,10 @@ impl Control {
         }
     }
 
-    /// Whether it could be decided so whose data of a volume is kept, and what that would do.
+    /// Checks whether this decision about a split brain is possible; returns what it would do.
     ///
     /// # Errors
-    /// As [`Control::resolve_fork`], but for what the record says.
+    /// As [`Control::resolve_fork`], except those of the record.
     pub async fn check_fork(&self, volume: &str, keep: u16) -> Result<ForkDecision, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let named = self.replicated(&keeper, volume)?;
@@ -220,15 +222,15 @@ impl Control {
         Ok(ForkDecision { stops: follows.then_some(serves.0), ..decision })
     }
 
-    /// Keeps what this node has written alone: the other one was given up with its cluster, and there is
-    /// nobody to be asked to stop.
+    /// Keeps what this node has written alone. The other node was given up with its cluster, so nothing has
+    /// to stop first.
     async fn keep_what_is_here(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<(), ControlError> {
         let decision = Decision::about(keeper, id).await?;
         self.can_serve_fork(&id.to_string(), decision.split.epoch).await?;
         Ok(keeper.commit(decision.for_fork()?).await?)
     }
 
-    /// Whether this node has all that it has written alone, and could serve it.
+    /// Checks that this node has all that it has written alone, and could serve it.
     pub(super) async fn can_serve_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let known = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
@@ -239,8 +241,8 @@ impl Control {
         Err(ControlError::ForkUnwell { volume: name, node: keeper.me().0 })
     }
 
-    /// Stops serving a volume for good, since what the other node has written alone is kept: then has the
-    /// record say so.
+    /// Stops serving a volume for good, because the data of the other node is kept, and then records the
+    /// decision.
     pub(super) async fn yield_to_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let id = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
@@ -249,7 +251,7 @@ impl Control {
         if !decision.is_served_by(keeper.me(), epoch) {
             return Err(ClusterError::Conflict(entry.name.clone()).into());
         }
-        // Else nobody would serve it.
+        // Otherwise no node would serve the volume.
         let well = Ask::CanServeFork { id: entry.id.clone(), epoch: split.epoch };
         until_heard(&keeper, NodeId(split.node)).await;
         Box::pin(keeper.ask(NodeId(split.node), well)).await?;
@@ -258,34 +260,34 @@ impl Control {
         match keeper.commit(transaction).await {
             Ok(()) => Ok(()),
             Err(ClusterError::Conflict(key)) => {
-                // Another decision may have been quicker, and this node not have followed it yet.
+                // Another decision may have been faster, and this node may not have followed it yet.
                 if !is_kept(&keeper, id, decision.split.node).await {
                     keeper.go_on_serving(id).await;
                 }
                 Err(ClusterError::Conflict(key).into())
             }
-            // It may take effect yet: asked again, it either has or does; and if the other side is kept, this
-            // node serves again.
+            // The transaction may still take effect. If the caller asks again, the decision either has been
+            // made or is made then; if the other side is kept, this node serves again.
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Whether the record says, or may say, that what this node has written is what counts.
+/// Whether the record says, or may say, that the data of `node` is kept.
 async fn is_kept(keeper: &Keeper, id: VolumeId, node: u16) -> bool {
     let Ok(found) = keeper.store().get(&split_key(id), ASK_RECORD).await else { return true };
     let split = found.map(|found| serde_json::from_slice::<SplitEntry>(&found.value));
     split.is_none_or(|split| split.map_or(true, |split| split.keep == Some(node)))
 }
 
-/// What is to be decided, as the record has it.
+/// A pending decision, as the record has it.
 struct Decision {
     id: VolumeId,
     entry: VolumeEntry,
     revision: cluster::Revision,
     split: SplitEntry,
     split_revision: cluster::Revision,
-    /// The life of the node that has gone on without the record.
+    /// The life of the node that has continued without the record.
     life: Incarnation,
 }
 
@@ -304,8 +306,8 @@ impl Decision {
         Ok(Decision { id, entry, revision: found.revision, split, split_revision, life })
     }
 
-    /// Whether this node alone serves the volume, in this epoch, as the record has it, and is not the one
-    /// that has gone on without the record.
+    /// Whether, by the record, `node` alone serves the volume in this epoch and is not the one that continued
+    /// without it.
     fn is_served_by(&self, node: NodeId, epoch: u64) -> bool {
         let Decision { entry, split, .. } = self;
         let alone = entry
@@ -315,7 +317,7 @@ impl Decision {
         entry.epoch == epoch && alone && split.node != node.0
     }
 
-    /// The change of the record after which what was written without it is what counts.
+    /// The transaction that keeps what was written without the record.
     fn for_fork(&self) -> Result<Transaction, ControlError> {
         let Decision { id, entry, split, .. } = self;
         let next = only(entry, split.node, self.life, entry.epoch.max(split.epoch) + 1)
@@ -329,13 +331,13 @@ impl Decision {
     }
 }
 
-/// Fails unless the node answers.
+/// Fails unless the node responds.
 async fn must_answer(keeper: &Rc<Keeper>, node: NodeId, volume: &VolumeEntry) -> Result<(), ClusterError> {
     keeper.ask(node, Ask::HasVolumes { ids: vec![volume.id.clone()] }).await.map(drop)
 }
 
-/// Whether the record is told to the node. It is not to one that was given up with its cluster
-/// (`ursa node force-new-cluster`).
+/// Whether the node receives the record. A node that was given up with its cluster does not (`ursa node
+/// force-new-cluster`).
 async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterError> {
     if !keeper.nodes_vote() {
         return Ok(true);
@@ -344,7 +346,7 @@ async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterEr
     Ok(status.voters.iter().chain(&status.learners).any(|id| *id == u64::from(node.0)))
 }
 
-/// The volume, if it can be decided that this node's data of it is kept.
+/// The volume, if it can be decided to keep this node's data of it.
 fn decidable(
     keeper: &Keeper,
     (id, entry): (VolumeId, VolumeEntry),
@@ -360,7 +362,7 @@ fn decidable(
     Ok(Decidable { id, entry, fork })
 }
 
-/// The node that has the other one of two copies.
+/// The node that has the other of two copies.
 fn only_other(entry: &VolumeEntry, node: u16) -> Result<NodeId, ControlError> {
     let others = entry.copies.iter().map(|copy| copy.node).filter(|other| *other != node);
     match others.collect::<Vec<_>>()[..] {
@@ -369,7 +371,8 @@ fn only_other(entry: &VolumeEntry, node: u16) -> Result<NodeId, ControlError> {
     }
 }
 
-/// The change of the record that keeps what its side has: what the other node has written alone is given up.
+/// The transaction that keeps the data of the record's side and gives up what the other node has written
+/// alone.
 fn for_record(
     keeper: &Keeper,
     id: VolumeId,
@@ -400,7 +403,7 @@ fn for_record(
     Ok(transaction)
 }
 
-/// The entry with the node's copy alone in sync.
+/// The entry with only this node's copy in sync.
 fn only(entry: &VolumeEntry, node: u16, life: Incarnation, epoch: u64) -> Option<VolumeEntry> {
     let (slot, _) = entry.copy_on(NodeId(node))?;
     let config = alone(&entry.config(Revision(0))?, slot, life, Epoch(epoch), Revision(0));

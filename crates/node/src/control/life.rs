@@ -1,9 +1,9 @@
-//! A life of this node that another start of it has used already: its machine was set back to an earlier day,
-//! or there are two of it.
+//! Detects that another start of this node has already used its life number: the machine was set back to an
+//! earlier state, or the node runs twice.
 //!
-//! Lives are counted by the node itself, and the cluster's record knows the latest. A start whose life is not
-//! later has forgotten what it promised, what it voted, and what its disks held: it takes no part in
-//! anything, and the next one begins behind what the record knows.
+//! The node counts its own lives, and the cluster's record knows the latest. A start whose life is not later
+//! has lost its promises, its votes, and what its disks held. It takes no part in the cluster, and the next
+//! start uses a number above the one that the record knows.
 
 use std::rc::Rc;
 
@@ -19,18 +19,19 @@ use crate::events::code::NODE_SET_BACK;
 use crate::events::{Event, tell};
 use crate::record::set;
 
-/// What people are told of a node that has forgotten what it confirmed.
+/// The message about a node that has lost what it had confirmed.
 const FORGOTTEN: &str = "this node was set back to an earlier state: it has lost changes of the cluster's record that it had confirmed, so it no longer votes and does not take part in the cluster; remove it from the cluster on another node (`ursa node remove`) and let it join again";
 
 impl Control {
-    /// Whether this start may be the life that it takes itself for, by what the record has of the node.
+    /// Whether, by the record's entry of the node, this start may use its life number.
     pub(super) fn is_own_life(keeper: &Keeper, node: &NodeEntry) -> bool {
         let Incarnation(mine) = keeper.incarnation();
         let is_mine = node.start == 0 || node.start == keeper.start_number();
         node.incarnation < mine || node.incarnation == mine && is_mine
     }
 
-    /// This life was used before, or a later one was: it is over, and the next start begins behind `used`.
+    /// Ends this life, which another start has already used, or a later one. The next life comes after
+    /// `used`.
     pub(super) async fn give_life_up(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
@@ -56,8 +57,8 @@ impl Control {
         .await
     }
 
-    /// This node's part of the cluster's record was set back: it votes no more, and nothing that it knows of
-    /// the record is of use.
+    /// Handles that this node's part of the cluster's record was set back: the node no longer votes, and its
+    /// knowledge of the record is useless.
     pub(super) async fn note_forgotten_record(&self, keeper: &Keeper) {
         if self.forgotten_record.replace(true) {
             return;
@@ -68,8 +69,8 @@ impl Control {
         tell(event.because("record-set-back").of_node(keeper.me().0));
     }
 
-    /// That this node has to be restarted, because its life was used before; or to join again, because it has
-    /// forgotten what it confirmed.
+    /// The fault of a node that must be restarted, because its life was already used, or must join again,
+    /// because it has lost what it had confirmed.
     pub(super) fn life_used(&self) -> Option<Fault> {
         if self.forgotten_record.get() {
             return Some(FaultKind::RecordSetBack.into());

@@ -1,4 +1,4 @@
-//! How this node's links with the others are.
+//! The state of this node's links with the other nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,15 @@ use super::{Control, ControlError, SHOW_DEADLINE};
 use crate::copies::{Copies, Linked};
 use crate::shard::ask_each_core;
 
-/// How long a core may take to say how its links are: it looks at a few figures. One that hangs is named, and
-/// what the others have is said, before another node that asks gives up.
+/// How long a core may take to report its links, which only means reading a few counters.
+///
+/// With this deadline, the response names a core that hangs, and shows the links of the others, before a node
+/// that asks gives up.
 const LINKS_DEADLINE: Duration = Duration::from_secs(1);
 
 const _: () = assert!(LINKS_DEADLINE.as_millis() < SHOW_DEADLINE.as_millis());
 
-/// The links with another node, as this one sees them.
+/// The links with another node, as seen from this one.
 #[derive(Clone, Debug)]
 pub struct LinkStatus {
     /// The other node's number.
@@ -24,19 +26,18 @@ pub struct LinkStatus {
     pub peer_name: String,
     /// The link for heartbeats, leases and the cluster's record.
     pub control: Linked,
-    /// Those for the data of volumes.
+    /// The links for the data of volumes.
     pub replication: Linked,
-    /// They are encrypted, and both sides prove who they are.
+    /// They are encrypted, and both sides authenticate.
     pub encrypted: bool,
-    /// Why the last attempt to make one failed, if none has succeeded since.
+    /// Why the last attempt to connect failed, if none has succeeded since.
     pub trouble: Option<String>,
-    /// Cores of this node that have not said how their links are: some may be up that are not counted.
+    /// Cores of this node that have not responded. Links of theirs that are up are not counted.
     pub silent_cores: Vec<u16>,
 }
 
 impl Control {
-    /// The links with each of the other nodes, by number. Each core is asked for a few figures of its own,
-    /// and not waited for if it does not answer.
+    /// The links with each of the other nodes, by number. A core that does not respond is skipped.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`].

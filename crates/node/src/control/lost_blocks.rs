@@ -1,4 +1,4 @@
-//! Blocks that copies of this node lack: no copy in sync could read them (R27 in `docs/why/replication.md`).
+//! Lost blocks in this node's copies: no copy in sync could read them (R27 in `docs/why/replication.md`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use crate::events::code::BLOCKS_LOST;
 use crate::events::{Event, tell};
 use crate::volume::VolumeId;
 
-/// By slice, what is lost of it, in places of the volume: the first byte, and how much in all.
+/// By slice: the first lost byte, as an offset in the volume, and how many bytes are lost in total.
 #[derive(Default)]
 pub(super) struct LostBlocks(RefCell<BTreeMap<Address, (ByteOffset, ByteLen)>>);
 
-/// So much of a copy's slice is lost now, from there on; `None`: nothing. From any core.
+/// Sets what a copy's slice has lost: offset in the volume and length; `None` for nothing. From any core.
 pub(crate) fn set_lost_of_copy(slice: Address, lost: Option<(ByteOffset, ByteLen)>) {
     with_control(move |control| {
         let mut all = control.lost_blocks.0.borrow_mut();
@@ -27,8 +27,7 @@ pub(crate) fn set_lost_of_copy(slice: Address, lost: Option<(ByteOffset, ByteLen
     });
 }
 
-/// Tells that so many bytes of a copy of the volume with this number, from there on, have been lost. From any
-/// core.
+/// Reports that a copy of the volume with this number has lost `len` bytes at this offset. From any core.
 pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen) {
     with_control(move |control| {
         if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
@@ -38,7 +37,7 @@ pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen
 }
 
 impl Control {
-    /// The volumes of whose copies on this node blocks are lost.
+    /// The volumes whose copies on this node have lost blocks.
     pub(super) fn lost_blocks(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let mut volumes = BTreeMap::<u32, (u64, u64)>::new();
@@ -48,7 +47,7 @@ impl Control {
         }
         let fault = |(number, (first, bytes)): (u32, (u64, u64))| {
             let id = keeper.id_of(number)?;
-            // What a copy lacked that is no longer here does not matter.
+            // If the copy is gone from this node, its lost blocks do not matter.
             let (_, info) = self.volume_named(&id.to_string()).ok()?;
             let block = u64::from(info.block_size.bytes());
             let volume = self.shown_name(&info);
@@ -58,7 +57,7 @@ impl Control {
         volumes.into_iter().filter_map(fault).collect()
     }
 
-    /// Part of the volume is lost on this node's copy.
+    /// Emits the event that this node's copy of a volume has lost a range.
     fn note_lost(&self, volume: VolumeId, of_volume: u64, len: u64) {
         let Ok((_, info)) = self.volume_named(&volume.to_string()) else { return };
         let block = u64::from(info.block_size.bytes());

@@ -1,5 +1,7 @@
-//! The nodes of a cluster: listed, and what is said of each. How they are let in: [`joining`]. How they
-//! leave: [`leaving`]. Whose word counts in the cluster's record: [`voters`].
+//! The nodes of a cluster, and their status.
+//!
+//! [`joining`] lets nodes join, [`leaving`] lets them leave, and [`voters`] decides which ones vote in the
+//! cluster's record.
 
 mod joining;
 mod leaving;
@@ -17,15 +19,15 @@ use crate::copies::{
     Keeper, Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, json, link_roles_key, node_key,
 };
 
-/// More is no limit: it is a mistake in the unit.
+/// A larger limit has no effect; the caller probably used a wrong unit.
 const SYNC_LIMIT_MAX: u64 = 1 << 40;
 
-/// The key of the number that the next node gets. No number is given twice.
+/// The key of the number that the next node gets. Numbers are never reused.
 pub(super) const NEXT_NODE: &str = "next-node-number";
-/// The key of the node whose word alone counts in a cluster of two without a witness.
+/// The key of the node whose vote alone counts in a cluster of two nodes without a witness.
 const PREFERRED: &str = "preferred-node";
 
-/// What stands instead of nodes' votes.
+/// What replaces the nodes' votes if the record is in etcd.
 pub(super) const ETCD_VOTES: &str =
     "if either of two nodes is lost, the other one continues as long as etcd responds";
 
@@ -35,33 +37,33 @@ const MEMBERS_DEADLINE: Duration = Duration::from_secs(10);
 /// A node of the cluster as administrators see it.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
-    /// As the record has it.
+    /// Its entry in the record.
     pub entry: NodeEntry,
-    /// This is the one that was asked.
+    /// It is the node that answers this request.
     pub here: bool,
-    /// It was heard of just now.
+    /// Its heartbeats arrive.
     pub up: bool,
-    /// If it was not: the nodes that are heard and say that they reach it.
+    /// If they do not: the nodes that are up and reach it.
     pub reached_by: Vec<u16>,
-    /// Its word counts in the cluster's record.
+    /// It votes in the cluster's record.
     pub votes: bool,
-    /// Why its copy of the record takes no changes: its vote is missing.
+    /// Why its copy of the record accepts no changes, so that its vote is missing.
     pub stalled: Option<cluster::Stall>,
-    /// It leads the record.
+    /// It is the record's leader.
     pub leads: bool,
     /// How many copies of volumes it has.
     pub copies: usize,
     /// How many of them are in sync.
     pub in_sync: usize,
-    /// How long nothing has been heard of it, if it is not up.
+    /// How long it has been silent, if it is not up.
     pub silent: Option<Lasting>,
-    /// It is to be stopped, and has no copy in sync.
+    /// It is in maintenance: it has no copy in sync, so that it can be stopped.
     pub maintenance: bool,
-    /// Since when, in seconds since 1970, if that was noted.
+    /// Since when, in seconds since 1970, if known.
     pub maintenance_since: Option<u64>,
-    /// It decides alone where two nodes are a cluster.
+    /// It is the preferred node: of two nodes, it decides alone.
     pub preferred: bool,
-    /// What its addresses are kept for.
+    /// The kinds of links that its addresses are reserved for.
     pub link_roles: LinkRoles,
 }
 
@@ -120,11 +122,11 @@ impl Control {
         }
     }
 
-    /// Limits what all nodes together give to bring copies up to date, in bytes a second; `None`: each as
-    /// much as its own settings say.
+    /// Limits the total rate at which all nodes resync copies, in bytes per second; `None` leaves each node
+    /// its own limit.
     ///
     /// # Errors
-    /// Less than [`SYNC_LIMIT_MIN`], more than [`SYNC_LIMIT_MAX`].
+    /// Less than [`SYNC_LIMIT_MIN`] or more than [`SYNC_LIMIT_MAX`].
     pub async fn limit_syncs(&self, bytes_per_second: Option<u64>) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
@@ -140,7 +142,7 @@ impl Control {
         Ok(keeper.set_sync_limit(bytes_per_second).await?)
     }
 
-    /// What it is limited to.
+    /// The limit on the total resync rate, in bytes per second.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`].
@@ -148,11 +150,11 @@ impl Control {
         Ok(self.keeper_or_why_not()?.sync_limit())
     }
 
-    /// Keeps an address of a node for one kind of links; `None`: for all. Links move to it within half a
+    /// Reserves an address of a node for one kind of links; `None` allows all kinds. Links move within half a
     /// minute.
     ///
     /// # Errors
-    /// A node that is none, an address that it does not have, or none would be left for data.
+    /// The node does not exist, or does not have the address; or no address would be left for replication.
     pub async fn keep_link_for(
         &self,
         number: u16,
@@ -171,9 +173,9 @@ impl Control {
             Some(role) => drop(roles.insert(address, role)),
             None => drop(roles.remove(&address)),
         }
-        // Where it no longer listens nobody finds it.
+        // Roles of addresses at which the node no longer listens are dropped.
         roles.retain(|kept, _| entry.addresses.contains(kept));
-        // Heartbeats may go where data goes; not the other way round.
+        // Heartbeats may use an address for replication, but replication may not use one for heartbeats.
         if entry.addresses.iter().all(|address| roles.get(address) == Some(&LinkRole::Heartbeat)) {
             let reason =
                 "no address of the node would be left for replication: let it listen at another address, too";
@@ -189,8 +191,10 @@ fn node_entry(keeper: &Keeper, number: u16) -> Result<NodeEntry, ControlError> {
     known.map(|(entry, _)| entry).ok_or_else(|| ControlError::not_found("node", &number.to_string()))
 }
 
-/// What initiators are told of this node's portals by other nodes. One on all addresses (0.0.0.0) is on
-/// those, too, at which the other nodes reach this one: nobody else can say more.
+/// The addresses of this node's portals that other nodes report to initiators.
+///
+/// A portal on all addresses (0.0.0.0) counts as one at each address for links, because the other nodes know
+/// no other addresses of this one.
 pub(super) fn told_portals(portals: &[SocketAddr], links: &[SocketAddr]) -> Vec<SocketAddr> {
     let told = portals.iter().flat_map(|portal| match portal.ip().is_unspecified() {
         false => vec![*portal],
@@ -202,7 +206,7 @@ pub(super) fn told_portals(portals: &[SocketAddr], links: &[SocketAddr]) -> Vec<
     all
 }
 
-/// Addresses that another machine can connect to: not "all of mine".
+/// Addresses that another machine can connect to; excludes unspecified ones such as 0.0.0.0.
 fn reachable(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     addresses.iter().filter(|address| !address.ip().is_unspecified()).copied().collect()
 }

@@ -1,9 +1,9 @@
-//! What administrators do to a node: pools, volumes, targets, LUN maps, host groups, sessions.
+//! What administrators manage on a node: pools, volumes, targets, LUN maps, host groups, sessions.
 //!
-//! All of it lives on core 0. A change is made in this order: check, make it durable (in the pool's metadata
-//! or in the node's record), then tell every core. Changes of one thing wait for each other ([`turns`]), and
-//! nobody waits for one without end ([`change`]); none of them is on the way of I/O. What a change needs of
-//! the wall clock it is told by the caller.
+//! All of it runs on core 0. A change checks its conditions, makes itself durable (in the pool's metadata or
+//! in the node's record), and then notifies every core. Changes of the same thing take turns ([`turns`]), and
+//! every wait for a change has a deadline ([`change`]). I/O never waits for a change. If a change needs the
+//! time of day, the caller passes it in.
 
 mod absence;
 mod access;
@@ -113,55 +113,56 @@ use crate::volume::VolumeId;
 /// The control of a node, on core 0.
 pub struct Control {
     record: RefCell<Record>,
-    /// When this life of the node began, in seconds since 1970; `None`: it has no wall clock, as in the
-    /// simulator.
+    /// When this life of the node began, in seconds since 1970. `None` in the simulator, which has no wall
+    /// clock.
     started: Option<u64>,
     changes: Changes,
     /// The pools of the record, by name.
     pools: RefCell<BTreeMap<String, KnownPool>>,
-    /// Volumes of open pools that are not served, and why.
+    /// Volumes of open pools that this node does not serve, and why.
     unserved: RefCell<BTreeMap<VolumeId, ControlError>>,
-    /// Volumes whose pool failed the last change of what their units have agreed on.
+    /// Volumes whose pool failed to store the last change of their unit's state (reservations, mode pages).
     unsettled: RefCell<BTreeSet<VolumeId>>,
-    /// Volumes of pools that are being reopened, or could not be, and what their units had agreed on.
+    /// Volumes of pools that are being reopened or could not be reopened, with the state of their units.
     set_aside: RefCell<BTreeMap<VolumeId, SetAside>>,
     registry: Registry,
     /// This server, as pools know it.
     host: Host,
     ram: RamBudget,
-    /// The bounds of logs.
+    /// Limits of logs.
     log: LogTuning,
-    /// What the logs of all pools share.
+    /// The memory that the logs of all pools share.
     log_memory: LogMemory,
-    /// Logins that were refused, by what the initiator was told.
+    /// Refused logins, by the login status that the initiator received.
     refused_logins: RefCell<BTreeMap<u16, u64>>,
-    /// Tokens that let nodes join, until the next start.
+    /// Tokens with which nodes may join. They are valid until the next start.
     tokens: RefCell<Vec<link::OpenToken>>,
-    /// What units were last told of the ways to copies, and sessions of the other nodes' portals.
+    /// The paths to copies, and the portals of other nodes, that units and sessions were last shown.
     shown_paths: RefCell<BTreeMap<VolumeId, Paths>>,
     shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
-    /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them
-    /// yet, and who asked for them ([`crate::copies::NewCopy::asker`]), and when.
+    /// Copies that this node created for other nodes and that the cluster's record does not list yet, each
+    /// with its requesters ([`crate::copies::NewCopy::asker`]) and the time of the request.
     being_made: RefCell<BTreeMap<VolumeId, BTreeMap<u64, Instant>>>,
-    /// The latest life of this node that the cluster's record knew of another start of it: this one is over
-    /// before it did anything.
+    /// Set if the cluster's record already knew this life, or a later one, from another start of this node:
+    /// the latest life that it knew. This life then ends before it does anything.
     used_life: Cell<Option<u64>>,
     /// This node's part of the cluster's record was set back.
     forgotten_record: Cell<bool>,
-    /// Copies of pools that were set back whose older data somebody has accepted, and which are not trusted
-    /// on their disks yet.
+    /// Copies in pools that were set back whose older data an administrator has accepted, until their disks
+    /// are marked as trusted.
     accepted_older: RefCell<BTreeSet<VolumeId>>,
-    /// Rung when copies cannot be opened because their pool was not compared with the cluster's record yet.
+    /// Notified when copies cannot be opened because their pool has not been compared with the cluster's
+    /// record.
     unvouched: Notify,
-    /// What it has of floating addresses.
+    /// This node's floating addresses.
     floating: Floating,
     events: Events,
     verifications: Verifications,
     read_errors: ReadErrors,
     lost_blocks: lost_blocks::LostBlocks,
-    /// File systems that have less free than pools in them may still take.
+    /// File systems that have less free space than the pools in them may still take.
     overcommitted: RefCell<BTreeSet<u64>>,
-    /// The level that each pool with log volumes has reached, if it has one.
+    /// The fill level that each pool with log volumes has reached, if any.
     levels: RefCell<BTreeMap<PoolId, u8>>,
     ended: EndedJobs,
     /// Why the node does not take part in the cluster that it is in.
@@ -177,7 +178,7 @@ struct KnownPool {
 /// Whether a pool of the record is open.
 enum Opened {
     Yes(Pool),
-    /// Its disks have not answered yet, since then.
+    /// Its disks have not responded since then.
     NotYet(Instant),
     /// It could not be opened.
     No(StoreError),
@@ -203,17 +204,17 @@ impl Control {
         Shard::current().control()
     }
 
-    /// What this node is called.
+    /// This node's name.
     pub(crate) fn name(&self) -> &str {
         &self.host.name
     }
 
-    /// What happens here.
+    /// The events of this node.
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }
 
-    /// What this node has of floating addresses.
+    /// This node's floating addresses.
     pub(crate) fn floating(&self) -> &Floating {
         &self.floating
     }
@@ -228,18 +229,18 @@ impl Control {
         *self.refused_logins.borrow_mut().entry(status as u16).or_default() += 1;
     }
 
-    /// Logins that were refused so far, by status class and detail.
+    /// Refused logins so far, by status class and detail.
     pub fn refused_logins(&self) -> BTreeMap<u16, u64> {
         self.refused_logins.borrow().clone()
     }
 
-    /// Keeps the state of a volume's logical unit; durable when done.
+    /// Stores the state of a volume's logical unit. It is durable when this returns.
     ///
     /// # Errors
-    /// What the pool says.
+    /// Those of the pool.
     pub async fn store_lu_state(&self, id: VolumeId, state: Vec<u8>) -> Result<(), ControlError> {
         let pool = self.pool_of(id)?;
-        // What a failed write has left may be found by the next life.
+        // If the write fails, the next life may find either state on the disk.
         self.set_unsettled_state(id, true);
         pool.set_lu_state(id, state).await?;
         self.set_unsettled_state(id, false);
@@ -255,25 +256,26 @@ impl Control {
         };
     }
 
-    /// Whether the pool may hold another state of the volume's unit than the one that was stored last: a
-    /// change of it failed. Nothing may be answered then that rests on what is stored.
+    /// Whether the pool may hold a different state of the volume's unit than the last one stored.
+    ///
+    /// That is so after a failed change. Until that is resolved, no response may depend on the stored state.
     pub fn has_unsettled_state(&self, id: VolumeId) -> bool {
         self.unsettled.borrow().contains(&id)
     }
 
-    /// The pool that has this volume.
+    /// The pool that holds this volume.
     fn pool_of(&self, id: VolumeId) -> Result<Pool, ControlError> {
         let current = self.current_of(self.copies_of(id)).map(|(pool, _)| pool);
         current.ok_or_else(|| ControlError::not_found("volume", &id.to_string()))
     }
 
-    /// The pools that are open, by name.
+    /// The open pools, by name.
     fn open_pools(&self) -> Vec<Pool> {
         self.pools.borrow().values().filter_map(KnownPool::open).cloned().collect()
     }
 }
 
-/// Reaches a node's control from other threads: the HTTP interface's, for instance.
+/// Reaches a node's control from other threads, such as that of the HTTP interface.
 #[derive(Clone)]
 pub struct Handle(rt::Handle);
 
@@ -293,7 +295,7 @@ impl Handle {
         self.0.cores()
     }
 
-    /// Runs an async function with the node's control; its result comes back to the caller's executor.
+    /// Runs an async function with the node's control, and returns its result to the caller's executor.
     ///
     /// # Errors
     /// [`NotRunning`].

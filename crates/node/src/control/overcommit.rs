@@ -1,7 +1,8 @@
-//! Whether pools in files that take space as they are written can become as large as they are.
+//! Overcommitment: whether there is space for pools in files that take space as they are written.
 //!
-//! Such a file promises more than it takes; when its file system is full, writes that need new space fail. A
-//! pool is overcommitted where all such files of this node's pools together lack more space than their file
+//! Such a file may take more space than it has taken so far. When its file system is full, writes that need
+//! new space fail. A file system is overcommitted if all such files of this node's pools together may still
+//! take more than it has free.
 //! system has free.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,21 +12,21 @@ use store::{Pool, PoolId};
 
 use super::Control;
 
-/// A file system that is said to be overcommitted is said so until it has this part of what it has free to
-/// spare: what else is in it comes and goes.
+/// A file system stays overcommitted until it has this part of its free space to spare. Otherwise the state
+/// would flap as other files in it come and go.
 const SPARE_PART: u64 = 16;
 
-/// A file system that has less free than pools of this node may still take of it.
+/// A file system that has less free space than pools of this node may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overcommit {
-    /// What all pools of this node in it may still take, in bytes.
+    /// How much all pools of this node in it may still take, in bytes.
     pub promised: u64,
-    /// What it has free, in bytes.
+    /// Its free space, in bytes.
     pub free: u64,
 }
 
 impl Overcommit {
-    /// By how much it falls short.
+    /// By how many bytes it falls short.
     fn lacking(self) -> u64 {
         self.promised.saturating_sub(self.free)
     }
@@ -36,7 +37,7 @@ impl Overcommit {
     }
 }
 
-/// What pools promise.
+/// How much pools may still take.
 #[derive(Default)]
 pub(super) struct Promises {
     pools: BTreeMap<PoolId, Vec<Room>>,
@@ -48,11 +49,11 @@ impl Promises {
     fn add(&mut self, room: Room) {
         let of = self.file_systems.entry(room.file_system).or_insert(Overcommit { promised: 0, free: 0 });
         of.promised = of.promised.saturating_add(room.promised);
-        // It may change between two looks.
+        // The free space may change between two pools.
         of.free = room.free;
     }
 
-    /// The overcommitted file systems; `before` are those that were.
+    /// The overcommitted file systems; `before` are those that were so until now.
     fn overcommitted(&self, before: &BTreeSet<u64>) -> BTreeSet<u64> {
         let over = self.file_systems.iter().filter(|(id, of)| of.holds(before.contains(id)));
         over.map(|(id, _)| *id).collect()
@@ -60,7 +61,7 @@ impl Promises {
 }
 
 impl Control {
-    /// What the pools of this node have been promised, looked at now.
+    /// How much the pools of this node may still take, measured now.
     pub(super) fn look_at_promises(&self, pools: &[Pool]) -> Promises {
         let mut promises = Promises::default();
         for pool in pools {
@@ -73,7 +74,8 @@ impl Control {
         promises
     }
 
-    /// What this pool may still take, and of its overcommitted file systems the one that falls short most.
+    /// How much this pool may still take, and the one of its overcommitted file systems that falls short
+    /// most.
     pub(super) fn promised(&self, promises: &Promises, pool: &Pool) -> (u64, Option<Overcommit>) {
         let rooms = promises.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
         let overcommitted = self.overcommitted.borrow();

@@ -1,10 +1,9 @@
-//! Requests about a volume of which this node has no copy: a node that has one carries them out. And those
-//! about what is another node's own: that node does.
+//! Forwarded requests: about a volume of which this node has no copy, and about another node's own objects.
 //!
-//! Only those that nobody has begun are passed on to the next node. Where that is not known, because the link
-//! was lost or the answer did not come, it is said so: what has been done must not be done twice, and nobody
-//! be told that it was not. Nodes know each other by their links, and a request that comes over one is taken
-//! from whoever is a node of the cluster: that may write the cluster's record as well.
+//! A request about a volume goes to a node that has a copy. If that node has not begun it, it goes to the
+//! next one. If that is not known, because the link was lost or no answer came, the response says so: what
+//! may have been done must not be done twice, nor be reported as not done. Links authenticate nodes, and any
+//! node of the cluster may send such a request, as it may also write the cluster's record.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,23 +18,22 @@ use crate::copies::{
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// How long a node may take for a change that was passed on to it: a request makes two at most.
+/// How long another node may take for a forwarded change: a request makes at most two.
 pub const CARRY_DEADLINE: Duration = Duration::from_secs(105);
 
 const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < CARRY_DEADLINE.as_secs());
 
-/// How long the node that carries out may be behind the one that asks, or afterwards that one behind it: the
-/// next question finds what was done.
+/// How long to wait if the executing node is behind the requesting one in the record, or the other way round
+/// afterwards, so that the next request finds what was done.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A request that another node is to carry out. What it is only [`Config::carry`](crate::Config::carry)
-/// knows.
+/// A request that another node is to execute. Only [`Config::carry`](crate::Config::carry) interprets it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// As that node reads it.
+    /// The request, in the form that the other node reads.
     pub text: String,
-    /// It changes something. What only asks is waited for as short as any question, and is asked of the next
-    /// node if one does not answer.
+    /// Whether it changes something. A request that only reads has the deadline of a question, and goes to
+    /// the next node if one does not respond.
     pub changes: bool,
 }
 
@@ -45,16 +43,17 @@ impl Request {
     }
 }
 
-/// What has become of a request about a volume, or about what is a node's own.
+/// The result of forwarding a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// It is this node's: it has the volume, or nobody has; or it is the node that was named.
+    /// This node must execute it: it has the volume, or no node has; or it is the node that the request
+    /// names.
     Stays,
-    /// A node has carried it out, or refused it: its answer.
+    /// A node has executed or refused it: its answer.
     Answered(String),
-    /// No node has begun it; why, by number.
+    /// No node has begun it: why, by node number.
     Refused(Vec<(u16, String)>),
-    /// Nobody knows whether this node has carried it out.
+    /// It is not known whether this node has executed it.
     Unknown {
         /// Its number.
         node: u16,
@@ -63,7 +62,7 @@ pub enum Passage {
     },
 }
 
-/// What has become of it at one node.
+/// The result at one node.
 enum Tried {
     Answered(CarriedOut),
     NotBegun(String),
@@ -71,8 +70,8 @@ enum Tried {
 }
 
 impl Control {
-    /// Has a node that has a copy of the volume of this name or identity carry out a request, unless it is
-    /// this one's.
+    /// Forwards a request about a volume, by name or identity, to a node that has a copy, unless this node
+    /// has one.
     pub async fn pass_on(&self, volume: &str, request: &Request) -> Passage {
         let Some(keeper) = self.keeper() else { return Passage::Stays };
         if self.has_here(&keeper, volume) {
@@ -80,7 +79,7 @@ impl Control {
         }
         let Ok((_, entry)) = entry_named(&keeper, volume) else { return Passage::Stays };
         let mut copies = entry.copies.clone();
-        // Who is in sync has it open.
+        // A node whose copy is in sync has it open.
         let worth = |copy: &CopyEntry| {
             (!keeper.hears(NodeId(copy.node)), copy.standing != StandingEntry::InSync, copy.slot)
         };
@@ -104,10 +103,10 @@ impl Control {
         Passage::Refused(refused)
     }
 
-    /// Has a node of the cluster carry out a request about what is its own, unless it is this one.
+    /// Forwards a request about a node's own objects to that node, unless it is this one.
     ///
     /// # Errors
-    /// Without a cluster; a node that is none of it.
+    /// The node is not in a cluster; the other node is not in this one.
     pub async fn pass_on_to(&self, node: u16, request: &Request) -> Result<Passage, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let number = NodeId(node);
@@ -128,11 +127,10 @@ impl Control {
         })
     }
 
-    /// Whether this is the node that a request names, or none is named: what is of another one has been
-    /// passed on.
+    /// Checks that a request names this node, or none: a request for another node should have been forwarded.
     ///
     /// # Errors
-    /// Without a cluster; it is another one.
+    /// The node is not in a cluster; the request names another node.
     pub fn check_is_here(&self, node: Option<u16>) -> Result<(), ControlError> {
         match node {
             Some(node) if NodeId(node) != self.keeper_or_why_not()?.me() => {
@@ -142,7 +140,7 @@ impl Control {
         }
     }
 
-    /// Carries out what another node has passed on.
+    /// Executes a request about a volume that another node has forwarded.
     ///
     /// # Errors
     /// Why it was not begun.
@@ -163,8 +161,7 @@ impl Control {
         carried(keeper, request).await
     }
 
-    /// Whether there is something of the volume here that can be worked with: not what is left of a copy that
-    /// was taken off this node.
+    /// Whether this node has usable data of the volume. What is left of a removed copy does not count.
     fn has_here(&self, keeper: &Keeper, volume: &str) -> bool {
         let Ok((_, info)) = self.volume_named(volume) else { return false };
         let entry = keeper.volume(info.id).map(|volume| volume.entry);
@@ -172,7 +169,7 @@ impl Control {
     }
 }
 
-/// Carries out what another node has passed on about what is this node's own.
+/// Executes a request about this node's own objects that another node has forwarded.
 ///
 /// # Errors
 /// Why it was not begun.
@@ -185,7 +182,8 @@ pub(super) async fn carry_out_here(
     carried(keeper, request).await
 }
 
-/// Acts by the record as who asks does: else what was just made or renamed would not be found.
+/// Catches up with the requesting node's state of the record. Otherwise, what was just created or renamed
+/// would not be found.
 async fn follow(keeper: &Keeper, revision: u64) -> Result<(), String> {
     match keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await {
         true => Ok(()),
@@ -203,7 +201,7 @@ async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask, request: &Request
     if node == keeper.me() {
         return Tried::NotBegun("the pool of the copy on this node is not open".into());
     }
-    // From here to where it is sent nothing comes in between.
+    // Nothing runs between this check and the sending of the request.
     if !keeper.hears(node) || !keeper.reaches(node) {
         return Tried::NotBegun("it is unreachable".into());
     }
@@ -211,7 +209,7 @@ async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask, request: &Request
         Ok(Answer::CarriedOut(Ok(done))) => Tried::Answered(done),
         Ok(Answer::CarriedOut(Err(reason))) => Tried::NotBegun(reason),
         Ok(_) => Tried::Unknown("it gave an unexpected answer".into()),
-        // It could not read it, or is starting.
+        // The node could not read the request, or is starting.
         Err(ClusterError::Refused { reason, .. }) => Tried::NotBegun(reason),
         Err(error) if request.changes => Tried::Unknown(error.to_string()),
         Err(error) => Tried::NotBegun(error.to_string()),

@@ -1,4 +1,4 @@
-//! What the cluster says of the ways to volumes, brought to all cores.
+//! Gives all cores what the cluster knows about the paths to volumes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,9 +10,11 @@ use crate::unit::Paths;
 use crate::volume::VolumeId;
 
 impl Control {
-    /// From now on these ways lead to a volume, on every core: when this returns, nothing is admitted any
-    /// more that they do not allow. What was admitted before goes on. A volume that is not open here has no
-    /// ways; when it is opened they are to be said again.
+    /// Sets the paths to a volume on every core.
+    ///
+    /// When this returns, no core admits anything that these paths do not allow; what was admitted before
+    /// continues. If the volume is not open here, nothing happens: the caller sets the paths again when the
+    /// volume is opened.
     pub async fn set_paths(&self, volume: VolumeId, paths: Paths) {
         on_all_cores(move || {
             let paths = paths.clone();
@@ -25,7 +27,7 @@ impl Control {
         .await;
     }
 
-    /// Where the other nodes of the cluster listen, for initiators that ask which portals a target has.
+    /// Sets where the other nodes of the cluster listen, for initiators that ask for a target's portals.
     pub async fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, Vec<SocketAddr>>) {
         on_all_cores(move || {
             let portals = portals.clone();

@@ -1,9 +1,9 @@
-//! Who may administer: users and tokens, kept beside targets and host groups: in the node's own record, or in
-//! that of its cluster, so that any node answers for all.
+//! Users and tokens, stored beside targets and host groups: in the node's own record, or in that of its
+//! cluster, where every node knows them.
 //!
 //! Every change of a user also writes the marker [`SET_UP`], so that of two such changes on two nodes the
-//! second one is refused: otherwise each could take away the other's last administrator. Whoever finds no
-//! marker may make the first user, once.
+//! second one is refused. Otherwise each could remove the other's last administrator. If the marker does not
+//! exist, anybody may create the first user, once.
 
 use std::fmt;
 use std::rc::Rc;
@@ -20,45 +20,45 @@ use crate::record::{Change, delete, set};
 
 pub(crate) const USERS: &str = "user/";
 pub(crate) const TOKENS: &str = "api-token/";
-/// The key that is there as soon as there was a user.
+/// The key that exists as soon as a user has existed.
 const SET_UP: &str = "users-set-up";
 
-/// Users, and tokens, of a cluster: some 300 bytes each, and every request looks for one of them.
+/// How many users a cluster may have: some 300 bytes each, and every request looks one up.
 pub const USERS_MAX: usize = 256;
 /// See [`USERS_MAX`].
 pub const API_TOKENS_MAX: usize = 256;
 
-/// What somebody may do; each may what those before it may.
+/// What a user may do. Each role includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Look.
+    /// See everything.
     Viewer,
     /// Change what hosts use.
     Operator,
-    /// Change machines, and who may do what.
+    /// Change what is on the machines, and who may do what.
     Admin,
 }
 
-/// Somebody with a password.
+/// A user with a password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// The name, unique in the cluster.
     pub name: String,
     /// What it may do.
     pub role: Role,
-    /// What is kept of the password: a PHC string, never the password.
+    /// The hash of the password, as a PHC string; never the password.
     pub password: String,
-    /// Drawn anew with each change of the password or the role: sessions from before it are over.
+    /// Drawn again with each change of the password or the role, which ends all earlier sessions.
     pub stamp: u64,
-    /// When it was made, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub created: u64,
 }
 
-/// What a script proves itself with.
+/// A token with which a program authenticates.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiToken {
-    /// What it is found by; no secret.
+    /// Its public identity; not a secret.
     pub id: String,
     /// What it is for, in an administrator's words.
     pub name: String,
@@ -66,11 +66,11 @@ pub struct ApiToken {
     pub role: Role,
     /// SHA-256 of the secret, in hexadecimal.
     pub digest: String,
-    /// When it was made, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub created: u64,
-    /// Until when it is good; `None`: until it is deleted.
+    /// When it expires, in seconds since 1970; `None` if it does not.
     pub expires: Option<u64>,
-    /// Who made it.
+    /// The user who created it.
     pub created_by: String,
 }
 
@@ -86,23 +86,23 @@ impl fmt::Debug for ApiToken {
     }
 }
 
-/// What is to become of users.
+/// A change of the users.
 #[derive(Clone, Debug)]
 pub enum UserChange {
-    /// The first one of all, who administers.
+    /// Create the first user, an administrator.
     First(User),
-    /// One more.
+    /// Create another user.
     Add(User),
-    /// One that is there has this role and this password from now on; `None`: as before.
+    /// Change a user's role or password; `None` leaves it as it is.
     Set {
-        /// Which one.
+        /// The user.
         name: String,
         /// What it may do.
         role: Option<Role>,
         /// The new password's PHC string.
         password: Option<String>,
     },
-    /// One is gone.
+    /// Delete a user.
     Delete(String),
 }
 
@@ -127,22 +127,22 @@ impl Control {
         is_name(id).then(|| self.person(&format!("{TOKENS}{id}"))).flatten()
     }
 
-    /// Whether there was ever a user; `None`: the cluster's record has not been read yet.
+    /// Whether a user has ever existed; `None` if the cluster's record has not been read yet.
     pub fn is_set_up(&self) -> Option<bool> {
         let there = self.has_first_user();
         let read = match self.keeper() {
             Some(keeper) => !keeper.nodes().is_empty(),
-            // Users of a cluster that the node cannot take part in are not known: nobody may become the first
-            // one.
+            // While the node cannot take part in its cluster, it does not know the cluster's users. Nobody
+            // may become the first user then.
             None => self.cluster_failure().is_none(),
         };
         (there || read).then_some(there)
     }
 
-    /// Changes users; gives the one that is changed, as it was before a deletion.
+    /// Changes users; returns the changed one, or the deleted one as it was.
     ///
     /// # Errors
-    /// Names that are none, taken or nobody's; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`],
+    /// The name is invalid, taken or not found; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`],
     /// [`ControlError::TooMany`].
     pub async fn change_user(self: &Rc<Control>, change: UserChange) -> Result<User, ControlError> {
         let (control, name) = (Rc::clone(self), change.name().to_owned());
@@ -156,7 +156,7 @@ impl Control {
         .await
     }
 
-    /// Whether users could be changed so; gives the one that would be.
+    /// Checks whether users could be changed; returns the user that would be.
     ///
     /// # Errors
     /// As [`Control::change_user`].
@@ -165,7 +165,7 @@ impl Control {
         self.changed_user(change).map(|(user, _)| user)
     }
 
-    /// Keeps a new token.
+    /// Stores a new token.
     ///
     /// # Errors
     /// [`ControlError::TooMany`].
@@ -182,7 +182,7 @@ impl Control {
         .await
     }
 
-    /// Deletes a token: nobody gets in with it any more.
+    /// Deletes a token, which is then no longer valid.
     ///
     /// # Errors
     /// [`ControlError::NotFound`].
@@ -225,7 +225,7 @@ impl Control {
         }
     }
 
-    /// Whether the marker is there, whatever a later version says in it.
+    /// Whether the marker exists, whatever its value: a later version may write another one.
     fn has_first_user(&self) -> bool {
         match self.keeper() {
             Some(keeper) => keeper.revision_of(SET_UP).is_some(),
@@ -237,7 +237,7 @@ impl Control {
         self.user(name).ok_or_else(|| ControlError::not_found("user", name))
     }
 
-    /// That somebody else administers, if this one does.
+    /// Fails if this user is the only administrator.
     fn check_other_admin(&self, name: &str) -> Result<(), ControlError> {
         let mut admins = self.users().into_iter().filter(|user| user.role == Role::Admin).peekable();
         let only = admins.next().is_some_and(|user| user.name == name) && admins.peek().is_none();
@@ -258,7 +258,7 @@ impl Control {
         }
     }
 
-    /// Makes changes durable where users are kept. The caller holds the record.
+    /// Makes changes durable where users are stored. The caller holds the record.
     async fn change_people(&self, changing: &Changing, changes: Vec<Change>) -> Result<(), ControlError> {
         self.check_cluster()?;
         let Some(keeper) = self.keeper() else { return self.commit(changing, changes).await };
@@ -273,7 +273,7 @@ impl Control {
         Ok(keeper.commit(transaction).await?)
     }
 
-    /// What the node alone has of people, by key.
+    /// The users and tokens in the node's own record, by key.
     pub(super) fn own_people(&self) -> Vec<Change> {
         let record = self.record.borrow();
         let users = record.list::<User>(USERS).into_iter();
@@ -294,7 +294,7 @@ impl UserChange {
     }
 }
 
-/// Whether there can be such a key: nobody looks for others.
+/// Whether this can be the name of an entry. Other names are not looked up.
 fn is_name(name: &str) -> bool {
     name.parse::<HostName>().is_ok()
 }

@@ -1,10 +1,10 @@
-//! Whether a pool was set back to an older image while nobody looked: a snapshot that was reverted, a backup
-//! that was restored, a stale leg of a mirror.
+//! Detects pools that were set back to an earlier state: a reverted snapshot, a restored backup, a stale leg
+//! of a mirror.
 //!
-//! A pool counts ([`PoolMark`]), and so does the cluster's record, under a key of the pool's own. The copies
-//! of a pool are opened when the two were compared in this life of the node, and both have been counted on:
-//! the pool first, and durably. So a pool that has counted less than the record is an older image, and
-//! nothing that it holds is taken for what the record says of it. `docs/why/pool.md`, *Pools that were set
+//! A pool has a counter ([`PoolMark`]), and the cluster's record has one for each pool. The node opens the
+//! copies of a pool only after it has compared the two in this life, and has advanced both: the pool's first,
+//! and durably. So a pool whose counter is lower than the record's is in an earlier state, and what the
+//! record says about its copies does not hold for its data. See `docs/why/pool.md`, *Pools that were set
 //! back*.
 
 use std::rc::Rc;
@@ -21,32 +21,33 @@ use crate::events::code::POOL_SET_BACK;
 use crate::events::{Event, tell};
 use crate::shard::{Shard, on_all_cores};
 
-/// How often a pool counts on while its copies are written to: an image that is taken of a pool in use is
-/// noticed when it is older than that.
+/// How often a pool's mark advances while its copies are written. An image of a pool in use is detected if it
+/// is older than this.
 const MARK_EVERY: Duration = Duration::from_secs(60);
 
-/// How long after a change of who is in sync it counts on: many volumes change in the same moment.
+/// How long after a change of the copies in sync the mark advances: many volumes change at the same moment.
 const MARK_AFTER: Duration = Duration::from_secs(1);
 
-/// How often it is looked at, if nobody rings.
+/// How often pools are checked without a notification.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a comparison that failed is left alone.
+/// The pause after a failed comparison.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
-/// What was found when a pool was compared with the record.
+/// The result of comparing a pool with the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// It is what it was.
+    /// It was not set back.
     Current,
-    /// It is an older image: the record knew this mark of it.
+    /// It is in an earlier state: the record knew this mark of it.
     SetBack(PoolMark),
 }
 
-/// What a pool that holds `held` is, where the record has `known` of it, and the mark that both get.
+/// Compares a pool's mark with the one that the record has; returns the result, and the mark that both get
+/// next.
 ///
-/// A pool may be ahead: its node counted on and stopped before it could tell the record, or the record itself
-/// was set back.
+/// A pool may be ahead: its node advanced it and stopped before it could update the record, or the record
+/// itself was set back.
 fn compare(held: PoolMark, known: Option<PoolMark>, at: u64) -> (Found, PoolMark) {
     let found = match known {
         Some(known) if known.count > held.count => Found::SetBack(known),
@@ -56,7 +57,7 @@ fn compare(held: PoolMark, known: Option<PoolMark>, at: u64) -> (Found, PoolMark
     (found, PoolMark { count: highest + 1, at })
 }
 
-/// When a pool was last marked, and what had happened by then.
+/// When a pool's mark was last advanced, and what had happened until then.
 #[derive(Clone, Copy)]
 struct Marked {
     pool: PoolId,
@@ -66,7 +67,7 @@ struct Marked {
 }
 
 impl Control {
-    /// Compares pools with the record before their copies are used, and has them count on while they are.
+    /// Compares pools with the record before their copies are used, and advances their marks while they are.
     pub(super) async fn keep_pool_marks(self: Rc<Control>, keeper: Rc<Keeper>) {
         let mut marked: Vec<Marked> = Vec::new();
         while !keeper.is_stopping() {
@@ -101,9 +102,10 @@ impl Control {
         }
     }
 
-    /// Compares a pool with the record, and has both count on.
+    /// Compares a pool with the record, and advances the marks of both.
     async fn mark_pool(&self, keeper: &Rc<Keeper>, pool: &Pool) -> Result<(), ControlError> {
-        // What this node has followed may be as old as the pool; and nobody else may be this life of it.
+        // Otherwise this node's copy of the record may be as old as the pool, or another start may be using
+        // this life.
         if !keeper.knows_this_life() {
             return Err(ControlError::LifeUnknown);
         }
@@ -127,8 +129,8 @@ impl Control {
         let set_back = found != Found::Current;
         match pool.set_mark(next, set_back).await {
             Ok(()) => {}
-            // Its copies are what they were, and may be all there is. That it takes no changes is said where
-            // pools are shown.
+            // Its copies are unchanged, and may be the only ones. That it accepts no changes is shown in the
+            // pool's status.
             Err(error) if !set_back => {
                 tracing::error!(pool = pool.name(), %error, "the mark of a pool cannot be advanced: if the pool were set back to an image of now, this would not be detected");
                 pool.vouch_for();
@@ -152,10 +154,11 @@ impl Control {
         }
     }
 
-    /// Whether what is here of a volume may be opened: its pool was compared with the record since it was
-    /// opened. If not, that is seen to.
+    /// Whether this node's data of a volume may be opened: its pool has been compared with the record since
+    /// it was opened. If not, requests the comparison.
     ///
-    /// A fork goes on without the record, which cannot be asked; and what is in memory is of this life.
+    /// A fork continues without the record, which cannot be reached; and data in memory is always from this
+    /// life.
     pub(crate) fn may_open_copy(&self, keeper: &Keeper, id: VolumeId) -> bool {
         let is_unvouched =
             |(pool, info): &(Pool, VolumeInfo)| info.kind != VolumeKind::Ram && !pool.is_vouched_for();
@@ -166,8 +169,9 @@ impl Control {
         !waits
     }
 
-    /// The volumes of a pool that was set back which no other copy in sync has gone on with: nobody serves
-    /// them until one comes back, or their older data is accepted.
+    /// The volumes of a pool that was set back for which no other copy in sync has continued.
+    ///
+    /// No node serves them until such a copy comes back, or an administrator accepts their older data.
     ///
     /// # Errors
     /// [`ControlError::NothingOlder`].
@@ -179,7 +183,9 @@ impl Control {
         }
     }
 
-    /// Serves what a pool that was set back holds of volumes that no other copy in sync has gone on with.
+    /// Accepts the older data of a pool that was set back, for volumes for which no other copy in sync has
+    /// continued.
+    ///
     /// What was written to them since is lost, and all other copies are resynced from it in full.
     ///
     /// # Errors
@@ -203,19 +209,19 @@ impl Control {
     fn only_older(&self, pool: &Pool) -> Result<Vec<VolumeInfo>, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let mut volumes = pool.volumes();
-        // Where another copy in sync is there, it takes this one out in a moment.
+        // If another copy in sync is up, it will mark this one as out of sync in a moment.
         volumes.retain(|info| is_set_back(info) && keeper.calls_this_copy_in_sync(info.id));
         Ok(volumes)
     }
 
-    /// How far an open pool has come.
+    /// The identity and mark of an open pool.
     pub fn pool_mark(&self, name: &str) -> Option<(PoolId, PoolMark)> {
         let pool = self.pool_named(name).ok()?;
         Some((pool.id(), pool.mark()))
     }
 
-    /// Pools that were set back, until all of their copies are marked for a full resync: from then on the
-    /// volumes say what they wait for.
+    /// Pools that were set back, until all of their copies are marked for a full resync. From then on the
+    /// volumes' own status says what they wait for.
     pub(super) fn set_back(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let fault = |pool: Pool| {
@@ -240,7 +246,7 @@ fn is_due(before: Marked, now: Marked) -> bool {
         || age >= MARK_AFTER && now.activations != before.activations
 }
 
-/// How often copies of this node were written to.
+/// The number of writes to this node's copies so far.
 async fn writes_taken() -> u64 {
     on_all_cores(|| async { Copies::current().writes() }).await.iter().sum()
 }
@@ -294,7 +300,7 @@ mod tests {
         assert_eq!(compare(mark(4), Some(mark(4)), 99), (Found::Current, next(5)));
         assert_eq!(compare(mark(5), Some(mark(4)), 99), (Found::Current, next(6)), "the record was not told");
         assert_eq!(compare(mark(9), None, 99), (Found::Current, next(10)), "of another cluster");
-        // What it gets is more than anybody knew: it is never found to be set back twice for one reason.
+        // The next mark is higher than any known one, so a pool is never found set back twice for one reason.
         assert_eq!(compare(mark(3), Some(mark(7)), 99), (Found::SetBack(mark(7)), next(8)));
         assert_eq!(compare(mark(0), Some(mark(1)), 99), (Found::SetBack(mark(1)), next(2)));
     }

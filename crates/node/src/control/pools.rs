@@ -1,4 +1,4 @@
-//! Pools: make, import, export, show.
+//! Pools: create, import, export, show.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::access::VolumeName;
 use crate::record::{delete, set};
 use crate::shard::{Shard, on_all_cores};
 
-/// A pool to be made.
+/// A pool to be created.
 #[derive(Clone, Debug)]
 pub struct PoolSpec {
     /// Its name.
@@ -38,9 +38,9 @@ pub struct PoolSpec {
 pub struct ImportSpec {
     /// All of its disks.
     pub paths: Vec<PathBuf>,
-    /// What it is to be called from now on; `None`: as it is called.
+    /// Its new name; `None` keeps its name.
     pub name: Option<String>,
-    /// Take it though another server may be using it.
+    /// Import it although another server may be using it.
     pub force: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct PoolStatus {
     pub name: String,
     /// Its disks' paths.
     pub paths: Vec<PathBuf>,
-    /// What it is and has; or why it could not be opened.
+    /// What it is and has, or why it could not be opened.
     pub state: Result<PoolState, String>,
 }
 
@@ -68,18 +68,19 @@ pub struct PoolState {
     pub volumes: usize,
     /// Its disks that are out of service.
     pub failed: Vec<FailedDisk>,
-    /// Reads that its disks have failed, in this life of the node.
+    /// Read errors of its disks in this life of the node.
     pub read_errors: Vec<DiskReadErrors>,
-    /// What its files that take space as they are written may still take, in bytes.
+    /// How much its files that take space as they are written may still take, in bytes.
     pub promised: u64,
-    /// Its file system has less free than that, with what other pools of this node may take of it.
+    /// Set if its file system has less free space than that, together with what other pools of this node may
+    /// take.
     pub overcommit: Option<Overcommit>,
     /// How full it is, if it has log volumes.
     pub filling: Option<Filling>,
 }
 
 impl PoolState {
-    /// What volumes take of it, in bytes.
+    /// How much of the pool its volumes use, in bytes.
     pub fn used(&self) -> u64 {
         let reserved = self.usage.total.0.saturating_sub(self.usage.free.0);
         self.filling.map_or(reserved, |filling| filling.used)
@@ -89,9 +90,9 @@ impl PoolState {
 /// A disk that is out of service since a write or a flush failed.
 #[derive(Clone, Debug)]
 pub struct FailedDisk {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub error: String,
     /// How long ago that was.
     pub age: Duration,
@@ -102,10 +103,10 @@ pub struct FailedDisk {
 pub(super) struct PoolRecord {
     pub(super) name: String,
     pub(super) paths: Vec<PathBuf>,
-    /// Its identity: another pool may have the same name.
+    /// Its identity, which tells it from another pool of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// A disk that is being added: the pool knows whether it belongs to it already.
+    /// A disk that is being added. Whether it belongs to the pool already, only the pool knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) joining: Option<PathBuf>,
 }
@@ -116,10 +117,10 @@ pub(super) fn key(name: &str) -> String {
     format!("{POOLS}{name}")
 }
 
-/// Memory of the maps of all log volumes.
+/// The memory that the maps of all log volumes use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MapMemory {
-    /// What they take.
+    /// How much they use.
     pub used: ByteLen,
     /// [`crate::Config::map_bytes_max`].
     pub limit: ByteLen,
@@ -154,10 +155,10 @@ impl Control {
         status
     }
 
-    /// Makes a pool.
+    /// Creates a pool.
     ///
     /// # Errors
-    /// A name that is none or taken, and what the store says.
+    /// The name is invalid or taken; errors of the store.
     pub async fn create_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<PoolStatus, ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::MakePool, &spec.name), |changing| async move {
@@ -179,7 +180,7 @@ impl Control {
         .await
     }
 
-    /// Whether there is no pool of this name.
+    /// Checks that no pool has this name.
     pub(super) fn check_pool_is_new(&self, name: &str) -> Result<(), ControlError> {
         match self.pools.borrow().contains_key(name) {
             true => Err(ControlError::Exists { kind: "pool", name: name.to_owned() }),
@@ -187,12 +188,13 @@ impl Control {
         }
     }
 
-    /// Opens a pool that another server, or an earlier life of this one, has made; also one of this node that
-    /// could not be opened at its start. One that is refused for its names is given back, under the name that
-    /// it had.
+    /// Imports a pool that another server, or an earlier life of this one, created.
+    ///
+    /// It also opens a pool of this node that could not be opened at the start. If the import is refused
+    /// because of a name, the pool is exported again under its old name.
     ///
     /// # Errors
-    /// What the store says; a pool or a volume of the same name; [`ControlError::PoolOfThatName`].
+    /// Errors of the store; a pool or a volume has the same name; [`ControlError::PoolOfThatName`].
     pub async fn import_pool(self: &Rc<Control>, import: ImportSpec) -> Result<PoolStatus, ControlError> {
         let control = Rc::clone(self);
         let ImportSpec { paths, name, force } = import;
@@ -226,21 +228,21 @@ impl Control {
         .await
     }
 
-    /// Whether the record means this pool by `name`.
+    /// Whether this pool is the one that the record means by `name`.
     fn is_recorded_as(&self, pool: &FoundPool, name: &str, known: &KnownPool) -> bool {
         let record: Option<PoolRecord> = self.record.borrow().get(&key(name));
         match record.and_then(|record| record.id) {
             Some(id) => id == pool.id.to_string(),
-            // Written by a version that did not note it.
+            // An older version wrote this entry, without the identity.
             None => known.paths.iter().collect::<BTreeSet<_>>() == pool.paths.iter().collect(),
         }
     }
 
-    /// Adds a disk to a pool, while it is in use.
+    /// Adds a disk to a pool that is in use.
     ///
     /// # Errors
-    /// What the store says. If the pool takes no changes then, it has the disk or not; the next start finds
-    /// out.
+    /// Errors of the store. If the pool then accepts no changes, it may or may not have the disk; the next
+    /// start finds out.
     pub async fn add_disk(
         self: &Rc<Control>,
         name: &str,
@@ -252,7 +254,7 @@ impl Control {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             let pool = control.pool_named(&name)?;
             let record = |joining| PoolRecord { joining, ..PoolRecord::of(&pool) };
-            // First the record: should we be cut off, the next start has to know where the disk is.
+            // The record comes first: after a crash, the next start must know where the disk is.
             control.record_pool(&changing, record(Some(disk.path.clone()))).await?;
             let disks = pool.paths().into_iter().chain([disk.path.clone()]);
             changing.waits_for(WaitsFor::Disks(disks.collect()));
@@ -269,10 +271,10 @@ impl Control {
         .await
     }
 
-    /// Takes the new space of a pool's disks that have become larger, while it is in use.
+    /// Grows a pool that is in use into the new space of disks that have become larger.
     ///
     /// # Errors
-    /// [`StoreError::NotGrown`], and what else the store says.
+    /// [`StoreError::NotGrown`], and other errors of the store.
     pub async fn grow_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus, ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
         self.change(Work::new(Doing::GrowDisks, &name), |changing| async move {
@@ -285,7 +287,7 @@ impl Control {
         .await
     }
 
-    /// Which disks [`Control::grow_pool`] would find larger. Nothing is written.
+    /// The disks that [`Control::grow_pool`] would find larger. Writes nothing.
     ///
     /// # Errors
     /// As there.
@@ -293,10 +295,10 @@ impl Control {
         Ok(self.pool_named(name)?.check_growth()?)
     }
 
-    /// Closes a pool so that another server may import it. Its volumes must not be mapped.
+    /// Exports a pool, so that another server may import it. Its volumes must not be mapped.
     ///
     /// # Errors
-    /// [`ControlError::MappedInPool`], and what the store says.
+    /// [`ControlError::MappedInPool`], and errors of the store.
     pub async fn export_pool(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
         let (control, name) = (Rc::clone(self), name.to_owned());
         self.change(Work::new(Doing::ExportPool, &name), |changing| async move {
@@ -305,7 +307,7 @@ impl Control {
             control.set_volumes_aside(&changing, &pool).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             if let Err(error) = pool.export().await {
-                // It is still ours: its volumes are served as before.
+                // The pool still belongs to this node, so its volumes are served as before.
                 control.open_volumes(&pool).await;
                 return Err(error.into());
             }
@@ -321,11 +323,10 @@ impl Control {
         .await
     }
 
-    /// Whether a pool could be exported, as far as that can be seen without doing it; gives the names of its
-    /// volumes.
+    /// Checks, without doing it, whether a pool could be exported; returns the names of its volumes.
     ///
     /// # Errors
-    /// As [`Control::export_pool`], but for what only its disks can say.
+    /// As [`Control::export_pool`], except those that only the disks can report.
     pub fn check_export(&self, name: &str) -> Result<Vec<String>, ControlError> {
         Ok(self.exportable(name)?.volumes().into_iter().map(|volume| volume.name).collect())
     }
@@ -353,7 +354,7 @@ impl Control {
         }
     }
 
-    /// The pool that is meant when none is named: the only one.
+    /// The pool that is used when the caller names none: the only one, or the default one.
     pub(super) fn only_pool(&self) -> Result<Pool, ControlError> {
         let names: Vec<String> = self.pools.borrow().keys().cloned().collect();
         match names.as_slice() {
@@ -371,7 +372,7 @@ impl Control {
         OpenPool { host: self.host.clone(), force: false, ram: self.ram.clone(), joining: None }
     }
 
-    /// Gives a pool's disks to all cores.
+    /// Attaches a pool's disks on all cores.
     pub(super) async fn attach_disks(&self, pool: &Pool) {
         let (id, disks) = (pool.id(), pool.share_disks());
         on_all_cores(move || {
@@ -381,7 +382,7 @@ impl Control {
         .await;
     }
 
-    /// Gives the disks that were added to a pool to all cores.
+    /// Attaches the disks that were added to a pool on all cores.
     async fn attach_added(&self, pool: &Pool) {
         let (id, disks) = (pool.id(), pool.share_disks());
         on_all_cores(move || {
@@ -396,7 +397,7 @@ impl Control {
         .await;
     }
 
-    /// Takes a pool into the record and gives its disks to all cores.
+    /// Adds a pool to the record and attaches its disks on all cores.
     async fn adopt_pool(
         &self,
         changing: &Rc<Changing>,
@@ -410,12 +411,12 @@ impl Control {
         self.pool(&name)
     }
 
-    /// What the maps of log volumes take of the node's memory.
+    /// How much of the node's memory the maps of log volumes use.
     pub fn map_memory(&self) -> MapMemory {
         MapMemory { used: self.log_memory.used(), limit: self.log_memory.limit() }
     }
 
-    /// Notes how a pool of the record stands.
+    /// Stores the state of a pool of the record.
     pub(super) fn know_pool(&self, name: &str, paths: &[PathBuf], state: Opened) {
         if let Opened::Yes(pool) = &state {
             pool.set_log_tuning(self.log);
@@ -426,7 +427,7 @@ impl Control {
         drop(before);
     }
 
-    /// Writes down where a pool is.
+    /// Writes a pool's entry to the record.
     pub(super) async fn record_pool(
         &self,
         changing: &Rc<Changing>,
@@ -436,7 +437,7 @@ impl Control {
         self.commit(changing, vec![set(key(&record.name), &record)]).await
     }
 
-    /// Gives the volumes of a pool to all cores, and to the sessions that may see them.
+    /// Opens the volumes of a pool on all cores, and announces them to the sessions that may see them.
     pub(super) async fn show_pool(&self, changing: &Changing, pool: &Pool) -> Result<(), ControlError> {
         self.open_volumes(pool).await;
         let _record = changing.hold([Thing::Record]).await?;
@@ -444,8 +445,9 @@ impl Control {
         Ok(())
     }
 
-    /// Whether all pools that the node's own record names are open. Not while it starts and has not looked at
-    /// them yet.
+    /// Whether all pools that the node's own record names are open.
+    ///
+    /// False during the start, before the node has looked at them.
     pub(crate) fn all_pools_are_open(&self) -> bool {
         let recorded: Vec<PoolRecord> = self.record.borrow().list(POOLS);
         let pools = self.pools.borrow();
@@ -453,19 +455,19 @@ impl Control {
         recorded.iter().all(is_open) && pools.values().all(|known| known.open().is_some())
     }
 
-    /// The record does not name the pool any more.
+    /// Forgets a pool that the record no longer names.
     pub(super) fn unknow_pool(&self, name: &str) {
         let before = self.pools.borrow_mut().remove(name);
         drop(before);
     }
 
-    /// The names of a pool that is to be imported, and of its volumes, are free.
+    /// Checks that the names of a pool to be imported, and of its volumes, are free.
     pub(super) fn check_names(&self, pool: &FoundPool, name: &str) -> Result<(), ControlError> {
         match self.pools.borrow().get(name) {
             Some(known) if known.open().is_some() => {
                 return Err(ControlError::Exists { kind: "pool", name: name.to_owned() });
             }
-            // What the record says of it is all that leads to its disks.
+            // The record's entry is the only thing that leads to that other pool's disks, so it must stay.
             Some(known) if !self.is_recorded_as(pool, name, known) => {
                 return Err(ControlError::PoolOfThatName(name.to_owned()));
             }
@@ -480,7 +482,7 @@ impl Control {
 }
 
 impl PoolRecord {
-    /// What is to be known of an open pool.
+    /// The record's entry for an open pool.
     pub(super) fn of(pool: &Pool) -> PoolRecord {
         let (name, paths, id) = (pool.name(), pool.paths(), Some(pool.id().to_string()));
         PoolRecord { name, paths, id, joining: None }

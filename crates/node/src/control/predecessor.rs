@@ -1,5 +1,7 @@
-//! What a killed node leaves behind for a moment: the kernel ends its rings in the background, and until then
-//! its disks are locked and its ports are taken. A node that is started again at once waits for that.
+//! Waiting for the remains of a killed node: the kernel ends its io_uring rings in the background.
+//!
+//! Until then its disks are locked and its ports are taken. A node that is started again at once waits for
+//! that.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -9,13 +11,13 @@ use store::StoreError;
 
 use crate::record::RecordError;
 
-/// The kernel takes milliseconds, and longer only while requests of the dead hang in a disk.
+/// The kernel takes milliseconds, and longer only while requests of the dead process hang in a disk.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Somebody else has it: perhaps only for a moment.
+/// An error that may mean that another process holds the resource, perhaps only for a moment.
 pub(super) trait Held {
-    /// Whether that is the reason.
+    /// Whether that is the reason for the error.
     fn is_held(&self) -> bool;
 }
 
@@ -43,7 +45,7 @@ impl Held for std::io::Error {
     }
 }
 
-/// Tries until it is not held by somebody else, for five seconds at most.
+/// Repeats `attempt` until no other process holds the resource, for at most five seconds.
 pub(super) async fn outlive<T, E: Held>(attempt: impl AsyncFn() -> Result<T, E>) -> Result<T, E> {
     let deadline = rt::now() + PATIENCE;
     loop {

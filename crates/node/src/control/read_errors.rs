@@ -1,7 +1,7 @@
-//! Reads that disks of this node have failed: counted, told, and shown until somebody has acknowledged them
-//! or the pool is no longer this node's.
+//! Failed reads of this node's disks: counted, reported as events, and shown until an administrator
+//! acknowledges them or the pool leaves this node.
 //!
-//! What nobody has acknowledged outlives the process: the node's record has it ([`kept`]).
+//! Unacknowledged ones survive a restart, because the node's record has them ([`kept`]).
 
 mod kept;
 
@@ -21,43 +21,43 @@ use crate::events::code::{BLOCK_REPAIRED, READ_FAILED};
 use crate::events::{Event, tell};
 use crate::volume::VolumeId;
 
-/// Bad blocks of a disk that are told one by one, and remembered. A disk that has more is told of as a whole.
+/// How many bad blocks of a disk are reported individually, and remembered. A disk with more is reported as a
+/// whole.
 const BLOCKS_MAX: usize = 16;
 
-/// Reads of one block that fail so soon after another are one: a command that is cut into parts, or tried
-/// again.
+/// Failed reads of one block within this time count as one: a command that was split, or tried again.
 const ONE_READ: Duration = Duration::from_secs(1);
 
-/// A disk: its pool, and its place there.
+/// A disk: its pool, and its index there.
 type DiskPlace = (PoolId, u16);
 
-/// Reads that disks have failed.
+/// The failed reads of all disks.
 #[derive(Default)]
 pub(super) struct ReadErrors {
     disks: RefCell<BTreeMap<DiskPlace, OfDisk>>,
-    /// Rung when the record does not have what nobody has acknowledged.
+    /// Notified when there is something that the record does not have yet.
     changed: Notify,
 }
 
-/// Reads that one disk has failed.
+/// The failed reads of one disk.
 #[derive(Default)]
 struct OfDisk {
-    /// Blocks that were written again, and can be read since, in this life of the node.
+    /// Blocks that were repaired in this life of the node.
     repaired: u64,
     /// Reads that failed in this life of the node, by volume.
     volumes: BTreeMap<VolumeId, u64>,
-    /// What nobody has acknowledged.
+    /// What has not been acknowledged.
     open: Option<Open>,
     /// Counts the changes of `open`.
     changes: u64,
-    /// How many of them the node's record has.
+    /// How many of these changes the node's record has.
     written: u64,
 }
 
 struct Open {
     /// Since when, in this life of the node.
     since: Instant,
-    /// How long it had been so when this life began.
+    /// How long it had lasted when this life began.
     before: Duration,
     blocks: BTreeMap<u64, Found>,
     /// There were more than are remembered.
@@ -75,28 +75,28 @@ impl Open {
 struct Found {
     volume: VolumeId,
     lba: u64,
-    /// When it was last read; `None`: in an earlier life of the node.
+    /// When it was last read; `None` if in an earlier life of the node.
     at: Option<Instant>,
     repaired: bool,
 }
 
-/// Whether a failed read is news.
+/// Whether a failed read must be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
-    /// It was told.
+    /// It was reported before.
     Old,
-    /// This block was not bad before.
+    /// This block was not known to be bad.
     Block,
-    /// The disk has more bad blocks than are told one by one.
+    /// The disk has more bad blocks than are reported individually.
     Many,
 }
 
-/// Reads that a disk has failed in this life of the node.
+/// The failed reads of a disk in this life of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskReadErrors {
     /// The disk's path.
     pub disk: String,
-    /// Blocks that were written again and can be read since.
+    /// Blocks that were repaired.
     pub repaired: u64,
     /// Reads that failed, by the name of the volume.
     pub failed: BTreeMap<String, u64>,
@@ -130,7 +130,7 @@ impl OfDisk {
         news
     }
 
-    /// Says whether the block was told of, and where it is.
+    /// Notes a repair. Returns the block if it was known to be bad.
     fn note_repaired(&mut self, offset: u64) -> Option<Found> {
         self.repaired += 1;
         let found = self.open.as_mut()?.blocks.get_mut(&offset)?;
@@ -144,12 +144,12 @@ impl OfDisk {
     }
 }
 
-/// All disks of a pool.
+/// The range of all disks of a pool.
 fn disks_of(pool: PoolId) -> RangeInclusive<DiskPlace> {
     (pool, 0)..=(pool, u16::MAX)
 }
 
-/// On core 0, where the node's control is.
+/// Runs `what` on core 0 with the node's control.
 pub(super) fn with_control(what: impl FnOnce(&Control) + Send + 'static) {
     let tell = move || {
         if let Some(control) = Control::try_current() {
@@ -159,12 +159,12 @@ pub(super) fn with_control(what: impl FnOnce(&Control) + Send + 'static) {
     if rt::core() == CoreId(0) { tell() } else { rt::send(CoreId(0), tell) }
 }
 
-/// A disk has failed a read of a volume that only this node has, at this byte of it. From any core.
+/// Notes a failed read of a volume that only this node has, at this offset in the volume. From any core.
 pub(crate) fn note_bad_block(volume: VolumeId, of_volume: ByteOffset, bad: BadBlock) {
     with_control(move |control| control.note_bad_block(volume, of_volume.0, bad));
 }
 
-/// A disk has failed a read of a copy of the volume with this number in its cluster. From any core.
+/// Notes a failed read of this node's copy of the volume with this number in its cluster. From any core.
 pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: BadBlock) {
     with_control(move |control| {
         if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
@@ -173,8 +173,8 @@ pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: Ba
     });
 }
 
-/// What a disk did not read of such a copy could not be repaired, and so a copy leaves: `len` bytes from
-/// there on. From any core.
+/// Notes that `len` bytes of such a copy could neither be read nor repaired, so that a copy goes out of sync.
+/// From any core.
 pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen, bad: BadBlock) {
     if bad.cause == ReadFailure::Lost {
         return;
@@ -187,7 +187,7 @@ pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: B
     });
 }
 
-/// A block of such a copy was written again and can be read. From any core.
+/// Notes that a block of such a copy was repaired. From any core.
 pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
     with_control(move |control| {
         if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
@@ -197,7 +197,7 @@ pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
 }
 
 impl Control {
-    /// A disk has failed a read of the volume, at this byte of it.
+    /// Notes a failed read of the volume, at this offset in bytes.
     fn note_bad_block(&self, volume: VolumeId, of_volume: u64, bad: BadBlock) {
         if bad.cause == ReadFailure::Lost {
             return; // No disk has failed: that was told when the block was lost.
@@ -229,12 +229,12 @@ impl Control {
         tell(event.where_unread(Some(range)));
     }
 
-    /// What people call a volume of which a pool of this node has this.
+    /// The volume's name as users see it.
     pub(super) fn shown_name(&self, info: &VolumeInfo) -> String {
         self.volume(&info.id.to_string()).map_or_else(|_| info.name.clone(), |status| status.info.name)
     }
 
-    /// Where a disk of the pool does not read `len` bytes of a volume from `of_volume` on.
+    /// The range of `len` bytes of a volume from `of_volume` on that a disk of the pool cannot read.
     fn range_of(&self, pool: &Pool, info: &VolumeInfo, of_volume: u64, len: u64, bad: BadBlock) -> DiskRange {
         let block = u64::from(info.block_size.bytes());
         let lba = of_volume / block;
@@ -249,7 +249,7 @@ impl Control {
         }
     }
 
-    /// A block that could not be read was written again, and can be read.
+    /// Notes that a bad block was repaired.
     fn note_repaired_block(&self, volume: VolumeId, bad: BadBlock) {
         if bad.cause == ReadFailure::Lost {
             return;
@@ -272,7 +272,7 @@ impl Control {
         tell(Event::new(BLOCK_REPAIRED, disk, text).of_volume(volume).where_unread(Some(range)));
     }
 
-    /// Reads that the pool's disks have failed in this life of the node.
+    /// The failed reads of the pool's disks in this life of the node.
     pub(super) fn read_errors(&self, pool: &Pool) -> Vec<DiskReadErrors> {
         let disks = self.read_errors.disks.borrow();
         let paths = pool.paths();
@@ -282,12 +282,12 @@ impl Control {
             repaired: errors.repaired,
             failed: errors.volumes.iter().map(|(id, failed)| (name_of(id), *failed)).collect(),
         };
-        // A disk whose errors are of an earlier life has failed no read in this one.
+        // A disk with errors only from an earlier life has not failed a read in this one.
         let failed = disks.range(disks_of(pool.id())).filter(|(_, errors)| !errors.volumes.is_empty());
         failed.map(each).collect()
     }
 
-    /// What of it nobody has acknowledged.
+    /// The faults for failed reads that have not been acknowledged.
     pub(super) fn read_faults(&self) -> Vec<Fault> {
         let disks = self.read_errors.disks.borrow();
         let now = rt::now();
@@ -321,7 +321,7 @@ impl Control {
     }
 }
 
-/// What a disk of a pool is called, by its place there.
+/// The path of a disk of a pool, by its index there.
 pub(super) fn disk_path(paths: &[std::path::PathBuf], disk: u16) -> String {
     paths.get(usize::from(disk)).map_or_else(|| format!("number {disk}"), |path| path.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! Where the record of a cluster is: in its nodes, or in a site's etcd.
+//! Where a cluster's record is: in its nodes, or in a site's etcd.
 
 use cluster::etcd::{Access, Settings};
 use link::ClusterId;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::RecordEngine;
 use crate::shard::Shard;
 
-/// What our keys in etcd begin with, before the cluster's identity.
+/// The prefix of our keys in etcd, before the cluster's identity.
 const ETCD_PREFIX: &str = "ursa/";
 
-/// Where a cluster has its record. That is chosen when it is made, and stays.
+/// Where a cluster keeps its record. This is chosen when the cluster is created, and does not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordPlace {
@@ -22,7 +22,7 @@ pub enum RecordPlace {
 }
 
 impl RecordPlace {
-    /// Where this node is set to have it.
+    /// The place that this node's settings name.
     pub(super) fn configured() -> RecordPlace {
         match Shard::current().config().record {
             RecordEngine::Etcd(_) => RecordPlace::Etcd,
@@ -31,7 +31,7 @@ impl RecordPlace {
     }
 }
 
-/// One etcd may have the records of several clusters.
+/// The settings for this cluster's record in etcd. One etcd may have the records of several clusters.
 pub(super) fn etcd_settings(access: &Access, cluster: ClusterId) -> Settings {
     Settings { access: access.clone(), prefix: format!("{ETCD_PREFIX}{cluster}/") }
 }

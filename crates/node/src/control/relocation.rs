@@ -1,9 +1,9 @@
-//! Copies of volumes that are added, taken off their nodes, and moved, while the volume is in use.
+//! Copies that are added, removed and moved while the volume is in use.
 //!
-//! A copy that is added begins blank: nobody has noted what it misses, so its own map says "everything", and
-//! it is brought up to date like one that was away (`docs/why/replication.md`, *Copies that come and go*).
-//! Taking one away is an intent in the volume's entry of the cluster's record, which keepers carry out as
-//! soon as another copy is in sync ([`crate::copies::Leaves`]); its node deletes it when it sees that.
+//! A new copy begins blank. No node has noted what it misses, so its own map says "everything", and it is
+//! resynced like a copy that was down (`docs/why/replication.md`, *Copies that come and go*). Removing a copy
+//! is first an intent in the volume's entry of the cluster's record ([`crate::copies::Leaves`]). Keepers
+//! execute it as soon as another copy is in sync, and the copy's node then deletes the copy.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,18 +24,18 @@ use crate::parts::A_TURN;
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// How often a change is tried anew that was thwarted by another one of the same volume: who is in sync
-/// changes a few times while a node is lost.
+/// How often a change is repeated that failed because of another change of the same volume: while a node is
+/// being lost, the set of copies in sync changes a few times.
 pub(super) const TRIES_MAX: usize = 20;
 
-/// How long it is waited for a copy to be taken off its node; then it goes on by itself.
+/// How long to wait until a copy has been removed; after that, the removal continues automatically.
 const GONE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long it is waited for a node to delete the copy that was taken off it, before it is asked for a new
-/// one: it looks for such every second.
+/// How long to wait until a node has deleted its removed copy before it is asked for a new one. The node
+/// looks for removed copies every second.
 const DELETED_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How often a node looks whether there are copies to delete.
+/// How often a node looks for copies to delete.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 /// A copy to be added.
@@ -43,18 +43,20 @@ pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 pub struct AddedCopy {
     /// The node that gets it.
     pub node: u16,
-    /// The pool there; `None`: the only one, or the default one.
+    /// The pool there; `None` for the only one, or the default one.
     pub pool: Option<String>,
-    /// The node whose copy is taken away when the new one is in sync.
+    /// The node whose copy is removed when the new one is in sync.
     pub instead_of: Option<u16>,
 }
 
 impl Control {
-    /// Adds a copy to a volume, which is then brought up to date by itself; with `instead_of` one moves. The
-    /// volume must have a copy here, or be one that this node has alone.
+    /// Adds a copy to a volume; it then resyncs automatically. With `instead_of`, a copy moves.
+    ///
+    /// This node must have a copy of the volume, or the sole copy.
     ///
     /// # Errors
-    /// A node that cannot have one, or has one; no free slot; what the node or the cluster's record says.
+    /// The node cannot take a copy, or has one; no slot is free; errors of the node or of the cluster's
+    /// record.
     pub async fn add_copy(self: &Rc<Control>, volume: &str, added: AddedCopy) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         if self.is_sole_here(&keeper, volume) {
@@ -85,7 +87,7 @@ impl Control {
         }
         entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
-        // It makes no copy beside one that is to be deleted: it could not tell them apart.
+        // The node creates no copy beside one that is to be deleted, because it could not tell them apart.
         let is_deleted = || {
             let entry = keeper.volume(id).map(|volume| volume.entry);
             entry.is_none_or(|entry| entry.dropped.iter().all(|dropped| dropped.node != added.node))
@@ -101,8 +103,8 @@ impl Control {
         let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {
             return Err(ControlError::Internal("an unexpected answer"));
         };
-        // The life that made it must be the one that the record knows: one that is restarted meanwhile has
-        // deleted it. Of one that has just begun the record hears in a moment.
+        // The record must know the same life of the node that created the copy: a node that has restarted
+        // since has deleted it. If that life has only just begun, the record learns about it in a moment.
         let known = || keeper.get::<NodeEntry>(&node_key(node));
         let has_heard = || known().is_none_or(|(entry, _)| entry.incarnation >= incarnation);
         keeper.until(HEARD_WITHIN, has_heard).await;
@@ -130,7 +132,7 @@ impl Control {
             })
             .await;
         if let Err(error) = added {
-            // One whose end is not known may have been made.
+            // If the result of the transaction is not known, the copy may have been added.
             if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
                 drop_copies(&keeper, &[node], id, Some(asker)).await;
             }
@@ -139,10 +141,10 @@ impl Control {
         Ok(())
     }
 
-    /// What [`Control::add_copy`] would add a copy to, and the nodes that have one.
+    /// The volume that [`Control::add_copy`] would add a copy to, and the nodes that have one.
     ///
     /// # Errors
-    /// As there, but for what other nodes and the record say.
+    /// As there, except those of other nodes and of the record.
     pub fn check_added_copy(
         &self,
         volume: &str,
@@ -158,10 +160,10 @@ impl Control {
         Ok((self.volume(volume)?, entry.copies.iter().map(|copy| copy.node).collect()))
     }
 
-    /// Takes a copy off its node; returns when that is done, or goes on by itself. `Ok(false)`: it goes on.
+    /// Removes a copy. `Ok(true)`: it is gone; `Ok(false)`: the removal continues automatically.
     ///
     /// # Errors
-    /// [`ControlError::OnlyInSync`]; a node that has none.
+    /// [`ControlError::OnlyInSync`]; the node has no copy.
     pub async fn remove_copy(&self, volume: &str, node: u16) -> Result<bool, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let (id, _) = self.replicated(&keeper, volume)?;
@@ -177,16 +179,16 @@ impl Control {
         Ok(keeper.until(GONE_DEADLINE, gone).await)
     }
 
-    /// What the cluster's record has of a volume, be its copies here or not.
+    /// The record's entry for a volume, whether or not this node has a copy.
     ///
     /// # Errors
-    /// [`ControlError::NotReplicated`]: it is there, without copies.
+    /// [`ControlError::NotReplicated`]: the volume exists, but has no copies.
     pub fn volume_entry(&self, volume: &str) -> Result<VolumeEntry, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         self.replicated(&keeper, volume).map(|(_, entry)| entry)
     }
 
-    /// The same, with its identity.
+    /// As [`Control::volume_entry`], with the volume's identity.
     pub(super) fn replicated(
         &self,
         keeper: &Keeper,
@@ -198,21 +200,21 @@ impl Control {
         }
     }
 
-    /// Whether a copy could be taken off its node; gives how many in sync would be left.
+    /// Checks whether a copy could be removed; returns how many copies in sync would be left.
     ///
     /// # Errors
-    /// As [`Control::remove_copy`], but for what the record says.
+    /// As [`Control::remove_copy`], except those of the record.
     pub fn check_removed_copy(&self, entry: &VolumeEntry, node: u16) -> Result<usize, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         check_settled(&keeper, entry, Some(node))?;
         in_sync_without(entry, node)
     }
 
-    /// Takes back that a volume gets a copy on a node; one that was to leave for it stays. The new copy is
-    /// taken away by itself.
+    /// Cancels adding a copy: the new copy is removed automatically, and a copy that was to be replaced by it
+    /// stays.
     ///
     /// # Errors
-    /// A node that has no copy; [`ControlError::CopyInSync`].
+    /// The node has no copy; [`ControlError::CopyInSync`].
     pub async fn cancel_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let (id, _) = entry_named(&keeper, volume)?;
@@ -223,10 +225,10 @@ impl Control {
         cancelled.await.map(drop)
     }
 
-    /// Whether it could be taken back that a volume gets a copy on a node.
+    /// Checks whether adding a copy could be cancelled.
     ///
     /// # Errors
-    /// As [`Control::cancel_copy`], but for what the record says.
+    /// As [`Control::cancel_copy`], except those of the record.
     pub fn check_cancelled_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let (_, entry) = entry_named(&keeper, volume)?;
@@ -234,11 +236,10 @@ impl Control {
         not_in_sync(&entry, node)
     }
 
-    /// Has a copy stay that is to be taken off its node and is still there. It is brought up to date by
-    /// itself.
+    /// Cancels the removal of a copy that still exists. The copy resyncs automatically.
     ///
     /// # Errors
-    /// A node that has no copy.
+    /// The node has no copy.
     pub async fn keep_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let (id, _) = entry_named(&keeper, volume)?;
@@ -251,10 +252,10 @@ impl Control {
         kept.await.map(drop)
     }
 
-    /// Whether a copy could stay that is to be taken off its node.
+    /// Checks whether the removal of a copy could be cancelled.
     ///
     /// # Errors
-    /// As [`Control::keep_copy`], but for what the record says.
+    /// As [`Control::keep_copy`], except those of the record.
     pub fn check_kept_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let (_, entry) = entry_named(&keeper, volume)?;
@@ -262,12 +263,13 @@ impl Control {
         copy_on(&entry, node)
     }
 
-    /// Has a copy that is not in sync be given nothing of what it misses until that is resumed: over
-    /// restarts, too. What is noted of what it misses is kept. One that takes new writes already has nearly
-    /// all, and comes in sync.
+    /// Pauses the resync of a copy until it is resumed, also over restarts.
+    ///
+    /// The dirty map of what the copy misses is kept. A copy that is catching up has nearly everything, and
+    /// still comes in sync.
     ///
     /// # Errors
-    /// A node that has no copy; [`ControlError::NothingToPause`].
+    /// The node has no copy; [`ControlError::NothingToPause`].
     pub async fn pause_sync(&self, volume: &str, node: u16, by: &str) -> Result<(), ControlError> {
         let at = (Shard::current().config().unix_now)();
         self.change_pause(volume, node, |entry, slot| {
@@ -277,10 +279,10 @@ impl Control {
         .await
     }
 
-    /// Has a copy be given what it misses again.
+    /// Resumes the resync of a copy.
     ///
     /// # Errors
-    /// A node that has no copy; [`ControlError::NothingToPause`].
+    /// The node has no copy; [`ControlError::NothingToPause`].
     pub async fn resume_sync(&self, volume: &str, node: u16) -> Result<(), ControlError> {
         self.change_pause(volume, node, |entry, slot| {
             entry.paused.remove(&slot);
@@ -313,9 +315,10 @@ impl Control {
         changed.await.map(drop)
     }
 
-    /// Changes a volume's entry in the cluster's record, again if somebody else was quicker. The change may
-    /// name one more key and the revision at which it must still be. `leaves` takes its copy away, and
-    /// nothing else is changed.
+    /// Changes a volume's entry in the cluster's record, and tries again if another change was faster.
+    ///
+    /// The change may name one more key, and the revision that it must still have. `leaves`: the node whose
+    /// copy the change removes, if that is all that it does.
     pub(super) async fn change_entry(
         &self,
         keeper: &Keeper,
@@ -345,9 +348,9 @@ impl Control {
         }
     }
 
-    /// Deletes the copies that were taken off this node, and what is left of deleted volumes: those of its
-    /// open pools at once, and others when their pools come back. And has pools call their copies what the
-    /// volumes are called.
+    /// Deletes this node's removed copies and what is left of deleted volumes, and lets pools follow renames.
+    ///
+    /// In open pools this happens at once, in others when they come back.
     pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
@@ -379,7 +382,8 @@ impl Control {
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.rename_volume(id, &name).await.map(drop)?)
         });
-        // A volume of this node alone may be called so. It does no harm: the record's names come first.
+        // A volume that only this node has may have that name. That does no harm: the record's names come
+        // first.
         if let Err(error) = renamed.await {
             tracing::debug!(volume = called, %error, "the pool still has a volume's former name for its copy");
         }
@@ -392,11 +396,11 @@ impl Control {
         dropped: DroppedCopy,
     ) -> Result<(), ControlError> {
         let Some(id) = VolumeId::parse(&entry.id) else { return Ok(()) };
-        // The request that added it has ended, even if this node has never opened the copy: it may have
-        // followed both changes at once.
+        // The request that added the copy has ended, even if this node has never opened the copy: it may have
+        // followed both changes of the record at once.
         self.forget_asker(id, dropped.asker);
-        // One that is being made is looked at again, unless it is the very one that is left: it came too late
-        // when the volume was made.
+        // A copy that is being created is looked at again later. The exception is the removed copy itself, if
+        // it was created too late: after the new volume had been recorded without it.
         let mut copies = self.copies_of(id).into_iter();
         if self.being_made.borrow().contains_key(&id)
             && !copies.any(|(_, info)| self.is_left(keeper, &info, dropped))
@@ -407,7 +411,7 @@ impl Control {
             self.delete_left(keeper, pool, id, dropped).await?;
         }
         if !self.all_pools_are_open() {
-            // One of them may have it.
+            // One of the closed pools may hold the copy.
             return Ok(());
         }
         let changed = self.change_entry(keeper, id, None, |entry| {
@@ -418,14 +422,14 @@ impl Control {
         changed.await.map(drop)
     }
 
-    /// Whether what a pool has of a volume is the copy that was taken off this node.
+    /// Whether what a pool holds of a volume is the copy that was removed from this node.
     fn is_left(&self, keeper: &Keeper, info: &VolumeInfo, dropped: DroppedCopy) -> bool {
         let is_copy =
             || keeper.volume(info.id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some());
         info.copy.is_some_and(|kept| match kept.state {
             CopyState::Trusted { epoch } | CopyState::SetBack { epoch } => epoch == dropped.made,
             CopyState::Sole | CopyState::New => dropped.made == 1,
-            // Where there is a copy again, or is about to be, it may be that one.
+            // If the node has a copy again, or is about to get one, this may be that one.
             CopyState::Blank => !self.being_made.borrow().contains_key(&info.id) && !is_copy(),
         })
     }
@@ -444,7 +448,7 @@ impl Control {
         self.change(Work::new(Doing::DeleteCopy, &info.name), |changing| async move {
             changing.concerns(info.id);
             let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
-            // Whoever had the volume until now may have begun a copy anew, with what is here.
+            // The change that held the volume until now may have started a new copy with this data.
             let Some(info) = pool.volume(id).filter(|info| control.is_left(&keeper, info, dropped)) else {
                 return Ok(());
             };
@@ -466,8 +470,9 @@ pub(super) fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, Volu
     keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))
 }
 
-/// The entry with the intent to take the copy off its node. Those that were to leave for it stay: it may be
-/// put there again one day.
+/// The entry with the intent to remove this node's copy.
+///
+/// Copies that were to be replaced by it stay: the node may get a copy again one day.
 fn without_copy(entry: &VolumeEntry, node: u16) -> VolumeEntry {
     let mut next = entry.clone();
     for copy in &mut next.copies {
@@ -480,11 +485,11 @@ fn without_copy(entry: &VolumeEntry, node: u16) -> VolumeEntry {
     next
 }
 
-/// Whether no node has gone on alone with a volume, or `leaves` is a node whose copy may be taken away all
-/// the same.
+/// Checks that no node has continued alone with a volume, or that the copy of node `leaves` may be removed
+/// all the same.
 fn check_settled(keeper: &Keeper, entry: &VolumeEntry, leaves: Option<u16>) -> Result<(), ControlError> {
     let Some(fork) = keeper.fork_of(entry) else { return Ok(()) };
-    // One that came later has to go before what the node alone has can be kept.
+    // A copy that was added later must be removed before the data that the node wrote alone can be kept.
     let third = leaves.is_some_and(|node| node != fork.node) && entry.copies.len() > 2;
     match third && fork.state == ForkState::Split {
         true => Ok(()),
@@ -492,7 +497,7 @@ fn check_settled(keeper: &Keeper, entry: &VolumeEntry, leaves: Option<u16>) -> R
     }
 }
 
-/// How many copies in sync are left without that of a node: one at least.
+/// How many other copies in sync a volume would keep without this node's: at least one.
 fn in_sync_without(entry: &VolumeEntry, node: u16) -> Result<usize, ControlError> {
     copy_on(entry, node)?;
     let others = entry.copies.iter().filter(|copy| copy.node != node && !entry.is_to_leave(copy));

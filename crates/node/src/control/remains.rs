@@ -1,10 +1,10 @@
-//! What is left on nodes of volumes that are deleted: a node that was down meanwhile, or that nobody could
-//! ask, deletes its copy by itself.
+//! What is left of deleted volumes: a node that was down or unreachable when a volume was deleted deletes its
+//! copy automatically.
 //!
-//! That a volume is not in the cluster's record proves nothing: who follows it anew has not heard of it yet,
-//! and a record may be set back. So nothing is deleted for that. The change that deletes a volume also writes
-//! down who has copies of it ([`DeletedVolume`]); a node that finds itself there deletes what it has, and
-//! takes itself out.
+//! If the cluster's record does not list a volume, that proves nothing: a node that has only begun to follow
+//! the record has not received it yet, and a record may be set back. So nodes delete nothing for that reason.
+//! The change that deletes a volume also writes which nodes have copies of it ([`DeletedVolume`]). A node
+//! that finds itself there deletes what it has, and removes itself from the list.
 
 use std::rc::Rc;
 
@@ -17,8 +17,7 @@ use crate::copies::{ClusterError, CopiesStatus, DeletedVolume, Keeper, deleted_k
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Deletes what is here of volumes that are deleted: from open pools at once, from others when they come
-    /// back.
+    /// Deletes what this node has of deleted volumes: in open pools at once, in others when they come back.
     pub(super) async fn tidy_deleted(self: &Rc<Control>, keeper: &Rc<Keeper>) {
         for (id, deleted) in keeper.deleted_here() {
             if let Err(error) = self.drop_deleted(keeper, id, &deleted).await {
@@ -48,18 +47,19 @@ impl Control {
             );
         }
         let is_left = self.copies_of(id).iter().any(|(_, info)| is_ours(info));
-        // A pool that is not open may have it.
+        // A pool that is not open may have a copy.
         if is_left || !self.all_pools_are_open() {
             return Ok(());
         }
         Ok(note_dropped(keeper, id, &[keeper.me()]).await?)
     }
 
-    /// Why what is here of a volume with copies is not served, though no disk failed; `None`: the record has
-    /// it, or is about to.
+    /// Why this node does not serve its data of a volume with copies although no disk failed.
+    ///
+    /// `None` if the record lists the volume, or is about to.
     pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<String> {
         info.copy?;
-        // A sole copy is served without the record, and gets into it.
+        // A sole copy is served without the record, and is added to it.
         let is_gone = |keeper: Rc<Keeper>| keeper.has(info.id) || keeper.is_deleted(info.id);
         if info.is_sole() && !self.keeper().is_some_and(is_gone) {
             return None;
@@ -106,7 +106,7 @@ impl Control {
     }
 }
 
-/// Writes down that these nodes have nothing of a deleted volume any more.
+/// Notes in the record that these nodes have nothing of a deleted volume any more.
 async fn note_dropped(keeper: &Keeper, id: VolumeId, nodes: &[NodeId]) -> Result<(), ClusterError> {
     let key = deleted_key(id);
     let mut tries = 0;

@@ -1,9 +1,9 @@
-//! Reopening a pool while the node runs: after a failed write or flush a disk is out of service until it has
-//! been opened and recovered anew.
+//! Reopening a pool while the node runs.
 //!
-//! Initiators stay logged in. Meanwhile the LUNs of the pool's volumes are busy; afterwards each initiator is
-//! told by a unit attention (POWER ON OCCURRED) that what it wrote and did not flush may be lost, as after a
-//! power cut. Reservations are what they were: all of a volume's state is kept, also what a power cut would
+//! After a failed write or flush a disk is out of service until it has been opened and recovered again.
+//! Initiators stay logged in. Meanwhile the LUNs of the pool's volumes are busy. Afterwards a unit attention
+//! (POWER ON OCCURRED) tells each initiator that what it wrote and did not flush may be lost, as after a
+//! power cut. Reservations stay as they were: all of a volume's state is kept, even what a power cut would
 //! end.
 
 use std::collections::BTreeSet;
@@ -20,17 +20,18 @@ use super::{Control, ControlError, Opened, PoolStatus};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
-/// A volume whose pool is not open just now.
+/// A volume whose pool is being reopened.
 pub(super) struct SetAside {
     /// The pool's name.
     pool: String,
-    /// What its unit had agreed on; `None` if it was not served.
+    /// The state of its unit; `None` if it was not served.
     state: Option<LuState>,
 }
 
 impl Control {
-    /// Closes a pool that does not work, and opens it again; or opens one that could not be opened before. If
-    /// that fails the pool is unavailable, its LUNs stay busy, and it can be tried again.
+    /// Closes a pool that does not work and opens it again, or opens one that could not be opened before.
+    ///
+    /// If that fails, the pool is unavailable and its LUNs stay busy; the caller can try again.
     ///
     /// # Errors
     /// [`ControlError::PoolWorks`]; [`ControlError::PoolClosed`] if it could not be opened.
@@ -53,11 +54,11 @@ impl Control {
         .await
     }
 
-    /// Whether a pool could be reopened; gives the names of its volumes if it is open, and is to be closed
-    /// before.
+    /// Checks whether a pool could be reopened; returns the names of its volumes if it is open and so must be
+    /// closed first.
     ///
     /// # Errors
-    /// As [`Control::reopen_pool`], but for what only its disks can say.
+    /// As [`Control::reopen_pool`], except those that only its disks can report.
     pub fn check_reopening(&self, name: &str) -> Result<Option<Vec<String>>, ControlError> {
         let open = self.pool_that_fails(name)?;
         if let Some(pool) = &open {
@@ -66,7 +67,7 @@ impl Control {
         Ok(open.map(|pool| pool.volumes().into_iter().map(|volume| volume.name).collect()))
     }
 
-    /// A pool that must be reopened; if it is open, that it is to be closed before.
+    /// Checks that a pool must be reopened; returns it if it is open and so must be closed first.
     fn pool_that_fails(&self, name: &str) -> Result<Option<Pool>, ControlError> {
         if self.is_awaited(name) {
             return self.pool_named(name).map(Some);
@@ -77,7 +78,7 @@ impl Control {
             let keeper = self.keeper();
             let has_failed = |id| keeper.as_ref().is_some_and(|keeper| keeper.has_failed(id));
             pool.metadata_state() == MetadataState::Failed
-                // A file system that was full fails a copy, and not the disk.
+                // A full file system fails a copy but not the disk.
                 || pool.volumes().iter().any(|volume| has_failed(volume.id))
                 || pool.usage().disks.iter().any(|disk| disk.failure.is_some())
         };
@@ -87,7 +88,7 @@ impl Control {
         }
     }
 
-    /// What other nodes count on to be here does not end with the pool's being closed.
+    /// Checks that closing the pool does not destroy the last copy in sync of a RAM volume.
     fn check_nothing_forgotten(&self, pool: &Pool) -> Result<(), ControlError> {
         let Some(keeper) = self.keeper() else { return Ok(()) };
         let forgotten =
@@ -98,7 +99,7 @@ impl Control {
         }
     }
 
-    /// Closes a pool whose volumes are to be back soon.
+    /// Closes a pool whose volumes will be back soon.
     async fn set_pool_aside(&self, changing: &Rc<Changing>, pool: Pool) -> Result<(), ControlError> {
         let volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
         let expected = volumes.clone();
@@ -116,8 +117,7 @@ impl Control {
         Ok(())
     }
 
-    /// Takes a pool's volumes off all cores, and keeps what their units had agreed on until they are opened
-    /// again.
+    /// Closes a pool's volumes on all cores, and keeps the state of their units until they are opened again.
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
         if let Some(keeper) = self.keeper() {
             let (all, memory) = (pool.volumes(), |info: &&VolumeInfo| info.kind == VolumeKind::Ram);
@@ -135,12 +135,13 @@ impl Control {
         self.set_aside.borrow().contains_key(&id)
     }
 
-    /// What the unit of a volume that was set aside had agreed on.
+    /// The state of the unit of a volume that was set aside.
     pub(super) fn state_set_aside(&self, id: VolumeId) -> Option<LuState> {
         self.set_aside.borrow().get(&id)?.state.clone()
     }
 
-    /// A pool may have been elsewhere since its volumes were set aside: what is on its disks counts.
+    /// Drops the states that were kept for a pool's volumes. The pool may have been elsewhere since, so what
+    /// is on its disks counts.
     pub(super) fn drop_states_set_aside(&self, pool: &Pool) {
         let mut set_aside = self.set_aside.borrow_mut();
         for volume in pool.volumes() {
@@ -150,7 +151,7 @@ impl Control {
         }
     }
 
-    /// These volumes are there again.
+    /// Ends the wait for these volumes: they are back, or will not come back.
     pub(super) async fn stop_expecting(&self, volumes: BTreeSet<VolumeId>) {
         self.set_aside.borrow_mut().retain(|id, _| !volumes.contains(id));
         on_all_cores(move || {
@@ -160,7 +161,7 @@ impl Control {
         .await;
     }
 
-    /// The volumes that were set aside of a pool.
+    /// The volumes of this pool that were set aside.
     pub(super) fn set_aside_of(&self, pool: &str) -> BTreeSet<VolumeId> {
         let set_aside = self.set_aside.borrow();
         set_aside.iter().filter(|(_, volume)| volume.pool == pool).map(|(id, _)| *id).collect()

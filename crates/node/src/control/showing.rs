@@ -1,4 +1,4 @@
-//! What nodes show each other, so that whoever asks one sees all.
+//! Requests by which nodes show each other what they have, so that any node can show everything.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,15 +9,16 @@ use replica::NodeId;
 use super::{Control, ControlError};
 use crate::copies::{Answer, Ask, NodeEntry, node_key};
 
-/// How long another node may take to show something. Somebody looks at a screen meanwhile.
+/// How long another node may take to respond. A user is waiting for the page meanwhile.
 pub const SHOW_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Control {
-    /// Asks other nodes to show something, all at once: each what it is named with here. What each has shown,
-    /// or why it has not.
+    /// Asks several nodes at once to show something: `questions` has one question for each node.
+    ///
+    /// Returns each node's answer, or why there is none.
     ///
     /// # Errors
-    /// Without a cluster; a node that is none of it.
+    /// The node is not in a cluster; a node is not in this one.
     pub async fn ask_to_show(
         self: &Rc<Control>,
         questions: BTreeMap<u16, String>,

@@ -1,4 +1,4 @@
-//! From nothing, or from what an earlier life left, to a node that serves.
+//! The start of a node: from nothing, or from what an earlier life left, until it serves.
 
 use std::path::PathBuf;
 
@@ -29,10 +29,11 @@ use crate::floating::Floating;
 use crate::portal::{self, Registry};
 use crate::record::{Record, RecordError, set};
 
-/// The pool that a first start makes, and that is meant when several exist and none is named.
+/// The pool that a first start creates. It is also the one that is used if there are several and the caller
+/// names none.
 pub const DEFAULT_POOL: &str = "default";
 
-/// What a start makes if it is not there.
+/// What a start creates if it does not exist.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// The default pool, on a first start only.
@@ -41,10 +42,10 @@ pub struct Wanted {
     pub volumes: Vec<NewVolume>,
 }
 
-/// The pool that a first start makes: a file.
+/// The pool that a first start creates: a file.
 #[derive(Clone, Debug)]
 pub struct DefaultPool {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
     /// How large the file may become; it takes space as it is written.
     pub size: ByteLen,
@@ -56,16 +57,16 @@ pub enum StartError {
     /// Its record could not be read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The disk of its record hangs.
+    /// The disk of its record does not respond.
     #[error("the disk of the node's record {0} has not responded for {seconds} seconds", seconds = RECORD_DEADLINE.as_secs())]
     RecordSilent(PathBuf),
-    /// It could not write down who it is.
+    /// It could not write its identity.
     #[error("cannot write the node's record")]
     Identity(#[source] ControlError),
-    /// The first pool could not be made.
+    /// The first pool could not be created.
     #[error("cannot create the first pool")]
     DefaultPool(#[source] ControlError),
-    /// A volume that is to be there could not be made.
+    /// A configured volume could not be created.
     #[error("cannot create volume {0:?}")]
     Volume(String, #[source] ControlError),
     /// A portal could not be opened.
@@ -75,12 +76,12 @@ pub enum StartError {
     Listen(SocketAddr, #[source] std::io::Error),
 }
 
-/// Who this node is, in the record.
+/// This node's identity, in the record.
 #[derive(Serialize, Deserialize)]
 struct NodeRecord {
     id: String,
     name: String,
-    /// The first start has not come to its end yet: the default pool may have to be made.
+    /// The first start is not complete: the default pool may have to be created.
     starting: bool,
 }
 
@@ -89,8 +90,8 @@ const NODE: &str = "node";
 /// How long a start waits for the disk of the record.
 const RECORD_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long a start waits for pools, all at the same time, before it serves without those that are late.
-/// Disks that spin up take ten seconds; systemd gives a start ninety.
+/// How long a start waits for all pools together before it serves without the late ones. Disks that spin up
+/// take ten seconds; systemd gives a start ninety.
 const POOL_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Control {
@@ -156,22 +157,25 @@ impl Control {
         .await
     }
 
-    /// Opens the pools of the record, or makes the default one on a first start, and gives every core its
-    /// volumes. A pool that cannot be opened does not keep the others from serving, and is not waited for
-    /// without end.
+    /// Opens the pools of the record, or creates the default one on a first start, and opens their volumes on
+    /// all cores.
+    ///
+    /// A pool that cannot be opened does not keep the others from serving, and the wait for pools has a
+    /// deadline.
     ///
     /// # Errors
+    /// See [`StartError`].
     /// See [`StartError`].
     pub(crate) async fn open_everything(
         self: &Rc<Control>,
         default_pool: Option<DefaultPool>,
     ) -> Result<(), StartError> {
-        // Before the volumes: their units begin with the ports that lead to them. Sessions come when portals
-        // listen.
+        // This comes before the volumes, because their units start with the ports that lead to them. Sessions
+        // come only when the portals listen.
         self.announce_record().await;
         let pools: Vec<PoolRecord> = self.record.borrow().list(POOLS);
         self.finish_first_start(pools.is_empty(), default_pool).await.map_err(StartError::DefaultPool)?;
-        // What became of each is in the log, and in what is shown of the pool.
+        // The result for each pool is in the log and in the pool's status.
         rt::join_all(pools.into_iter().map(|pool| self.open_known_pool(pool))).await;
         Ok(())
     }
@@ -186,7 +190,7 @@ impl Control {
         .await
     }
 
-    /// Opens a pool that the node waits for. Whether that went well is shown with it. The caller holds it.
+    /// Opens a pool that the node waits for. The pool's status shows the result. The caller holds the pool.
     pub(super) async fn open_awaited(
         &self,
         changing: &Rc<Changing>,
@@ -217,7 +221,7 @@ impl Control {
         }
     }
 
-    /// Makes the volumes that are not there.
+    /// Creates the configured volumes that do not exist.
     ///
     /// # Errors
     /// [`StartError::Volume`].
@@ -235,7 +239,7 @@ impl Control {
                 continue;
             }
             match self.create_volume(new).await {
-                // The cluster may have one of that name, or not be there yet.
+                // The cluster may have a volume of that name, or may not be available yet.
                 Err(error) if self.place().is_some() => {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(volume = name, error, "a configured volume was not created");
@@ -250,7 +254,8 @@ impl Control {
         self.pools.borrow().values().any(|known| known.open().is_none())
     }
 
-    /// Makes the default pool, once in the life of a node: who gives it away later does not want another.
+    /// Creates the default pool, once in the life of a node: an administrator who removes it does not want
+    /// another.
     async fn finish_first_start(
         self: &Rc<Control>,
         no_pools: bool,
@@ -264,8 +269,10 @@ impl Control {
         self.set_identity(NodeRecord { starting: false, ..node }).await
     }
 
-    /// A start that was cut off may have left the file: blank, or a whole pool that the record does not name
-    /// yet.
+    /// Creates the default pool.
+    ///
+    /// An interrupted start may have left its file: blank, or as a complete pool that the record does not
+    /// name yet.
     async fn make_default_pool(
         self: &Rc<Control>,
         DefaultPool { path, size }: DefaultPool,

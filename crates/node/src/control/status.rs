@@ -1,4 +1,4 @@
-//! What a node is doing: sessions and counters, from all cores.
+//! The activity of a node: sessions and counters of all cores.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,11 +30,11 @@ pub struct SessionStatus {
     pub isid: [u8; 6],
     /// The target; `None` for discovery.
     pub target: Option<String>,
-    /// The core that it lives on.
+    /// The core that it runs on.
     pub core: CoreId,
     /// The addresses of its connections.
     pub addresses: Vec<SocketAddr>,
-    /// How long it has been there.
+    /// How long it has existed.
     pub age: Duration,
     /// Its traffic so far.
     pub traffic: Traffic,
@@ -51,40 +51,42 @@ pub struct Traffic {
     pub bytes_sent: u64,
 }
 
-/// How the node's record is.
+/// The state of the node's record.
 #[derive(Clone, Debug, Default)]
 pub struct RecordStatus {
-    /// One of its two copies was lost before this start.
+    /// Set if one of its two copies was lost before this start.
     pub fault: Option<RecordFault>,
-    /// A change could not be written: none can be made until the disk can be written again.
+    /// A change could not be written. No change is possible until the disk can be written again.
     pub latched: bool,
 }
 
-/// How the cluster's record is, as this node reaches it.
+/// The state of the cluster's record, as this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterRecordStatus {
     /// Where it is.
     pub place: RecordPlace,
-    /// It can be changed: a majority of what keeps it was heard of just now.
+    /// It can be changed: a majority of the nodes or etcd members that keep it responds.
     pub answers: bool,
-    /// Where this node finds etcd, if it is there.
+    /// The endpoints at which this node reaches etcd, if the record is there.
     pub endpoints: Vec<String>,
 }
 
-/// What this node has done to keep copies on several nodes equal, in this life.
+/// What this node has done in this life to replicate copies.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicationStats {
-    /// Bytes of payload to and from each other node, by its number.
+    /// Bytes of payload to and from each other node, by the node's number.
     pub traffic: BTreeMap<u16, copies::Traffic>,
-    /// Bytes that syncs from here have brought copies, by volume and number of the node.
+    /// Bytes that resyncs from this node have sent to copies, by volume and node number.
     pub synced: BTreeMap<(VolumeId, u16), u64>,
-    /// Bytes of regions that hosts' writes have added to what copies outside are to be given, likewise. Each
-    /// node in sync counts for itself, and what was given again only the one that gives it.
+    /// Bytes of regions that hosts' writes have added to the resyncs of copies that are out of sync, by
+    /// volume and node number.
+    ///
+    /// Each node in sync counts for itself; what is sent a second time counts only on the source.
     pub dirtied: BTreeMap<(VolumeId, u16), u64>,
-    /// Bytes a second that all nodes of the cluster may give together to bring copies up to date; `None`:
-    /// any.
+    /// Limit on the total resync rate of all nodes, in bytes per second; `None` if unlimited.
     pub sync_limit: Option<u64>,
-    /// Bytes a second that this node may give now, of that and by its settings; `None`: any.
+    /// How much of that this node may use now, also by its own settings, in bytes per second; `None` if
+    /// unlimited.
     pub sync_budget: Option<u64>,
 }
 
@@ -96,7 +98,7 @@ pub type VolumeStats = BTreeMap<VolumeId, UnitStats>;
 pub struct StatsByCore(Vec<Vec<(VolumeId, UnitStats)>>);
 
 impl StatsByCore {
-    /// By volume. Not for a core: that of many volumes takes a while.
+    /// The sums by volume. For many volumes this takes a while, so do not call it on a core.
     pub fn sum(self) -> VolumeStats {
         let mut all = VolumeStats::new();
         for (id, stats) in self.0.into_iter().flatten() {
@@ -120,8 +122,7 @@ impl Control {
         Ok(all)
     }
 
-    /// One session, and how many commands it has under way: of those that have come, whose answers have not
-    /// gone out.
+    /// One session, and the number of its commands under way: received, but not yet answered.
     ///
     /// # Errors
     /// [`ControlError::NotFound`], [`ControlError::Core`].
@@ -133,16 +134,16 @@ impl Control {
         found.ok_or_else(|| ControlError::not_found("session", &tsih.to_string()))
     }
 
-    /// How the node's record is.
+    /// The state of the node's record.
     pub fn record(&self) -> RecordStatus {
         let record = self.record.borrow();
         RecordStatus { fault: record.fault().cloned(), latched: record.is_latched() }
     }
 
-    /// How the cluster's record is; `None` without a cluster.
+    /// The state of the cluster's record; `None` without a cluster.
     ///
     /// # Errors
-    /// [`ControlError::Cluster`]: it does not say so.
+    /// [`ControlError::Cluster`]: the record does not report it.
     pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>, ControlError> {
         let Some(keeper) = self.keeper() else { return Ok(None) };
         let status = keeper.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
@@ -153,7 +154,7 @@ impl Control {
         Ok(Some(ClusterRecordStatus { place: self.record_place(), answers: status.quorum, endpoints }))
     }
 
-    /// Where a cluster has its record that this node is in, makes or joins.
+    /// Where the record is of the cluster that this node is in, creates or joins.
     pub fn record_place(&self) -> RecordPlace {
         RecordPlace::configured()
     }
@@ -173,7 +174,7 @@ impl Control {
         Ok(())
     }
 
-    /// What has been done to keep copies equal; nothing without a cluster.
+    /// The replication counters; empty without a cluster.
     ///
     /// # Errors
     /// [`ControlError::Core`].
@@ -197,7 +198,7 @@ impl Control {
         Ok(ReplicationStats { traffic: traffic.collect(), synced, dirtied, sync_limit, sync_budget })
     }
 
-    /// The counters of all volumes together. What is deleted, or reopened, is not in them any more.
+    /// The sum of all volumes' counters, without volumes that were deleted or reopened.
     ///
     /// # Errors
     /// [`ControlError::Core`].
@@ -214,7 +215,7 @@ impl Control {
         Ok(all)
     }
 
-    /// The counters of one volume, of all cores together; nothing of one that is not here.
+    /// The counters of one volume, summed over all cores; zero if the volume is not on this node.
     ///
     /// # Errors
     /// [`ControlError::Core`].
@@ -226,14 +227,15 @@ impl Control {
         Ok(all)
     }
 
-    /// The counters of all volumes: of each core at the same moment, but for what its parts take.
+    /// The counters of all volumes. Each core reads its own in parts, so they are from almost the same
+    /// moment.
     ///
     /// # Errors
     /// [`ControlError::Core`].
     pub async fn stats(&self) -> Result<StatsByCore, ControlError> {
         let by_core = ask_all_cores(|| async {
             let shard = Shard::current();
-            // A unit that goes meanwhile is not kept.
+            // A unit may be removed meanwhile, so no reference to it is kept.
             parts::filter_map(shard.unit_ids(), |id| Some((id, shard.unit(id)?.stats()))).await
         });
         Ok(StatsByCore(by_core.await?))

@@ -1,7 +1,7 @@
-//! Turns: changes of different things go on side by side, those of one thing one after the other.
+//! Turns: changes of different things run side by side, changes of the same thing one after the other.
 //!
-//! Who asks first has the next turn. Nobody waits for a thing while it holds a later one in the order pool
-//! and volumes, then the record, so that no two wait for each other.
+//! Turns are given in the order of the requests. Things have an order: pools and volumes first, then the
+//! record. No change waits for a thing while it holds a later one in this order, so there is no deadlock.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,19 +10,20 @@ use rt::sync::Notify;
 use super::change::Work;
 use crate::volume::VolumeId;
 
-/// What a change needs for itself.
+/// Something that a change needs exclusively.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Thing {
     /// A pool as a whole: its name, its disks, whether it is open.
     Pool(String),
-    /// The volumes of a pool: several changes may have them, and nobody the pool meanwhile.
+    /// The volumes of a pool. Several changes may hold them at the same time, but none may then hold the
+    /// pool.
     VolumesOf(String),
     /// A volume.
     Volume(VolumeId),
     /// A name that a volume is about to get.
     VolumeName(String),
-    /// The record, and with it targets, maps and host groups. For a moment only: never while a pool's disk
-    /// works.
+    /// The record, and with it targets, maps and host groups. A change holds it only briefly, and never while
+    /// it waits for a pool's disk.
     Record,
 }
 
@@ -38,7 +39,7 @@ impl Thing {
     }
 }
 
-/// What somebody has, or waits for.
+/// The things that a change holds or waits for.
 struct Claim {
     number: u64,
     things: Vec<Thing>,
@@ -48,21 +49,21 @@ struct Claim {
 /// All claims of a node.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// In the order in which they came.
+    /// In the order of the requests.
     claims: RefCell<Vec<Claim>>,
     next: Cell<u64>,
-    /// Rung when a claim has gone.
+    /// Notified when a claim was dropped.
     gone: Notify,
 }
 
-/// A claim, until it is dropped.
+/// A claim; dropping it releases the things.
 pub(super) struct Held<'a> {
     turns: &'a Turns,
     number: u64,
 }
 
 impl Turns {
-    /// Takes a place in the queue for all of `things` at once.
+    /// Queues up for all of `things` at once.
     pub(super) fn claim(&self, things: Vec<Thing>, of: Work) -> Held<'_> {
         let number = self.next.get();
         self.next.set(number + 1);
@@ -72,7 +73,7 @@ impl Turns {
 }
 
 impl Held<'_> {
-    /// Who came earlier and has, or waits for, one of the things; `None`: it is this claim's turn.
+    /// The earliest claim before this one that includes one of its things; `None` if it is this claim's turn.
     pub(super) fn waits_for(&self) -> Option<Work> {
         let claims = self.turns.claims.borrow();
         let own = claims.iter().find(|claim| claim.number == self.number)?;
@@ -83,7 +84,7 @@ impl Held<'_> {
         earlier.find(stands_in_the_way).map(|claim| claim.of.clone())
     }
 
-    /// Waits for the turn; tells each time whom for.
+    /// Waits for the turn. Calls `waits_for` with each change that it has to wait for.
     pub(super) async fn turn(&self, waits_for: impl Fn(Work)) {
         while let Some(work) = self.waits_for() {
             waits_for(work);

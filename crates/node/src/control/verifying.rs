@@ -1,8 +1,8 @@
-//! Whether the copies of a volume are equal: compared part by part, by SHA-256, while hosts use it.
+//! Verification: compares the copies of a volume part by part, by SHA-256, while hosts use it.
 //!
-//! Each part is taken on all nodes as COMPARE AND WRITE takes its blocks, so that nothing is being written to
-//! it while they read it: hosts wait for that moment, and only those that want this part. What differs is
-//! looked at again before it is said.
+//! Each part is locked on all nodes, as COMPARE AND WRITE locks its blocks, so that nothing writes to it
+//! while the nodes read it. Only hosts that access this part wait meanwhile. A difference is checked again
+//! before it is reported.
 
 mod schedule;
 mod scheduled;
@@ -26,98 +26,100 @@ use crate::events::code::COPIES_MISMATCH;
 use crate::events::{Event, tell};
 use crate::shard::Shard;
 
-/// What is compared at once: hosts that want it wait for a few milliseconds.
+/// The size of a part. Hosts that access it wait for a few milliseconds.
 const PART_BYTES: u64 = 1 << 20;
-/// How often a part is tried that differs or cannot be had, and how long after.
+/// How often a part is tried that differs or cannot be compared, and the pause between attempts.
 const ATTEMPTS: usize = 3;
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// How long a node may take for its digests of a part. Hosts that want it wait meanwhile, and give a write up
-/// after two seconds.
+/// How long a node may take for its digests of a part. Hosts that access the part wait meanwhile, and give up
+/// a write after two seconds.
 const DIGESTS_MAX: Duration = Duration::from_millis(1500);
-/// How many differences are told one by one.
+/// How many differences are listed individually.
 const TOLD_MAX: usize = 256;
 /// How many volumes are compared at the same time; others wait.
 const AT_ONCE: usize = 2;
 
-/// How far it is.
+/// The state of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerificationState {
-    /// It goes on.
+    /// It is running.
     Running,
-    /// All was looked at.
+    /// The whole volume was looked at.
     Done,
-    /// Somebody has stopped it.
+    /// It was stopped.
     Stopped,
 }
 
-/// A part of the volume that is not the same in all copies.
+/// A part of a volume that is not equal in all copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Where it begins in the volume, in bytes.
     pub offset: u64,
     /// How long it is, in bytes.
     pub len: u64,
-    /// The nodes whose copies differ from most others; all, if there is no such majority.
+    /// The nodes whose copies differ from the majority; all nodes if there is no majority.
     pub nodes: BTreeSet<u16>,
 }
 
-/// What has come of it.
+/// The progress or result of a verification.
 #[derive(Clone, Debug)]
 pub struct Verification {
     /// The volume's name when it began.
     pub volume: String,
-    /// How far it is.
+    /// Its state.
     pub state: VerificationState,
     /// How long ago it began.
     pub age: Duration,
-    /// How long it has taken.
+    /// How long it has taken so far.
     pub took: Duration,
-    /// Bytes of the volume.
+    /// Size of the volume in bytes.
     pub total: u64,
-    /// Bytes that were looked at.
+    /// Bytes processed so far.
     pub done: u64,
-    /// Bytes that could not be compared, among them.
+    /// Those of them that could not be compared, in bytes.
     pub unchecked: u64,
-    /// Why, of the last of these.
+    /// Why the last of these could not be compared.
     pub problem: Option<String>,
     /// Bytes that differ.
     pub different: u64,
-    /// Where: the first of them.
+    /// The first differences.
     pub differences: Vec<Difference>,
-    /// The nodes whose copies were compared in all parts that could be.
+    /// The nodes whose copies were part of all comparisons.
     pub nodes: BTreeSet<u16>,
 }
 
 impl Verification {
-    /// Whether all was compared, and is equal.
+    /// Whether everything was compared and is equal.
     pub fn is_equal(&self) -> bool {
         self.state == VerificationState::Done && self.different == 0 && self.unchecked == 0
     }
 }
 
-/// Those of this life of the node: the last one of each volume.
+/// The last verification of each volume in this life of the node.
 pub(super) struct Verifications {
     of: RefCell<BTreeMap<VolumeId, Rc<Verifying>>>,
     turns: Rc<Semaphore>,
 }
 
 struct Verifying {
-    /// What earlier ones had found when it began.
+    /// What earlier verifications had found when this one began.
     before: Differing,
     began: Instant,
     ended: Cell<Option<Instant>>,
     stopped: Cell<bool>,
     found: RefCell<Verification>,
-    /// The nodes whose copies differ from others, also in places that are not told.
+    /// The nodes whose copies differ, including in differences that are not listed.
     odd: RefCell<BTreeSet<u16>>,
-    /// `None`: somebody has asked for it.
+    /// `None` if somebody requested it.
     scheduled: Option<Scheduled>,
-    /// The cluster's record has what came of it.
+    /// The cluster's record has its result.
     is_remembered: Cell<bool>,
 }
 
-/// What is known to differ. That it does not any more is known when everything was compared anew: not when
-/// that begins, was stopped, or left something out.
+/// What is known to differ.
+///
+/// Only a complete comparison can show that copies no longer differ: not one that has only begun, was
+/// stopped, or left something out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Differing {
     bytes: u64,
@@ -126,7 +128,7 @@ struct Differing {
 }
 
 impl Differing {
-    /// With what a comparison has found so far, on these nodes.
+    /// This knowledge together with what a comparison has found so far, on these nodes.
     fn after(&self, found: &Verification, nodes: &BTreeSet<u16>) -> Differing {
         let is_whole = found.state == VerificationState::Done && found.unchecked == 0;
         if is_whole && self.nodes.is_subset(&found.nodes) {
@@ -191,10 +193,11 @@ impl Verifying {
 }
 
 impl Control {
-    /// Begins to compare the copies of a volume, unless that is under way. The node must have a copy in sync.
+    /// Starts to compare the copies of a volume, unless that is already running. This node must have a copy
+    /// in sync.
     ///
     /// # Errors
-    /// A volume that does not exist, or is on this node alone.
+    /// The volume does not exist, or is only on this node.
     pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification, ControlError> {
         let volume = self.volume(name)?;
         if volume.copies.is_none() {
@@ -205,7 +208,7 @@ impl Control {
         let id = volume.info.id;
         let running = self.verifications.of.borrow().get(&id).filter(|it| it.is_running()).map(Rc::clone);
         if let Some(running) = running {
-            // One that was begun by schedule does not take its time any more.
+            // A verification that the schedule started no longer slows itself down.
             running.scheduled.iter().for_each(|scheduled| scheduled.is_asked_for.set(true));
             return Ok(running.shown());
         }
@@ -231,7 +234,8 @@ impl Control {
             state: VerificationState::Running,
             age: Duration::ZERO,
             took: Duration::ZERO,
-            // Not what is here: a growth that came to nothing may have left one copy longer than the others.
+            // Not the size of the copy here: an incomplete growth may have left one copy longer than the
+            // others.
             total: copies.entry.size,
             done: 0,
             unchecked: 0,
@@ -245,7 +249,7 @@ impl Control {
             Some(last) => last.differing(),
             None => keeper.get::<DifferingEntry>(&differing_key(info.id)).map(|(known, _)| known).into(),
         };
-        // A copy that was taken away is never compared again.
+        // A copy that was removed will never be compared again.
         before.nodes.retain(|node| copies.entry.copies.iter().any(|copy| copy.node == *node));
         let verifying = Rc::new(Verifying {
             before,
@@ -261,18 +265,19 @@ impl Control {
         Ok(verifying)
     }
 
-    /// What has come of the last comparison of a volume's copies, if there was one in this life of the node.
+    /// The last verification of a volume's copies in this life of the node, if any.
     ///
     /// # Errors
-    /// A volume that does not exist.
+    /// The volume does not exist.
     pub fn verification(&self, name: &str) -> Result<Option<Verification>, ControlError> {
         let id = self.volume(name)?.info.id;
         Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.shown()))
     }
 
-    /// In how many bytes copies are known to differ, of volumes that were compared in this life of the node
-    /// or of which the record remembers it: what was found last, until a whole comparison has found something
-    /// else.
+    /// In how many bytes copies are known to differ, by volume.
+    ///
+    /// Covers volumes that were compared in this life of the node or that the record remembers. The last
+    /// result counts until a complete comparison finds something else.
     pub fn known_to_differ(&self) -> BTreeMap<VolumeId, u64> {
         let remembered = self.remembered_to_differ();
         let bytes = |id: &VolumeId| remembered.get(id).map_or(0, |known| known.bytes);
@@ -283,14 +288,14 @@ impl Control {
         remembered.iter().map(|(id, known)| (*id, known.bytes)).chain(here).collect()
     }
 
-    /// Comparisons that are under way.
+    /// The running verifications.
     pub fn verifications(&self) -> Vec<(VolumeId, Verification)> {
         let all = self.verifications.of.borrow();
         let running = all.iter().filter(|(_, verifying)| verifying.is_running());
         running.map(|(id, verifying)| (*id, verifying.shown())).collect()
     }
 
-    /// Stops a comparison before its next part.
+    /// Stops a verification before its next part.
     pub fn stop_verification(&self, id: VolumeId) {
         if let Some(verifying) = self.verifications.of.borrow().get(&id) {
             verifying.stopped.set(true);
@@ -336,13 +341,13 @@ impl Control {
                 verifying.stopped.set(true);
                 break;
             }
-            // Nothing goes on without end where a part takes no time.
+            // Lets other tasks run even if each part takes no time.
             rt::next_turn().await;
         }
         turns.release(1);
         verifying.end();
         if verifying.scheduled.as_ref().is_some_and(|scheduled| scheduled.is_interrupted.get()) {
-            // It continues later: nobody is told that it ended.
+            // It continues later, so its end is not reported.
             return;
         }
         let found = verifying.shown();
@@ -354,11 +359,11 @@ impl Control {
         self.remember(&keeper, id, &verifying).await;
     }
 
-    /// Notes how a comparison has ended.
+    /// Notes how a verification has ended.
     fn note_compared(&self, volume: VolumeId, found: Verification) {
         let (outcome, reason) = how_ended(&found);
         let (subject, took) = (found.volume.clone(), Some(found.took));
-        // Where copies differ is not kept twice.
+        // The list of differences is not kept twice.
         let found = Box::new(Verification { differences: Vec::new(), ..found });
         self.note_end(EndedJob {
             work: EndedWork::Verification { volume, found },
@@ -369,8 +374,7 @@ impl Control {
         });
     }
 
-    /// What differs in a part of a slice: where in the slice, how much, and on which nodes; or why that
-    /// cannot be said.
+    /// What differs in a part of a slice (offset in the slice, length, nodes), or why that is not known.
     async fn compare_part(
         &self,
         keeper: &Rc<Keeper>,
@@ -399,7 +403,7 @@ impl Control {
     }
 }
 
-/// What has come of a comparison that has ended, and what somebody should know of it.
+/// The outcome of a verification that has ended, and the details to report.
 fn how_ended(found: &Verification) -> (JobOutcome, Option<String>) {
     let unchecked = (found.unchecked > 0).then(|| {
         let why = found.problem.as_deref().unwrap_or("cause unknown");
@@ -480,7 +484,7 @@ async fn compare_once(
     Ok(differing.collect())
 }
 
-/// Who has something else than more than half of all; if nobody has what most have, all.
+/// The nodes whose value differs from that of more than half of all; all nodes if there is no such value.
 fn odd_ones<T: Ord>(found: &[(u16, T)]) -> BTreeSet<u16> {
     let mut counts: BTreeMap<&T, usize> = BTreeMap::new();
     found.iter().for_each(|(_, value)| *counts.entry(value).or_default() += 1);
@@ -501,7 +505,7 @@ mod tests {
         assert_eq!(odd_ones(&[(1, 'a')]), BTreeSet::new());
     }
 
-    /// A comparison of the copies on these nodes, which found a difference there.
+    /// A comparison of the copies on these nodes that found a difference on `different`.
     fn compared(state: VerificationState, nodes: &[u16], different: &[u16]) -> Verification {
         let len = 65_536;
         let differences = match different {
@@ -562,7 +566,7 @@ mod tests {
         let unchecked = Verification { unchecked: 512, ..compared(Done, &[1, 2, 3], &[]) };
         assert_eq!(after(&known, &unchecked), known);
         assert_eq!(after(&known, &compared(Done, &[1, 3], &[])), known);
-        // What it finds on its way counts at once.
+        // Differences count as soon as they are found.
         let two = Differing { bytes: 65_536, nodes: [2, 3].into() };
         assert_eq!(after(&known, &compared(Running, &[1, 2, 3], &[3])), two);
         assert_eq!(after(&known, &compared(Done, &[1, 2, 3], &[])), unknown);

@@ -1,5 +1,7 @@
-//! Volumes: what they are, how they are found and shown. How they are made ([`creation`]), grown and renamed
-//! ([`change`]), deleted ([`deletion`]), and opened on all cores ([`opening`]).
+//! Volumes: what they are, how they are found and shown.
+//!
+//! [`creation`] creates them, [`change`] grows and renames them, [`deletion`] deletes them, and [`opening`]
+//! opens them on all cores.
 
 mod change;
 mod creation;
@@ -20,33 +22,33 @@ use crate::copies::{CopiesStatus, Keeper, VolumeEntry, volume_name_key};
 use crate::parts;
 use crate::volume::VolumeId;
 
-/// A volume to be made.
+/// A volume to be created.
 #[derive(Clone, Debug)]
 pub struct NewVolume {
     /// Its name, unique in the cluster.
     pub name: String,
-    /// The pool; `None`: the only one, or the default one.
+    /// The pool; `None` for the only one, or the default one.
     pub pool: Option<String>,
     /// Where its blocks are.
     pub kind: VolumeKind,
-    /// The size, rounded up to whole blocks.
+    /// The size in bytes; rounded up to whole blocks.
     pub size: ByteLen,
-    /// The logical block.
+    /// The logical block size.
     pub block_size: BlockSize,
-    /// Say that the physical block is the logical one; otherwise a 512-byte volume is 512e.
+    /// Report a physical block as large as the logical one; otherwise a 512-byte volume is 512e.
     pub native_512: bool,
-    /// Over how many slices it is striped; `None`: one a core.
+    /// The number of slices that it is striped over; `None` for one per core.
     pub slices: Option<u16>,
-    /// When it is made, in seconds since 1970.
+    /// When it is created, in seconds since 1970.
     pub created: u64,
-    /// Where to map it at once; a target that is not there is made.
+    /// Where to map it at once. The target is created if it does not exist.
     pub map: Option<MapSpec>,
-    /// Where its copies are to be; `None`: one on this node.
+    /// Where its copies go; `None` for a single one on this node.
     pub copies: Option<Placement>,
 }
 
 impl NewVolume {
-    /// Over how many slices it is striped if it has copies: the same on all nodes, whatever their cores.
+    /// The number of slices if it has copies: the same on all nodes, however many cores they have.
     pub fn slices_on_nodes(&self) -> u16 {
         self.slices.unwrap_or_else(|| rt::cores().next_power_of_two().min(64) as u16)
     }
@@ -68,11 +70,11 @@ pub struct VolumeStatus {
 }
 
 impl Control {
-    /// All volumes of open pools, in no order, a few in each turn of this core.
+    /// All volumes of open pools, unordered. The core handles a few of them per turn.
     pub async fn volumes(&self) -> Vec<VolumeStatus> {
         let mut all: Vec<VolumeStatus> = Vec::new();
         for (pool, ids) in self.volume_ids() {
-            // It may be closed meanwhile, and is not kept.
+            // The pool may be closed meanwhile, so no reference to it is kept.
             let info = |id| self.pool_named(&pool).ok()?.volume(id);
             let status = |id| Some(self.volume_status(info(id)?, &pool));
             all.extend(parts::filter_map(ids, status).await);
@@ -80,12 +82,12 @@ impl Control {
         all
     }
 
-    /// The volumes of each open pool, by its name.
+    /// The volumes of each open pool, by the pool's name.
     fn volume_ids(&self) -> Vec<(String, Vec<VolumeId>)> {
         self.open_pools().into_iter().map(|pool| (pool.name(), pool.volume_ids())).collect()
     }
 
-    /// What volumes are called: those of open pools, and those of the cluster.
+    /// The names of all volumes: those of open pools and those of the cluster.
     pub async fn volume_names(&self) -> BTreeMap<VolumeId, String> {
         let mut all = BTreeMap::new();
         for (pool, ids) in self.volume_ids() {
@@ -108,7 +110,7 @@ impl Control {
         Ok(self.volume_status(info, &pool.name()))
     }
 
-    /// A volume that was there before others had their turn, as it is now.
+    /// The present state of a volume that was looked up before this change waited for its turn.
     pub(super) fn volume_still(&self, before: &VolumeInfo) -> Result<(Pool, VolumeInfo), ControlError> {
         self.volume_named(&before.id.to_string()).map_err(|_| ControlError::not_found("volume", &before.name))
     }
@@ -116,7 +118,7 @@ impl Control {
     /// The volume of this name or identity, with its pool.
     pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo), ControlError> {
         let keeper = self.keeper();
-        // The record's names come first: a pool may not know yet what its copy is called.
+        // The record's names come first: a pool may not know the current name of its copy yet.
         let named = keeper.as_ref().and_then(|keeper| keeper.get::<String>(&volume_name_key(name)));
         let id = VolumeId::parse(named.as_ref().map_or(name, |(id, _)| id));
         let is_called_so = |info: &VolumeInfo| {
@@ -133,8 +135,9 @@ impl Control {
         self.current_of(found).ok_or_else(|| ControlError::not_found("volume", name))
     }
 
-    /// Of what several pools have of one volume that which the cluster's record means; the others came back
-    /// with a pool that had been given up.
+    /// If several pools hold one volume: the entry that the cluster's record means.
+    ///
+    /// The other ones came back with a pool that had been given up.
     pub(super) fn current_of(&self, mut found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
         let keeper = self.keeper();
         let is_current = |(_, info): &(Pool, VolumeInfo)| {
@@ -180,19 +183,19 @@ impl Control {
             .collect()
     }
 
-    /// Whether a slice of some volume could not be opened: its pool is to be opened again.
+    /// Whether a slice of some volume could not be opened, so that its pool must be reopened.
     pub fn has_unopened_slices(&self) -> bool {
         self.unserved.borrow().values().any(|error| matches!(error, ControlError::SliceUnopened { .. }))
     }
 
-    /// Volumes of open pools that this node does not serve: identity, name, and why.
+    /// Volumes of open pools that this node does not serve: identity, name and reason.
     pub(crate) fn unserved_volumes(&self) -> Vec<(VolumeId, String, String)> {
         let unserved = self.unserved.borrow();
         if unserved.is_empty() {
             return Vec::new();
         }
         let keeper = self.keeper();
-        // The record's name comes first: a pool may not know yet what its copy is called.
+        // The record's name comes first: a pool may not know the current name of its copy yet.
         let in_record = |info: &VolumeInfo| {
             let copies = keeper.as_ref().filter(|_| info.copy.is_some())?.volume(info.id)?;
             Some(copies.entry.name)
@@ -215,7 +218,7 @@ pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, C
     )
 }
 
-/// Whether a volume of this size has slices without blocks: with copies it cannot grow.
+/// Whether a volume of this size has slices without blocks. If so, it cannot grow while it has copies.
 pub(super) fn has_empty_slices(stripe: &Stripe, size: ByteLen) -> bool {
     (0..stripe.slices()).any(|slice| stripe.slice_len(slice, size).0 == 0)
 }

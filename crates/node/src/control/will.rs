@@ -1,8 +1,7 @@
 //! What a watcher of this process tells the other nodes when the process is dead (R11 of
 //! `docs/why/replication.md`).
 //!
-//! The process itself hands it to the watcher, again whenever something of it changes; the watcher is a
-//! process of its own.
+//! The watcher is a process of its own. This process hands it the will, and does so again after each change.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,22 +16,22 @@ use super::cluster::{EnterError, Member, Place, cluster_id, cluster_path};
 use crate::copies::{NODES, NodeEntry};
 use crate::floating::AddressOn;
 
-/// Between two attempts to reach a node that did not answer.
+/// The pause between two attempts to reach a node that did not respond.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Whose life it is, and who is to be told of its end.
+/// Which life it is, and which nodes the watcher tells about its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastWill {
-    /// The node in this life, and the other nodes.
+    /// The node and its life, and the other nodes.
     place: Place,
-    /// Where its credentials are.
+    /// The directory with its credentials.
     directory: PathBuf,
     /// The floating addresses that are on the machine.
     addresses: Vec<AddressOn>,
 }
 
 impl Control {
-    /// What to tell when this process is dead; `None`: the node is in no cluster.
+    /// The will for the watcher; `None` if the node is not in a cluster.
     pub fn last_will(&self) -> Option<LastWill> {
         let keeper = self.keeper()?;
         let place = self.place()?;
@@ -45,26 +44,28 @@ impl Control {
 }
 
 impl LastWill {
-    /// Reads what proves that it is the node that speaks.
+    /// Loads the credentials with which the watcher speaks for the node.
     ///
     /// # Errors
-    /// Files that cannot be read or are of no use.
+    /// The files cannot be read, or are invalid.
     pub fn credentials(&self) -> Result<NodeCredentials, EnterError> {
         let cluster = cluster_id(&self.place)?;
         Ok(NodeCredentials::load(&self.directory, cluster, NodeId(self.place.node))?)
     }
 
-    /// The floating addresses to take off the machine before anybody is told: whoever is, takes them at once.
+    /// The floating addresses to remove from the machine before any node is told: that node takes them at
+    /// once.
     pub fn addresses(&self) -> &[AddressOn] {
         &self.addresses
     }
 
-    /// Tells all other nodes that this life is over, side by side, and again for as long as they do not
-    /// answer, until `limit` is over. Nobody may do this before the process is dead for certain. Gives the
-    /// number of nodes that know.
+    /// Tells all other nodes in parallel that this life is over; returns the number of nodes that know.
+    ///
+    /// It tries again with nodes that do not respond, until `limit` is over. It must not be called before the
+    /// process is certainly dead.
     ///
     /// # Errors
-    /// Credentials that are of no use. Without any nothing is proven: for simulated worlds.
+    /// The credentials are invalid. Without credentials, which is for simulated worlds, nothing is proven.
     pub async fn carry_out(
         &self,
         credentials: Option<&NodeCredentials>,
@@ -82,13 +83,13 @@ impl LastWill {
     }
 }
 
-/// Whether the node knows.
+/// Tells one node; returns whether it knows.
 async fn tell(obituary: &Obituary, to: &Member, limits: &Limits, until: Instant) -> bool {
     let attempts = async {
         for address in to.addresses.iter().cycle() {
             match obituary.tell(NodeId(to.node), *address, limits).await {
                 Ok(()) => return true,
-                // It has seen a later life, or knows nobody of this name: there is nothing to tell it.
+                // It has seen a later life, or does not know the node: there is nothing to tell it.
                 Err(link::ObituaryError::Refused(_)) => return false,
                 Err(_) => rt::sleep(AGAIN).await,
             }

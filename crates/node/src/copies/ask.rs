@@ -1,4 +1,4 @@
-//! What one node asks another for.
+//! Requests from one node to another, and the answers.
 
 use std::net::IpAddr;
 
@@ -7,142 +7,144 @@ use serde::{Deserialize, Serialize};
 use super::entry::NewCopy;
 use super::keeper::{Agreed, Told, Version};
 
-/// A question.
+/// A request from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Make a copy of a volume. It is not served before the record says so.
+    /// Create a copy of a volume. The node does not serve it before the record names it.
     MakeCopy(NewCopy),
-    /// Delete the copy of a volume that could not be made or added, or is no more.
+    /// Delete a copy that could not be created or added, or whose volume was deleted.
     DropCopy {
         /// The volume's identity.
         id: String,
-        /// Who gives up a copy that could not be made or added ([`NewCopy::asker`]); `None`: the volume is no
-        /// more.
+        /// The request ([`NewCopy::asker`]) that gives up the copy, which could not be created or added;
+        /// `None`: the volume was deleted.
         asker: Option<u64>,
     },
-    /// Make the copy of a volume as large as the volume is about to be.
+    /// Grow the copy of a volume to the size that the volume is about to have.
     GrowCopy {
         /// The volume's identity.
         id: String,
         /// The capacity in bytes.
         size: u64,
     },
-    /// What the node knows of the volume's unit, if it acts in this epoch.
+    /// Report what the node knows of the volume's unit, if it acts in this epoch.
     TellUnit {
         /// The volume's identity.
         id: String,
         /// The epoch.
         epoch: u64,
     },
-    /// Carry out a change of the volume's unit, if the node acts in this epoch.
+    /// Take a change of the volume's unit, if the node acts in this epoch.
     InstallUnit {
         /// The volume's identity.
         id: String,
         /// The epoch.
         epoch: u64,
-        /// Only if this is what it has.
+        /// Take it only if this is the version that the node has.
         expected: Option<Version>,
         /// The unit after the change.
         agreed: Box<Agreed>,
     },
-    /// Stop serving the volume: what the other node has written alone is kept.
+    /// Stop serving the volume: the data that the other node has written alone is kept.
     YieldToFork {
         /// The volume's identity.
         id: String,
-        /// The epoch of which that was decided.
+        /// The volume's epoch when that was decided.
         epoch: u64,
     },
-    /// Whether the node has all that it has written alone, and could serve it: an error says that it has not.
+    /// Confirm that the node has everything that it has written alone, and could serve it; if not, the answer
+    /// is an error.
     CanServeFork {
         /// The volume's identity.
         id: String,
-        /// Which fork.
+        /// The epoch that identifies the fork.
         epoch: u64,
     },
-    /// Whether the node has a floating address on a device, or commands under way that came through it: the
-    /// record says that it holds it.
+    /// Report whether a device of the node has a floating address, or commands that came through it are under
+    /// way. The record says that the node holds the address.
     HasAddress {
         /// The address.
         address: IpAddr,
     },
-    /// Which of these volumes the node has, or may have in a pool that is not open.
+    /// Report which of these volumes the node has, or may have in a pool that is not open.
     HasVolumes {
-        /// Their identities.
+        /// The volumes' identities.
         ids: Vec<String>,
     },
-    /// What the node shows of itself to whoever asks another node for it: see `Config::show`.
+    /// Report what the node shows of itself when another node is asked for it: see `Config::show`.
     Show {
-        /// What.
+        /// What to show.
         what: String,
     },
-    /// Carry out what the node was asked for that sends it, and cannot itself: see `Config::carry`.
+    /// Execute a request about a volume that the sender received and cannot execute itself: see
+    /// `Config::carry`.
     CarryOut {
-        /// The identity of the volume that it is about, of which the receiver has a copy.
+        /// The identity of the volume; the receiver has a copy of it.
         volume: String,
-        /// How far the sender acts by the cluster's record.
+        /// The revision of the cluster's record that the sender acts by.
         revision: u64,
-        /// What.
+        /// The request.
         request: String,
     },
-    /// Carry out what the node was asked for that sends it, about what is the receiver's own: a pool, a
+    /// Execute a request that the sender received, about something that belongs to the receiver: a pool, a
     /// session. See `Config::carry`.
     CarryOutHere {
-        /// How far the sender acts by the cluster's record.
+        /// The revision of the cluster's record that the sender acts by.
         revision: u64,
-        /// What.
+        /// The request.
         request: String,
     },
-    /// What a part of a volume's copy holds, in short ([`super::digests()`]).
+    /// Return digests of a part of a volume's copy ([`super::digests()`]).
     Digests {
         /// The volume's identity.
         id: String,
-        /// Of which slice.
+        /// The slice.
         slice: u16,
-        /// From which byte of it on.
+        /// Where the part begins in the slice, in bytes.
         offset: u64,
-        /// So many bytes.
+        /// The length of the part in bytes.
         len: u64,
     },
 }
 
-/// Its answer.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// It is done, in this life of the node.
+    /// The request was executed, in this life of the node.
     Done {
         /// The life.
         incarnation: u64,
     },
-    /// What it knows of a unit; `None`: it does not act in that epoch.
+    /// What the node knows of a unit; `None`: it does not act in that epoch.
     Unit(Option<Box<Told>>),
-    /// Whether the change was carried out.
+    /// Whether the node took the change.
     Taken(bool),
-    /// The identities of those that it has, or may have.
+    /// The identities of the volumes that the node has, or may have.
     HasVolumes(Vec<String>),
-    /// Whether it has the address.
+    /// Whether the node has the address, or commands under way that came through it.
     Has(bool),
-    /// What it shows; `None`: it does not know that.
+    /// What the node shows; `None`: it does not know that.
     Shown(Option<String>),
-    /// What carrying out came to, or why it was not begun.
+    /// The result of the execution, or why it was not begun.
     CarriedOut(Result<CarriedOut, String>),
     /// SHA-256 digests, in order.
     Digests(Vec<[u8; 32]>),
-    /// The node's copy does not have a block of it.
+    /// The node's copy cannot read a block of the part.
     Unreadable {
-        /// Where the block begins in the slice.
+        /// Where the block begins in the slice, in bytes.
         offset: u64,
         /// The path of the disk, and where the block begins there, in bytes; `None`: the block is lost.
         disk: Option<(String, u64)>,
     },
 }
 
-/// What was carried out for another node.
+/// The result of a request that was executed for another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedOut {
-    /// The answer to who asked for it.
+    /// The answer for the caller that made the request.
     pub answer: String,
-    /// How far the node acts by the cluster's record that has carried it out.
+    /// The revision of the cluster's record that the executing node acts by.
     pub revision: u64,
 }

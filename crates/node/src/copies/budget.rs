@@ -1,10 +1,10 @@
-//! What syncs may take of a node and of the cluster, and which come first.
+//! How much resyncs may take of a node and of the cluster, and which come first.
 //!
-//! The cluster's limit is divided evenly among the nodes that give something now. Nobody deals it out: each
-//! node counts the others by what they say of their syncs, and who may give something and says nothing counts
-//! as one that does. So it may be too little that is given, where a node that gives could give no more than
-//! it does; and too much only from the moment at which one more node begins until the others have heard of
-//! that, a tenth of a second: it counts them from the first byte on.
+//! The cluster's limit is divided evenly among the nodes that give something now. No node hands it out: each
+//! node counts the others by what they report of their resyncs, and a node that may give something and
+//! reports nothing counts as giving. So the total may be below the limit, if a node cannot use its share. It
+//! exceeds the limit only for about a tenth of a second when one more node begins, until the others have
+//! heard of that; the node itself counts the others from its first byte on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,45 +12,49 @@ use std::time::Duration;
 use base::Instant;
 use serde::{Deserialize, Serialize};
 
-/// The least that the cluster may be limited to, in bytes a second: with less, a volume of a terabyte would
-/// take two weeks to survive the next fault.
+/// The least limit that a cluster can have, in bytes a second.
+///
+/// With less, a volume of a terabyte would take two weeks until it survives the next fault.
 pub const SYNC_LIMIT_MIN: u64 = 1 << 20;
 
-/// Volumes that one node brings up to date at once; the others wait until it is their turn. All at once would
-/// be in sync as late as the last of them. More than one, because a small volume, or one that waits for a
-/// slow disk, does not use what there is.
+/// How many volumes one node resyncs at the same time; the others wait for their turn.
+///
+/// If all were resynced at once, each would be in sync as late as the last of them. One is not enough,
+/// because a small volume, or one that waits for a slow disk, does not use the available capacity.
 pub const SYNCS_AT_ONCE_MAX: usize = 4;
 
-/// Who has had its turn for so long without getting on does not keep others from theirs.
+/// A volume that has made no progress for this long in its turn no longer keeps others from theirs.
 const STUCK_MIN: Duration = Duration::from_secs(2);
 
-/// What keeps a sync from going faster.
+/// What keeps a resync from going faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Restraint {
-    /// Hosts' writes, which would take too long.
+    /// Hosts' writes, which would take too long otherwise.
     Hosts,
-    /// What its source may give.
+    /// The limit of its source.
     NodeLimit,
-    /// What all nodes of the cluster may give together.
+    /// The limit of all nodes of the cluster together.
     ClusterLimit,
-    /// Its source brings other volumes up to date first.
+    /// Its source resyncs other volumes first.
     Turn,
-    /// Somebody has paused it.
+    /// An administrator paused it.
     Paused,
 }
 
-/// What a core, or a node, may give.
+/// How much a core, or a node, may give to resyncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub bytes_per_second: u64,
-    /// Who says so.
+    /// What sets this limit.
     pub by: Restraint,
 }
 
 impl Budget {
-    /// Of a node that may give `node` by its settings (0: as much as it can), where the cluster may give
-    /// `cluster` and `givers` nodes give something.
+    /// The budget of a node; `None`: no limit.
+    ///
+    /// `node` is the limit of its settings (0: none), `cluster` the cluster's, and `givers` the number of
+    /// nodes that give something.
     pub fn of_node(node: u64, cluster: Option<u64>, givers: usize) -> Option<Budget> {
         let own = (node > 0).then_some(Budget { bytes_per_second: node, by: Restraint::NodeLimit });
         let share = cluster.map(|limit| Budget {
@@ -60,19 +64,19 @@ impl Budget {
         own.into_iter().chain(share).min_by_key(|budget| budget.bytes_per_second)
     }
 
-    /// Of each of so many cores that give something.
+    /// The budget of each core, if `giving` cores give something.
     pub fn of_core(self, giving: usize) -> Budget {
         Budget { bytes_per_second: self.bytes_per_second / giving.max(1) as u64, ..self }
     }
 }
 
-/// Which volumes may be given what they miss in bulk; joiners always are.
+/// Which volumes may be resynced in bulk; joiners always are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Turns {
     /// All.
     #[default]
     All,
-    /// These, by number.
+    /// The volumes with these numbers.
     Of(BTreeSet<u32>),
 }
 
@@ -86,27 +90,29 @@ impl Turns {
     }
 }
 
-/// A volume that misses something which this node is to give.
+/// A volume with copies that this node has to resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The volume's number.
     pub volume: u32,
-    /// How many of its copies are in sync: with fewer it is more urgent.
+    /// How many of its copies are in sync: the fewer, the more urgent.
     pub in_sync: usize,
-    /// When it last got on.
+    /// When its resync last made progress.
     pub moved_at: Instant,
 }
 
-/// Keeps the order: who has few copies in sync comes first, then who is older in the cluster. The same on all
-/// nodes.
+/// The order of volumes: those with fewer copies in sync come first, then those that are older in the
+/// cluster.
+///
+/// It is the same on all nodes.
 #[derive(Debug, Default)]
 pub struct Queue {
-    /// Since when it is whose turn.
+    /// The volumes whose turn it is, and since when.
     since: BTreeMap<u32, Instant>,
 }
 
 impl Queue {
-    /// Whose turn it is now.
+    /// Decides whose turn it is now.
     pub fn look(&mut self, now: Instant, mut waiting: Vec<Waiting>) -> Turns {
         self.since.retain(|volume, _| waiting.iter().any(|waiting| waiting.volume == *volume));
         waiting.sort_unstable_by_key(|waiting| (waiting.in_sync, waiting.volume));
@@ -164,7 +170,7 @@ mod tests {
         assert_eq!(queue.look(at(100), six.clone()), of(&[1, 2, 3, 4]));
         six[5].in_sync = 1;
         assert_eq!(queue.look(at(200), six.clone()), of(&[1, 2, 3, 6]));
-        // Two get on; two do not, and after two seconds two others have a turn, too.
+        // Two make progress; two do not, and after two seconds two others have a turn, too.
         (six[0].moved_at, six[5].moved_at) = (at(2000), at(2000));
         assert_eq!(queue.look(at(2050), six.clone()), of(&[1, 2, 3, 6]));
         assert_eq!(queue.look(at(2150), six.clone()), of(&[1, 2, 3, 4, 5, 6]));

@@ -1,5 +1,6 @@
-//! Why a volume's configuration was changed, and why a copy misses writes: the code in the cluster's record
-//! and in events, and what people read.
+//! Why a volume's configuration was changed, and why a copy misses writes.
+//!
+//! Each cause has a code, for the cluster's record and events, and a text for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,12 +14,12 @@ macro_rules! causes {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub enum Cause {
             $($(#[$attribute])+ $name,)+
-            /// One that only later versions know: its code, which the record keeps.
+            /// A cause of a later version: its code, which the record keeps.
             Other(Box<str>),
         }
 
         impl Cause {
-            /// What events call it.
+            /// Its code in events.
             pub fn code(&self) -> &'static str {
                 match self {
                     $(Cause::$name => $code,)+
@@ -26,7 +27,7 @@ macro_rules! causes {
                 }
             }
 
-            /// Of what the record calls it.
+            /// The cause with this code in the record.
             pub fn of_code(code: &str) -> Cause {
                 match code {
                     $($code => Cause::$name,)+
@@ -47,13 +48,13 @@ macro_rules! causes {
 }
 
 causes! {
-    /// The volume was made.
+    /// The volume was created.
     VolumeCreated = "volume_created", "volume created";
-    /// A volume that one node had alone got into the record, and has one copy.
+    /// The volume existed on one node only, and was added to the record with a single copy.
     VolumeAdopted = "volume_adopted", "volume added to the cluster's record";
-    /// The volume was made larger.
+    /// The volume was grown.
     VolumeResized = "volume_resized", "volume grown";
-    /// Somebody wanted another copy.
+    /// An administrator added another copy.
     CopyAdded = "copy_added", "copy added";
     /// The copy was never in sync.
     #[default]
@@ -70,7 +71,7 @@ causes! {
     Stopped = "stopped", "its node was stopped";
     /// [`Reason::Leaves`]: its node is in maintenance.
     Maintenance = "maintenance", "its node is in maintenance";
-    /// [`Reason::Leaves`]: somebody wanted the copy off its node.
+    /// [`Reason::Leaves`]: an administrator removed the copy from its node.
     CopyRemoved = "copy_removed", "copy removed";
     /// [`Reason::Unreadable`]
     Unreadable = "unreadable", "the only copy in sync cannot read some of the blocks to resync";
@@ -90,13 +91,13 @@ causes! {
     Complete = "complete", "resync complete";
     /// [`Reason::CaughtUp`]
     CaughtUp = "caught_up", "caught up, receiving new writes";
-    /// [`Reason::Alone`], of the copy that was back first.
+    /// [`Reason::Alone`], of the copy that returned first.
     Alone = "alone", "it was in sync when it was lost, and no other in-sync copy has returned";
-    /// [`Reason::Alone`], of the others.
+    /// [`Reason::Alone`], of the other copies.
     LeftBehind = "left_behind", "all copies were lost, and another one returned first";
-    /// Of two nodes the other one went on alone.
+    /// Of two nodes, the other one continued alone.
     ContinuedAlone = "continued_alone", "its node was unreachable, and the other node continued alone";
-    /// Of two nodes that had each gone on alone one has what counts.
+    /// Two nodes had each continued alone, and an administrator chose whose data to keep.
     SplitBrainResolved = "split_brain_resolved", "split brain resolved: an administrator chose which data to keep";
 }
 

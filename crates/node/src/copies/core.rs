@@ -1,9 +1,10 @@
-//! What a core has of the node's copies: slices, links to other nodes, and the leases by which it may answer
+//! What one core holds of the node's copies: slices, links to other nodes, and the leases that let it answer
 //! reads.
 //!
-//! A message between two slices goes over the link of its number: of as many as the node with more cores has
-//! cores, that which the slice's number gives. So all that two slices say to each other stays in order, and
-//! mostly the link is on the slice's own core.
+//! A message between the copies of a slice on two nodes travels over one replication link: its number is the
+//! slice's number modulo the number of links. There are as many links as the node with more cores has cores.
+//! So all messages between two copies of a slice stay in order, and the link is usually on the slice's own
+//! core.
 
 mod link_handler;
 
@@ -30,67 +31,68 @@ use super::{Address, Keeper, SliceCopy, Traffic};
 use crate::parts::A_TURN;
 use crate::shard::Shard;
 
-/// The kind of a frame between slices: the protocol's own.
+/// The kind of frames between slices that carry the protocol's own messages.
 pub(super) const SLICE: u8 = 1;
-/// About ranges that commands have for themselves.
+/// The kind of frames about ranges that commands lock.
 pub(super) const LOCK: u8 = 7;
-/// About blocks that a copy cannot read.
+/// The kind of frames about blocks that a copy cannot read.
 pub(super) const FETCH: u8 = 8;
 
-/// How often syncs are let go on that wait for that.
+/// How often a core lets its resyncs continue that wait for their rate.
 const SYNC_EVERY: Duration = Duration::from_millis(5);
 
-/// By how many nanoseconds the clocks of two nodes that hear of each other may differ without being set.
+/// How many nanoseconds a node's clock may be behind another node's before it is set forward.
 const CLOCK_STEP: u64 = 100_000;
 
-/// No clock has run for so long, a hundred years: what is said to be later is a mistake, and the order of
-/// writes must have room beyond it.
+/// The latest clock that is believed: a hundred years.
+///
+/// No node's clock has run for that long, so a later one is a mistake. The order of writes must have room
+/// beyond it.
 const CLOCK_MAX: u64 = 100 * 366 * 24 * 3600 * 1_000_000_000;
 
-/// See the module.
+/// What one core holds of the node's copies; see the module.
 pub struct Copies {
     cluster: ClusterId,
     me: NodeId,
     incarnation: Incarnation,
-    /// On core 0 also those that this node gives.
+    /// The leases that this node holds; on core 0 also those that it grants.
     leases: RefCell<Leases>,
-    /// [`rt::clock_stops`], as of when the leases were last looked at.
+    /// The value of [`rt::clock_stops`] when the leases were last checked.
     clock_stops: Cell<u64>,
-    /// On core 0: rung when leases are void before their time, and are to be asked for.
+    /// On core 0: notified when leases are void before they expire, and must be requested again.
     pub(super) leases_void: Notify,
     slices: RefCell<BTreeMap<Address, Rc<SliceCopy>>>,
     /// The replication links that live on this core.
     links: RefCell<BTreeMap<(NodeId, u16), Rc<Link>>>,
-    /// On every core: which replication links are up, of how many.
+    /// Which replication links are up, and how many there are to be; the same on every core.
     up: RefCell<BTreeMap<NodeId, Reached>>,
-    /// What the slices of this core have sent and received.
+    /// What the slices of this core have sent to each node and received from it.
     traffic: RefCell<BTreeMap<NodeId, Traffic>>,
-    /// How often copies of this core were written to, by hosts or by what they missed.
+    /// How often copies of this core were written to, by hosts or by resyncs.
     writes: Cell<u64>,
     /// By how many nanoseconds the cluster's clock is ahead of this node's.
     ahead: Cell<u64>,
-    /// How fast syncs go from this core.
+    /// How fast this core gives data to resyncs.
     pace: RefCell<Pace>,
-    /// Which volumes may be given what they miss.
+    /// Which volumes may be resynced in bulk.
     turns: RefCell<Turns>,
-    /// Which copies are given nothing in bulk, by the volume's number: somebody has paused that.
+    /// Which copies get nothing in bulk because an administrator paused their resync, by the volume's number.
     paused: RefCell<BTreeMap<u32, Slots>>,
-    /// When links that are down by now had last received anything, by the node that they led to, and their
-    /// role.
+    /// When a link that is down by now last received anything, by node and role.
     heard: RefCell<BTreeMap<(NodeId, Role), Instant>>,
-    /// Rung when a sync waits for that.
+    /// Notified when a resync has more to give than it may give now.
     syncs_wait: Notify,
-    /// Reads wait for a word of the other nodes (R24).
+    /// Whether reads wait until the other nodes confirm them (R24).
     read_confirm: bool,
-    /// Copies with acknowledgements that have not left, or questions of reads.
+    /// Copies that have acknowledgements, or questions of reads, to send at the end of this turn.
     owing: RefCell<Vec<Rc<SliceCopy>>>,
-    /// Rung when there is one.
+    /// Notified when there is one.
     owes: Notify,
-    /// On core 0. It lives as long as its tasks do.
+    /// The keeper, on core 0; it lives as long as its tasks do.
     keeper: RefCell<Weak<Keeper>>,
 }
 
-/// The links to a node.
+/// The replication links to a node: how many there are to be, and which of them are up.
 #[derive(Debug, Default)]
 struct Reached {
     of: u16,
@@ -109,7 +111,7 @@ impl Reached {
 }
 
 impl Copies {
-    /// A core of node `me` in this life.
+    /// What a core of node `me` holds in this life of the node.
     pub fn new(cluster: ClusterId, me: NodeId, incarnation: Incarnation, read_confirm: bool) -> Rc<Copies> {
         Rc::new(Copies {
             cluster,
@@ -136,7 +138,7 @@ impl Copies {
         })
     }
 
-    /// Those of the core that runs the caller.
+    /// The copies of the core that runs the caller.
     ///
     /// # Panics
     /// If the node is in no cluster.
@@ -144,8 +146,9 @@ impl Copies {
         Shard::current().copies().expect("asked for by a copy, which a node has in a cluster only")
     }
 
-    /// Those of the core that runs the caller, if the node has come as far, and is in a cluster: for who
-    /// looks in from outside.
+    /// The copies of the core that runs the caller, for callers from outside.
+    ///
+    /// `None`: the node has not started its cores yet, or is in no cluster.
     pub fn try_current() -> Option<Rc<Copies>> {
         Shard::try_current()?.copies()
     }
@@ -160,19 +163,21 @@ impl Copies {
         self.me
     }
 
-    /// This life of it.
+    /// This life of the node.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// The cluster's time in nanoseconds: it runs as this node's clock does, and is not behind what another
-    /// node has said by more than [`CLOCK_STEP`] (as a hybrid logical clock). So nodes that hear of each
-    /// other differ by what a message takes. It orders writes that do not know of each other (G1).
+    /// The cluster's time in nanoseconds, a hybrid logical clock.
+    ///
+    /// It runs with this node's clock, and is at most [`CLOCK_STEP`] behind what other nodes have reported.
+    /// So the clocks of nodes that hear each other differ by what a message takes. It orders writes that do
+    /// not know of each other (G1).
     pub fn clock(&self) -> u64 {
         rt::now().0.saturating_add(self.ahead.get())
     }
 
-    /// Another node's clock says so.
+    /// Another node has reported its clock: sets this node's forward if it is behind.
     pub(super) fn hear_clock(&self, clock: u64) {
         let behind = clock.saturating_sub(self.clock());
         if behind > CLOCK_STEP && clock < CLOCK_MAX {
@@ -181,23 +186,23 @@ impl Copies {
         }
     }
 
-    /// Whether reads of volumes with other copies wait for a word of the other nodes (R24).
+    /// Whether reads of volumes with other copies wait until the other nodes confirm them (R24).
     pub fn read_confirm(&self) -> bool {
         self.read_confirm
     }
 
-    /// The leases, to read by.
+    /// The leases, to check whether a read is allowed.
     pub fn leases(&self) -> Ref<'_, Leases> {
         self.look_at_clock();
         self.leases.borrow()
     }
 
-    /// The leases, to change.
+    /// Changes the leases.
     pub(super) fn with_leases<T>(&self, with: impl FnOnce(&mut Leases) -> T) -> T {
         with(&mut self.leases.borrow_mut())
     }
 
-    /// Drops the leases that this node holds if its clock may have stopped since they were last looked at.
+    /// Drops the leases that this node holds if its clock may have stopped since the last check.
     fn look_at_clock(&self) {
         let stops = rt::clock_stops();
         if self.clock_stops.replace(stops) != stops {
@@ -207,7 +212,7 @@ impl Copies {
         }
     }
 
-    /// The keeper looks after core 0's control links.
+    /// Sets the keeper, which handles core 0's control links.
     pub(super) fn set_keeper(&self, keeper: Weak<Keeper>) {
         self.keeper.replace(keeper);
     }
@@ -217,7 +222,7 @@ impl Copies {
         self.keeper.borrow().upgrade()
     }
 
-    /// Tells copies that time passes, for ever.
+    /// Runs the periodic work of this core's copies, forever.
     pub async fn tick(self: Rc<Self>) {
         loop {
             rt::sleep(replica::TICK).await;
@@ -225,7 +230,7 @@ impl Copies {
         }
     }
 
-    /// Lets syncs of this core go on at their pace, for ever.
+    /// Continues the resyncs of this core at their rate, forever.
     pub async fn sync(self: Rc<Self>) {
         let mut first = 0;
         loop {
@@ -237,7 +242,8 @@ impl Copies {
         }
     }
 
-    /// Sends the acknowledgements of a turn of this core, together, and what its reads ask, for ever.
+    /// Sends the acknowledgements of each turn of this core, and the questions of its reads, together,
+    /// forever.
     pub async fn acknowledge(self: Rc<Self>) {
         loop {
             self.owes.notified().await;
@@ -246,41 +252,43 @@ impl Copies {
         }
     }
 
-    /// A copy has acknowledgements, or a question, that are to leave with others of this turn.
+    /// Notes that a copy has acknowledgements or a question to send at the end of this turn.
     pub(super) fn will_send(&self, copy: Rc<SliceCopy>) {
         self.owing.borrow_mut().push(copy);
         self.owes.notify();
     }
 
-    /// Says whether any has more to give. Another slice is the first each time, so that all get on. No slice
-    /// is held when this returns: one that is held cannot be closed, nor its volume deleted.
+    /// Continues the resyncs of all slices; returns whether one of them has more to give.
+    ///
+    /// Each call begins with another slice, so that all make progress. No slice is referenced after this
+    /// returns: otherwise it could not be closed, nor its volume deleted.
     fn go_on_syncing(&self, first: usize) -> bool {
         let slices = self.slices();
         let in_turn = (0..slices.len()).map(|index| &slices[(first + index) % slices.len()]);
         in_turn.filter(|copy| copy.goes_on_syncing()).count() > 0
     }
 
-    /// How fast syncs go from this core.
+    /// How fast this core gives data to resyncs.
     pub(super) fn pace(&self) -> RefMut<'_, Pace> {
         self.pace.borrow_mut()
     }
 
-    /// Syncs of this core keep to that from now on.
+    /// Sets the budget of this core's resyncs, and whose turn it is.
     pub(super) fn keep_to(&self, budget: Option<Budget>, turns: Turns) {
         self.pace().set_budget(budget);
         self.turns.replace(turns);
-        // Whose turn it is now may have nothing under way that would wake it.
+        // A resync whose turn it is now may have nothing under way that would wake it.
         self.syncs_wait.notify();
     }
 
-    /// Which copies are paused from now on, by the volume's number.
+    /// Sets which copies' resyncs are paused, by the volume's number.
     pub(super) fn set_paused(&self, paused: BTreeMap<u32, Slots>) {
         self.paused.replace(paused);
-        // What goes on now may have nothing under way that would wake it.
+        // A resync that may continue now may have nothing under way that would wake it.
         self.syncs_wait.notify();
     }
 
-    /// Whether somebody has paused what this copy is given in bulk.
+    /// Whether an administrator paused the resync of this copy.
     pub(super) fn is_paused(&self, volume: u32, slot: Slot) -> bool {
         self.paused.borrow().get(&volume).is_some_and(|slots| slots.contains(slot))
     }
@@ -294,24 +302,25 @@ impl Copies {
         paused.map_or(Receivers::All, Receivers::AllBut)
     }
 
-    /// A host's write of so many bytes begins, and ends when what this gives is dropped: syncs make room for
-    /// them.
+    /// Notes that a host's write of `bytes` bytes begins; it ends when the returned value is dropped.
+    ///
+    /// The pace of resyncs follows what these writes take.
     pub(super) fn time_write(self: &Rc<Self>, bytes: u64) -> TimedWrite {
         self.pace().begin_write(bytes);
         TimedWrite { copies: Rc::clone(self), began: rt::now() }
     }
 
-    /// A sync has more to give than it may now.
+    /// Wakes the resyncs of this core: one has more to give than it may give now.
     pub(super) fn wait_for_pace(&self) {
         self.syncs_wait.notify();
     }
 
-    /// A copy of a slice of this core.
+    /// Adds a copy of a slice to this core.
     pub fn add(&self, copy: Rc<SliceCopy>) {
         self.slices.borrow_mut().insert(copy.address(), copy);
     }
 
-    /// The slices of a volume are closed.
+    /// Removes the slices of a volume, which are being closed.
     pub fn remove(&self, volume: u32) {
         for copy in self.slices_of(volume) {
             self.slices.borrow_mut().remove(&copy.address());
@@ -323,8 +332,10 @@ impl Copies {
         self.slices.borrow().values().cloned().collect()
     }
 
-    /// Calls `each` with the slices of this core, in the order of their addresses, so many in each turn of
-    /// it. None is held in between: one that is held cannot be closed, nor its volume deleted.
+    /// Calls `each` with the slices of this core, `a_turn` of them in each turn of the core.
+    ///
+    /// They come in the order of their addresses. No slice is referenced between turns: otherwise it could
+    /// not be closed, nor its volume deleted.
     pub(super) async fn for_each_slice(&self, a_turn: usize, mut each: impl FnMut(&Rc<SliceCopy>)) {
         let mut after: Option<Address> = None;
         loop {
@@ -344,7 +355,7 @@ impl Copies {
         }
     }
 
-    /// A slice of this core.
+    /// The copy of a slice, if it is open on this core.
     pub(super) fn slice(&self, address: Address) -> Option<Rc<SliceCopy>> {
         self.slices.borrow().get(&address).cloned()
     }
@@ -355,13 +366,14 @@ impl Copies {
         self.slices.borrow().range(all).map(|(_, copy)| Rc::clone(copy)).collect()
     }
 
-    /// Whether messages to that slice's copy on a node can be sent now.
+    /// Whether messages to the slice's copy on a node can be sent now.
     pub fn reaches(&self, node: NodeId, slice: u16) -> bool {
         self.up.borrow().get(&node).is_some_and(|reached| reached.link_of(slice).is_some())
     }
 
-    /// When a replication link of this core, or one that is down, last received anything of the node, if only
-    /// a sign of life.
+    /// When this core last received anything from the node, if only a sign of life.
+    ///
+    /// This covers the core's replication links that are up, and all of its links that are down by now.
     pub(super) fn heard_of(&self, node: NodeId) -> Option<Instant> {
         let links = self.links.borrow();
         let up = links.iter().filter(|((peer, _), _)| *peer == node).map(|(_, link)| link.heard());
@@ -370,7 +382,9 @@ impl Copies {
         up.chain(down.copied()).max()
     }
 
-    /// How the replication links are that this core has with each other node, or had in this life.
+    /// The state of this core's replication links with each other node, as [`Linked`].
+    ///
+    /// Nodes to which it had links earlier in this life of the node are included.
     pub fn linked(&self) -> BTreeMap<NodeId, Linked> {
         let now = rt::now();
         let mut all: BTreeMap<NodeId, Linked> = BTreeMap::new();
@@ -388,7 +402,7 @@ impl Copies {
         all
     }
 
-    /// What slices of this core have sent to other nodes and received.
+    /// What the slices of this core have sent to each other node and received from it.
     pub fn traffic(&self) -> BTreeMap<NodeId, Traffic> {
         self.traffic.borrow().clone()
     }
@@ -398,17 +412,19 @@ impl Copies {
         self.writes.get()
     }
 
-    /// A copy is written to.
+    /// Counts a write to a copy.
     pub(super) fn count_write(&self) {
         self.writes.set(self.writes.get() + 1);
     }
 
-    /// Counts what is sent to a node or comes from it.
+    /// Counts payload that is sent to a node or received from it.
     pub(super) fn count(&self, node: NodeId, count: impl FnOnce(&mut Traffic)) {
         count(self.traffic.borrow_mut().entry(node).or_default());
     }
 
-    /// Sends to the copy of the slice on `node`. Without a link it is lost, as the protocol expects.
+    /// Sends a frame to the copy of the slice on `node`.
+    ///
+    /// Without a link the frame is lost; the protocol expects that.
     pub fn send(&self, node: NodeId, kind: u8, address: Address, head: Vec<u8>, payload: Chain) {
         let number = self.up.borrow().get(&node).and_then(|reached| reached.link_of(address.slice));
         let Some(number) = number else { return };
@@ -417,7 +433,7 @@ impl Copies {
         on_core(core, move || Copies::current().send_here(node, number, frame));
     }
 
-    /// Whether every slice can send to its copy on the other node: all replication links with it are up.
+    /// Whether all replication links with the node are up, so that every slice can send to its copy there.
     pub(super) fn reaches_wholly(&self, node: NodeId) -> bool {
         self.up.borrow().get(&node).is_some_and(Reached::is_whole)
     }
@@ -429,12 +445,12 @@ impl Copies {
         }
     }
 
-    /// Told on every core, in the order of the link's own core.
+    /// Called on every core, in the order of events on the link's own core.
     fn link_up(&self, node: NodeId, number: u16, of: u16) {
         let mut up = self.up.borrow_mut();
         let reached = up.entry(node).or_default();
         if reached.of != of {
-            // Restarted with another number of cores: what was up is not any more.
+            // The node was restarted with another number of cores: none of its earlier links is up any more.
             *reached = Reached { of, up: BTreeSet::new() };
         }
         reached.up.insert(number);
@@ -458,7 +474,7 @@ impl Copies {
     }
 
     fn receive(&self, from: NodeId, life: Incarnation, address: Address, frame: Frame) {
-        // A copy that is not open (yet) has nothing to say, and whoever waits for it asks again.
+        // A copy that is not open (yet) does not answer; whichever node waits for an answer asks again.
         let Some(copy) = self.slice(address).filter(|copy| !copy.is_detached()) else { return };
         let read = match frame.kind {
             LOCK => LockMessage::parse(&frame.head)
@@ -483,7 +499,7 @@ impl Copies {
         links.iter().for_each(|link| link.close("it sent a message that cannot be read"));
     }
 
-    /// A lease was given to this node; told on every core.
+    /// Takes a lease that another node granted to this one; called on every core.
     pub(super) fn grant(&self, from: NodeId, grant: LeaseGrant) {
         self.leases.borrow_mut().handle_grant(from, grant);
     }
@@ -493,7 +509,7 @@ impl Copies {
         self.leases.borrow_mut().set_known(revision);
     }
 
-    /// Every copy on every core acts by this revision of the record; told on every core.
+    /// Notes that every copy on every core acts by this revision of the record; called on every core.
     pub(super) fn set_applied(&self, revision: Revision) {
         self.leases.borrow_mut().set_applied(revision);
     }
@@ -505,7 +521,7 @@ impl Copies {
     }
 }
 
-/// A host's write that is under way.
+/// A host's write that is under way, for measuring how long it takes.
 pub(super) struct TimedWrite {
     copies: Rc<Copies>,
     began: Instant,
@@ -517,12 +533,14 @@ impl Drop for TimedWrite {
     }
 }
 
-/// On this core at once, on another by message; what is sent from one core to another stays in order.
+/// Runs `what` on a core: at once on this one, by message on another.
+///
+/// Messages between two cores stay in order.
 fn on_core(core: CoreId, what: impl FnOnce() + Send + 'static) {
     if core == rt::core() { what() } else { rt::send(core, what) }
 }
 
-/// On this core first, then on all others.
+/// Runs `what` on this core first, then on all others.
 pub(super) fn on_every_core(what: impl Fn() + Clone + Send + 'static) {
     what();
     for core in (0..rt::cores() as u16).map(CoreId).filter(|core| *core != rt::core()) {

@@ -1,4 +1,4 @@
-//! What a copy holds on this node's disk, in short.
+//! Digests of what a copy holds on this node's disk, to compare copies.
 
 use base::{ByteLen, ByteOffset};
 use sha2::{Digest, Sha256};
@@ -7,17 +7,19 @@ use store::{BadBlock, SliceError, VolumeId};
 use crate::control::note_bad_block;
 use crate::shard::Shard;
 
-/// What one digest is of: a region, so that a difference is told as precisely as a sync would mend it.
+/// The bytes that one digest covers: a region, so a difference is located as precisely as a resync would
+/// repair it.
 pub const DIGEST_BYTES: u64 = 64 << 10;
-/// What may be asked for at once.
+/// The most bytes that one call may cover.
 const DIGESTS_BYTES_MAX: u64 = 16 << 20;
 
-/// The SHA-256 of each [`DIGEST_BYTES`] of a part of a slice, in order; the last may be of less. `None` if
-/// the slice is not open, or that is too much at once. What is written meanwhile is in it or not. What the
-/// disk does not read is first written again with what another copy holds, if that can be.
+/// The SHA-256 of each [`DIGEST_BYTES`] of a part of a slice, in order; the last one may cover fewer bytes.
+///
+/// `None`: the slice is not open, or the part is too long. A write during the call may or may not be
+/// included. Blocks that the disk cannot read are first rewritten with what another copy holds, if possible.
 ///
 /// # Errors
-/// The block that this node's disk does not read.
+/// The block that this node's disk cannot read.
 pub async fn digests(
     volume: VolumeId,
     slice: u16,
@@ -38,7 +40,7 @@ pub async fn digests(
             data.parts().iter().for_each(|part| sha.update(&part[..]));
             digests.push(sha.finalize().into());
             at += len;
-            // Hosts' commands of this core come in between.
+            // Let commands of hosts run on this core in between.
             rt::next_turn().await;
         }
         Ok(digests)

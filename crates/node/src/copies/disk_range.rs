@@ -1,8 +1,8 @@
-//! Where a disk does not read.
+//! A part of a disk that cannot be read.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that a disk did not read, and the blocks of a volume that are there.
+/// Bytes that a disk could not read, and the volume's blocks that they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskRange {
     /// The number of the node that has the disk; `None` without a cluster.
@@ -12,11 +12,11 @@ pub struct DiskRange {
     pub pool: String,
     /// The disk's path.
     pub disk: String,
-    /// Where it begins on the disk, in bytes.
+    /// Where the range begins on the disk, in bytes.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// Its length in bytes.
     pub len: u64,
-    /// The first block of the volume.
+    /// The first block of the volume in the range.
     pub lba: u64,
     /// How many blocks of the volume it touches.
     pub blocks: u64,

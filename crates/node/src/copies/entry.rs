@@ -1,4 +1,4 @@
-//! What the cluster's record has of nodes and volumes, as JSON.
+//! Nodes and volumes as the cluster's record holds them, as JSON.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,19 +12,19 @@ use super::cause::Cause;
 use super::disk_range::DiskRange;
 use crate::shard::Shard;
 
-/// Where nodes are.
+/// The prefix of the nodes' keys.
 pub const NODES: &str = "node/";
-/// Where it is noted that nodes are in maintenance.
+/// The prefix of the keys of nodes in maintenance.
 pub const MAINTENANCE: &str = "maintenance/";
-/// Where it is noted what nodes' addresses are kept for.
+/// The prefix of the keys with the roles of nodes' addresses.
 pub const LINK_ROLES: &str = "link-roles/";
-/// Where volumes are.
+/// The prefix of the volumes' keys.
 pub const VOLUMES: &str = "volume/";
 
-/// Where it is noted which nodes have still to delete what they have of volumes that are deleted.
+/// The prefix of the keys of deleted volumes of which nodes still have to delete their copies.
 pub const DELETED: &str = "deleted-volume/";
 
-/// The key under which it is noted how far a pool with copies has come.
+/// The key of a pool's mark: see [`PoolMarkEntry`].
 pub fn pool_mark_key(id: PoolId) -> String {
     format!("pool-mark/{id}")
 }
@@ -34,13 +34,15 @@ pub fn node_key(id: NodeId) -> String {
     format!("{NODES}{:05}", id.0)
 }
 
-/// The key that is there while a node is in maintenance; its value is since when, in seconds since 1970
-/// (`true`: a version wrote it that did not note that).
+/// The key that exists while a node is in maintenance.
+///
+/// Its value is when that began, in seconds since 1970; `true` if a version wrote it that did not note the
+/// time.
 pub fn maintenance_key(id: NodeId) -> String {
     format!("{MAINTENANCE}{:05}", id.0)
 }
 
-/// What a node's addresses are kept for.
+/// The key of the roles of a node's addresses.
 pub fn link_roles_key(id: NodeId) -> String {
     format!("{LINK_ROLES}{:05}", id.0)
 }
@@ -50,18 +52,20 @@ pub fn volume_key(id: VolumeId) -> String {
     format!("{VOLUMES}{id}")
 }
 
-/// The key under which a volume's name is taken.
+/// The key that reserves a volume's name.
 pub fn volume_name_key(name: &str) -> String {
     format!("volume-name/{name}")
 }
 
-/// The key that is there until all nodes have deleted what they had of a volume.
+/// The key that exists until all nodes have deleted their copies of a deleted volume.
 pub fn deleted_key(id: VolumeId) -> String {
     format!("{DELETED}{id}")
 }
 
-/// A node as links know it: reached at its addresses, each for everything or for what it is kept for, or by
-/// what the settings name instead.
+/// A node as links know it.
+///
+/// Links reach it at its addresses, each for its role or for everything, or at the addresses that the
+/// settings name instead (`Config::link_via`).
 pub fn peer(node: u16, addresses: &[SocketAddr], roles: &LinkRoles) -> link::Peer {
     let shard = Shard::current();
     let via = |address| *shard.config().link_via.get(address).unwrap_or(address);
@@ -70,13 +74,13 @@ pub fn peer(node: u16, addresses: &[SocketAddr], roles: &LinkRoles) -> link::Pee
     link::Peer { id: NodeId(node), addresses }
 }
 
-/// What an address of a node is kept for.
+/// The role of a node's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkRole {
     /// The data of volumes.
     Replication,
-    /// Leases, and the cluster's record: little, and in time.
+    /// Leases, and the cluster's record: little data, which must be in time.
     Heartbeat,
 }
 
@@ -89,7 +93,7 @@ impl From<LinkRole> for link::Role {
     }
 }
 
-/// What addresses of one node are kept for; one that is not here is for everything.
+/// The roles of one node's addresses; an address that is not listed is for everything.
 pub type LinkRoles = BTreeMap<SocketAddr, LinkRole>;
 
 /// A node of the cluster.
@@ -99,30 +103,30 @@ pub struct NodeEntry {
     pub id: u16,
     /// Its name, for people.
     pub name: String,
-    /// Where its links are reached.
+    /// The addresses at which its links are reached.
     pub addresses: Vec<SocketAddr>,
-    /// Where it listens for iSCSI.
+    /// The addresses at which it listens for iSCSI.
     pub portals: Vec<SocketAddr>,
-    /// It has a vote in the record and no volumes.
+    /// Whether it is a witness: it has a vote in the record and no volumes.
     pub witness: bool,
     /// Its present life.
     pub incarnation: u64,
-    /// The version of Ursa that it runs, or ran when it was last there. `None`: it was never there, or is
-    /// older than this was noted.
+    /// The version of Ursa that it runs, or last ran. `None`: the node never started, or its version is too
+    /// old to note this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// It has the cluster's authority, and so makes tokens for nodes that join.
+    /// Whether it has the cluster's certificate authority, and so creates tokens for nodes that join.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub authority: bool,
-    /// How many cores it runs on, or ran on when it was last there. `None`: as of the version.
+    /// How many cores it runs on, or last ran on. `None`: as for the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u16>,
-    /// When its present life, or its last one, began, in seconds since 1970 by its own clock. `None`: as of
-    /// the version.
+    /// When its present or last life began, in seconds since 1970 by its own clock. `None`: as for the
+    /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<u64>,
-    /// A random number of its present start: two starts with one life are told apart by it, where a machine
-    /// was set back or cloned. 0: it was never there.
+    /// A random number that belongs to its present start. It tells apart two starts with the same life, which
+    /// occur where a machine was set back or cloned. 0: the node never started.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub start: u64,
 }
@@ -131,7 +135,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// How far a pool has come, as its node has told the record: a pool that says less was set back.
+/// A pool's mark, as its node has reported it to the record: a pool with a lesser mark was set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolMarkEntry {
     /// The node that has it.
@@ -143,7 +147,7 @@ pub struct PoolMarkEntry {
 }
 
 impl PoolMarkEntry {
-    /// What the pool itself keeps of it.
+    /// The mark as the pool itself stores it.
     pub fn mark(self) -> PoolMark {
         PoolMark { count: self.count, at: self.at }
     }
@@ -154,47 +158,47 @@ impl PoolMarkEntry {
 pub struct VolumeEntry {
     /// Its identity.
     pub id: String,
-    /// What links call it. Never given to another volume.
+    /// The number by which links address it. It is never given to another volume.
     pub number: u32,
     /// Its name.
     pub name: String,
     /// Its capacity in bytes.
     pub size: u64,
-    /// The configuration's number.
+    /// The epoch of its configuration.
     pub epoch: u64,
     /// Its copies.
     pub copies: Vec<CopyEntry>,
-    /// No configuration has ever named another copy than the one that there is. Its pool knows that, too
-    /// ([`store::CopyState::Sole`]), and serves it whether the record can be asked or not.
+    /// Whether no configuration has ever named another copy than the present one. Its pool knows that, too
+    /// ([`store::CopyState::Sole`]), and its node serves it whether the record is reachable or not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sole: bool,
-    /// Why the configuration was changed last.
+    /// Why the configuration last changed.
     pub reason: Cause,
-    /// Copies that were taken off their nodes, which have not deleted them yet.
+    /// Copies that were removed and that their nodes have not deleted yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<DroppedCopy>,
-    /// Why copies miss writes that did not always, by slot: the reason of the change that took each out.
+    /// Why copies that were once in sync miss writes, by slot: the reason of the change that took each of
+    /// them out of sync.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub missed: BTreeMap<u8, Cause>,
-    /// What a disk did not read, of copies that left for that, by slot.
+    /// What a disk could not read, by the slot of the copy that left for that.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unread: BTreeMap<u8, DiskRange>,
-    /// Copies that are not given what they miss since somebody has paused that, by slot. One that is in sync
-    /// is in here no more.
+    /// Pauses of resyncs, by the copy's slot. A copy that gets in sync is removed from here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paused: BTreeMap<u8, SyncPause>,
 }
 
-/// Who has paused the sync of a copy, and when.
+/// Who paused the resync of a copy, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncPause {
-    /// The user or token.
+    /// The user or token that paused it.
     pub by: String,
-    /// In seconds since 1970, by the clock of the node that was asked.
+    /// When, in seconds since 1970, by the clock of the node that was asked.
     pub at: u64,
 }
 
-/// A copy that its node is to delete.
+/// A copy that was removed and that its node has to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedCopy {
     /// The node that it is on.
@@ -206,72 +210,76 @@ pub struct DroppedCopy {
     pub asker: u64,
 }
 
-/// How many of [`VolumeEntry::dropped`] are remembered: nodes that never return would have them grow for
-/// ever. What is forgotten stays on its node, and is never taken for a copy.
+/// How many of [`VolumeEntry::dropped`] are remembered.
+///
+/// Nodes that never return would make the list grow forever. A copy that is forgotten stays on its node,
+/// which never takes it for a copy of the volume again.
 pub const DROPPED_MAX: usize = 16;
 
-/// A volume that is deleted, and of which nodes may still have copies.
+/// A deleted volume of which nodes may still have copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeletedVolume {
-    /// Its identity, which no other volume ever has.
+    /// Its identity; no other volume ever has the same.
     pub id: String,
-    /// What it was called.
+    /// Its last name.
     pub name: String,
-    /// The nodes that had a copy, and have not said that they deleted it.
+    /// The nodes that had a copy and have not reported yet that they deleted it.
     pub nodes: Vec<u16>,
 }
 
-/// How many deleted volumes are remembered: nodes that never return would have them grow for ever. At
-/// 256 bytes, as many as names are long, they take 1 MiB of the record's 64. What is forgotten stays on its
-/// node, is served to nobody, and is shown with that.
+/// How many deleted volumes are remembered.
+///
+/// Nodes that never return would make them grow forever. With 256 bytes each, the length of the longest
+/// names, they take 1 MiB of the record's 64. A copy of a forgotten volume stays on its node, which does not
+/// serve it and shows it as not served.
 pub const DELETED_MAX: usize = 4096;
 
 /// A copy of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyEntry {
-    /// Its place among the copies.
+    /// The slot that it takes among the copies.
     pub slot: u8,
     /// The node that it is on.
     pub node: u16,
-    /// What it may do.
+    /// Its standing.
     pub standing: StandingEntry,
-    /// The life of the node in which it may; 0 outside.
+    /// The life of the node for which the standing holds; 0 outside.
     pub incarnation: u64,
-    /// The epoch in which it was added, 1 with the volume: a disk that comes back with an older copy of the
-    /// volume is told by this.
+    /// The epoch in which it was added; 1 if it was created with the volume. It tells this copy from an older
+    /// copy of the volume on a disk that comes back.
     pub made: u64,
-    /// Which request has added it: [`NewCopy::asker`]. 0: it was made with the volume.
+    /// The request that added it: [`NewCopy::asker`]. 0: it was created with the volume.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asker: u64,
-    /// It is to be taken off its node, and when.
+    /// When it is to be removed; `None`: it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves: Option<Leaves>,
 }
 
-/// When a copy is to be taken off its node: never before another is in sync.
+/// When a copy is to be removed: never before another one is in sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leaves {
     /// At once.
     Now,
-    /// When the copy on that node is in sync: it moves there.
+    /// When the copy on that node is in sync: this copy moves there.
     After(u16),
 }
 
-/// What a copy may do.
+/// A copy's standing in its volume's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StandingEntry {
     /// It misses writes.
     Outside,
-    /// It takes writes and is given what it misses.
+    /// It takes new writes, and its resync is not complete.
     Joining,
-    /// It serves.
+    /// It is in sync, and serves hosts.
     InSync,
 }
 
 impl VolumeEntry {
-    /// The configuration that the record holds since `revision`; `None` if the entry is none of ours.
+    /// The configuration that the record has held since `revision`; `None` if the entry is invalid.
     pub fn config(&self, revision: Revision) -> Option<Config> {
         let mut copies = [None; Slot::MAX];
         for copy in &self.copies {
@@ -287,7 +295,7 @@ impl VolumeEntry {
         Some(Config::recorded(Epoch(self.epoch), revision, copies))
     }
 
-    /// This entry with another configuration.
+    /// This entry with another configuration, changed for `reason`.
     #[must_use]
     pub fn with_config(&self, config: &Config, reason: Cause) -> VolumeEntry {
         let copy = |(slot, copy): (Slot, CopyState)| {
@@ -332,7 +340,7 @@ impl VolumeEntry {
         VolumeEntry { epoch: config.epoch.0, copies, sole, reason, missed, unread, paused, ..self.clone() }
     }
 
-    /// The copies whose syncs are paused.
+    /// The copies whose resyncs are paused.
     pub fn paused_slots(&self) -> Slots {
         self.paused.keys().filter_map(|slot| Slot::new(usize::from(*slot))).collect()
     }
@@ -342,7 +350,7 @@ impl VolumeEntry {
         self.missed.get(&slot).cloned().unwrap_or(Cause::NewCopy)
     }
 
-    /// Whether a copy that is not in sync never was.
+    /// Whether a copy that is not in sync has never been.
     pub fn is_new(&self, slot: u8) -> bool {
         !self.missed.contains_key(&slot)
     }
@@ -358,12 +366,12 @@ impl VolumeEntry {
         self.copies.iter().find(|copy| copy.slot() == Some(slot))
     }
 
-    /// Whether the copy is to be taken off its node now, as far as other copies allow it.
+    /// Whether the copy is to be removed now, as far as the other copies allow it.
     pub fn is_to_leave(&self, copy: &CopyEntry) -> bool {
         match copy.leaves {
             None => false,
             Some(Leaves::Now) => true,
-            // One that is gone, or never came, is no reason to go.
+            // If that copy is gone, or never came, this one stays.
             Some(Leaves::After(node)) => {
                 self.copy_on(NodeId(node)).is_some_and(|(_, other)| other.standing == StandingEntry::InSync)
             }
@@ -375,21 +383,24 @@ impl VolumeEntry {
         Slot::all().find(|slot| self.copy_in(*slot).is_none())
     }
 
-    /// Whether what a pool of node `me` says of its copy is this entry's copy there. One that is blank is
-    /// taken for it: nothing is built on it.
+    /// Whether the copy that a pool of node `me` describes is this entry's copy there.
+    ///
+    /// A blank copy always counts as that, since nothing relies on its content.
     pub fn is_copy_on(&self, me: NodeId, kept: &store::CopyOf) -> bool {
         self.copy_on(me).is_some_and(|(_, copy)| copy.is_kept_as(kept))
     }
 }
 
 impl CopyEntry {
-    /// Its place among the copies; `None` if the entry is none of ours.
+    /// Its slot; `None` if the entry is invalid.
     pub fn slot(&self) -> Option<Slot> {
         Slot::new(usize::from(self.slot))
     }
 
-    /// Whether this is what a pool says of it. One that is blank is taken for it, whichever slot it was made
-    /// for: nothing is built on it.
+    /// Whether this is the copy that a pool describes.
+    ///
+    /// A blank copy always counts as that, whichever slot it was created for, since nothing relies on its
+    /// content.
     pub fn is_kept_as(&self, kept: &store::CopyOf) -> bool {
         let is_slot = kept.slot == self.slot;
         match kept.state {
@@ -402,7 +413,7 @@ impl CopyEntry {
     }
 }
 
-/// [`VolumeKind`] as its number.
+/// [`VolumeKind`], serialized as its number.
 mod kind_code {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::{Serialize, Serializer};
@@ -418,42 +429,42 @@ mod kind_code {
     }
 }
 
-/// What a node needs to make its copy of a volume.
+/// What a node needs to create its copy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewCopy {
     /// The volume's identity.
     pub id: String,
-    /// Which copy this is.
+    /// The slot of this copy.
     pub slot: u8,
     /// The volume's name.
     pub name: String,
-    /// The pool; `None`: the only one, or the default one.
+    /// The pool; `None`: the node's only or default pool.
     pub pool: Option<String>,
-    /// Where its blocks are, by its number in the catalogue.
+    /// How its blocks are stored, as the kind's number in the pool's catalogue.
     #[serde(with = "kind_code")]
     pub kind: VolumeKind,
-    /// Its capacity in bytes, whole blocks.
+    /// Its capacity in bytes, a whole number of blocks.
     pub size: u64,
-    /// Bytes of a logical block.
+    /// The size of a logical block in bytes.
     pub block_bytes: u32,
-    /// The physical block, as a power of two of logical ones.
+    /// The size of a physical block in logical blocks, as a power of two.
     pub physical_exponent: u8,
-    /// Over how many slices it is striped: the same on all nodes.
+    /// The number of slices that it is striped over, the same on all nodes.
     pub slices: u16,
-    /// When it is made, in seconds since 1970.
+    /// When it is created, in seconds since 1970.
     pub created: u64,
-    /// The volume has data already, which this copy is to be given.
+    /// Whether the volume has data already, so that this copy needs a full resync.
     pub blank: bool,
-    /// It is the only copy of a new volume.
+    /// Whether it is the only copy of a new volume.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sole: bool,
-    /// Who asks, by a number drawn at random: two may ask for one copy at the same time, and one of them give
-    /// up.
+    /// A random number that names the request: two requests may ask for the same copy at the same time, and
+    /// one of them may give up.
     pub asker: u64,
 }
 
 impl NewCopy {
-    /// A blank one of a volume that exists, with the name and the capacity that this node knows.
+    /// A blank copy of a volume that exists, with the name and the capacity that this node knows.
     pub fn blank(info: &VolumeInfo, slot: Slot, pool: Option<String>) -> NewCopy {
         NewCopy {
             id: info.id.to_string(),
@@ -477,7 +488,7 @@ impl NewCopy {
         ByteLen(self.size)
     }
 
-    /// The logical block, if it is one.
+    /// The size of a logical block, if it is valid.
     pub fn block_size(&self) -> Option<BlockSize> {
         [BlockSize::B512, BlockSize::B4096].into_iter().find(|size| size.bytes() == self.block_bytes)
     }
@@ -516,7 +527,7 @@ mod tests {
         assert_eq!((joins.cause(1), &joins.reason), (Cause::Restarted, &Cause::CaughtUp));
         let again = joins.with_config(&joining.promote(slot(1)).unwrap(), Cause::Complete);
         assert!(again.missed.is_empty());
-        // What a disk did not read is said for as long.
+        // What a disk could not read is kept until then.
         let range = DiskRange {
             node: Some(2),
             pool: "main".into(),
@@ -530,7 +541,8 @@ mod tests {
         let bad_joins = bad.with_config(&joining, Cause::CaughtUp);
         assert_eq!(bad_joins.unread, [(1, range)].into());
         assert!(bad_joins.with_config(&joining.promote(slot(1)).unwrap(), Cause::Complete).unread.is_empty());
-        // A pause lasts as long: over a restart, not into the next loss, nor to another node's copy.
+        // A pause is kept until then: it survives a restart, and covers neither the next loss nor another
+        // node's copy.
         let pause = SyncPause { by: "eva".into(), at: 7 };
         let paused = VolumeEntry { paused: [(1, pause)].into(), ..lost };
         assert!(made.paused_slots().is_empty() && paused.paused_slots().contains(slot(1)));

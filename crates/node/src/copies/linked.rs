@@ -1,5 +1,4 @@
-//! How the links with another node are, as this one sees them: for whoever looks after the networks between
-//! nodes.
+//! The state of the links with another node as this node sees it, for monitoring the networks between nodes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,24 +12,24 @@ use link::Link;
 pub struct Linked {
     /// How many are up.
     pub up: usize,
-    /// How many there are to be; 0: none was up in this life of this node, and nobody knows.
+    /// How many there should be. 0: none was up in this life of this node, so the number is unknown.
     pub of: usize,
-    /// Where the other ends of those are that are up: by which networks they go.
+    /// The addresses of the other ends of the links that are up: they show which networks the links use.
     pub addresses: BTreeSet<IpAddr>,
-    /// For how long all of these have been up: since the last one came up.
+    /// How long all links that are up have been up: the time since the last of them came up.
     pub age: Option<Duration>,
-    /// How long ago anything was received, by one that is up or by one that is down by now; `None`: never in
-    /// this life of this node.
+    /// How long ago a link that is up, or was, last received anything; `None`: never in this life of this
+    /// node.
     pub silence: Option<Duration>,
 }
 
 impl Linked {
-    /// Whether all are up that there are to be.
+    /// Whether all links are up that there should be.
     pub fn is_whole(&self) -> bool {
         self.of > 0 && self.up >= self.of
     }
 
-    /// Counts one that is up.
+    /// Counts a link that is up.
     pub(super) fn add(&mut self, now: Instant, link: &Link) {
         self.up += 1;
         self.addresses.insert(link.peer_address().ip());
@@ -38,16 +37,16 @@ impl Linked {
         self.hear(now.since(link.heard()));
     }
 
-    /// Something was received so long ago.
+    /// Notes that a link last received something `ago` before now.
     pub(super) fn hear(&mut self, ago: Duration) {
         self.silence = least(self.silence, Some(ago));
     }
 
-    /// Adds those of another core.
+    /// Adds the links of another core.
     pub(crate) fn merge(&mut self, other: Linked) {
         let Linked { up, of, addresses, age, silence } = other;
         self.up += up;
-        // Every core knows of all.
+        // Every core knows the number of all links.
         self.of = self.of.max(of);
         self.addresses.extend(addresses);
         self.age = least(self.age, age);

@@ -1,4 +1,4 @@
-//! What nodes say to each other over their control link (`docs/formats/replication-link.md`).
+//! Messages between nodes over their control links (`docs/formats/replication-link.md`).
 
 use std::collections::BTreeSet;
 
@@ -6,29 +6,34 @@ use base::{Chain, Instant};
 use link::{Frame, Link};
 use replica::{Incarnation, LeaseGrant, LeaseRequest, NodeId, Revision};
 
-/// A request for a lease, or the answer.
+/// Frame kind: a request for a lease, or the answer to it.
 pub const HEARTBEAT: u8 = 2;
-/// A message of the cluster's record.
+/// Frame kind: a message of the cluster's record.
 pub const RECORD: u8 = 3;
-/// A question, by its number.
+/// Frame kind: a numbered question.
 pub const ASK: u8 = 4;
-/// The answer to it.
+/// Frame kind: the answer to a question.
 pub const ANSWER: u8 = 5;
-/// The sender is about to stop.
+/// Frame kind: the sender is about to stop.
 pub const LEAVING: u8 = 6;
-/// What the sender knows of copies that are not in sync.
+/// Frame kind: what the sender knows of copies that are not in sync.
 pub const SYNCS: u8 = 7;
 
-/// The volumes with which the sender has gone on alone: those of this list, and no others.
+/// Frame kind: the complete list of volumes with which the sender continues alone.
 pub const FORKS: u8 = 8;
 
-/// Whether the sender's copy of the cluster's record takes changes: one byte, 0 if it does, else the code of
-/// [`cluster::Stall`].
+/// Frame kind: whether the sender's copy of the cluster's record takes changes.
+///
+/// One byte: 0 if it does, else the code of [`cluster::Stall`].
 pub const RECORD_STATE: u8 = 9;
-/// The receiver does not know the kind of a frame: on replication links, too.
+/// Frame kind: the receiver does not know the kind of a frame.
+///
+/// Also sent on replication links.
 pub const UNKNOWN: u8 = 255;
 
-/// Answers a frame of a kind that this version does not know. The answer itself is never answered.
+/// Answers a frame of a kind that this version does not know.
+///
+/// Such an answer is never answered itself.
 pub fn answer_unknown(link: &Link, unknown: &Frame) {
     tracing::debug!(
         kind = unknown.kind,
@@ -38,7 +43,7 @@ pub fn answer_unknown(link: &Link, unknown: &Frame) {
     link.send(frame(UNKNOWN, unknown.channel, vec![unknown.kind]));
 }
 
-/// The kind that the other node does not know, if it says so in full.
+/// The kind that the other node does not know; `None` if the answer does not name it.
 pub fn unknown_in(answer: &Frame) -> Option<u8> {
     answer.head.first().copied()
 }
@@ -48,24 +53,24 @@ pub fn frame(kind: u8, channel: u64, head: Vec<u8>) -> Frame {
     Frame { channel, kind, head, payload: Chain::new() }
 }
 
-/// A request for a lease, or the answer.
+/// A request for a lease, or the answer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
-    /// Asks.
+    /// A request.
     Request {
-        /// For what.
+        /// The lease that is requested.
         lease: LeaseRequest,
         /// The sender's clock ([`super::Copies::clock`]).
         clock: u64,
-        /// The nodes that it hears and has all replication links with, and itself.
+        /// The sender itself, and the nodes that it hears and has all replication links with.
         reached: BTreeSet<NodeId>,
     },
-    /// Gives.
+    /// The answer: the lease that is granted.
     Grant(LeaseGrant),
 }
 
 impl Heartbeat {
-    /// Its frame.
+    /// The frame that carries it.
     pub fn frame(&self) -> Frame {
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         let head = match self {
@@ -79,7 +84,7 @@ impl Heartbeat {
         frame(HEARTBEAT, 0, head)
     }
 
-    /// Of a frame's head.
+    /// Parses the head of such a frame; `None`: it is malformed.
     pub fn parse(head: &[u8]) -> Option<Heartbeat> {
         let (words, rest) = head.split_first_chunk::<32>()?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| words[at * 8 + byte]));

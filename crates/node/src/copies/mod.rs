@@ -1,9 +1,9 @@
-//! Copies of volumes on this node, and what it has to do with the other nodes of its cluster.
+//! The copies of volumes on this node, and how the node works with the other nodes of its cluster.
 //!
-//! [`mod@slice`] carries out what the protocol (`replica`) decides for one slice of one copy; [`mod@core`]
-//! has what a core has of all that: slices, links and leases. On core 0 the [`keeper`] follows the cluster's
-//! record, says what each copy acts by, and proposes what is to become of volumes when nodes are lost and
-//! return. Why: `docs/why/replication.md`.
+//! [`mod@slice`] executes what the protocol (crate `replica`) decides for one slice of one copy. [`mod@core`]
+//! holds what each core has of copies: slices, links and leases. On core 0 the [`keeper`] follows the
+//! cluster's record, tells each copy which configuration it acts in, and proposes changes to volumes when
+//! nodes are lost and return. Why: `docs/why/replication.md`.
 
 mod ask;
 mod budget;
@@ -60,16 +60,19 @@ pub use self::verification::{
 };
 pub use self::work::{CopyEnd, CopyWork};
 
-/// How long a command waits for a copy that does not serve at the moment (R21). A lost node is given up after
-/// a lease's length, 1 s; initiators wait 5 s and more before they give up a path.
+/// How long a command waits for a copy that does not serve at the moment (R21).
+///
+/// A lost node is given up after the length of a lease, 1 s; initiators wait 5 s and more before they give up
+/// a path.
 pub const HOLD_MAX: Duration = Duration::from_secs(2);
 
-/// A copy whose disk has answered no read, or stored no change of reservations, for so long leaves. Hosts
-/// have lost nothing but a second with each read; but what the disk does not write they wait for, and a copy
-/// that hangs is none when the other one is lost.
+/// How long a copy stays in sync while its disk answers no read, or stores no change of reservations.
+///
+/// Such reads cost hosts only a second each, since another copy answers them. But hosts wait for what the
+/// disk does not write, and a copy whose disk hangs is no redundancy when the other one is lost.
 const SILENT_MAX: Duration = Duration::from_secs(5);
 
-/// Which slice of which volume: what links call it.
+/// Which slice of which volume: the address of a slice on links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The volume's number in its cluster.

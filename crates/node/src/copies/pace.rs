@@ -1,14 +1,14 @@
-//! How fast syncs go from one core: within the node's budget, and not at the cost of hosts.
+//! How fast resyncs go from one core: within the node's budget, and not at the cost of hosts.
 //!
-//! Bringing a copy up to date takes the disk and the network that hosts' writes need. While syncs go on,
-//! hosts' writes are compared with how long they take when nothing is synced: where they take more than twice
-//! as long the syncs' rate is halved, else it grows a little, as TCP does with a network that others use,
-//! too. Loads change, so a sync stops for a moment now and then to see what hosts feel without it. Without
-//! writes of hosts there is nobody to protect, and the rate doubles. It never falls below a quarter of what
-//! hosts write, nor below [`RATE_MIN`], so that a sync always ends: hosts whose writes fill the disk must not
-//! keep a volume from surviving the next fault.
+//! A resync takes disk and network capacity that hosts' writes need. While resyncs run, the latency of hosts'
+//! writes is compared with what it is without a resync: if it is more than twice that, the rate is halved;
+//! otherwise it grows a little, as TCP does on a network that others use, too. Loads change, so a resync
+//! pauses for a moment now and then to measure the latency without it. If no host writes, there is nothing to
+//! protect, and the rate doubles. It never falls below a quarter of what hosts write, nor below [`RATE_MIN`],
+//! so that a resync always ends: hosts whose writes keep the disk busy must not prevent a volume from
+//! surviving the next fault.
 //!
-//! Time and latencies go in, and how much may be given comes out.
+//! Time and latencies go in; how much may be given comes out.
 
 use std::time::Duration;
 
@@ -16,66 +16,68 @@ use base::Instant;
 
 use super::budget::{Budget, Restraint};
 
-/// Bytes a second that syncs from one core go at least, whatever hosts feel, if the budget allows: 100 GiB in
-/// seven hours.
+/// The least rate of one core's resyncs in bytes a second, whatever hosts feel, if the budget allows it: 100
+/// GiB in seven hours.
 const RATE_MIN: u64 = 4 << 20;
-/// Where a sync begins that finds hosts at work.
+/// The rate at which a resync begins if hosts are writing.
 const RATE_FIRST: u64 = 64 << 20;
-/// What is added after each period in which hosts felt nothing: from the least to 400 MiB/s in ten seconds.
+/// What is added after each period in which hosts felt nothing: it takes ten seconds from the least rate to
+/// 400 MiB/s.
 const RATE_STEP: u64 = 4 << 20;
-/// No disk and no network that we know is faster: above it the rate means nothing.
+/// The highest rate: no disk and no network that we know is faster, so beyond it the number means nothing.
 const RATE_MAX: u64 = 16 << 30;
-/// How often the rate is thought over.
+/// How often the rate is adjusted.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Writes below this are never called slow: nobody notices.
+/// Writes faster than this never count as slow: nobody notices.
 const SLOW_MIN: Duration = Duration::from_millis(1);
-/// Of what hosts write, a sync may give at least one part in so many.
+/// A resync may always give one part in this many of what hosts write.
 const HOSTS_PARTS: u64 = 4;
-/// How often a sync stops to see what hosts feel without it: it loses one part in 25.
+/// How often a resync pauses to measure what hosts feel without it: this costs one part in 25 of its time.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// For so many periods: what was given before has its effect in the first.
+/// For how many periods it pauses: what was given before still has an effect in the first.
 const PROBE_PERIODS: u32 = 2;
-/// Writes of a period that are looked at: the first ones.
+/// How many writes of a period are measured: the first ones.
 const SAMPLES_MAX: usize = 512;
-/// For how long a sync that had to wait is said to be held back.
+/// How long a resync counts as held back after it had to wait.
 const HELD_BACK_AGE_MAX: Duration = Duration::from_secs(1);
-/// What may be given at once after a pause: as much as a fiftieth of a second brings, and four regions at
-/// least.
+/// What may be given at once after a pause: what the rate brings in a fiftieth of a second, and at least four
+/// regions.
 const BURST_MIN: u64 = 256 << 10;
 const BURSTS_PER_SECOND: u64 = 50;
 
-/// See the module.
+/// The rate of one core's resyncs; see the module.
 #[derive(Debug)]
 pub struct Pace {
-    /// What the administrator allows; `None`: any.
+    /// The budget that the administrator allows; `None`: no limit.
     budget: Option<Budget>,
-    /// Bytes a second that hosts allow.
+    /// The rate that hosts' latencies allow, in bytes a second.
     rate: u64,
-    /// Bytes that may be given now; below zero after a region that was begun with less.
+    /// Bytes that may be given now; negative after a region that was begun with fewer.
     tokens: i64,
     filled_at: Instant,
     period_from: Instant,
-    /// Bytes given in this period and in the one before.
+    /// Bytes given in this period and in the previous one.
     given: [u64; 2],
     /// Hosts' writes under way.
     writing: usize,
-    /// How long those took that have ended in this period.
+    /// How long the writes took that have ended in this period.
     latencies: Vec<Duration>,
-    /// Bytes that hosts began to write in this period, and the rate that came to in the one before.
+    /// Bytes that hosts began to write in this period, and the rate of that in bytes a second in the previous
+    /// one.
     written: u64,
     hosts_rate: u64,
-    /// The same of periods without sync: the 90th percentile.
+    /// The 90th percentile of latencies in periods without a resync.
     undisturbed: Option<Duration>,
-    /// When that was, or was to be learned last.
+    /// When that was last measured, or was to be.
     looked_at: Option<Instant>,
-    /// Periods for which nothing is given, to learn it.
+    /// Periods for which nothing is given, to measure it.
     probing: u32,
-    /// When a sync last had more to give than it might.
+    /// When a resync last had more to give than it was allowed to.
     held_back_at: Option<Instant>,
 }
 
 impl Pace {
-    /// Nothing is known.
+    /// A pace that knows nothing of hosts yet.
     pub fn new(now: Instant) -> Pace {
         Pace {
             budget: None,
@@ -95,18 +97,18 @@ impl Pace {
         }
     }
 
-    /// What the core may give at most from now on; `None`: any.
+    /// Sets the most that the core may give from now on; `None`: no limit.
     pub fn set_budget(&mut self, budget: Option<Budget>) {
         self.budget = budget;
     }
 
-    /// A host's write of so many bytes begins.
+    /// A host's write of `bytes` bytes begins.
     pub fn begin_write(&mut self, bytes: u64) {
         self.writing += 1;
         self.written += bytes;
     }
 
-    /// A host's write has ended, done or not.
+    /// A host's write has ended after `took`, whether done or not.
     pub fn end_write(&mut self, took: Duration) {
         self.writing -= 1;
         if self.latencies.len() < SAMPLES_MAX {
@@ -126,7 +128,7 @@ impl Pace {
         let rate = self.bytes_per_second();
         let micros = now.since(self.filled_at).as_micros().min(1_000_000);
         let more = (u128::from(rate) * micros / 1_000_000) as i64;
-        // What is less than a byte is not lost.
+        // Fractions of a byte are not lost.
         if more > 0 {
             self.filled_at = now;
             self.tokens = (self.tokens + more).min((rate / BURSTS_PER_SECOND).max(BURST_MIN) as i64);
@@ -134,7 +136,7 @@ impl Pace {
         self.tokens.max(0) as u64
     }
 
-    /// So many bytes are given.
+    /// Notes that bytes are given.
     pub fn spend(&mut self, bytes: u64) {
         self.tokens -= bytes as i64;
         self.given[0] += bytes;
@@ -145,17 +147,17 @@ impl Pace {
         self.rate.min(self.budget.map_or(u64::MAX, |budget| budget.bytes_per_second))
     }
 
-    /// A sync has more to give than it may.
+    /// Notes that a resync has more to give than it may.
     pub fn hold_back(&mut self, now: Instant) {
         self.held_back_at = Some(now);
     }
 
-    /// What has kept syncs from going faster just now, if anything of this has.
+    /// What has kept resyncs from going faster just now, if it was the budget or hosts' writes.
     pub fn limited_by(&self, now: Instant) -> Option<Restraint> {
         self.held_back_at.filter(|at| now.since(*at) < HELD_BACK_AGE_MAX)?;
         match self.budget {
             Some(budget) if budget.bytes_per_second <= self.rate => Some(budget.by),
-            // Without hosts at work it is only not as fast yet as it will be.
+            // Without hosts at work, the rate is only still growing.
             _ => (self.hosts_rate > 0 || self.writing > 0).then_some(Restraint::Hosts),
         }
     }
@@ -173,20 +175,19 @@ impl Pace {
         self.probing = self.probing.saturating_sub(1);
         match seen {
             Some(seen) if given == 0 && given_before == 0 => {
-                // Half of the way up, should it have been an outlier; hosts that feel less are believed at
-                // once.
+                // Go up by half only, since this may be an outlier; a lower latency is believed at once.
                 let known = self.undisturbed.unwrap_or(seen);
                 self.undisturbed = Some(seen.min((known + seen) / 2));
                 self.looked_at = Some(now);
                 if !probed {
-                    // What a sync long ago had got to says nothing of the next.
+                    // The rate that a resync reached long ago says nothing about the next one.
                     self.rate = self.rate.min(RATE_FIRST);
                 }
             }
             _ if given == 0 => {}
             Some(seen) if self.is_slow(seen) => self.rate /= 2,
             Some(_) => self.rate += RATE_STEP,
-            // Not one has ended in all this time.
+            // No write has ended in all this time.
             None if self.writing > 0 => self.rate /= 2,
             None => self.rate *= 2,
         }
@@ -203,7 +204,9 @@ impl Pace {
     }
 }
 
-/// Of which nine of ten are no greater; `None` of none.
+/// The 90th percentile: nine of ten are no greater.
+///
+/// `None` if there are none.
 fn percentile_90(latencies: &mut [Duration]) -> Option<Duration> {
     let at = (latencies.len() * 9).div_ceil(10).checked_sub(1)?;
     Some(*latencies.select_nth_unstable(at).1)
@@ -218,7 +221,7 @@ mod tests {
 
     const WRITE: u64 = 4096;
 
-    /// Drives a pace: a sync that takes what it may, and a host with one write after the other.
+    /// Drives a pace with a resync that takes what it may, and a host that writes one block after the other.
     struct Run {
         pace: Pace,
         now: Instant,
@@ -231,8 +234,10 @@ mod tests {
             Run { pace: Pace::new(now), now, given_at: Instant(0) }
         }
 
-        /// So many steps of a millisecond, in each `writes` writes that take as long as `latency` says for
-        /// the rate at which regions are given then; how many bytes were given.
+        /// Runs `millis` steps of a millisecond, each with `writes` writes, and returns how many bytes were
+        /// given.
+        ///
+        /// `latency` says how long a write takes at the rate at which regions are given then.
         fn run(&mut self, millis: u64, sync: bool, writes: usize, latency: impl Fn(u64) -> Duration) -> u64 {
             let mut given = 0;
             for _ in 0..millis {
@@ -271,8 +276,8 @@ mod tests {
 
     #[test]
     fn hosts_writes_take_no_more_than_twice_as_long_for_long() {
-        // A disk on which 100 MiB/s of a sync double what a write takes: a quick one, and one that hosts keep
-        // busy.
+        // A disk on which 100 MiB/s of a resync double what a write takes: a fast one, and one that hosts
+        // keep busy.
         for alone in [2000, 15_000] {
             let disk = |rate: u64| micros(alone + alone * rate / (100 * MIB));
             let mut run = Run::new();
@@ -292,11 +297,11 @@ mod tests {
 
     #[test]
     fn what_hosts_feel_without_a_sync_is_learned_while_it_goes_on() {
-        // Nobody wrote before, and then the disk is busy with hosts alone.
+        // No host wrote before; then the disk is busy with hosts' writes alone.
         let mut run = Run::new();
         let given = run.run(10_000, true, 3, |_| micros(30_000));
         assert!(given > 500 * MIB, "{given} bytes in ten seconds");
-        // The load becomes a light one, which the sync disturbs.
+        // The load becomes a light one, which the resync disturbs.
         run.run(6000, true, 3, |rate| micros(200 + rate / 10_000));
         let rate = run.pace.bytes_per_second();
         assert!(rate < 16 * MIB, "{rate}");
@@ -310,11 +315,11 @@ mod tests {
         run.run(5000, true, 1, heavy);
         let given = run.run(10_000, true, 1, heavy);
         assert!((38 * MIB..=41 * MIB).contains(&given), "{given}");
-        // Hosts that write much are not to keep it from getting on: 160 KiB a millisecond, a quarter of which
-        // is 39 MiB/s.
+        // Hosts that write much must not stop its progress: 160 KiB a millisecond, a quarter of which is 39
+        // MiB/s.
         let given = run.run(10_000, true, 40, heavy);
         assert!((370 * MIB..=400 * MIB).contains(&given), "{given}");
-        // And grows when hosts feel nothing any more, or are gone.
+        // The rate grows when hosts feel nothing any more, or are gone.
         run.run(5000, true, 1, |_| micros(900));
         assert!(run.pace.bytes_per_second() > 150 * MIB);
         run.run(5000, true, 1, heavy);

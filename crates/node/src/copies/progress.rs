@@ -1,9 +1,9 @@
-//! How far copies are that are not in sync: what is left, how fast it goes, and what it waits for.
+//! The progress of copies that are not in sync: what is left, how fast it goes, and what it waits for.
 //!
-//! Each slice knows of its own syncs. Core 0 adds them up and watches whether they get on ([`Progress`]);
-//! nodes tell each other ([`Report`]), so that each with a copy of the volume can show it: who brings a copy
-//! up to date knows best, else who is in sync knows what it misses, else the copy itself knows that nobody
-//! gives it anything.
+//! Each slice knows its own resyncs. Core 0 adds them up and watches whether they make progress
+//! ([`Progress`]). Nodes send each other [`Report`]s, so that each node with a copy of the volume can show
+//! them. The node that resyncs the copy knows best. Without one, a node whose copy is in sync knows what the
+//! copy misses. Otherwise only the copy itself knows that no node gives it anything.
 
 mod waiting;
 
@@ -22,16 +22,16 @@ use super::budget::Restraint;
 use super::cause::Cause;
 use super::keeper::Lasting;
 
-/// Over what time a rate is measured.
+/// The time over which a rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
-/// How often it is noted for that.
+/// How often a sample is taken for that.
 const RATE_EVERY: Duration = Duration::from_millis(250);
-/// After so long without progress it is said what a sync waits for.
+/// How long a resync must be without progress before it is shown what it waits for.
 const STILL_MIN: Duration = Duration::from_secs(2);
-/// How long what another node has said counts: three times of what lies between two reports.
+/// How long a report of another node counts: three times the time between two reports.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(3);
 
-/// How often nodes tell each other.
+/// How often nodes send each other reports.
 pub const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// What one slice knows of a copy.
@@ -39,38 +39,39 @@ pub const REPORT_EVERY: Duration = Duration::from_secs(1);
 pub struct SliceSync {
     /// Which slice.
     pub address: Address,
-    /// Whose copy.
+    /// The slot of the copy.
     pub slot: Slot,
     /// Bytes that it misses.
     pub left_bytes: u64,
-    /// Bytes that syncs from here have brought it, in this life.
+    /// Bytes that resyncs from here have brought it, in this life of the node.
     pub copied_bytes: u64,
-    /// Bytes that hosts' writes have added to what it is to be given, in this life.
+    /// Bytes that hosts' writes have added to what it misses, in this life of the node.
     pub dirtied_bytes: u64,
-    /// What this node has to do with it.
+    /// The part that this node has in the resync.
     pub part: Part,
-    /// What keeps it from being given faster, if it is given from here.
+    /// What limits the rate, if the copy is resynced from here.
     pub limited_by: Option<Restraint>,
-    /// It is the copy on this node, and the file system under its pool is full.
+    /// Whether it is the copy on this node and the file system under its pool is full.
     pub no_room: bool,
 }
 
-/// What a slice has to do with a sync.
+/// The part that a slice has in a resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The copy is in sync.
     None,
-    /// It gives.
+    /// This slice is the source.
     Source(SyncNext),
-    /// It is in sync, and somebody else gives, or nobody.
+    /// This slice is in sync, and another node is the source, or none is.
     Witness,
-    /// It is the one that misses writes.
+    /// This slice's copy is the one that misses writes.
     Own(SyncFrom),
 }
 
-/// What this slice knows of all copies that are not in sync, and of those that it has brought up to date.
-/// `limited_by`: what keeps syncs from here to such copies from going faster; `no_room`: this copy finds none
-/// for what is written.
+/// What a slice knows of all copies that are not in sync, and of those that it has resynced.
+///
+/// `limited_by` says what limits the rate of resyncs from here to such copies. `no_room`: this copy finds no
+/// room for writes.
 pub fn of_slice(
     address: Address,
     replica: &Replica,
@@ -108,7 +109,7 @@ pub fn of_slice(
     config.configured().iter().filter_map(of_slot).collect()
 }
 
-/// Whether a sync has anything to give that it may be kept from giving.
+/// Whether a resync has anything to give that a limit may hold back.
 fn may_be_held_back(part: Part) -> bool {
     matches!(part, Part::Source(next) if !matches!(next, SyncNext::Admission | SyncNext::Promotion | SyncNext::Pass))
 }
@@ -116,26 +117,26 @@ fn may_be_held_back(part: Part) -> bool {
 /// What the slices of this node know of one copy, together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Local {
-    /// Left in the slices that are given from here.
+    /// Bytes left in the slices that are resynced from here.
     given_left: u64,
-    /// Left in others.
+    /// Bytes left in the others.
     other_left: u64,
-    /// Brought so far.
+    /// Bytes copied so far.
     copied: u64,
-    /// What hosts' writes have added to what it is to be given.
+    /// Bytes that hosts' writes have added to what it misses.
     dirtied: u64,
-    /// What the first of the slices given from here does.
+    /// What the first of the slices that are resynced from here does.
     next: Option<(u16, SyncNext)>,
-    /// What keeps one of these from being given faster.
+    /// What limits the rate of one of these.
     limited_by: Option<Restraint>,
-    /// It is the copy on this node.
+    /// Set if it is the copy on this node.
     own: Option<SyncFrom>,
     /// As [`SliceSync::no_room`], of any slice.
     no_room: bool,
 }
 
 impl Local {
-    /// Takes in what one slice knows.
+    /// Adds what one slice knows.
     pub fn add(&mut self, sync: &SliceSync) {
         self.copied += sync.copied_bytes;
         self.dirtied += sync.dirtied_bytes;
@@ -145,7 +146,7 @@ impl Local {
             Part::Source(next) => {
                 self.given_left += sync.left_bytes;
                 self.limited_by = self.limited_by.max(sync.limited_by);
-                // What waits for the rest to get as far says nothing of what the rest waits for.
+                // A slice that waits for the rest to get as far does not say what the rest waits for.
                 let waits = |next| matches!(next, SyncNext::Admission | SyncNext::Promotion);
                 if self.next.is_none_or(|(_, known)| waits(known) && !waits(next)) {
                     self.next = Some((sync.address.slice, next));
@@ -163,12 +164,12 @@ impl Local {
         }
     }
 
-    /// Bytes that syncs from here have brought this copy, in this life.
+    /// Bytes that resyncs from here have brought this copy, in this life of the node.
     pub fn copied(&self) -> u64 {
         self.copied
     }
 
-    /// Bytes that hosts' writes have added to what this copy is to be given, in this life.
+    /// Bytes that hosts' writes have added to what this copy misses, in this life of the node.
     pub fn dirtied(&self) -> u64 {
         self.dirtied
     }
@@ -178,22 +179,22 @@ impl Local {
     }
 }
 
-/// Watches one copy come in sync, as far as this node knows.
+/// The progress of one copy towards being in sync, as far as this node knows.
 #[derive(Debug)]
 pub struct Progress {
     /// [`Local::copied`] when it began.
     copied_before: u64,
-    /// The most that there was to copy at once, with what was copied.
+    /// The most that there was to copy at any time, including what was copied already.
     total: u64,
     /// What was last seen, when that was, and when it last changed.
     seen: Local,
     seen_at: Instant,
     moved_at: Instant,
-    /// Of the last [`RATE_WINDOW`].
+    /// The samples of the last [`RATE_WINDOW`].
     samples: VecDeque<Sample>,
 }
 
-/// How much had been copied at some time, and how much hosts' writes had added to it.
+/// How much had been copied at a point in time, and how much hosts' writes had added.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
@@ -202,7 +203,7 @@ struct Sample {
 }
 
 impl Progress {
-    /// From now on.
+    /// Begins to watch a copy.
     pub fn new(now: Instant, local: Local) -> Progress {
         let mut progress = Progress {
             copied_before: local.copied,
@@ -216,14 +217,14 @@ impl Progress {
         progress
     }
 
-    /// What is so now.
+    /// Takes what this node's slices know now.
     pub fn observe(&mut self, now: Instant, local: Local) {
         let stood_still = self.copied() == 0 || self.seen_at.since(self.moved_at) >= STILL_MIN;
         if stood_still && local.copied != self.seen.copied {
-            // How long it had nothing to do, or waited, is not how fast it goes.
+            // The time in which it had nothing to do, or waited, must not lower the rate.
             self.samples = VecDeque::from([self.sample(self.seen_at)]);
         }
-        // That hosts' writes add to what is left is no progress.
+        // More data left to copy because of hosts' writes is no progress.
         if local.copied != self.seen.copied || local.left() < self.seen.left() {
             self.moved_at = now;
         }
@@ -233,7 +234,7 @@ impl Progress {
         if self.samples.back().is_none_or(|last| now.since(last.at) >= RATE_EVERY) {
             self.samples.push_back(self.sample(now));
         }
-        // One from before the window stays, so that it is covered.
+        // One sample from before the window stays, so that the window is covered.
         while self.samples.get(1).is_some_and(|second| now.since(second.at) >= RATE_WINDOW) {
             self.samples.pop_front();
         }
@@ -248,7 +249,7 @@ impl Progress {
         self.seen.own.is_some_and(|own| own.failed)
     }
 
-    /// Whether it is the copy on this node, and finds no room for what is written.
+    /// Whether it is the copy on this node, and finds no room for writes.
     pub(super) fn has_no_room(&self) -> bool {
         self.seen.no_room
     }
@@ -266,7 +267,7 @@ impl Progress {
         Sample { at, copied: self.copied(), dirtied: self.seen.dirtied }
     }
 
-    /// How much more a second what this tells has become over the window.
+    /// How fast the value of a sample grew over the window, per second.
     fn per_second(&self, now: Instant, of: fn(&Sample) -> u64) -> u64 {
         let Some(first) = self.samples.front() else { return 0 };
         let micros = now.since(first.at).as_micros().max(1);
@@ -274,7 +275,7 @@ impl Progress {
         u64::try_from(u128::from(more) * 1_000_000 / micros).unwrap_or(u64::MAX)
     }
 
-    /// What other nodes are told.
+    /// The report for other nodes.
     pub fn report(&self, now: Instant, who: Who<'_>) -> Report {
         Report {
             volume: who.volume.number,
@@ -294,20 +295,20 @@ impl Progress {
     }
 }
 
-/// What a node knows of a copy that is not in sync; on the wire as JSON.
+/// What a node knows of a copy that is not in sync; JSON on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// The volume's number in the cluster.
     pub volume: u32,
-    /// Whose copy.
+    /// The slot of the copy.
     pub slot: u8,
-    /// It brings it up to date, at least parts of it.
+    /// Whether the node resyncs the copy, at least parts of it.
     pub(super) source: bool,
-    /// It is the node of that copy.
+    /// Whether it is the node of that copy.
     pub(super) own: bool,
-    /// A disk of the copy failed, says its node.
+    /// Whether a disk of the copy failed, as its node says.
     pub(super) failed: bool,
-    /// The file system under the copy's pool is full, says its node.
+    /// Whether the file system under the copy's pool is full, as its node says.
     pub(super) no_room: bool,
     /// Bytes that there were to copy.
     total: u64,
@@ -316,7 +317,7 @@ pub struct Report {
     /// Bytes that were copied.
     copied: u64,
     bytes_per_second: u64,
-    /// What hosts' writes add to what is left.
+    /// How much hosts' writes add to what is left.
     dirtied_per_second: u64,
     #[serde(default, deserialize_with = "if_known")]
     pub(super) limited_by: Option<Restraint>,
@@ -324,58 +325,60 @@ pub struct Report {
     waits_for: Option<SyncWait>,
 }
 
-/// What people are shown may have words of a later version: the rest of a report counts all the same.
+/// Values that are only shown may have names of a later version; then the rest of the report still counts.
 fn if_known<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Value::deserialize(deserializer).map(|value| serde_json::from_value(value).ok())
 }
 
-/// What another node has said, and when.
+/// The reports of another node, and when they came.
 #[derive(Clone, Debug)]
 pub struct Heard {
-    /// When it came.
+    /// When they came.
     pub at: Instant,
-    /// What it said.
+    /// The reports.
     pub reports: Vec<Report>,
 }
 
 impl Heard {
-    /// Its reports, unless they are old.
+    /// The reports; none if they are old.
     pub fn fresh(&self, now: Instant) -> &[Report] {
         if now.since(self.at) <= REPORT_AGE_MAX { &self.reports } else { &[] }
     }
 }
 
-/// How far a copy is that is not in sync: what is shown.
+/// The progress of a copy that is not in sync, as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopySync {
-    /// Bytes that there were to copy when it began, with what has been written since.
+    /// Bytes that there were to copy when the resync began, and those that hosts have added since.
     pub total_bytes: u64,
     /// Bytes that are left of them.
     pub left_bytes: u64,
     /// Bytes that were copied.
     pub copied_bytes: u64,
-    /// How fast, over the last seconds.
+    /// The rate in bytes a second, over the last seconds.
     pub bytes_per_second: u64,
-    /// How much a second hosts' writes have added to what is left.
+    /// Bytes a second that hosts' writes have added to what is left.
     pub dirtied_per_second: u64,
-    /// Why it missed writes.
+    /// Why the copy missed writes.
     pub cause: Cause,
-    /// What keeps it from going faster, if not the disks and the network.
+    /// What limits the rate, if not the disks and the network.
     pub limited_by: Option<Restraint>,
     /// What it waits for, if it does.
     pub waits_for: Option<SyncWait>,
-    /// How long the copy has not been in sync; `None`: nobody has looked.
+    /// How long the copy has been out of sync; `None`: unknown.
     pub lasts: Option<Lasting>,
 }
 
 impl CopySync {
-    /// Of what all nodes say of the copy. `absent` is what it waits for if nobody gives it anything.
+    /// Combines the reports of all nodes about a copy.
+    ///
+    /// `absent` is what the copy waits for if no node gives it anything and its own node reports nothing.
     pub fn of(reports: &[&Report], cause: Cause, absent: impl FnOnce() -> Awaited) -> CopySync {
         let sources: Vec<&&Report> = reports.iter().filter(|report| report.source).collect();
         let own = reports.iter().find(|report| report.own);
         let failed = own.filter(|own| own.failed || own.no_room).and_then(|own| own.waits_for.clone());
         if sources.is_empty() {
-            // Nobody gives it anything: who is in sync knows best what it misses.
+            // No node gives it anything: a node whose copy is in sync knows best what it misses.
             let left = reports.iter().filter(|report| !report.own).map(|report| report.left).max();
             let left = left.or(own.map(|own| own.left)).unwrap_or(0);
             let waits_for = own.map_or_else(|| Some(absent().into()), |own| own.waits_for.clone());
@@ -392,14 +395,15 @@ impl CopySync {
             dirtied_per_second: sum(|report| report.dirtied_per_second),
             cause,
             limited_by: sources.iter().filter_map(|report| report.limited_by).max(),
-            // What is brought to other slices of it ends soon.
+            // The resync of its other slices ends soon.
             waits_for: failed.or_else(|| if bytes_per_second == 0 { waiting() } else { None }),
             lasts: None,
         }
     }
 
-    /// How long it takes if it goes on like that; `None`: nobody can say, also while hosts' writes add as
-    /// much as is copied.
+    /// How many seconds the rest takes at the present rate.
+    ///
+    /// `None`: unknown, also while hosts' writes add as much as is copied.
     pub fn seconds_left(&self) -> Option<u64> {
         self.left_bytes.checked_div(self.bytes_per_second.saturating_sub(self.dirtied_per_second))
     }

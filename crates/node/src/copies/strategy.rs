@@ -1,5 +1,5 @@
-//! What is to become of a volume of two nodes when one of them cannot be heard of, and what is written down
-//! when a node has gone on alone.
+//! What a node does with a volume of two nodes when the other node is unreachable, and what is recorded when
+//! a node continues alone (`docs/why/forks.md`).
 
 use replica::{Config, CopyState, Epoch, Incarnation, Revision, Slot, Standing};
 use serde::{Deserialize, Serialize};
@@ -7,51 +7,55 @@ use store::VolumeId;
 
 use super::entry::VolumeEntry;
 
-/// How far the epochs of a node that goes on alone are from those of the record: nobody else counts that far.
+/// How far the epochs of a node that continues alone are ahead of the record's, which never get that far.
 pub const FORK_EPOCHS: u64 = 1 << 32;
 
-/// Where the cluster's record has strategies.
+/// The prefix of the keys of strategies in the cluster's record.
 pub const STRATEGIES: &str = "strategy/";
 
-/// Where the cluster's record has the volumes that are split, or were.
+/// The prefix of the keys of volumes that have a split brain, or had one, in the cluster's record.
 pub const SPLITS: &str = "split/";
 
-/// Where it has a volume's. Whoever has never been asked has none there.
+/// The key of a volume's strategy in the cluster's record.
+///
+/// It is absent if nobody has ever chosen one.
 pub fn strategy_key(id: VolumeId) -> String {
     format!("{STRATEGIES}{id}")
 }
 
-/// Where the cluster's record says that a volume is split, and what was decided about it.
+/// The key under which the cluster's record has a volume's split brain, and the decision about it.
 pub fn split_key(id: VolumeId) -> String {
     format!("{SPLITS}{id}")
 }
 
-/// Where the cluster's record says that a node did not go on alone with a volume, though it may have written
-/// down that it does.
+/// The key under which the cluster's record says that a node did not continue alone with a volume, though the
+/// node's own record may say that it does.
 pub fn void_key(id: VolumeId) -> String {
     format!("void-fork/{id}")
 }
 
-/// What a node does about a volume when it hears of nobody and cannot reach the record.
+/// What a node does with a volume when it can reach neither the other node nor the record: the split-brain
+/// policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// It waits: only who has the record goes on.
+    /// It waits: only a node that reaches the record continues.
     Prefer,
-    /// It goes on alone, though the other one may, too.
+    /// It continues alone, though the other node may do so, too.
     Heartbeat,
 }
 
-/// What somebody has chosen for a volume.
+/// The strategy that an administrator chose for a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrategyEntry {
-    /// What.
+    /// The strategy.
     pub strategy: Strategy,
-    /// Who, as they call themselves.
+    /// Who chose it, by the name that they gave.
     pub by: String,
     /// When, in seconds since 1970.
     pub at: u64,
-    /// For which nodes; none: it was chosen before that was written down, for those that have copies.
+    /// The nodes that it was chosen for. Empty: a version wrote it that did not note them, and it is for the
+    /// nodes that have copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<u16>,
 }
@@ -65,45 +69,45 @@ impl StrategyEntry {
     }
 }
 
-/// That this node goes on alone with a volume, in its own record: durable before it does.
+/// This node continues alone with a volume: an entry of the node's own record, durable before the node does
+/// so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkRecord {
     /// The volume's identity.
     pub volume: String,
-    /// Which copy: [`super::CopyEntry::made`].
+    /// The copy: [`super::CopyEntry::made`].
     pub made: u64,
-    /// The configuration of the record from which it went on.
+    /// The epoch of the record's configuration from which the node continued.
     pub parent: u64,
     /// The epoch in which it acts.
     pub epoch: u64,
-    /// The node that was not heard of.
+    /// The node that was unreachable.
     pub without: u16,
-    /// The life of it that was a member then.
+    /// The life of that node that was a member then.
     pub life: u64,
     /// When, in seconds since 1970.
     pub at: u64,
-    /// Both nodes have gone on: it does not any more until somebody has decided.
+    /// Whether both nodes have continued alone: then this node stops until an administrator has decided.
     pub split: bool,
 }
 
-/// That two nodes have gone on alone with a volume, in the cluster's record.
+/// A split brain in the cluster's record: two nodes have continued with a volume, each alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitEntry {
-    /// The node that went on without the record.
+    /// The node that continued without the record.
     pub node: u16,
-    /// From which epoch.
+    /// The epoch from which it continued.
     pub parent: u64,
-    /// In which epoch: tells this fork from others.
+    /// The epoch in which it acts; identifies this fork.
     pub epoch: u64,
     /// When, in seconds since 1970, by its clock.
     pub at: u64,
-    /// The node whose data is kept, once somebody has decided.
+    /// The node whose data is kept, once an administrator has decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u16>,
 }
 
-/// That a fork was never acted in, in the cluster's record: should it be found in the node's own, it is
-/// nothing.
+/// A fork that never took effect, in the cluster's record: if a node's own record has it, it means nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoidEntry {
     /// The node.
@@ -114,21 +118,22 @@ pub struct VoidEntry {
     pub at: u64,
 }
 
-/// What a node says of a fork to others.
+/// What a node reports about a fork to other nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkSaid {
     /// The volume's identity.
     pub volume: String,
-    /// The epoch of the record from which it went on.
+    /// The epoch of the record from which the node continued.
     pub parent: u64,
     /// The epoch in which it acts.
     pub epoch: u64,
-    /// Since when, in seconds since 1970.
+    /// When the node continued alone, in seconds since 1970.
     pub at: u64,
 }
 
-/// `config` with this copy alone in sync in this life, in that epoch. `revision`: of the record, or beyond
-/// all of it.
+/// `config` with this copy as the only one in sync, in this life of the node and in epoch `epoch`.
+///
+/// `revision` is a revision of the record, or one beyond all of the record's.
 pub fn alone(config: &Config, me: Slot, life: Incarnation, epoch: Epoch, revision: Revision) -> Config {
     let mut copies = [None; Slot::MAX];
     for (slot, copy) in config.copies() {

@@ -1,19 +1,21 @@
-//! How much nodes bring each other: bytes of payload, apart for hosts' writes and for syncs.
+//! Bytes of payload that nodes send each other, counted separately for hosts' writes and for resyncs.
 
 use std::collections::BTreeMap;
 
 use replica::{Envelope, Message, NodeId, Payload};
 
-/// Bytes of payload to and from one node, in this life of this node. A write that is sent again counts again.
+/// Bytes of payload to and from one node, in this life of this node.
+///
+/// A write that is sent again counts again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Hosts' writes that were sent to it.
+    /// Hosts' writes that were sent to the node.
     pub writes_sent: u64,
-    /// Hosts' writes that came from it.
+    /// Hosts' writes that came from the node.
     pub writes_received: u64,
-    /// What it missed.
+    /// Resync data that was sent to the node.
     pub sync_sent: u64,
-    /// What this node missed.
+    /// Resync data that came from the node.
     pub sync_received: u64,
 }
 
@@ -27,7 +29,7 @@ impl Traffic {
         }
     }
 
-    /// Counts a message of the node.
+    /// Counts a message from the node.
     pub fn count_received(&mut self, envelope: &Envelope) {
         match &envelope.message {
             Message::Invalidate { payload, .. } => self.writes_received += bytes(payload),

@@ -1,4 +1,4 @@
-//! What the cluster's record remembers of comparisons of volumes' copies, as JSON.
+//! What the cluster's record stores about verifications, which compare the copies of volumes; as JSON.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,45 +6,47 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
-/// How often volumes are compared, in seconds; 0: never; absent: [`VERIFY_EVERY_DEFAULT`].
+/// The key of the interval at which volumes are verified.
+///
+/// The value is in seconds; 0: never; absent: [`VERIFY_EVERY_DEFAULT`].
 pub const VERIFY_EVERY: &str = "verify-interval";
-/// How often, unless somebody says otherwise.
+/// The interval at which volumes are verified, unless an administrator sets another one.
 pub const VERIFY_EVERY_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 /// The shortest interval that can be set.
 pub const VERIFY_EVERY_MIN: Duration = Duration::from_secs(3_600);
 
-/// Where it is remembered which volumes have copies that differ.
+/// The prefix of the keys of volumes whose copies differ.
 pub const DIFFERING: &str = "differing-copies/";
 
-/// Where it is remembered how a volume's copies were compared.
+/// The key of a volume's verifications.
 pub fn verification_key(id: VolumeId) -> String {
     format!("verification/{id}")
 }
 
-/// The key that is there while copies of a volume are known to differ.
+/// The key that exists while copies of a volume are known to differ.
 pub fn differing_key(id: VolumeId) -> String {
     format!("{DIFFERING}{id}")
 }
 
-/// The comparisons of a volume.
+/// The verifications of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerificationEntry {
     /// How the last one ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Verified>,
-    /// How far the one is that was begun by schedule and has not ended.
+    /// The progress of the one that was started by schedule and has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<VerificationProgress>,
 }
 
-/// How a comparison ended.
+/// How a verification ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
-    /// When, in seconds since 1970, by the clock of the node that compared.
+    /// When it ended, in seconds since 1970, by the clock of the node that compared the copies.
     pub at: u64,
     /// That node.
     pub node: u16,
-    /// Somebody stopped it.
+    /// Whether a user stopped it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
     /// Bytes that differ.
@@ -53,29 +55,29 @@ pub struct Verified {
     pub unchecked: u64,
 }
 
-/// How far a comparison is.
+/// The progress of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerificationProgress {
     /// When it began, in seconds since 1970.
     pub began: u64,
-    /// Bytes of the volume.
+    /// The size of the volume in bytes.
     pub size: u64,
-    /// Bytes that were compared, in order.
+    /// Bytes that have been compared, from the start of the volume.
     pub done: u64,
-    /// Bytes that differ among them.
+    /// Bytes of these that differ.
     pub different: u64,
-    /// Bytes that could not be compared among them.
+    /// Bytes of these that could not be compared.
     pub unchecked: u64,
-    /// The nodes whose copies were compared in all of them.
+    /// The nodes whose copies took part in all of that.
     pub nodes: BTreeSet<u16>,
 }
 
-/// Copies of a volume differ.
+/// A volume whose copies differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DifferingEntry {
-    /// The volume.
+    /// The volume's identity.
     pub id: String,
-    /// In how many bytes.
+    /// The number of bytes that differ.
     pub bytes: u64,
     /// The nodes whose copies differ from most others; all, if there is no majority.
     pub nodes: BTreeSet<u16>,

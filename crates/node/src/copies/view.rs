@@ -1,32 +1,34 @@
-//! What the slices of a copy know together.
+//! What the slices of a copy know of the other copies, combined.
 
 use replica::{DiskFault, Epoch, Replica, Slots, View};
 
 use crate::canary::{Canary, makes};
 
-/// What one slice knows of the other copies.
+/// What one slice knows of the other copies, or several slices together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceView {
-    /// The epoch in which it acts, and knows this; of several slices the earliest. `None`: in none.
+    /// The epoch in which the slice acts and knows this; of several slices the earliest. `None`: it acts in
+    /// none.
     pub epoch: Option<Epoch>,
-    /// Outside, brought up to date from here, and missing little.
+    /// Copies outside that are resynced from here and miss little.
     pub caught_up: Slots,
-    /// The same, and missing much. Who is neither is brought up to date by another node, or by nobody.
+    /// Copies outside that are resynced from here and miss much. A copy in neither set is resynced by another
+    /// node, or by none.
     pub behind: Slots,
-    /// Joiners with everything.
+    /// Joiners that have everything.
     pub promotable: Slots,
-    /// Members that owe acknowledgements for too long.
+    /// Members that have owed acknowledgements for too long.
     pub overdue: Slots,
-    /// Joiners that it cannot read all for.
+    /// Joiners for which this copy cannot read everything that they miss.
     pub starved: Slots,
-    /// Its own disk failed.
+    /// The fault of this copy's own disk, if it failed.
     pub failed: Option<DiskFault>,
-    /// The file system under its pool is full.
+    /// Whether the file system under its pool is full.
     pub no_room: bool,
 }
 
 impl SliceView {
-    /// It is closed for a while: it finishes nothing.
+    /// The view of a slice that is closed for a while: it completes nothing.
     pub const CLOSED: SliceView = SliceView {
         epoch: None,
         caught_up: Slots::NONE,
@@ -57,7 +59,7 @@ impl SliceView {
     pub fn and(self, other: SliceView) -> SliceView {
         SliceView {
             epoch: self.epoch.min(other.epoch),
-            // Slices of one copy may be brought up to date by different nodes: each speaks for its own.
+            // Different nodes may resync the slices of one copy: each reports on those that it resyncs.
             caught_up: self.caught_up.or(other.caught_up),
             behind: self.behind.or(other.behind),
             promotable: self.promotable.and(other.promotable),
@@ -68,15 +70,19 @@ impl SliceView {
         }
     }
 
-    /// What of it holds where the volume is acted in `epoch`: of who has come and gone since a slice looked,
-    /// it says nothing any more.
+    /// The part of this view that still holds if the volume acts in `epoch`.
+    ///
+    /// In another epoch than the view's, copies may have come and gone: only the state of this copy's own
+    /// disk still holds.
     #[must_use]
     pub fn holds_in(self, epoch: Option<Epoch>) -> SliceView {
         let SliceView { failed, no_room, .. } = self;
         if self.epoch == epoch { self } else { SliceView { failed, no_room, ..SliceView::CLOSED } }
     }
 
-    /// As the steward wants it, with those that have said that they leave, and those that would keep writes
+    /// The view for the steward.
+    ///
+    /// `leaving` are the copies whose nodes have said that they leave; `unready` those that would keep writes
     /// waiting.
     pub fn with(self, leaving: Slots, unready: Slots) -> View {
         let caught_up = self.caught_up.minus(self.behind);

@@ -1,5 +1,6 @@
-//! What is done with copies, as the cluster's record says it: they are brought in sync, or taken off their
-//! nodes. And how that has ended, which each change of the record says.
+//! Jobs on copies, derived from the cluster's record: copies are brought in sync, or removed.
+//!
+//! Each change of the record also shows which of these jobs have ended, and how.
 
 use super::cause::Cause;
 use super::entry::{CopyEntry, Leaves, StandingEntry, VolumeEntry};
@@ -8,16 +9,16 @@ use crate::control::JobOutcome;
 /// What is done with a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyWork {
-    /// It is given what it missed.
+    /// It is resynced with what it missed.
     Sync,
-    /// It is new, and is given everything.
+    /// It is new, and gets a full resync.
     Add,
-    /// The same, and then another one is taken away.
+    /// The same, and then the copy on another node is removed.
     Move {
-        /// The number of the node that has the other one.
+        /// The number of the node that has that other copy.
         from: u16,
     },
-    /// It is taken off its node.
+    /// It is removed from its node.
     Remove,
 }
 
@@ -28,11 +29,11 @@ pub struct CopyEnd {
     pub node: u16,
     /// What was done.
     pub work: CopyWork,
-    /// What has come of it.
+    /// How the work ended.
     pub outcome: JobOutcome,
-    /// Why it is not what was asked for.
+    /// Why the outcome is not the one that was asked for.
     pub reason: Option<&'static str>,
-    /// Why the copy missed writes; `None`: that was not what was mended.
+    /// Why the copy missed writes; `None` if the work was its removal.
     pub cause: Option<Cause>,
 }
 
@@ -41,7 +42,7 @@ const TAKEN_AWAY: &str = "the copy was removed before it was in sync";
 const STAYS: &str = "an administrator decided to keep the copy";
 
 impl VolumeEntry {
-    /// What is done with a copy of it; `None`: it is in sync, and stays.
+    /// What is done with one of the volume's copies; `None`: the copy is in sync, and stays.
     pub fn work_on(&self, copy: &CopyEntry) -> Option<CopyWork> {
         if self.is_to_leave(copy) {
             return Some(CopyWork::Remove);
@@ -57,8 +58,8 @@ impl VolumeEntry {
         })
     }
 
-    /// What was done with copies of it and is not any more, since the record has `now` of it; `None`: it is
-    /// gone.
+    /// The work on the volume's copies that has ended, now that the record holds `now` for it; `None`: the
+    /// volume was deleted.
     pub fn work_ended(&self, now: Option<&VolumeEntry>) -> Vec<CopyEnd> {
         self.copies.iter().filter_map(|copy| self.end_of(copy, now)).collect()
     }
@@ -77,7 +78,8 @@ impl VolumeEntry {
         let is_same =
             |other: &&CopyEntry| (other.slot, other.node, other.made) == (copy.slot, copy.node, copy.made);
         let Some(later) = now.copies.iter().find(is_same) else {
-            // That its making was taken back was noted: this is the rest of it.
+            // A new copy that was never in sync is removed: the cancelled addition was reported before, and
+            // this is the rest of it.
             let is_rest = copy.standing != StandingEntry::InSync && self.is_new(copy.slot);
             return match is_removed {
                 true if is_rest => None,
@@ -90,7 +92,7 @@ impl VolumeEntry {
             (true, _) => end(JobOutcome::Cancelled, Some(STAYS)),
             (false, None) => end(JobOutcome::Done, None),
             (false, Some(CopyWork::Remove)) => end(JobOutcome::Cancelled, Some(TAKEN_AWAY)),
-            // It goes on, if only for another reason.
+            // The work continues, possibly for another reason.
             (false, Some(_)) => None,
         }
     }
@@ -176,7 +178,7 @@ mod tests {
         assert!(ends(&leaves, Some(&without)).is_empty());
         assert_eq!(ends(&added, Some(&without)), cancelled, "this node has not seen what was between");
         assert_eq!(ends(&added, None), cancelled);
-        // One that had been in sync is taken away, or stays.
+        // A copy that had been in sync is removed, or stays.
         let leaves = entry(&[(1, InSync, None), (2, InSync, Some(Leaves::Now))], &[]);
         let out = entry(&[(1, InSync, None), (2, Outside, Some(Leaves::Now))], &MISSED);
         assert!(ends(&leaves, Some(&out)).is_empty());

@@ -1,4 +1,4 @@
-//! What has no moment of its own: it is compared with how it was when it was last looked at.
+//! Finds conditions that have no moment of their own, by comparing them with the previous look.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use super::code::{
 use super::{Code, Event};
 use crate::control::{Control, Filling, LEVELS, PoolStatus};
 
-/// What was wrong when it was last looked at: what is told when it goes away, by what it is; volumes by their
-/// identity.
+/// What was wrong at the last look, by code and subject (for volumes: their identity), with the event for it
+/// and the event for its end.
 type Wrong = BTreeMap<(&'static str, String), (Event, Option<Event>)>;
 
-/// What was seen last.
+/// The findings of the last look.
 #[derive(Default)]
 pub(super) struct Seen(Wrong);
 
 impl Control {
-    /// Tells what has gone wrong, or is well again, since the last look.
+    /// Emits what has gone wrong, or has recovered, since the last look.
     pub(super) fn look_for_events(&self) {
         let mut now = Wrong::new();
         for pool in self.pools() {
             of_pool(&pool, &mut now);
         }
-        // Other nodes may serve it all the same: this one speaks for itself.
+        // Other nodes may still serve the volume: this node reports only itself.
         let node = self.name();
         for (id, volume, why) in self.unserved_volumes() {
             let text = format!("volume {volume} is not served by {node}: {why}");
@@ -85,7 +85,8 @@ fn of_pool(pool: &PoolStatus, wrong: &mut Wrong) {
     }
 }
 
-/// Each level that was reached is told once; that the pool has space again, when it has left the lowest.
+/// Each level that was reached is reported once; that the pool has space again, when it drops below the
+/// lowest level.
 fn of_filling(name: &str, filling: &Filling, note: &mut impl FnMut(Code, String, Event, Option<Event>)) {
     let (percent, room) = (filling.percent(), ByteLen(filling.space.room));
     for level in LEVELS.into_iter().filter(|level| filling.level >= Some(*level)) {

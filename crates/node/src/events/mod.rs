@@ -1,10 +1,10 @@
-//! What happens on a node, for people and programs that watch it.
+//! Events of a node, for people and programs that watch it.
 //!
-//! An event is told where the thing itself happens: where the record of the cluster changes, a session ends,
-//! a change is over. Events are kept in order, at most [`KEPT_MAX`]; whoever takes them in time
-//! ([`Control::next_events`]) sees all, and is told how many it has not seen otherwise. Nothing waits for
-//! that. What has no moment of its own, like a disk that is out of service, is looked for while somebody
-//! takes events. Lives on core 0.
+//! An event is emitted where it happens: where the cluster's record changes, a session ends, a change is
+//! complete. Events are kept in order, at most [`KEPT_MAX`]. A reader that takes them in time
+//! ([`Control::next_events`]) sees all; otherwise it learns how many it has missed. No code waits for the
+//! reader. Conditions without a moment of their own, like a disk that is out of service, are looked for while
+//! a reader takes events. Lives on core 0.
 
 pub mod code;
 mod look;
@@ -23,91 +23,92 @@ use self::look::Seen;
 use crate::control::Control;
 use crate::copies::DiskRange;
 
-/// Events that are kept until somebody takes them: some 300 bytes each.
+/// Events that are kept until they are taken, of some 300 bytes each.
 const KEPT_MAX: usize = 1024;
 
-/// Events that are remembered when they were taken, so that a change is not told twice: once by the record,
-/// once by who has made it.
+/// Events that are remembered even after they were taken, so that a change is not emitted twice: once because
+/// of the record, and once by the code that made it.
 const RECENT_MAX: usize = 64;
 
-/// How often it is looked at what has no moment of its own.
+/// How often to look for conditions that have no moment of their own.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Something has happened.
+/// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What kind of thing.
+    /// The kind of event.
     pub code: Code,
-    /// What it has happened to: a name, or an iSCSI name.
+    /// The name of its subject, or an iSCSI name.
     pub subject: String,
-    /// The identity of the volume that it has happened to, which stays when that gets another name; `None`:
-    /// it has happened to something else.
+    /// The identity of the volume that it concerns, which stays the same when the volume is renamed; `None`
+    /// if it concerns something else.
     pub volume: Option<VolumeId>,
-    /// Why, for programs.
+    /// The cause, for programs.
     pub cause: Option<&'static str>,
-    /// The number of the node that it is about; `None`: the one that tells it.
+    /// The number of the node that it concerns; `None`: the node that emits it.
     pub node: Option<u16>,
-    /// By which revision the cluster's record has it, so that what all nodes tell is known to be one thing;
-    /// `None`: it is what this node alone knows, or sees by itself.
+    /// The revision of the cluster's record that contains it, so that the events of all nodes can be
+    /// recognized as one; `None` if only this node knows it, or has noticed it itself.
     pub revision: Option<u64>,
-    /// What a disk did not read, where that is why; `None`: it is not, or nobody knows.
+    /// The range that a disk could not read, if that is the cause; `None` if it is not, or if the range is
+    /// unknown.
     pub range: Option<DiskRange>,
-    /// What has happened, in a sentence.
+    /// What has happened, as a sentence.
     pub text: String,
 }
 
 impl Event {
-    /// An event without a cause, about the node that tells it.
+    /// An event without a cause, concerning the node that emits it.
     pub fn new(code: Code, subject: impl Into<String>, text: impl Into<String>) -> Event {
         let (subject, text) = (subject.into(), text.into());
         Event { code, subject, volume: None, cause: None, node: None, revision: None, range: None, text }
     }
 
-    /// That has happened to this volume.
+    /// Sets the volume that it concerns.
     #[must_use]
     pub fn of_volume(self, volume: VolumeId) -> Event {
         Event { volume: Some(volume), ..self }
     }
 
-    /// With why.
+    /// Sets the cause.
     #[must_use]
     pub fn because(self, cause: &'static str) -> Event {
         Event { cause: Some(cause), ..self }
     }
 
-    /// About this node.
+    /// Sets the node that it concerns.
     #[must_use]
     pub fn of_node(self, node: u16) -> Event {
         Event { node: Some(node), ..self }
     }
 
-    /// With what a disk did not read.
+    /// Sets the range that a disk could not read.
     #[must_use]
     pub fn where_unread(self, range: Option<DiskRange>) -> Event {
         Event { range, ..self }
     }
 
-    /// Of this revision of the cluster's record.
+    /// Sets the revision of the cluster's record.
     #[must_use]
     pub fn of_revision(self, revision: Option<u64>) -> Event {
         Event { revision, ..self }
     }
 }
 
-/// Events that nobody has taken yet.
+/// Events that have not been taken yet.
 #[derive(Default)]
 pub(crate) struct Events {
     kept: RefCell<VecDeque<(Instant, Event)>>,
-    /// How many were thrown away since somebody last took some.
+    /// How many were discarded since the last take.
     missed: Cell<u64>,
-    /// The last of them, taken or not.
+    /// The most recent events, taken or not.
     recent: RefCell<VecDeque<(Instant, Event)>>,
     rung: Notify,
     seen: RefCell<Seen>,
 }
 
 impl Events {
-    /// Something has happened.
+    /// Emits an event.
     pub(crate) fn tell(&self, event: Event) {
         self.tell_at(rt::now(), event);
     }
@@ -127,7 +128,7 @@ impl Events {
         recent.push_back((now, event));
     }
 
-    /// As [`Events::tell`], unless the same has happened to the same subject since then.
+    /// Like [`Events::tell`], unless the same has happened to the same subject since `since`.
     pub(crate) fn tell_unless_told(&self, since: Instant, event: Event) {
         if !self.is_told(since, &event) {
             self.tell(event);
@@ -141,16 +142,16 @@ impl Events {
     }
 }
 
-/// What somebody takes.
+/// The events of one take.
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
-    /// In the order in which they happened, with how long ago that was.
+    /// In the order in which they happened, with their age.
     pub events: Vec<(Duration, Event)>,
-    /// Events before them that are gone.
+    /// How many earlier events were discarded.
     pub missed: u64,
 }
 
-/// Something has happened on the node whose core 0 runs the caller; nobody is told while it starts.
+/// Emits an event of the node whose core 0 runs the caller. Does nothing while the node starts.
 pub(crate) fn tell(event: Event) {
     if let Some(control) = Control::try_current() {
         control.events().tell(event);
@@ -158,7 +159,7 @@ pub(crate) fn tell(event: Event) {
 }
 
 impl Control {
-    /// Waits for events, and takes them; none if nothing happens for a second. One caller at a time.
+    /// Waits for events, and takes them; none if nothing happens for a second. Only one caller at a time.
     pub async fn next_events(self: Rc<Control>) -> Taken {
         self.look_for_events();
         let events = self.events();

@@ -1,43 +1,43 @@
-//! Whether nobody has an address, as far as a node can know, and when that is told. It has no clock: time
-//! goes in.
+//! Whether no node has an address, as far as this node can know, and when to report it. It has no clock: the
+//! caller passes the time.
 
 use base::Instant;
 
 use super::{ABSENT_LENGTH, RETURNED_LENGTH};
 
-/// What a node knows of where an address is.
+/// What a node knows about where an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whereabouts {
-    /// A node has it on a device, and says so.
+    /// A node has it on a device, and confirms that.
     Held,
     /// No node has it.
     Nobody,
-    /// This node cannot know: it does not reach the record, or the holder does not answer.
+    /// Unknown: this node does not reach the record, or the holder does not answer.
     Unknown,
 }
 
-/// What is to be told.
+/// What to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nobody has had it for [`ABSENT_LENGTH`].
+    /// No node has had it for [`ABSENT_LENGTH`].
     Lost,
-    /// A node has it again, since [`RETURNED_LENGTH`].
+    /// A node has had it again for [`RETURNED_LENGTH`].
     Returned,
 }
 
-/// Since when nobody has an address.
+/// Since when no node has an address.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Absence {
-    /// Since when nobody has had it for longer than a moment.
+    /// Since when no node has had it for longer than a moment.
     since: Option<Instant>,
-    /// Since when a node has it without a break.
+    /// Since when a node has had it without a break.
     held_since: Option<Instant>,
-    /// It was told.
+    /// The absence has been reported.
     told: bool,
 }
 
 impl Absence {
-    /// What is to be told now.
+    /// Notes what is seen now; returns what to report.
     pub(super) fn note(&mut self, now: Instant, seen: Whereabouts) -> Option<News> {
         if seen != Whereabouts::Held {
             self.held_since = None;
@@ -45,7 +45,7 @@ impl Absence {
         match seen {
             Whereabouts::Held => {
                 let held_since = *self.held_since.get_or_insert(now);
-                // A node that tries to put it on, and cannot, seems to have it for a moment.
+                // A node that tries to set it, and cannot, seems to have it for a moment.
                 if now.since(held_since) < RETURNED_LENGTH {
                     return None;
                 }
@@ -61,14 +61,14 @@ impl Absence {
                 Some(News::Lost)
             }
             Whereabouts::Unknown => {
-                // What was told is so until somebody is known to have it.
+                // A reported absence lasts until a node is known to have the address.
                 self.since = self.since.filter(|_| self.told);
                 None
             }
         }
     }
 
-    /// Since when nobody has it, if that was told and is not over.
+    /// Since when no node has it, if that was reported and still lasts.
     pub(super) fn lost_since(&self) -> Option<Instant> {
         self.since.filter(|_| self.told)
     }
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told, and after how many seconds, if this is seen for so many seconds each.
+    /// What is reported, and after how many seconds, if each of these is seen for its number of seconds.
     fn told(seen: &[(Whereabouts, u64)]) -> Vec<(News, u64)> {
         let (mut absence, mut told, mut seconds) = (Absence::default(), Vec::new(), 0);
         for (whereabouts, length) in seen {

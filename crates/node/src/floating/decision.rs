@@ -1,31 +1,31 @@
-//! What a node does about a floating address, from what it sees. No state, no clock: `docs/why/addresses.md`
-//! has the argument.
+//! What a node does about a floating address, given what it sees. No state, no clock: `docs/why/addresses.md`
+//! explains the rules.
 
-/// Who holds the address, by the cluster's record and by what is heard of that node.
+/// The holder of the address, by the cluster's record and by the heartbeats of that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// Nobody.
+    /// No node.
     Nobody,
     /// This node, in this life.
     Me,
     /// This node, in an earlier life.
     Former,
-    /// Another one, which is heard, or was a moment ago.
+    /// Another node, whose heartbeats arrive, or did a moment ago.
     Heard,
-    /// Another one, of which nobody has heard for so long that others may ask for its place; or a later life
-    /// of it is heard, or it says again and again that it has not got it.
+    /// Another node, silent to all nodes for so long that others may claim its place; or one that has been
+    /// heard in a later life, or that has said repeatedly that it does not have the address.
     Silent,
-    /// Whoever the record names in words of a later version, which this one cannot read.
+    /// Unknown: the record's entry was written by a later version, and this version cannot read it.
     Unreadable,
-    /// A life of another one that is over for certain: its watcher has said so, and has taken the address off
-    /// before, or has tried to.
+    /// A life of another node that is certainly over: its watcher has reported so, after it removed the
+    /// address or tried to.
     Over,
 }
 
 /// Whether the address is on a device of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Device {
-    /// This life has not looked yet: an earlier one may have left it there.
+    /// This life has not looked yet; an earlier life may have left the address there.
     Unknown,
     /// It is not.
     Off,
@@ -36,56 +36,57 @@ pub(super) enum Device {
 /// What a node sees of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Who holds it.
+    /// The holder.
     pub(super) holder: Holder,
-    /// Whether it is here.
+    /// Whether the address is on a device of this machine.
     pub(super) device: Device,
-    /// The record has the address: nobody has removed it.
+    /// The address is in the record, and not removed.
     pub(super) wanted: bool,
-    /// This node may have it: it is one of those named, serves, is not in maintenance, does not stop, and
-    /// could put it on when it last tried.
+    /// This node may hold the address: it is one of the named nodes, serves, is not in maintenance, is not
+    /// stopping, and could set the address when it last tried.
     pub(super) may: bool,
-    /// The record has said lately that this life holds it.
+    /// The record has recently confirmed that this life holds the address.
     pub(super) confirmed: bool,
-    /// Whoever may have had it before has taken it off by now.
+    /// A previous holder has removed the address by now.
     pub(super) waited: bool,
-    /// Whoever holds it by the record waits itself, or has waited when it was last heard: the one before may
-    /// still have it.
+    /// The holder in the record is waiting for its predecessor, or was when it was last heard: the
+    /// predecessor may still have the address.
     pub(super) unsure: bool,
-    /// Sessions through it have ended here, with the last of their commands: initiators may send these again
-    /// through another node.
+    /// Sessions through the address have ended here, with all of their commands. Initiators may then send
+    /// these commands again through another node.
     pub(super) quiet: bool,
-    /// The preferred node has asked this one for it.
+    /// The preferred node has asked this node for the address.
     pub(super) asked_for: bool,
-    /// It is free, and the preferred node is there and has not had its moment yet.
+    /// The address has no holder, and the preferred node is up and still has the right to take it first.
     pub(super) leaves_first: bool,
-    /// This node is the preferred one, has been up for long enough to have it back, and could put it on when
-    /// it last tried.
+    /// This node is the preferred one, has been up for long enough to ask for the address, and could set it
+    /// when it last tried.
     pub(super) settled: bool,
-    /// It has asked for it already.
+    /// This node has already asked for the address.
     pub(super) asked: bool,
 }
 
-/// What to do.
+/// The next step of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing.
     Nothing,
-    /// Put it on, or have it stay there for longer.
+    /// Set the address, or renew its lifetime there.
     PutOn,
-    /// Take it off, if it is there.
+    /// Remove the address, if it is there.
     TakeOff,
-    /// Have the record say that this life holds it no more; it is off.
+    /// Record that this life no longer holds the address, which is already removed.
     GiveUp,
-    /// Have the record say that this life holds it. `unsure`: whoever had it before may have it for a while
-    /// yet.
+    /// Record that this life holds the address. `unsure`: a previous holder may have it for a while yet.
     Claim { unsure: bool },
-    /// Have the record say that the preferred node wants it back.
+    /// Record that the preferred node asks for the address.
     Ask,
 }
 
-/// The next step. The address is taken off before the record says that somebody else may have it, and put on
-/// only while the record says that this life holds it.
+/// The next step.
+///
+/// The address is removed before the record allows another node to hold it, and set only while the record
+/// says that this life holds it.
 pub(super) fn next_step(seen: &Seen) -> Step {
     let keeps = seen.holder == Holder::Me && seen.wanted && seen.may && !seen.asked_for;
     match (keeps && seen.confirmed && seen.waited, seen.device) {
@@ -95,8 +96,8 @@ pub(super) fn next_step(seen: &Seen) -> Step {
     }
     let may_claim = seen.wanted && seen.may;
     match seen.holder {
-        // It waits for the record; or for its predecessor or its commands, and who comes after it would not
-        // know that.
+        // It waits for the record, for its predecessor, or for its commands; the next holder would not know
+        // of the last two.
         Holder::Me if keeps || !seen.waited || !seen.quiet => Step::Nothing,
         Holder::Me => Step::GiveUp,
         Holder::Former if !may_claim && !seen.unsure => Step::GiveUp,

@@ -1,4 +1,4 @@
-//! What a node has its machine do with an address. Nothing here touches the system: `ursa` does, and a
+//! What a node asks its machine to do with an address. Nothing here touches the system: `ursa` does, and a
 //! simulated world does not.
 
 use std::fmt;
@@ -9,35 +9,36 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An address and where it belongs.
+/// An address and its network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressOn {
     /// The address.
     pub address: IpAddr,
-    /// How many bits of it are its network's.
+    /// The length of its network prefix, in bits.
     pub prefix: u8,
-    /// The network device; `None`: the one that has an address of the same network.
+    /// The network device; `None`: the device that has an address of the same network.
     pub device: Option<String>,
 }
 
-/// What is to be done with it.
+/// A change of an address on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressWork {
-    /// Put it on the device, or have it stay there.
+    /// Set the address on the device, or renew its lifetime there.
     PutOn {
-        /// Which.
+        /// The address and its device.
         on: AddressOn,
-        /// The kernel takes it off by itself after so long from when this is handed over, or earlier: a node
-        /// that hangs or was killed does not keep it. At least a second; kernels count whole ones.
+        /// After this time from the handover, or earlier, the kernel removes the address automatically, so
+        /// that a node that hangs or was killed does not keep it. At least a second; kernels count whole
+        /// seconds.
         lasts: Duration,
-        /// Tell the neighbours where it is.
+        /// Whether to announce the address to the neighbors.
         announce: bool,
     },
-    /// Take it off. That it is not there is no error.
+    /// Remove the address. It is no error if it is not there.
     TakeOff(AddressOn),
 }
 
-/// What became of it: an error says what to do.
+/// The result. An error says what to do.
 pub type DevicesAnswer = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// See [`Config::devices`](crate::Config::devices).
@@ -45,19 +46,19 @@ pub type DevicesAnswer = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 pub struct Devices(Arc<dyn Fn(AddressWork) -> DevicesAnswer + Send + Sync>);
 
 impl Devices {
-    /// By this function, on core 0.
+    /// Calls this function, on core 0.
     pub fn new(work: impl Fn(AddressWork) -> DevicesAnswer + Send + Sync + 'static) -> Devices {
         Devices(Arc::new(work))
     }
 
-    /// Has it done.
+    /// Executes `work`.
     pub fn work(&self, work: AddressWork) -> DevicesAnswer {
         (self.0)(work)
     }
 }
 
 impl Default for Devices {
-    /// None: the node may be asked to hold an address, and never does.
+    /// Without devices: every attempt to set an address fails.
     fn default() -> Devices {
         Devices::new(|work| {
             let answer = match work {

@@ -1,4 +1,4 @@
-//! What this node has of floating addresses, for whoever asks. Lives on core 0.
+//! The state of floating addresses on this node, for other modules. Lives on core 0.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,42 +7,42 @@ use std::net::IpAddr;
 use base::Instant;
 use rt::sync::Notify;
 
-/// What this node has of addresses.
+/// The state of floating addresses on this node.
 pub(crate) struct Floating {
     here: RefCell<BTreeMap<IpAddr, Here>>,
     /// The node is about to stop.
     leaving: Cell<bool>,
-    /// Rung when something of it has changed.
+    /// Notified when something has changed.
     changed: Notify,
 }
 
-/// What it has of one.
+/// The state of one address on this node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Here {
-    /// It may be on a device here.
+    /// The address may be on a device here.
     pub(crate) is_on: bool,
-    /// It is: the machine has said so, and hosts can come by it.
+    /// The address is on a device here: the machine has confirmed it, and hosts can reach it.
     pub(crate) is_reached: bool,
-    /// Sessions through it are not over yet.
+    /// Sessions through the address have not ended yet.
     ends: bool,
-    /// Since when no node has it, as far as this one knows, if that was told.
+    /// Since when no node has the address, as far as this node knows, if that was reported.
     pub(crate) lost_since: Option<Instant>,
-    /// Why it could not be put on, taken off or given up, when that was last tried.
+    /// Why the last attempt to set, remove or give up the address failed.
     pub(crate) trouble: Option<String>,
 }
 
 impl Floating {
-    /// Nothing yet.
+    /// No addresses yet.
     pub(crate) fn new() -> Floating {
         Floating { here: RefCell::default(), leaving: Cell::new(false), changed: Notify::new() }
     }
 
-    /// What this node has of an address.
+    /// The state of one address here.
     pub(crate) fn here(&self, address: IpAddr) -> Here {
         self.here.borrow().get(&address).cloned().unwrap_or_default()
     }
 
-    /// What this node has of each.
+    /// The state of all addresses here.
     pub(crate) fn all_here(&self) -> BTreeMap<IpAddr, Here> {
         self.here.borrow().clone()
     }
@@ -53,12 +53,12 @@ impl Floating {
         here.iter().filter(|(_, here)| here.is_on).map(|(address, _)| *address).collect()
     }
 
-    /// Whether an address is on a device here, or commands are under way that came through it.
+    /// Whether an address is on a device here, or commands that came through it are still running.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.here.borrow().get(&address).is_some_and(|here| here.is_on || here.ends)
     }
 
-    /// The node is about to stop: it holds none any more.
+    /// Notes that the node is about to stop: it no longer holds any address.
     pub(super) fn leave(&self) {
         self.leaving.set(true);
     }
@@ -67,7 +67,7 @@ impl Floating {
         self.leaving.get()
     }
 
-    /// Waits until something of it has changed.
+    /// Waits until something has changed.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -76,33 +76,33 @@ impl Floating {
         self.changed.notify();
     }
 
-    /// Whether a task looks after an address.
+    /// Whether a task attends to an address.
     pub(super) fn looks_after(&self, address: IpAddr) -> bool {
         self.here.borrow().contains_key(&address)
     }
 
-    /// One does from now on.
+    /// Notes that a task attends to the address from now on.
     pub(super) fn begin(&self, address: IpAddr) {
         self.here.borrow_mut().entry(address).or_default();
     }
 
-    /// Whether sessions that came through it are not over yet.
+    /// Notes whether sessions through the address have not ended yet.
     pub(super) fn note_end(&self, address: IpAddr, ends: bool) {
         self.here.borrow_mut().entry(address).or_default().ends = ends;
     }
 
-    /// Since when no node has it, if that was told.
+    /// Notes since when no node has the address, if that was reported.
     pub(super) fn note_lost(&self, address: IpAddr, since: Option<Instant>) {
         self.here.borrow_mut().entry(address).or_default().lost_since = since;
     }
 
-    /// None does any more.
+    /// Notes that no task attends to the address any more.
     pub(super) fn end(&self, address: IpAddr) {
         self.here.borrow_mut().remove(&address);
         self.changed.notify();
     }
 
-    /// Changes what is known of it.
+    /// Changes the state of an address.
     pub(super) fn change(&self, address: IpAddr, change: impl FnOnce(&mut Here)) {
         change(self.here.borrow_mut().entry(address).or_default());
         self.changed.notify();

@@ -1,15 +1,15 @@
-//! Floating portal addresses: each is on one node of the cluster at a time, and moves to another one when
-//! that is lost or stops.
+//! Floating portal addresses: each is on one node of the cluster at a time, and moves to another node when
+//! that one is lost or stops.
 //!
-//! The cluster's record says who holds an address: a node in one of its lives. A node has the address on a
-//! device of its machine only while the record has confirmed lately that this life holds it
-//! ([`HOLD_LENGTH`]), and takes it off before it has the record say otherwise. Another one takes its place
-//! when the holder is known to be dead, or has been silent for [`SILENCE_LENGTH`]; in the second case it
-//! waits ([`PREDECESSOR_LENGTH`]) until the silent one has taken the address off by itself. What a node does
-//! next is decided in [`decision`]; [`holding`] does it.
+//! The cluster's record says which node, in which of its lives, holds an address. A node keeps the address on
+//! a device only while the record has recently confirmed that this life holds it ([`HOLD_LENGTH`]), and
+//! removes it before it lets the record say otherwise. Another node takes over when the holder is known to be
+//! dead, or has been silent for [`SILENCE_LENGTH`]. In the second case it waits ([`PREDECESSOR_LENGTH`])
+//! until the silent holder has removed the address on its own. [`decision`] decides a node's next step;
+//! [`holding`] executes it.
 //!
-//! No data depend on it: whoever has the address serves a volume by the leases of its copies, as through any
-//! other portal. Why: `docs/why/addresses.md`.
+//! No data depends on this: the node with the address serves a volume by the leases of its copies, as through
+//! any other portal. Why: `docs/why/addresses.md`.
 
 mod absence;
 mod decision;
@@ -28,41 +28,43 @@ pub use self::devices::{AddressOn, AddressWork, Devices, DevicesAnswer};
 pub(crate) use self::here::{Floating, Here};
 pub(crate) use self::telling::{has_holder_up, tell_address, tell_holder};
 
-/// Where the cluster's record has floating addresses.
+/// The prefix of floating addresses in the cluster's record.
 pub(crate) const ADDRESSES: &str = "address/";
-/// Where it has who holds them.
+/// The prefix of their holders there.
 pub(crate) const HOLDERS: &str = "address-holder/";
-/// Where it has the portal group that an address was given last: of two addresses that are added at once, the
-/// second one sees it.
+/// The key of the portal group that was assigned last.
+///
+/// If two addresses are added at once, the second one sees the first one's group.
 pub(crate) const LAST_GROUP: &str = "last-address-group";
 
-/// Addresses of a cluster: each costs its holder two short processes a second.
+/// The most addresses of a cluster: each costs its holder two short processes per second.
 pub const ADDRESSES_MAX: usize = 32;
 
-/// How long an address stays after the record has last confirmed who holds it.
+/// How long an address stays on a device after the record has last confirmed its holder.
 pub const HOLD_LENGTH: Duration = Duration::from_secs(4);
 
-/// How often the record is asked, and the device told.
+/// How often the record is asked, and the lifetime on the device renewed.
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a holder that is heard is asked whether it has the address, and how often it must say no before
-/// another node asks the record for its place: it may be that it does not reach the record. One that has just
-/// got the place says no once, at most.
+/// How often to ask a reachable holder whether it has the address, and how often in a row it must say no
+/// before another node claims its place: it may not reach the record. A node that has just become the holder
+/// says no at most once.
 const ASK_HOLDER_EVERY: Duration = Duration::from_secs(2);
 const LET_GO_MIN: u32 = 3;
 
-/// How long nothing is heard of the holder before another node asks the record for its place: that cuts off
-/// the sessions through it, so a network that hesitates is no reason.
+/// How long the holder must be silent before another node claims its place. That cuts off the sessions
+/// through the holder, so a short delay in the network is no reason.
 const SILENCE_LENGTH: Duration = Duration::from_secs(2);
 
-/// After so long without a word of the holder it is looked whether this node reaches the record; for so long
-/// it must have, without a break, before it takes the other one for silent: one that was cut off itself has
-/// heard of nobody.
+/// After which silence of the holder a node starts to check whether it reaches the record itself.
+///
+/// It must have reached the record for [`REACHED_MIN`], without a break, before it considers the holder
+/// silent: a node that is cut off hears from no other node.
 const DOUBT_AFTER: Duration = Duration::from_millis(500);
 const REACHED_MIN: Duration = Duration::from_millis(1_500);
 
-/// How long whoever takes the place of a silent holder waits until that one has taken the address off, or its
-/// kernel has. Kernels keep the time of addresses in whole seconds and may be most of one late.
+/// How long a node that takes over from a silent holder waits until that node or its kernel has removed the
+/// address. Kernels count the lifetime of addresses in whole seconds, and may be almost one second late.
 const PREDECESSOR_LENGTH: Duration = Duration::from_millis(5_500);
 
 const _: () = {
@@ -80,54 +82,53 @@ const _: () = {
     );
 };
 
-/// How long the preferred node must have been up before it asks for an address that another one has: one that
-/// is started again and again does not move it each time.
+/// How long the preferred node must have been up before it asks the holder for an address. So a node that
+/// restarts again and again does not move the address each time.
 const PREFERRED_AFTER: Duration = Duration::from_secs(60);
 
-/// How long an address that nobody holds is left to the preferred node, if that is there.
+/// How long an address without a holder is left to the preferred node, if that is up.
 const LEFT_FIRST: Duration = Duration::from_secs(3);
 
-/// How long a node that could not put an address on leaves it to others.
+/// How long a node that could not set an address leaves it to others.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 
-/// How long a node whose place another one has taken, because it was silent to that, does not take it back
-/// because that is silent, if it has not heard of it since: the network between the two alone may be cut.
+/// How long a node that has lost the address because of its own silence does not claim it because of the new
+/// holder's silence, unless it has heard that node since. Possibly only the network between the two is cut.
 const AFTER_LOSS: Duration = Duration::from_secs(60);
 
-/// How long nobody has an address until that is told: twice as long as it takes to come to another node at
-/// the longest, where the holder does not reach the record.
+/// How long no node has had an address before that is reported: twice as long as the longest move to another
+/// node takes, where the holder does not reach the record.
 const ABSENT_LENGTH: Duration = Duration::from_secs(30);
 
-/// How long a node has it until it is told that it is there again: one that tries to put it on, and cannot,
+/// How long a node must have an address before its return is reported. A node that tries to set it and cannot
 /// seems to have it for less.
 const RETURNED_LENGTH: Duration = Duration::from_secs(10);
 
-/// How long a node that stops waits until its addresses are off and the record says so.
+/// How long a node that stops waits until its addresses are removed and the record says so.
 pub(crate) const GIVE_UP_DEADLINE: Duration = Duration::from_secs(3);
 
-/// A floating address, as the cluster's record has it.
+/// A floating address in the cluster's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AddressEntry {
     /// The address.
     pub(crate) address: IpAddr,
-    /// How many bits of it are its network's.
+    /// The length of its network prefix, in bits.
     pub(crate) prefix: u8,
-    /// The network device that gets it, on each node; `None`: the one that has an address of the same
-    /// network.
+    /// The network device for it, on each node; `None`: the device that has an address of the same network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
-    /// The nodes that may have it; empty: all but witnesses.
+    /// The nodes that may hold it; empty: all but witnesses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) nodes: Vec<u16>,
-    /// The node that is to have it when it can.
+    /// The preferred node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prefer: Option<u16>,
-    /// The portal group of its portals: the same wherever it is, since initiators refuse to log in where they
-    /// find another one than they know.
+    /// The portal group of its portals. It is the same on every node, since initiators refuse to log in if it
+    /// differs from the one that they know.
     pub(crate) group: u16,
 }
 
-/// Who holds an address, as the cluster's record has it.
+/// The holder of an address in the cluster's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HolderEntry {
     /// The address.
@@ -138,9 +139,9 @@ pub(crate) struct HolderEntry {
     pub(crate) incarnation: u64,
     /// Since when, in seconds since 1970.
     pub(crate) since: u64,
-    /// It has taken the place of one that was silent, and has not put the address on yet.
+    /// The holder has taken over from a silent node, and has not set the address yet.
     pub(crate) unsure: bool,
-    /// The preferred node in this life wants it back.
+    /// The life of the preferred node that asks for the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked_by: Option<Life>,
 }
@@ -154,8 +155,9 @@ pub(crate) struct Life {
     pub(crate) incarnation: u64,
 }
 
-/// A portal group that none of these addresses has: one that was given lately comes last, since initiators
-/// may remember it.
+/// A portal group that none of these addresses has.
+///
+/// Recently assigned groups come last, since initiators may remember them.
 pub(crate) fn free_group(last: Option<u16>, entries: &[AddressEntry]) -> Option<u16> {
     let after = last.and_then(|last| last.checked_add(1)).unwrap_or(FLOATING_GROUP_MIN);
     let mut round = (after..=u16::MAX).chain(FLOATING_GROUP_MIN..after);
@@ -167,7 +169,7 @@ pub(crate) fn address_key(address: IpAddr) -> String {
     format!("{ADDRESSES}{address}")
 }
 
-/// The key of who holds an address.
+/// The key of an address's holder.
 pub(crate) fn holder_key(address: IpAddr) -> String {
     format!("{HOLDERS}{address}")
 }
@@ -188,8 +190,8 @@ impl FloatingPortal {
     }
 }
 
-/// The portals of an address on a node that listens at `own`: at each port once; and those of them at which
-/// it must listen besides, or try to ([`may_have`]).
+/// The portals of an address on a node that listens at `own`, one for each port; and those of them that need
+/// a listener of their own, or may need one ([`may_have`]).
 pub(crate) fn portals_of(address: IpAddr, own: &[SocketAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
     let mut ports: Vec<u16> = own.iter().map(SocketAddr::port).collect();
     ports.sort_unstable();
@@ -203,8 +205,11 @@ pub(crate) fn portals_of(address: IpAddr, own: &[SocketAddr]) -> (Vec<SocketAddr
     (ports.iter().map(portal).collect(), more)
 }
 
-/// Whether a node that listens at `own` may have a portal of IPv4 by one on all addresses of IPv6: it has,
-/// unless the system is set otherwise (`net.ipv6.bindv6only`). Then it cannot listen there besides.
+/// Whether a node that listens at `own` may already accept connections at this IPv4 portal, through a portal
+/// on all IPv6 addresses.
+///
+/// It does, unless the system is configured otherwise (`net.ipv6.bindv6only`). If it does, it cannot listen
+/// at the IPv4 portal as well.
 pub(crate) fn may_have(portal: SocketAddr, own: &[SocketAddr]) -> bool {
     portal.is_ipv4() && own.contains(&SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), portal.port()))
 }

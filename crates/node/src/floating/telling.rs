@@ -1,4 +1,4 @@
-//! Tells what becomes of addresses in the cluster's record.
+//! The events about floating addresses.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::events::code::{
     FLOATING_IP_ADDED, FLOATING_IP_LOST, FLOATING_IP_MOVED, FLOATING_IP_REMOVED, FLOATING_IP_RESTORED,
 };
 
-/// Tells that there is one more address, or one less.
+/// Reports that an address was added or removed.
 pub(crate) fn tell_address(
     (before, now): (Option<AddressEntry>, Option<AddressEntry>),
     tell: &dyn Fn(Event),
@@ -24,7 +24,7 @@ pub(crate) fn tell_address(
     tell(Event::new(code, address.to_string(), format!("floating IP {address} {what}")));
 }
 
-/// Tells that another node holds an address, or another life of one.
+/// Reports that another node, or another life of a node, holds an address.
 pub(crate) fn tell_holder(
     (before, now): (Option<HolderEntry>, Option<HolderEntry>),
     named: &dyn Fn(u16) -> String,
@@ -49,7 +49,7 @@ pub(crate) fn tell_holder(
     tell(Event::new(FLOATING_IP_MOVED, address.to_string(), text).because(cause).of_node(now.node));
 }
 
-/// That nobody has had an address for long. All nodes have the same words for it.
+/// The event that no node has had an address for long. All nodes use the same words.
 pub(super) fn absence_event(keeper: &Keeper, entry: &AddressEntry) -> Event {
     let (cause, why) = why_nobody(keeper, entry);
     let (address, seconds) = (entry.address, ABSENT_LENGTH.as_secs());
@@ -57,7 +57,7 @@ pub(super) fn absence_event(keeper: &Keeper, entry: &AddressEntry) -> Event {
     Event::new(FLOATING_IP_LOST, address.to_string(), text).because(cause)
 }
 
-/// Why, as programs know it and in words.
+/// The cause, for programs and in words.
 fn why_nobody(keeper: &Keeper, entry: &AddressEntry) -> (&'static str, &'static str) {
     match has_holder_up(keeper, entry) {
         true => ("failed", "nodes that may hold it are up, but none has it on a network device"),
@@ -74,7 +74,7 @@ pub(crate) fn has_holder_up(keeper: &Keeper, entry: &AddressEntry) -> bool {
     keeper.nodes().iter().any(|(node, is_heard)| *is_heard && may(node))
 }
 
-/// That a node has it again.
+/// The event that a node has the address again.
 pub(super) fn return_event(address: IpAddr, name: &str) -> Event {
     let text = format!("floating IP {address} is back: {name} holds it");
     Event::new(FLOATING_IP_RESTORED, address.to_string(), text)

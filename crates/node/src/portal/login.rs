@@ -1,4 +1,4 @@
-//! One connection's way through its login, on core 0.
+//! The login of one connection, on core 0.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::events::{Event, tell};
 use crate::session::{Birth, NoSeat, Peer, Seat, Session};
 use crate::shard::Shard;
 
-/// How long the session that a login replaces gets to end. Its commands may be at a disk; after this the
-/// initiator is asked to come again.
+/// How long a session that a login replaces may take to end. Its commands may be at a disk; after this time
+/// the login is refused, and the initiator retries.
 const REINSTATEMENT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Takes a connection through its login and hands it to its session.
+/// Runs a connection's login and passes the connection to its session.
 ///
-/// `show` is told what the connection shows of itself.
+/// Calls `show` with what the connection has shown of itself.
 pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr, show: impl Fn(Shown)) {
     let stream = stream.attach();
     let deadline = Shard::current().config().login_deadline;
@@ -39,15 +39,15 @@ pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr, show: impl 
     }
 }
 
-/// A place in the registry that is given back unless its session has begun: the connection may break, or the
-/// deadline of the login pass, while the final response is being sent.
+/// A place in the registry, released on drop unless its session has begun: the connection may break, or the
+/// login's deadline pass, while the final response is being sent.
 struct Place {
     tsih: u16,
     nexus: NexusId,
 }
 
 impl Place {
-    /// The session may begin now, unless another login of the same names has taken its place.
+    /// Lets the session begin, unless another login of the same names has taken its place.
     fn begin(&self) -> bool {
         Control::current().registry().begin(self.tsih, self.nexus)
     }
@@ -59,20 +59,20 @@ impl Drop for Place {
     }
 }
 
-/// What was decided about a login.
+/// The decision about a login.
 enum Admitted {
-    /// It makes a session, there; the registry has its place.
+    /// It creates a session, on that core; its place is in the registry.
     New(New),
     /// It adds a connection to a session, or replaces one.
     Joins(Seat, SessionName),
 }
 
-/// A session that a login makes.
+/// A session that a login creates.
 struct New {
     core: rt::CoreId,
     birth: Birth,
     place: Place,
-    /// It has ended a session of the same names.
+    /// It has ended an earlier session of the same names.
     reinstates: bool,
 }
 
@@ -91,7 +91,7 @@ async fn negotiate(
             match event {
                 LoginEvent::Authorize(asked) => {
                     let authorization = authorize(&asked, peer, stream.local_address().ip());
-                    // Whoever asks for discovery fits no host group yet.
+                    // A discovery login cannot match a host group yet.
                     let is_host =
                         asked.target.is_some() && matches!(authorization, Authorization::Allow { .. });
                     show(if is_host { Shown::Host } else { Shown::Request });
@@ -160,7 +160,7 @@ fn credentials(chap: &ChapSecret) -> Credentials {
     Credentials { name: chap.user.clone(), secret: chap.secret.clone().into_bytes() }
 }
 
-/// Our own secret again, which was text.
+/// The secret as text, which it was originally.
 fn secret(credentials: &Credentials) -> Option<ChapSecret> {
     let secret = String::from_utf8(credentials.secret.clone()).ok()?;
     Some(ChapSecret { user: credentials.name.clone(), secret })
@@ -176,20 +176,20 @@ fn chap(secrets: &[ChapSecret], target: Option<&ChapSecret>) -> Option<Chap> {
     })
 }
 
-/// Whether, and how, the initiator may log in that has come to `local`.
+/// Whether, and on which conditions, the initiator that connected to `local` may log in.
 fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authorization {
     let shard = Shard::current();
     if shard.is_draining() {
         return Authorization::Deny(LoginStatus::ServiceUnavailable);
     }
-    // An initiator tries again, and its other paths meanwhile.
+    // The initiator retries, and uses its other paths meanwhile.
     if shard.copies().and_then(|copies| copies.keeper()).is_some_and(|keeper| keeper.refuses_logins()) {
         return Authorization::Deny(LoginStatus::ServiceUnavailable);
     }
-    // A floating address has the same one wherever it is.
+    // A floating address has the same group on every node.
     let floating = shard.floating_group(local.to_canonical());
     let portal_group = floating.unwrap_or_else(|| shard.port_numbers().portal_group());
-    // Discovery shows each initiator no more than what it may log in to.
+    // Discovery shows each initiator only the targets that it may log in to.
     let Some(target) = &request.target else {
         let secrets = match shard.config().discovery_chap {
             true => shard.access().secrets_of(&request.initiator, peer.ip()),
@@ -218,7 +218,7 @@ fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authori
     }
 }
 
-/// Finds or makes the session's place.
+/// Finds the session to join, or reserves a place for a new one.
 async fn admit(
     request: Option<LoginRequest>,
     peer: SocketAddr,
@@ -238,7 +238,7 @@ async fn admit(
     let initiator = InitiatorPort { name: initiator, isid: request.isid };
     let (access, numbers) = (Shard::current().access(), Shard::current().port_numbers());
     let target = request.target.as_deref().and_then(|target| access.target(target));
-    // A session for discovery has no port.
+    // A discovery session has no port.
     let port = target.map_or(RelativePort(0), |target| numbers.port(target.port));
     let peer = Peer {
         name: ItNexus { initiator, port },
@@ -251,7 +251,7 @@ async fn admit(
     Ok(Admitted::New(New { core, birth, place, reinstates }))
 }
 
-/// Keeps a place in the session whose TSIH the login says, for one more connection or instead of one with its
+/// Reserves a seat in the session with the login's TSIH, for a further connection or to replace one with its
 /// number.
 async fn join(
     request: &LoginRequest,
@@ -279,9 +279,10 @@ async fn join(
     }
 }
 
-/// Ends the session of these names, if there is one (RFC 7143 6.3.5): says whether there was. Two logins of
-/// the same names at once take turns. A login that may not act for the session leaves it alone, whatever name
-/// it says.
+/// Ends the session of these names, if there is one (RFC 7143 6.3.5), and returns whether there was.
+///
+/// Concurrent logins of the same names take turns. A login that may not act for the session leaves it alone,
+/// whatever name it sends.
 async fn reinstate(name: &SessionName, peer: SocketAddr, claim: &Claim) -> Result<bool, LoginStatus> {
     let control = Control::current();
     let registry = control.registry();
@@ -289,7 +290,7 @@ async fn reinstate(name: &SessionName, peer: SocketAddr, claim: &Claim) -> Resul
     while let Some((old, place)) = registry.named(name).filter(|_| name.target.is_some()) {
         let target = name.target.as_deref().unwrap_or_default();
         if !place.has_begun() {
-            // Its core does not know it yet.
+            // The session's core does not know the session yet.
             let access = Shard::current().access();
             let entered = access.enters(target, &name.initiator, &place.claim);
             let acts = access.acts_for(&name.initiator, &entered, claim);
@@ -298,8 +299,8 @@ async fn reinstate(name: &SessionName, peer: SocketAddr, claim: &Claim) -> Resul
             continue;
         }
         let (nexus, claim) = (place.nexus, claim.clone());
-        // Sent, not called: what makes the session on its core may still be on the way there, on this core,
-        // too, and comes first.
+        // Sent, not called: the message that creates the session may still be on its way to the session's
+        // core, even if that is this one, and must arrive first.
         let (reply, answer) = rt::sync::oneshot();
         rt::send(place.core, move || {
             let session = Shard::current().session(old).filter(|session| session.nexus() == nexus);
@@ -318,17 +319,17 @@ async fn reinstate(name: &SessionName, peer: SocketAddr, claim: &Claim) -> Resul
     Ok(ended)
 }
 
-/// Why a login was not let into a session that exists.
+/// Why a login was refused access to an existing session.
 #[derive(Clone, Copy, Debug)]
 enum Refused {
-    /// No session of its names has the TSIH that it says.
+    /// No session of these names has the login's TSIH.
     NoSuchSession,
-    /// It may not act for the session.
+    /// The login may not act for the session.
     Barred(Barred),
 }
 
-/// Tells that a login may not act for the session of these names; the status to refuse it with (RFC 7143
-/// 11.13.5).
+/// Reports that a login may not act for the session of these names. Returns the status for the login response
+/// (RFC 7143 11.13.5).
 fn refuse(name: &SessionName, peer: SocketAddr, barred: Barred) -> LoginStatus {
     tell_refused(name, peer, Refused::Barred(barred));
     match barred {

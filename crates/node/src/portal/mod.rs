@@ -1,8 +1,8 @@
 //! Portals: where initiators connect.
 //!
-//! Core 0 accepts, and takes every connection through its login: logins are rare and small, and the registry
-//! of sessions is there. Then the connection moves to its session's core: the least loaded one for a new
-//! session, the session's own for a further connection of it.
+//! Core 0 accepts every connection and runs its login: logins are rare and small, and the registry of
+//! sessions is there. Then the connection moves to its session's core: the least loaded core for a new
+//! session, the session's own core for a further connection.
 
 mod login;
 mod registry;
@@ -30,15 +30,15 @@ use crate::port_numbers::PortNumbers;
 /// How long to wait before accepting again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is told that connections are given up for others.
+/// How often to report that connections are closed to make room for others.
 const CROWDED_EVERY: Duration = Duration::from_secs(60);
 
-/// The connections that are in their login.
+/// The connections in login.
 pub struct Logins {
     room: RefCell<Room>,
-    /// What takes each of them through it.
+    /// The task that runs each login.
     tasks: RefCell<BTreeMap<RoomPlace, rt::Task<()>>>,
-    /// When it was last told that they are too many.
+    /// When crowding was last reported.
     told: Cell<Option<Instant>>,
 }
 
@@ -53,7 +53,7 @@ impl Default for Logins {
 }
 
 impl Logins {
-    /// Takes a connection through its login.
+    /// Runs the login of a connection.
     fn begin(self: &Rc<Logins>, stream: rt::DetachedStream, peer: SocketAddr) {
         let (place, gone) = self.room.borrow_mut().enter(peer.ip());
         if let Some(gone) = gone {
@@ -90,12 +90,12 @@ impl Logins {
 /// Listens at `address`.
 ///
 /// # Errors
-/// What the system says.
+/// Those of the operating system.
 pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
     Listener::bind(address).await
 }
 
-/// Accepts connections for ever. `logins`: those in their login, at all portals.
+/// Accepts connections for ever. `logins` has the connections in login at all portals.
 pub async fn serve(listener: Listener, logins: Rc<Logins>) {
     loop {
         match listener.accept().await {
@@ -108,8 +108,10 @@ pub async fn serve(listener: Listener, logins: Rc<Logins>) {
     }
 }
 
-/// The addresses to tell initiators: a portal that listens on all addresses is told as those that its
-/// connections came in on, since these can be reached.
+/// The portal addresses to report to initiators.
+///
+/// A portal that listens on all addresses is reported by the local addresses of the session's connections,
+/// since these are reachable.
 pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], numbers: PortNumbers) -> Vec<String> {
     let mut addresses: Vec<SocketAddr> = portals
         .iter()
@@ -125,7 +127,7 @@ pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], numbers: PortNumb
     target_addresses(&addresses, numbers)
 }
 
-/// TargetAddress of portals (RFC 7143 13.8).
+/// The TargetAddress values of portals (RFC 7143 13.8).
 pub fn target_addresses(portals: &[SocketAddr], numbers: PortNumbers) -> Vec<String> {
     portals.iter().map(|portal| format!("{portal},{}", numbers.portal_group())).collect()
 }
@@ -134,11 +136,11 @@ fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Tells the registry that a session is over.
+/// Removes a session that is over from the registry.
 pub fn session_ended(tsih: u16, why: Option<CloseReason>) {
     rt::send(CoreId(0), move || {
         let Some(control) = Control::try_current() else { return };
-        // Sessions for discovery come and go.
+        // Discovery sessions are frequent and are not reported.
         if let Some(Place { name: SessionName { initiator, target: Some(target), .. }, .. }) =
             control.registry().remove(tsih)
         {
@@ -147,7 +149,7 @@ pub fn session_ended(tsih: u16, why: Option<CloseReason>) {
     });
 }
 
-/// What is told of the end of a session.
+/// The event for the end of a session.
 fn end_of_session(initiator: &str, target: &str, why: Option<CloseReason>) -> Event {
     let (code, cause, how) = match why {
         Some(CloseReason::LoggedOut) => (SESSION_ENDED, "logged_out", "logged out"),

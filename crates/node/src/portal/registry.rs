@@ -1,4 +1,4 @@
-//! All sessions of the node, by name: which core has which.
+//! All sessions of the node, by name, and the core of each.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,21 +10,22 @@ use rt::sync::Notify;
 
 use crate::access::Claim;
 
-/// Sessions of a node at once. A TSIH has 16 bits and zero is none.
+/// The most sessions of a node. A TSIH has 16 bits, and zero is not a TSIH.
 pub const SESSIONS_MAX: usize = 65_535;
 
-/// Names of former sessions that are remembered: an initiator that draws a new ISID for each login must not
-/// fill the memory.
+/// How many names of former sessions are remembered. Without a limit, an initiator that draws a new ISID for
+/// each login would fill the memory.
 const SEEN_MAX: usize = SESSIONS_MAX;
 
-/// TSIHs of ended sessions that are not drawn again yet: whoever still knows one must not mean a new session
-/// by it.
+/// How many TSIHs of ended sessions are not used again yet: a login with an old TSIH must not reach a new
+/// session.
 const ENDED_MAX: usize = 1024;
 
-/// Draws before the next free TSIH is taken: with 60,000 sessions one in twelve draws hits.
+/// How many draws are tried before the next free TSIH is taken. With 60,000 sessions, one in twelve draws
+/// hits.
 const DRAWS_MAX: usize = 64;
 
-/// What makes a session the same as an earlier one (RFC 7143 4.4.3.2): the names of both ports.
+/// The identity of a session (RFC 7143 4.4.3.2): the names of both ports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionName {
     /// The initiator's iSCSI name.
@@ -35,24 +36,24 @@ pub struct SessionName {
     pub target: Option<String>,
 }
 
-/// Where a session is.
+/// The core of a session, and what the registry knows of it.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Its names.
     pub name: SessionName,
     /// The core that it lives on.
     pub core: CoreId,
-    /// Its number for units, which no other session ever had.
+    /// Its number for units, which no other session ever has.
     pub nexus: NexusId,
     /// What its first login has shown. From its beginning on, its core knows which host groups it has
     /// entered.
     pub claim: Claim,
-    /// The login that makes it is over, so that it is on its core.
+    /// The login that creates it is complete, so it is on its core.
     begun: bool,
 }
 
 impl Place {
-    /// Whether the login that makes the session is over, so that its core knows it.
+    /// Whether the login that creates the session is complete, so its core knows it.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
@@ -60,22 +61,22 @@ impl Place {
 
 /// The registry, on core 0.
 pub struct Registry {
-    /// Where sessions may live.
+    /// The number of cores that sessions are distributed over.
     cores: usize,
     places: RefCell<BTreeMap<u16, Place>>,
     by_name: RefCell<BTreeMap<SessionName, u16>>,
-    /// Names that have had a session since the node started, at most [`SEEN_MAX`]: the next is told of the
-    /// loss of the last.
+    /// Names that have had a session since the node started, at most [`SEEN_MAX`]. The next session of such a
+    /// name is informed of the loss of the previous one.
     seen: RefCell<BTreeSet<SessionName>>,
     /// The TSIHs of sessions that have ended, at most [`ENDED_MAX`], the oldest first.
     ended: RefCell<VecDeque<u16>>,
     next_nexus: Cell<u64>,
-    /// Rung when a session has begun or ended.
+    /// Notified when a session has begun or ended.
     changed: Notify,
 }
 
 impl Registry {
-    /// Without sessions, for so many cores.
+    /// A registry without sessions, for this number of cores.
     pub fn new(cores: usize) -> Registry {
         Registry {
             cores,
@@ -88,17 +89,17 @@ impl Registry {
         }
     }
 
-    /// How many sessions there are.
+    /// The number of sessions.
     pub fn len(&self) -> usize {
         self.places.borrow().len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.places.borrow().is_empty()
     }
 
-    /// Where the session with this TSIH is.
+    /// The place of the session with this TSIH.
     pub fn place(&self, tsih: u16) -> Option<Place> {
         self.places.borrow().get(&tsih).cloned()
     }
@@ -109,9 +110,12 @@ impl Registry {
         Some((tsih, self.place(tsih)?))
     }
 
-    /// Gives a new session its numbers and the least loaded core; whether its names were seen before. `None`
-    /// if there are too many sessions. `draw` gives random numbers: a TSIH that can be guessed invites
-    /// guessing.
+    /// Registers a new session.
+    ///
+    /// Returns its TSIH, its nexus, the least loaded core, and whether its names were seen before; `None` if
+    /// there are too many sessions.
+    ///
+    /// `draw` returns random numbers: a TSIH must not be guessable.
     pub fn add(
         &self,
         name: SessionName,
@@ -126,7 +130,7 @@ impl Registry {
         let tsih = free_tsih(&places, &self.ended.borrow(), draw);
         let nexus = self.next_nexus.get();
         self.next_nexus.set(nexus + 1);
-        // Discovery sessions are many and have no units to tell anything about.
+        // Discovery sessions are many, and have no units that could report anything to them.
         let again = name.target.is_some() && self.seen_before(&name);
         self.by_name.borrow_mut().insert(name.clone(), tsih);
         let nexus = NexusId(nexus);
@@ -134,8 +138,9 @@ impl Registry {
         Some((tsih, nexus, core, again))
     }
 
-    /// The login that makes this session is over. Says whether the place is still its own: another login of
-    /// the same names may have taken it.
+    /// Notes that the login that creates this session is complete.
+    ///
+    /// Returns whether its place still exists: another login of the same names may have taken it.
     pub fn begin(&self, tsih: u16, nexus: NexusId) -> bool {
         let mut places = self.places.borrow_mut();
         let Some(place) = places.get_mut(&tsih).filter(|place| place.nexus == nexus) else { return false };
@@ -144,36 +149,38 @@ impl Registry {
         true
     }
 
-    /// The login that was to make this session came to nothing.
+    /// Releases the place of a session whose login has failed.
     pub fn give_up(&self, tsih: u16, nexus: NexusId) {
         if self.place(tsih).is_some_and(|place| place.nexus == nexus && !place.begun) {
             self.remove(tsih);
         }
     }
 
-    /// Takes the place of the session of these names from a login that is not over yet. Says whether there
-    /// was one: a session that has begun must be ended by its core.
+    /// Removes the session of these names if its login is not complete yet.
+    ///
+    /// Returns whether it did: a session that has begun must be ended by its core.
     pub fn supersede(&self, name: &SessionName) -> bool {
         let Some((tsih, _)) = self.named(name).filter(|(_, place)| !place.begun) else { return false };
         self.remove(tsih);
         true
     }
 
-    /// Waits until this session has begun, or is gone: the initiator may know its number a moment before we
-    /// know that it does.
+    /// Waits until this session has begun, or is gone.
+    ///
+    /// The initiator may know its TSIH a moment before this node notes its beginning.
     pub async fn begun(&self, tsih: u16) -> Option<Place> {
         self.changed.until(|| self.place(tsih).is_none_or(|place| place.begun)).await;
         self.place(tsih)
     }
 
-    /// Whether these names had a session before; they have one now.
+    /// Whether these names had a session before; from now on they have.
     fn seen_before(&self, name: &SessionName) -> bool {
         let mut seen = self.seen.borrow_mut();
         if seen.contains(name) {
             return true;
         }
-        // Whoever is forgotten is told of a power on instead of a loss of the nexus: both make an initiator
-        // start anew.
+        // A forgotten initiator gets a power-on unit attention instead of a loss of the nexus. Both make it
+        // start over.
         if seen.len() >= SEEN_MAX {
             seen.pop_first();
         }
@@ -181,7 +188,7 @@ impl Registry {
         false
     }
 
-    /// Forgets a session that has ended, and gives what it was.
+    /// Removes a session that has ended, and returns its place.
     pub fn remove(&self, tsih: u16) -> Option<Place> {
         let removed = self.places.borrow_mut().remove(&tsih);
         if let Some(place) = &removed {
@@ -204,7 +211,7 @@ impl Registry {
         self.changed.until(|| !self.places.borrow().contains_key(&tsih)).await;
     }
 
-    /// Waits until there is no session.
+    /// Waits until there are no sessions.
     pub async fn emptied(&self) {
         self.changed.until(|| self.places.borrow().is_empty()).await;
     }
@@ -220,7 +227,7 @@ impl Registry {
     }
 }
 
-/// A TSIH that no session has, and if possible none had until just now. There must be a free one.
+/// A TSIH that no session has and, if possible, that none had recently. There must be a free one.
 fn free_tsih(places: &BTreeMap<u16, Place>, ended: &VecDeque<u16>, mut draw: impl FnMut() -> u16) -> u16 {
     let is_free = |tsih: u16| tsih != 0 && !places.contains_key(&tsih);
     let mut tsih = draw();
@@ -249,7 +256,7 @@ mod tests {
         Claim { address: [10, 0, 0, 1].into(), proven: None }
     }
 
-    /// Draws these.
+    /// Returns these numbers, in order.
     fn draws(numbers: &[u16]) -> impl FnMut() -> u16 {
         let mut left = numbers.iter();
         move || *left.next().expect("fewer are drawn")
@@ -266,7 +273,7 @@ mod tests {
         assert!(!registry.begin(first, first_nexus), "its place was taken");
         registry.give_up(first, first_nexus);
         assert!(registry.begin(second, second_nexus));
-        // From now on it must be ended by its core.
+        // From now on its core must end it.
         assert!(!registry.supersede(&name()));
         registry.give_up(second, second_nexus);
         assert_eq!(registry.named(&name()).unwrap().0, second);
@@ -302,7 +309,7 @@ mod tests {
         }
         assert_eq!(registry.ended.borrow().len(), ENDED_MAX);
         assert_eq!(add(5, &[9]), 9);
-        // Draws that never hit do not hold a login up.
+        // Draws that never succeed do not block a login.
         assert_eq!(registry.add(another(6), claim(), || 9).unwrap().0, 11, "9 and 10 are taken");
     }
 }

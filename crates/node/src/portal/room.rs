@@ -1,35 +1,37 @@
-//! Room for connections in their login.
+//! Room for connections in login.
 //!
-//! Anybody can open connections and leave them silent. They must not keep hosts from logging in, so nobody
-//! ever waits for room: a connection that finds none takes the place of another one. One user, an address or
-//! a /64 of IPv6, has half of the room at most. Beyond that the user with most connections gives one up, and
-//! of these the one that has shown least: first those that have said nothing, then those that no host group
-//! on their target admits, each the oldest first.
+//! Anyone can open connections and leave them silent. They must not keep hosts from logging in, so no
+//! connection ever waits for room: if there is none, it replaces another connection. One user (an address, or
+//! a /64 of IPv6) may have at most half of the room, and replaces its own connections beyond that. Otherwise
+//! the user with the most connections that no host group on their target admits loses one (of several such
+//! users, the one with the most connections). It loses the connection that has shown least: first those that
+//! have sent nothing, then those that no host group admits, the oldest first in each case.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Connections that may be in their login at once, of all portals: 2,000 hosts that come back after an outage
-/// and some more. Each holds a few KiB.
+/// The most connections in login at once, at all portals: enough for 2,000 hosts that return after an outage.
+///
+/// Each connection holds a few KiB.
 pub(super) const LOGINS_MAX: usize = 4096;
 
-/// A connection in its login, by the order of their coming.
+/// A connection in login. Places are ordered by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u64);
 
-/// What a connection has shown. The least is given up first.
+/// What a connection has shown. Those that have shown least are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shown {
-    /// It has sent no login request that can be read.
+    /// It has sent no readable login request.
     Nothing,
-    /// It has sent one.
+    /// It has sent a login request.
     Request,
-    /// A host group on its target admits it, by name and address.
+    /// A host group on its target admits its name and address.
     Host,
 }
 
-/// An IPv4 address, or the /64 of an IPv6 address: whoever has one address there has them all.
+/// An IPv4 address, or the /64 of an IPv6 address: a machine with one address of a /64 can use all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct User(IpAddr);
 
@@ -42,7 +44,7 @@ impl User {
     }
 }
 
-/// What one user has.
+/// The connections of one user.
 #[derive(Debug, Default)]
 struct Places {
     all: BTreeSet<(Shown, Place)>,
@@ -50,23 +52,23 @@ struct Places {
     strangers: usize,
 }
 
-/// How many of a user's connections no host group has admitted, how many it has, and which of them it would
-/// give up.
+/// The order in which users lose connections: by the number of connections that no host group has admitted,
+/// by the number of all, then by the connection that the user would lose.
 type Weight = (usize, usize, Reverse<Option<(Shown, Place)>>, User);
 
-/// The places, and who has them.
+/// The places of all connections in login.
 #[derive(Debug)]
 pub(super) struct Room {
     max: usize,
     next: u64,
     places: BTreeMap<Place, (User, Shown)>,
     users: BTreeMap<User, Places>,
-    /// Who gives one up first is the last.
+    /// The last entry is the user that loses a connection first.
     by_weight: BTreeSet<Weight>,
 }
 
 impl Room {
-    /// For so many connections.
+    /// Room for `max` connections.
     pub(super) fn new(max: usize) -> Room {
         Room {
             max: max.max(2),
@@ -77,7 +79,7 @@ impl Room {
         }
     }
 
-    /// A connection has come. Its place, and the connection that must go for it.
+    /// Adds a connection. Returns its place, and the connection that must be closed for it.
     pub(super) fn enter(&mut self, address: IpAddr) -> (Place, Option<Place>) {
         let user = User::of(address);
         let has = self.users.get(&user).map_or(0, |places| places.all.len());
@@ -99,7 +101,7 @@ impl Room {
         (place, gone)
     }
 
-    /// A connection has shown more.
+    /// Notes that a connection has shown more.
     pub(super) fn note(&mut self, place: Place, shown: Shown) {
         let Some((user, before)) = self.places.get_mut(&place) else { return };
         let (user, before) = (*user, std::mem::replace(before, shown));
@@ -109,7 +111,7 @@ impl Room {
         });
     }
 
-    /// A connection's login is over. Nothing happens if it had gone already.
+    /// Removes a connection whose login is over. Does nothing if it was removed before.
     pub(super) fn leave(&mut self, place: Place) {
         if let Some((user, shown)) = self.places.remove(&place) {
             self.change(user, |places| places.remove(shown, place));
@@ -172,11 +174,11 @@ mod tests {
         let single = room.enter(address(2)).0;
         let many: Vec<Place> = (0..4).map(|_| room.enter(address(3)).0).collect();
         room.note(many[0], Shown::Request);
-        // The silent ones first, the oldest of them first; of users with as many, too.
+        // First the silent ones, the oldest first; among users with equally many, too.
         let gone: Vec<_> = (10..14).map(|last| room.enter(address(last)).1).collect();
         assert_eq!(gone, [Some(many[1]), Some(many[2]), Some(many[3]), Some(single)]);
         assert!(host.iter().all(|place| room.places.contains_key(place)));
-        // Hosts that have logged in leave room.
+        // A host whose login is complete frees its place.
         room.leave(host[0]);
         assert_eq!(room.enter(address(20)).1, None);
     }
@@ -190,8 +192,8 @@ mod tests {
         assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
     }
 
-    /// Whatever comes, the indices say the same, and nobody with a single connection goes for one who has
-    /// many.
+    /// In any order of events the indices agree, and a user with a single connection never loses it to one
+    /// with many.
     #[test]
     fn any_order_of_coming_and_going() {
         let mut rng = Rng::new(1);

@@ -1,4 +1,4 @@
-//! Doors for the fuzz target of the node's record: slots with whole checksums.
+//! Entry points for the fuzz target of the node's record: slots with valid checksums.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use base::crc32c;
 use super::VERSION;
 use super::slot::{Entries, HEADER_USED, Header, Slot, choose};
 
-/// Bytes of its checksum, behind a header.
+/// The size of the checksum behind a header, in bytes.
 const CRC_BYTES: usize = 4;
 
-/// Takes a slot with this header and this payload, and chooses between it and a whole one of generation
+/// Decodes a slot with this header and this payload, and chooses between it and a valid slot of generation
 /// `other`.
 pub fn record(header: &[u8], payload: &[u8], other: u64) {
     let mut bytes = header.to_vec();
@@ -41,7 +41,7 @@ pub fn record(header: &[u8], payload: &[u8], other: u64) {
     }
 }
 
-/// A header and a payload that [`record`] takes: the record of a node that has just made its first target.
+/// A header and a payload for [`record`]: the record of a node that has just created its first target.
 pub fn seed() -> (Vec<u8>, Vec<u8>) {
     let payload = br#"{"node":{"id":"5ca1ab1e"},"target/1":{"name":"iqn.2026-11.a:1","luns":[{"lun":0,"volume":null}]}}"#;
     let mut header = vec![0; HEADER_USED + CRC_BYTES];

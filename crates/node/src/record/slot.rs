@@ -1,9 +1,9 @@
-//! The two slots of the record: what is in them, and which of them counts.
+//! The two slots of the record: what is in them, and which of them is in force.
 //!
 //! A commit makes the payload durable before it writes the header, and a header lies in one sector, which no
 //! disk tears. So a power cut leaves the header of the commit before the last with a payload that is not its
-//! own: nothing that was answered is in such a slot. A newer header whose payload does not hold, or bytes
-//! that are no header, are damage: what was there may have been answered, and then it is missing.
+//! own; no acknowledged change is lost with such a slot. A newer header with an invalid payload, or bytes
+//! that are not a header, are damage: the slot may have held an acknowledged change, which is then missing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::RecordError;
 
-/// 4,096 volumes, each with a target, a map and its own host group, take about 1 KiB apiece: four times that.
+/// Four times what 4,096 volumes need, each with a target, a map and its own host group: about 1 KiB each.
 pub(super) const SLOT_BYTES: u64 = 16 << 20;
 pub(super) const SLOTS: u64 = 2;
 pub(super) const HEADER_BYTES: usize = 4096;
@@ -23,18 +23,18 @@ const MAGIC: [u8; 8] = *b"URSAREC\0";
 
 pub(super) type Entries = BTreeMap<String, Box<RawValue>>;
 
-/// What is in a slot.
+/// The content of a slot.
 #[derive(Debug)]
 pub(super) enum Slot {
     /// Never written.
     Blank,
     /// A record.
     Whole(Header, Entries),
-    /// A header, with a payload that is not its own.
+    /// A header whose payload is not its own.
     Broken(Header),
-    /// No header.
+    /// Bytes that are not a header.
     Damaged,
-    /// The disk did not read it. The header, if that could be read.
+    /// The disk failed to read it. The header, if that could be read.
     Unreadable(Option<Header>, DiskError),
 }
 
@@ -55,13 +55,13 @@ impl Slot {
         Slot::behind(header, &payload[..header.payload_len])
     }
 
-    /// What a slot with this header and this payload has.
+    /// The content of a slot with this header and this payload.
     pub(super) fn behind(header: Header, payload: &[u8]) -> Slot {
         let entries = (crc32c(payload) == header.payload_crc).then(|| serde_json::from_slice(payload).ok());
         entries.flatten().map_or(Slot::Broken(header), |entries| Slot::Whole(header, entries))
     }
 
-    /// The version that a header tells.
+    /// The version in the header.
     pub(super) fn version(&self) -> Option<u32> {
         self.header().map(|header| header.version)
     }
@@ -74,8 +74,8 @@ impl Slot {
         }
     }
 
-    /// What is wrong with this slot, if the record that counts is generation `used`; `None` for what a life
-    /// without damage leaves.
+    /// What is wrong with this slot if generation `used` is in force; `None` for a slot as commits and power
+    /// cuts leave it.
     fn wrong(&self, used: u64) -> Option<(RecordDamage, RecordMissing)> {
         let missing = match self.header() {
             Some(header) if header.generation < used => RecordMissing::Nothing,
@@ -86,7 +86,7 @@ impl Slot {
             (Slot::Whole(..), _) => None,
             // The second commit fills the second slot.
             (Slot::Blank, _) if used <= 1 => None,
-            // A power cut during the next commit, which was not answered.
+            // A power cut during the next commit, which was not acknowledged.
             (Slot::Broken(_), RecordMissing::Nothing) => None,
             (Slot::Blank | Slot::Broken(_) | Slot::Damaged, missing) => {
                 Some((RecordDamage::Content, missing))
@@ -100,7 +100,7 @@ fn cause(error: &DiskError) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// The record that counts.
+/// The record in force.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) slot: u64,
@@ -110,7 +110,7 @@ pub(super) struct Chosen {
     pub(super) fault: Option<RecordFault>,
 }
 
-/// The newest whole record of all `slots`, in their order.
+/// The newest valid record among `slots`.
 pub(super) fn choose(path: &Path, slots: Vec<Slot>) -> Result<Chosen, RecordError> {
     let generation = |slot: &Slot| match slot {
         Slot::Whole(header, _) => header.generation,
@@ -147,7 +147,7 @@ pub(super) fn choose(path: &Path, slots: Vec<Slot>) -> Result<Chosen, RecordErro
             });
             Ok(Chosen { slot, generation: used, entries, fault })
         }
-        // A cut in the middle of the very first commit leaves its header blank.
+        // A power cut during the very first commit leaves its header blank.
         (None, None) if blank => Ok(Chosen { slot: 0, generation: 0, entries: Entries::new(), fault: None }),
         (None, Some(error)) => Err(RecordError::Disk(path.to_owned(), error)),
         (None, None) => Err(RecordError::Damaged(path.to_owned())),
@@ -163,7 +163,7 @@ pub struct RecordFault {
     pub slot: u64,
     /// What is wrong with it.
     pub damage: RecordDamage,
-    /// What the other copy does not have.
+    /// What the record in force may miss.
     pub missing: RecordMissing,
     /// The generation in force.
     pub used: u64,
@@ -179,15 +179,15 @@ pub enum RecordDamage {
     Unreadable(String),
 }
 
-/// What the record in force does not have.
+/// What the record in force may miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordMissing {
-    /// The slot had the older copy.
+    /// Nothing: the slot held an older record.
     Nothing,
-    /// The slot does not say which copy it had.
+    /// Unknown: the slot does not show which record it held.
     Perhaps,
-    /// The slot had this generation, which is newer.
+    /// The slot held this generation, which is newer.
     Change(u64),
 }
 
@@ -195,7 +195,7 @@ pub(super) fn padded(len: usize) -> usize {
     len.next_multiple_of(HEADER_BYTES)
 }
 
-/// What is said of a slot's payload.
+/// The header of a slot, which describes its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) version: u32,
@@ -218,7 +218,7 @@ impl Header {
         bytes[HEADER_USED..HEADER_USED + 4].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// `None` for bytes that are no header.
+    /// `None` if `bytes` are not a header.
     pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
         let (used, rest) = bytes.split_at_checked(HEADER_USED)?;
         let crc = u32::from_le_bytes(*rest.first_chunk()?);
@@ -272,7 +272,7 @@ mod tests {
         DiskError::Media(std::io::Error::from_raw_os_error(5))
     }
 
-    /// The slot and the generation that count, and what is missing if something is wrong.
+    /// The slot and the generation in force, and what is missing if something is wrong.
     fn chosen(slots: [Slot; 2]) -> (u64, u64, Option<RecordMissing>) {
         let chosen = choose(Path::new("record"), slots.into()).unwrap();
         (chosen.slot, chosen.generation, chosen.fault.map(|fault| fault.missing))
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(chosen([Slot::Blank, whole(1)]), (1, 1, None));
         assert_eq!(chosen([whole(2), whole(1)]), (0, 2, None));
         assert_eq!(chosen([whole(2), whole(3)]), (1, 3, None));
-        // Cut while generation 4 was being written over generation 2.
+        // A power cut while generation 4 was being written over generation 2.
         assert_eq!(chosen([Slot::Broken(header(2)), whole(3)]), (1, 3, None));
     }
 

@@ -1,10 +1,10 @@
-//! How much memory the commands of a session may hold besides the data that came with them: what they read
-//! from the disk, for the initiator or to compare, to change or to copy it, and what the initiator has not
-//! taken yet.
+//! The memory that the commands of a session may hold in addition to the data that came with them.
 //!
-//! Without a limit, an initiator that asks for 128 times 8 MiB and reads nothing would hold a gigabyte. A
-//! command that does not fit waits; one alone always fits, however large. It has its room before it claims
-//! blocks, so that none that holds blocks waits for one that waits for them.
+//! It covers what commands read from the disk (for the initiator, or to compare, change or copy it), and what
+//! the initiator has not received yet. Without a limit, an initiator that sends 128 reads of 8 MiB and
+//! receives nothing would hold a gigabyte. A command that does not fit waits; a single command always fits,
+//! however large. A command gets its memory before it claims blocks, so a command that holds blocks never
+//! waits for one that waits for them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -16,12 +16,12 @@ pub struct Budget {
     max: Cell<usize>,
     /// Bytes of commands that were admitted and have not ended.
     running: Cell<usize>,
-    /// Bytes of answers that were not sent.
+    /// Bytes of responses that are not sent.
     queued: Cell<usize>,
-    /// Commands that wait, by age: the oldest goes first, or a large one would wait for ever.
+    /// Waiting commands, by age. The oldest goes first: otherwise a large one could wait for ever.
     waiting: RefCell<BTreeSet<u64>>,
     next_ticket: Cell<u64>,
-    /// Rung when the next in line may fit.
+    /// Notified when the next in line may fit.
     freed: Notify,
 }
 
@@ -54,14 +54,14 @@ impl Budget {
         held == 0 || held + bytes <= self.max.get()
     }
 
-    /// So many bytes of answers have not been sent.
+    /// Sets the size of the responses that are not sent.
     pub fn set_queued(&self, bytes: usize) {
         if self.queued.replace(bytes) > bytes {
             self.freed.notify();
         }
     }
 
-    /// Another limit, since there are more sessions now, or fewer.
+    /// Sets another limit, since the number of sessions has changed.
     pub fn set_max(&self, max: usize) {
         if self.max.replace(max) < max {
             self.freed.notify();
@@ -91,7 +91,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What a command was admitted with.
+/// The memory that a command was admitted with. Released on drop.
 pub struct Admitted<'a> {
     budget: &'a Budget,
     bytes: usize,

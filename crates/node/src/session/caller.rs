@@ -1,4 +1,4 @@
-//! A command's side of its session: what it sees, what it may hold, and whether anybody still wants it.
+//! A command's access to its session: its view, its memory, and whether the initiator still wants it.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,12 +14,12 @@ use super::budget::Admitted;
 use super::{Session, View};
 use crate::canary::{Canary, makes};
 
-/// How old the initiator's last word may be when a further step of a command begins. With what a write of
-/// that step may wait, which counts from this word ([`crate::copies::HOLD_MAX`]), it is sooner than any
-/// initiator gives a path up and goes on by another one.
+/// How old the initiator's last PDU may be when a further step of a command begins. A write of that step may
+/// wait [`crate::copies::HOLD_MAX`] from that PDU; together this is less than any initiator takes to give up
+/// a path and continue on another one.
 const FRESH: Duration = Duration::from_millis(500);
-/// How long a step waits for a word. It may be long: what counts is that one comes, and that the step begins
-/// then.
+/// How long a step waits for a PDU. This may be long: what matters is that one arrives, and that the step
+/// begins then.
 const WORD_MAX: Duration = Duration::from_secs(10);
 
 /// One command of a session.
@@ -28,11 +28,11 @@ pub struct Caller {
     id: CommandId,
     /// The connection that it came on.
     cid: u16,
-    /// When it had come, with all of its data.
+    /// When the command and all of its data had arrived.
     came: Instant,
 }
 
-/// The command was aborted: it must not begin anything any more.
+/// The command was aborted: it must begin no further step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted;
 
@@ -41,30 +41,34 @@ impl Caller {
         Caller { session, id, cid, came: rt::now() }
     }
 
-    /// When it had come, with all of its data.
+    /// When the command and all of its data had arrived.
     pub fn came(&self) -> Instant {
         self.came
     }
 
-    /// What its session sees now. To be kept for a moment only: who closes a volume waits for everybody who
-    /// has its unit.
+    /// The current view of its session.
+    ///
+    /// Keep it for a moment only: closing a volume waits until every holder has released its unit.
     pub fn view(&self) -> Rc<View> {
         self.session.view()
     }
 
-    /// Whether it is to end, since nobody waits for its answer, or it will be TASK ABORTED.
+    /// Whether the command must end, because its response has no recipient or will be TASK ABORTED.
     pub fn is_aborted(&self) -> bool {
-        // Before its first wait it is not there, and nobody can abort it.
+        // Before its first wait the command is not in `running`, and cannot be aborted.
         self.session.running.borrow().get(&self.id).is_some_and(|running| running.aborted)
     }
 
-    /// Before a step of a command that has several: when the initiator last said something on the command's
-    /// connection, which is a moment ago. If it was silent for longer, it is asked (a NOP-In), and the step
-    /// waits for its word: an initiator that has lost this path may have gone on by another one, and what is
-    /// still to be done would come after what it has written there since (G4).
+    /// When the initiator last sent a PDU on the command's connection, which is a moment ago.
+    ///
+    /// Called before each step of a command with several steps.
+    ///
+    /// If the initiator was silent for longer, the session sends it a NOP-In, and the step waits for the
+    /// answer. An initiator that has lost this path may have continued on another one, and the remaining
+    /// steps would then come after what it has written there since (G4).
     ///
     /// # Errors
-    /// [`BlockError::Aborted`]; [`BlockError::Unknown`] where no word comes: some steps were done.
+    /// [`BlockError::Aborted`]; [`BlockError::Unknown`] if no answer arrives: some steps were done.
     pub async fn word(&self) -> Result<Instant, BlockError> {
         let until = rt::now() + WORD_MAX;
         loop {
@@ -92,8 +96,9 @@ impl Caller {
         }
     }
 
-    /// Answers it before it has ended. It is still waited for by those who must know that nothing of it takes
-    /// effect any more; one that was aborted gets no answer before.
+    /// Responds before the command has ended, unless it was aborted.
+    ///
+    /// Others can still wait until the command can take no more effect.
     pub fn answer(&self, outcome: Outcome) {
         if !self.is_aborted() {
             self.session.brain.borrow_mut().complete(self.id, outcome);
@@ -101,13 +106,13 @@ impl Caller {
         }
     }
 
-    /// Waits until it may hold so many bytes besides the data that came with it.
+    /// Waits until the command may hold `bytes` in addition to the data that came with it.
     ///
     /// # Errors
-    /// It was aborted.
+    /// The command was aborted.
     pub async fn admit(&self, bytes: usize) -> Result<Admitted<'_>, Aborted> {
-        // The bell rang before for one that asks again after an abort, as a copy does before each of its
-        // steps.
+        // A caller that asks again after an abort, as a copy does before each of its steps, has missed the
+        // notification.
         if self.is_aborted() {
             return Err(Aborted);
         }

@@ -12,25 +12,25 @@ use rt::sync::Notify;
 
 use super::Session;
 
-/// What one send carries at most: beyond this, batching gains nothing and the answers behind it wait.
+/// The most bytes of one send. Beyond this, batching gains nothing and the responses behind it wait.
 const SEND_BYTES_MAX: usize = 1 << 20;
 
-/// How long the last answers of a connection that closes may take to leave.
+/// How long the last responses of a closing connection may take to leave.
 const LINGER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A connection in its full feature phase.
 pub struct Connection {
     id: ConnectionId,
     stream: Stream,
-    /// Rung when there may be something to send.
+    /// Notified when there may be something to send.
     output: Notify,
-    /// Rung when the brain may want bytes again.
+    /// Notified when the brain may want bytes again.
     input: Notify,
-    /// No more is received; what is left is sent, then the connection is closed.
+    /// Receive no more; send what is left, then close.
     finishing: Cell<bool>,
-    /// Nothing more is sent either.
+    /// Send nothing more, either.
     cut: Cell<bool>,
-    /// Rung when all is sent that will be.
+    /// Notified when everything is sent.
     sent: Notify,
 }
 
@@ -48,22 +48,22 @@ impl Connection {
         }
     }
 
-    /// The address of the other side.
+    /// The initiator's address.
     pub fn peer_address(&self) -> SocketAddr {
         self.stream.peer_address()
     }
 
-    /// The address of this side.
+    /// The node's address.
     pub fn local_address(&self) -> SocketAddr {
         self.stream.local_address()
     }
 
-    /// It is at its end: no more than what is left is sent.
+    /// Whether the connection is closing: it only sends what is left.
     pub fn is_finishing(&self) -> bool {
         self.finishing.get()
     }
 
-    /// Something may have changed: there may be output, or room for input.
+    /// Wakes both tasks: there may be output, or room for input.
     pub fn look(&self) {
         self.output.notify();
         self.input.notify();
@@ -76,7 +76,7 @@ impl Connection {
         rt::spawn(Rc::clone(self).linger()).detach();
     }
 
-    /// Cuts off an initiator that does not take what is left: it holds memory.
+    /// Cuts off an initiator that does not receive what is left, since that holds memory.
     async fn linger(self: Rc<Connection>) {
         if rt::timeout(LINGER_DEADLINE, self.sent.notified()).await.is_err() {
             self.cut();
@@ -91,7 +91,7 @@ impl Connection {
         self.look();
     }
 
-    /// Feeds the session with what arrives, until the end.
+    /// Passes what arrives to the session, until the end.
     pub(super) async fn receive(self: Rc<Connection>, session: Rc<Session>) {
         while !self.finishing.get() {
             if !session.brain.borrow().wants_bytes(self.id) {
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Sends what the session has to say, until the end.
+    /// Sends the session's output, until the end.
     pub(super) async fn send(self: Rc<Connection>, session: Rc<Session>) {
         let mut batch = SendBatch::new();
         while !self.cut.get() {

@@ -1,4 +1,4 @@
-//! How connections of a session come and go.
+//! How connections join and leave a session.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,12 +11,13 @@ use super::connection::Connection;
 use crate::access::{Barred, Claim};
 use crate::shard::Shard;
 
-/// How long commands of a connection that goes get to come to their end. A disk that takes longer is sick;
-/// the initiator, which is told so, will come again or escalate.
+/// How long commands of a connection that is closed may take to end. A disk that takes longer is faulty; the
+/// login or logout then fails, and the initiator tries again or escalates.
 const QUIET_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A place in a session that is kept for a connection at the end of its login. It is given back if nobody
-/// takes it: the login may break off, or its deadline pass.
+/// A place in a session, reserved for a connection at the end of its login.
+///
+/// It is released if it is not taken: the login may fail, or its deadline pass.
 pub struct Seat {
     core: CoreId,
     tsih: u16,
@@ -25,12 +26,12 @@ pub struct Seat {
     replaces: bool,
 }
 
-/// Why there is no seat for a connection.
+/// Why a connection got no seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSeat {
     /// The login may not act for the session.
     Barred(Barred),
-    /// The session takes no connection, or not now.
+    /// The session accepts no connection, or not now.
     Status(LoginStatus),
 }
 
@@ -39,7 +40,7 @@ impl Seat {
         Seat { core: rt::core(), tsih: session.tsih(), id, taken: false, replaces }
     }
 
-    /// The connection takes the place of one with its number.
+    /// Whether the connection replaces one with the same number.
     pub fn replaces(&self) -> bool {
         self.replaces
     }
@@ -49,7 +50,9 @@ impl Seat {
         self.tsih
     }
 
-    /// Moves the connection to the session's core and there into the session; it is closed if that has ended.
+    /// Moves the connection to the session's core and adds it to the session.
+    ///
+    /// It is closed if the session has ended.
     pub fn take(mut self, stream: rt::DetachedStream, login: LoginOutcome) {
         self.taken = true;
         let (tsih, id) = (self.tsih, self.id);
@@ -83,12 +86,14 @@ impl Session {
         self.add_connection(id, stream, login);
     }
 
-    /// Keeps a place for a further connection, or one that replaces another of its number. In that case
-    /// nothing of the former one takes effect any more when this returns: the initiator may write anew.
+    /// Reserves a place for a further connection, or for one that replaces another of the same number.
+    ///
+    /// In the second case no command of the former connection can take effect after the return: the initiator
+    /// may send its writes again.
     ///
     /// # Errors
-    /// The login may not act for this session, there are as many connections as the first login settled, the
-    /// session has just ended, or commands of the former connection do not come to their end.
+    /// The login may not act for this session, the session has as many connections as the first login
+    /// negotiated, it has just ended, or commands of the former connection do not end in time.
     pub async fn join(self: Rc<Session>, cid: u16, claim: &Claim) -> Result<Seat, NoSeat> {
         self.admits(claim).map_err(NoSeat::Barred)?;
         let replaces = self.connections.borrow().keys().any(|id| id.cid == cid);
@@ -119,7 +124,7 @@ impl Session {
         self.pump();
     }
 
-    /// Nothing more will be sent on this connection, or it will not come.
+    /// Removes a connection that will send nothing more, or that never came.
     pub(super) fn forget_connection(self: &Rc<Session>, id: ConnectionId) {
         let forgotten = self.connections.borrow_mut().remove(&id);
         drop(forgotten);
@@ -127,8 +132,10 @@ impl Session {
         self.pump();
     }
 
-    /// The initiator logs a connection out (`None`: all of them). It may write through another one, or
-    /// another initiator may, when it has the answer: what is at a disk comes first.
+    /// Handles the logout of a connection (`None`: of all).
+    ///
+    /// After the response, writes may come through another connection or from another initiator, so commands
+    /// that are at a disk must end first.
     pub(super) async fn log_out(self: Rc<Session>, id: CommandId, cid: Option<u16>) {
         let quiet = rt::timeout(QUIET_DEADLINE, self.quiet(cid)).await;
         if quiet.is_err() {
@@ -142,7 +149,7 @@ impl Session {
         self.pump();
     }
 
-    /// Waits until no command of this connection (`None`: of any) runs.
+    /// Waits until no command of this connection (`None`: of any) is running.
     pub(super) async fn quiet(&self, cid: Option<u16>) {
         let is_of = |running: &super::Running| cid.is_none_or(|cid| running.cid == cid);
         self.command_ended.until(|| !self.running.borrow().values().any(is_of)).await;

@@ -1,9 +1,9 @@
-//! iSCSI sessions: bytes to commands, commands to units, answers to bytes.
+//! iSCSI sessions: bytes to commands, commands to units, responses to bytes.
 //!
-//! A session lives on one core with all its connections. What the protocol decides is in its brain,
-//! [`proto::iscsi::target::Session`]; here bytes are moved and commands run. A command whose step needs no
-//! waiting (all of a RAM volume's) is done in the turn that brought it, so that the answers to everything
-//! that came in one receive leave in one send.
+//! A session and all its connections live on one core. Its brain, [`proto::iscsi::target::Session`], makes
+//! the decisions of the protocol; this module moves bytes and runs commands. A command that need not wait
+//! (all of a RAM volume's) ends in the turn in which it arrived, so the responses to everything in one
+//! receive leave in one send.
 
 mod budget;
 mod caller;
@@ -41,37 +41,37 @@ use crate::portal;
 use crate::shard::Shard;
 use crate::unit::Unit;
 
-/// What every session may hold of write data, and again of answers: one command of the largest size.
+/// What every session may hold of write data, and again of responses: one command of the largest size.
 const DATA_BYTES_MIN: usize = TRANSFER_BYTES_MAX as usize;
 
 /// The operation code of EXTENDED COPY (SPC-4).
 const EXTENDED_COPY: u8 = 0x83;
 
-/// Who is at the other end, and what it logged in to.
+/// The initiator of a session, and the target that it logged in to.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The names of both ports: what reservations belong to.
+    /// The names of both ports. Reservations belong to them.
     pub name: ItNexus,
     /// InitiatorAlias.
     pub alias: Option<String>,
     /// The target's name; `None` for discovery.
     pub target: Option<String>,
-    /// Where the first connection comes from.
+    /// The address of the first connection.
     pub address: SocketAddr,
-    /// What its login has shown.
+    /// What its login has proved.
     pub claim: Claim,
 }
 
-/// What a session begins with.
+/// The parameters of a new session.
 #[derive(Clone, Debug)]
 pub struct Birth {
     /// Its number in the node.
     pub tsih: u16,
     /// Its number for units.
     pub nexus: NexusId,
-    /// Who is at the other end.
+    /// The initiator, and its target.
     pub peer: Peer,
-    /// It replaces a session of the same names.
+    /// It follows an earlier session of the same names.
     pub again: bool,
 }
 
@@ -81,9 +81,10 @@ struct Running {
     on: Rc<Unit>,
     /// The connection that it came on.
     cid: u16,
-    /// A copy waits for no other command, and ends soon when it is aborted: who aborts it can wait for it.
+    /// It is a copy. A copy waits for no other command, and ends soon after it is aborted, so whatever aborts
+    /// it can wait for its end.
     is_copy: bool,
-    /// It should begin nothing more.
+    /// It must begin no further step.
     aborted: bool,
 }
 
@@ -91,32 +92,33 @@ struct Running {
 pub struct Session {
     birth: Birth,
     brain: RefCell<iscsi::Session>,
-    /// Also those that are over and still send what they left.
+    /// The connections, including closed ones that still send what is left.
     connections: RefCell<BTreeMap<ConnectionId, Rc<Connection>>>,
     view: RefCell<Rc<View>>,
-    /// The host groups whose LUNs it sees. A secret that a group gets later counts from the next login on.
+    /// The host groups whose LUNs it sees. If a group gets a secret later, the session stays in it until the
+    /// next login.
     entered: RefCell<BTreeSet<HostName>>,
-    /// What its commands may hold besides the data that came with them.
+    /// What its commands may hold in addition to the data that came with them.
     budget: Budget,
-    /// Commands that run as tasks of their own, also those that the brain has forgotten.
+    /// Commands that run as tasks of their own, including those that the brain has forgotten.
     running: RefCell<BTreeMap<CommandId, Running>>,
-    /// Why the last connection was closed that was.
+    /// Why the most recently closed connection was closed.
     closed_by: Cell<Option<CloseReason>>,
-    /// Rung when running commands were aborted.
+    /// Notified when running commands were aborted.
     aborted: Notify,
-    /// Rung when a command has ended that somebody may wait for.
+    /// Notified when a command has ended.
     command_ended: Notify,
-    /// Rung when data may have come that somebody waits for.
+    /// Notified when data may have arrived.
     arrived: Notify,
-    /// Rung when a deadline may have come nearer.
+    /// Notified when the deadline may have become earlier.
     deadline_changed: Notify,
-    /// The brain has said that nothing follows.
+    /// The brain has reported the end of the session.
     ended: Cell<bool>,
     began: Instant,
 }
 
 impl Session {
-    /// Makes a session on this core, and starts its clock.
+    /// Creates a session on this core, and starts its timer.
     pub fn begin(birth: Birth) -> Rc<Session> {
         let shard = Shard::current();
         let config = shard.config();
@@ -168,21 +170,21 @@ impl Session {
         &self.birth.peer.name
     }
 
-    /// What it logged in to; `None` for discovery.
+    /// The name of its target; `None` for discovery.
     pub fn target(&self) -> Option<&str> {
         self.birth.peer.target.as_deref()
     }
 
-    /// Whether a login with the names of this session and this claim may act for it: join it, replace one of
-    /// its connections or the whole of it.
+    /// Whether a login with the names of this session and this claim may act for it: join it, or replace one
+    /// of its connections or all of it.
     ///
     /// # Errors
-    /// It would not enter all the host groups that this session has entered.
+    /// The login would not enter all host groups that this session has entered.
     pub fn admits(&self, claim: &Claim) -> Result<(), Barred> {
         Shard::current().access().acts_for(&self.name().initiator.name, &self.entered.borrow(), claim)
     }
 
-    /// What administrators see of it.
+    /// Its state, for administrators.
     pub fn status(&self) -> SessionStatus {
         let counters = self.brain.borrow().counters();
         SessionStatus {
@@ -208,31 +210,31 @@ impl Session {
         }
     }
 
-    /// How many of its commands have come, and have not been answered completely.
+    /// How many of its commands have arrived and are not completely answered.
     pub fn commands_under_way(&self) -> usize {
         let TaskCensus { collecting, refusing, running, answering } = self.brain.borrow().census();
         collecting + refusing + running + answering
     }
 
-    /// What it sees now.
+    /// Its current view.
     pub fn view(&self) -> Rc<View> {
         Rc::clone(&self.view.borrow())
     }
 
-    /// Whether one of its connections came in at this address of the node.
+    /// Whether one of its connections uses this address of the node.
     pub fn comes_through(&self, address: IpAddr) -> bool {
         let connections = self.connections.borrow();
         connections.values().any(|connection| connection.local_address().ip().to_canonical() == address)
     }
 
-    /// Ends it from above.
+    /// Ends the session, for this reason.
     pub fn end(self: &Rc<Session>, reason: CloseReason) {
         self.brain.borrow_mut().end(reason, rt::now());
         self.deadline_changed.notify();
         self.pump();
     }
 
-    /// What it may hold from now on, of write data and of answers each.
+    /// Sets how much it may hold from now on, of write data and of responses each.
     pub fn set_data_bytes(&self, bytes: usize) {
         let bytes = bytes.max(DATA_BYTES_MIN);
         self.brain.borrow_mut().set_data_bytes_max(bytes);
@@ -243,7 +245,7 @@ impl Session {
         View::empty(self.birth.peer.name.clone())
     }
 
-    /// Looks its LUNs up again after the access rules have changed.
+    /// Looks up its LUNs again, after the access rules have changed.
     pub fn look_again(self: &Rc<Session>) {
         let Some(target) = self.target() else { return };
         if self.ended.get() {
@@ -257,7 +259,7 @@ impl Session {
             self.connections.borrow().values().map(|connection| connection.peer_address().ip()).collect();
         addresses.push(address);
         if addresses.iter().any(|address| access.admit(target, initiator, *address).is_err()) {
-            // It gets time to log out, but sees nothing from now on.
+            // It has time to log out, but sees no LUNs from now on.
             self.end(CloseReason::Drained);
         }
         let luns = {
@@ -280,8 +282,8 @@ impl Session {
         }
         for unit in new.luns().values() {
             if !seen(&old, unit) {
-                // What was written to a volume before its pool was reopened, and not flushed, may be lost, as
-                // after a power cut: say that, and not that only the session is new.
+                // Unflushed writes to a volume whose pool was reopened may be lost, as after a power cut.
+                // Report that, and not only that the session is new.
                 let again = self.birth.again && !old.inventory().values().any(|volume| *volume == unit.id());
                 unit.attach(self.birth.nexus, self.birth.peer.name.clone(), again);
             } else if is_other_list {
@@ -291,9 +293,11 @@ impl Session {
         self.view.replace(new);
     }
 
-    /// Aborts the commands to `unit`: what has not begun will not, and what is at the volume goes on to its
-    /// end, after which it is answered TASK ABORTED. Gives those whose end can be waited for besides what is
-    /// at the volume ([`Session::ended`]).
+    /// Aborts the commands to `unit`.
+    ///
+    /// A step that has not begun will not begin. What is at the volume runs to its end, and is then answered
+    /// with TASK ABORTED. Returns the commands whose end the caller can await in addition to what is at the
+    /// volume ([`Session::ended`]).
     pub fn abort_on(self: &Rc<Session>, unit: &Rc<Unit>) -> Vec<CommandId> {
         let is_on = |running: &Running| Rc::ptr_eq(&running.on, unit);
         let ids: Vec<(CommandId, bool)> = {
@@ -311,7 +315,7 @@ impl Session {
         ids.into_iter().filter(|(_, is_copy)| *is_copy).map(|(id, _)| id).collect()
     }
 
-    /// Lets running commands begin nothing more.
+    /// Marks running commands so that they begin no further step.
     fn stop(&self, which: impl Fn(&Running) -> bool) {
         self.running
             .borrow_mut()
@@ -321,7 +325,7 @@ impl Session {
         self.aborted.notify();
     }
 
-    /// Sees to everything that the brain asks for, and lets the connections send.
+    /// Handles all events of the brain, and lets the connections send.
     fn pump(self: &Rc<Session>) {
         loop {
             let event = self.brain.borrow_mut().poll_event();
@@ -339,8 +343,8 @@ impl Session {
                     self.stop(|running| cid.is_none_or(|cid| running.cid == cid));
                     rt::spawn(Rc::clone(self).log_out(id, cid)).detach();
                 }
-                // Commands whose answers nobody waits for come to their end: who must wait for that finds
-                // them in `running`.
+                // Commands whose responses have no recipient any more still run to their end. They stay in
+                // `running`, so that others can wait for it.
                 Event::Close { id, reason } => {
                     self.closed_by.set(Some(reason));
                     self.stop(|running| running.cid == id.cid);
@@ -349,7 +353,7 @@ impl Session {
                     match connection {
                         Some(connection) if reason == CloseReason::Reinstated => connection.cut(),
                         Some(connection) => connection.finish(),
-                        // It had broken before it was over.
+                        // The connection broke before the brain closed it.
                         None => self.brain.borrow_mut().remove_connection(id),
                     }
                 }
@@ -363,19 +367,19 @@ impl Session {
         }
     }
 
-    /// Tells the budget what waits to be sent.
+    /// Updates the budget with the size of the responses that are not sent.
     fn count_answers(&self) {
         self.budget.set_queued(self.brain.borrow().answer_bytes());
     }
 
-    /// Runs one command: to its end if it does not have to wait, else as a task.
+    /// Runs one command: to its end if it need not wait, otherwise as a task.
     fn run(self: &Rc<Session>, command: Command) {
         let Command { id, cid, lun, cdb, data_out } = command;
         let view = self.view();
         let Some(unit) = view.unit(lun).cloned() else {
             let outcome = match absent(&cdb) {
                 Step::ReportLuns(report) => view.report(self.birth.nexus, &report),
-                // The initiator comes again, and does not take the unit for gone.
+                // So that the initiator tries again and does not consider the unit gone.
                 _ if view.is_away(lun) => Outcome::status(Status::Busy),
                 Step::Done(outcome) => outcome,
                 step => unreachable!("without a unit there is nothing to do for {step:?}"),
@@ -417,9 +421,9 @@ impl Session {
     fn visible_targets(&self, one: Option<&str>) -> Vec<TargetRecord> {
         let shard = Shard::current();
         let peer = &self.birth.peer;
-        // Who asks at a floating address is to come by that alone, wherever it is: no other one moves with
-        // it. Who asks at another portal has those of all nodes, and by a floating one it would come to one
-        // of them twice.
+        // A host that asks at a floating address must use that address alone, on whichever node it is: other
+        // portals do not move with it. A host that asks at another portal gets those of all nodes; with a
+        // floating one it would reach one of them twice.
         let floating = self.floating_portals(&shard);
         let local: Vec<SocketAddr> =
             self.connections.borrow().values().map(|connection| connection.local_address()).collect();
@@ -446,19 +450,19 @@ impl Session {
             .collect()
     }
 
-    /// The portals of floating addresses that its connections have come in at.
+    /// The portals of floating addresses that its connections use.
     fn floating_portals(&self, shard: &Shard) -> Vec<FloatingPortal> {
         let mut portals = shard.floating();
         portals.retain(|portal| self.comes_through(portal.portal.ip()));
         portals
     }
 
-    /// The session is over: it is forgotten when the last of its commands has come back from its volume.
+    /// Removes the session, which is over, when the last of its commands has returned from its volume.
     fn bury(self: &Rc<Session>) {
         if self.ended.replace(true) {
             return;
         }
-        // A unit that is closed before the last command has ended is not told.
+        // Do not keep the units: one that is closed before the last command has ended needs no detach.
         let units = self.view.replace(Rc::new(self.empty_view())).units();
         self.deadline_changed.notify();
         self.stop(|_| true);
@@ -470,8 +474,8 @@ impl Session {
             for unit in units {
                 unit.detach(session.birth.nexus).await;
             }
-            // Only now may a login of the same names begin: what it takes anew must not be dropped as the old
-            // one's.
+            // Only now may a login of the same names begin: otherwise what the new session acquires could be
+            // dropped as the old one's.
             Shard::current().remove_session(session.birth.tsih);
             portal::session_ended(session.birth.tsih, session.closed_by.get());
         })
@@ -503,7 +507,7 @@ impl Session {
     }
 }
 
-/// Where other nodes show a target: those that have a copy of one of its volumes.
+/// The portals of other nodes that lead to a target: of the nodes that have a copy of one of its volumes.
 fn peer_addresses(shard: &Shard, target: &Target) -> Vec<String> {
     let units = target.maps.iter().filter_map(|map| shard.unit(map.volume));
     let nodes: BTreeSet<NodeNumber> = units.flat_map(|unit| unit.paths().others.into_keys()).collect();

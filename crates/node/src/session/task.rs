@@ -1,4 +1,4 @@
-//! Task management: what is aborted must take no effect after the answer.
+//! Task management: an aborted command must have no effect after the response.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -12,23 +12,26 @@ use super::Session;
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::Unit;
 
-/// How long aborted commands get to come to their end. A disk that takes longer is sick. Initiators escalate
-/// by themselves before (open-iscsi waits 15 s for an abort and 30 s for a reset); those that do not are cut
-/// off after this time. An answer before the end would not be true, whichever it is: "complete" lets the
-/// initiator write over what still lands, "rejected" makes it wait for commands that are gone.
+/// How long aborted commands may take to end before the session is ended. A disk that takes longer is faulty.
+///
+/// Most initiators escalate earlier (open-iscsi waits 15 s for an abort and 30 s for a reset); others are cut
+/// off after this time. Any response before the end would be wrong: "complete" lets the initiator overwrite
+/// what a late write then destroys, "rejected" makes it wait for commands that are gone.
 const ABORT_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long to wait for data that R2Ts have asked for, when a function has ended its commands. RFC 7143
-/// 4.2.3.3 has us wait for it; but open-iscsi, as it comes (FastAbort = Yes), sends none once it has asked
-/// for a reset. Who does has it on its way already. Far less than the 30 s after which open-iscsi gives a
-/// reset up.
+/// How long to wait for data that R2Ts have requested, after a function has ended its commands.
+///
+/// RFC 7143 4.2.3.3 requires the wait; but open-iscsi with its default FastAbort = Yes sends no data once it
+/// has asked for a reset. An initiator that does send it has it on its way already. This is far less than the
+/// 30 s after which open-iscsi gives up a reset.
 const DATA_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Session {
-    /// Carries out a task management function and answers it, when nothing of what it ends takes effect any
-    /// more. If that takes too long the session is ended instead; its successor begins when all is over (see
-    /// `portal`). The function is carried out to its end in any case, since others depend on it: a reset that
-    /// has begun is one.
+    /// Executes a task management function, and responds when nothing that it ends can take effect any more.
+    ///
+    /// If that takes too long, the session is ended instead; its successor begins when the function is
+    /// complete (see `portal`). The function always runs to its end, since others depend on it: a reset that
+    /// has begun must be completed.
     pub(super) async fn manage_task(
         self: Rc<Session>,
         id: CommandId,
@@ -42,7 +45,7 @@ impl Session {
             self.ended(&abort).await;
             match function {
                 TaskFunction::AbortTask => TaskResponse::Complete,
-                // A unit that will be back soon has no task any more, and is one all the same.
+                // A unit that will be back soon has no tasks, but it still exists.
                 TaskFunction::AbortTaskSet => match self.view() {
                     view if view.unit(lun).is_some() || view.is_away(lun) => TaskResponse::Complete,
                     _ => TaskResponse::LunDoesNotExist,
@@ -85,7 +88,7 @@ impl Session {
             );
         }
         let answered = rt::now();
-        // A session that ended meanwhile has reset nothing, and nobody waits for that any more.
+        // A session that ended meanwhile has reset nothing, and needs no response.
         let is_asked = !self.ended.get();
         self.brain.borrow_mut().task_done(id, response);
         self.pump();
@@ -94,8 +97,8 @@ impl Session {
         }
     }
 
-    /// A target that was reset cold drops all connections of all initiators (RFC 7143 11.5.1): on this node.
-    /// Who has come again since the answer stays.
+    /// Drops all connections of all initiators to this session's target, on this node, as a target cold reset
+    /// requires (RFC 7143 11.5.1). Sessions that began after the response stay.
     async fn end_all_of_target(&self, answered: Instant) {
         let Some(target) = self.target().map(str::to_owned) else { return };
         on_all_cores(move || {
@@ -125,7 +128,7 @@ impl Session {
         self.aborted.notify();
     }
 
-    /// Waits until none of these commands runs any more.
+    /// Waits until none of these commands is running.
     pub async fn ended(&self, commands: &[CommandId]) {
         let runs = |id| self.running.borrow().contains_key(id);
         self.command_ended.until(|| !commands.iter().any(runs)).await;

@@ -1,4 +1,4 @@
-//! What a session sees: its LUNs.
+//! The LUNs that a session sees.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -9,9 +9,10 @@ use crate::shard::Shard;
 use crate::unit::{Unit, naa};
 use crate::volume::VolumeId;
 
-/// The units behind a session's LUNs, at one moment. Nobody keeps one while he waits: commands keep the unit
-/// that they are for, and so a volume is closed when its own commands have ended, whatever becomes of those
-/// of the other LUNs.
+/// The units behind a session's LUNs, at one moment.
+///
+/// No task keeps a view while it waits. A command keeps only its own unit, so a volume closes when its own
+/// commands have ended, regardless of the commands to other LUNs.
 pub struct View {
     nexus: ItNexus,
     luns: BTreeMap<Lun, Rc<Unit>>,
@@ -25,7 +26,7 @@ impl View {
         View { nexus, luns: BTreeMap::new(), away: BTreeMap::new() }
     }
 
-    /// The view of these volumes, as far as the core has them.
+    /// The view of those of these volumes that the core has.
     pub fn of(self, volumes: impl IntoIterator<Item = (Lun, VolumeId)>, shard: &Shard) -> View {
         let (mut luns, mut away) = (BTreeMap::new(), BTreeMap::new());
         for (lun, volume) in volumes {
@@ -43,13 +44,13 @@ impl View {
         Lun::decode(lun).is_some_and(|lun| self.away.contains_key(&lun))
     }
 
-    /// What REPORT LUNS tells, and the volumes behind it.
+    /// The LUNs that REPORT LUNS lists, and their volumes.
     pub fn inventory(&self) -> BTreeMap<Lun, VolumeId> {
         let present = self.luns.iter().map(|(lun, unit)| (*lun, unit.id()));
         present.chain(self.away.iter().map(|(lun, volume)| (*lun, *volume))).collect()
     }
 
-    /// Whose view it is.
+    /// The I_T nexus that the view belongs to.
     pub fn nexus(&self) -> &ItNexus {
         &self.nexus
     }
@@ -59,14 +60,15 @@ impl View {
         &self.luns
     }
 
-    /// Its units, one by one. Those that are closed meanwhile are left out: nobody keeps them open.
+    /// Its units, one by one. The iterator keeps none open, and skips those that are closed meanwhile.
     pub fn units(&self) -> impl Iterator<Item = Rc<Unit>> + use<> {
         let units: Vec<Weak<Unit>> = self.luns.values().map(Rc::downgrade).collect();
         units.into_iter().filter_map(|unit| unit.upgrade())
     }
 
-    /// Answers REPORT LUNS, whichever unit was asked or even none: no unit needs to tell of the change any
-    /// more.
+    /// Answers REPORT LUNS, for any unit or none.
+    ///
+    /// No unit needs to report the change of the LUNs to this nexus any more.
     pub fn report(&self, nexus: NexusId, report: &ReportLuns) -> Outcome {
         for unit in self.luns.values() {
             unit.brain().borrow_mut().luns_reported(nexus);

@@ -1,19 +1,19 @@
 //! Changes of what all cores agree on: mode pages, reservations, resets.
 //!
-//! They are decided on the unit's home core, one at a time, in this order: decide against the newest state;
-//! store what must be durable; install the new state and tell the initiators, on every core; abort the
-//! commands that the change aborts, everywhere, and wait until none of them can take effect any more; flush
-//! if the write cache was turned off, when all that was written to it is there; answer. The new state comes
-//! before the waiting: from then on no core admits a command under the old one, and what was admitted before
-//! is waited for.
+//! The unit's home core decides them, one at a time, in this order: decide against the newest state; store
+//! what must be durable; install the new state on every core and inform the initiators; abort the commands
+//! that the change aborts, on every core, and wait until none of them can take effect any more; if the write
+//! cache was turned off, wait until all that was written to it is there, and flush; respond. The new state
+//! comes before the waiting: from then on no core admits a command under the old state, and commands that
+//! were admitted before are waited for.
 //!
-//! Of a volume with copies all nodes that serve it decide together and carry it out, each so on its own
-//! cores: [`Keeper::agree_on`](crate::copies::Keeper::agree_on).
+//! For a replicated volume, all nodes that serve it decide together, and each executes the change in this way
+//! on its own cores: [`Keeper::agree_on`](crate::copies::Keeper::agree_on).
 //!
-//! A change that was begun comes to its end, and holds its turn until then, whatever its initiator is told:
-//! so the answer GOOD of a later one is as true as its own would have been. An initiator that would have to
-//! wait too long is told that an operation is in progress: its own goes on if it had begun; one that waits
-//! for its turn is given up, and changes nothing.
+//! A change that has begun runs to its end and holds its turn until then, whatever its initiator was told: so
+//! the GOOD of a later change also vouches for it. An initiator that would have to wait too long is told that
+//! an operation is in progress. If its own change has begun, it continues; if it waits for its turn, it is
+//! dropped and changes nothing.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -29,21 +29,22 @@ use crate::session::Caller;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
-/// Where changes of every unit are decided.
+/// The core that decides the changes of every unit.
 pub const HOME: CoreId = CoreId(0);
 
-/// How long an initiator waits for a change before it is told that it goes on: less than the 30 s after which
-/// Linux aborts a command, which would have to wait for the same.
+/// How long an initiator waits before it is told that an operation is in progress. Less than the 30 s after
+/// which Linux aborts a command, since the abort would have to wait for the same change.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 
 impl Unit {
-    /// Has `change` decided and carried out; gives the answer for the command that asked for it. It is
-    /// carried out to its end also when nobody waits for this any more.
+    /// Decides and executes `change`; returns the outcome for the command that requested it.
+    ///
+    /// The change runs to its end even if this future is dropped.
     pub async fn change(&self, change: ChangeRequest) -> Outcome {
         self.change_at_home(change, None).await
     }
 
-    /// As [`Unit::change`], for a command, which is answered in time and ends when the change has.
+    /// Like [`Unit::change`], for a command: it is answered in time, and ends when the change has ended.
     pub(super) async fn change_for(&self, caller: &Caller, change: ChangeRequest) -> Outcome {
         let mut work = pin!(self.change_at_home(change, Some(ANSWER_DEADLINE)));
         match rt::timeout(ANSWER_DEADLINE, work.as_mut()).await {
@@ -63,13 +64,13 @@ impl Unit {
         });
         match outcome.await {
             Ok(outcome) => outcome,
-            // The node stops and the home core is gone already; this core is next.
+            // The node stops, and the home core has already ended; this core is next.
             Err(Closed) => std::future::pending().await,
         }
     }
 }
 
-/// Waits for a part of a change as long as it takes, and tells administrators what for if that is long.
+/// Waits for a part of a change for as long as it takes, and logs what for if that is long.
 async fn waiting_for<T>(id: VolumeId, what: &'static str, part: impl Future<Output = T>) -> T {
     let mut part = pin!(part);
     match rt::timeout(ANSWER_DEADLINE, part.as_mut()).await {
@@ -83,7 +84,7 @@ async fn waiting_for<T>(id: VolumeId, what: &'static str, part: impl Future<Outp
 
 async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Duration>) -> Outcome {
     let shard = Shard::current();
-    // The volume may have been deleted while the message was on its way: the session will find out.
+    // The volume may have been deleted while the message was on its way; the session will find out.
     let Some(unit) = shard.unit(id) else { return Outcome::status(Status::Busy) };
     let turn = waiting_for(id, "an earlier change", shard.changes(id));
     let _turn = match turn_deadline {
@@ -96,7 +97,7 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
     if unit.is_replicated()
         && let Some(keeper) = Control::current().keeper()
     {
-        // Every write is durable before it is answered: there is nothing to flush.
+        // Every write is durable before it is answered, so there is nothing to flush.
         return waiting_for(id, "other nodes", keeper.agree_on(&unit, &change)).await;
     }
     let decision = unit.brain().borrow().decide(&change);
@@ -120,10 +121,11 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
     decision.outcome
 }
 
-/// Initiators send again what was answered BUSY: only what may then succeed is.
+/// Initiators repeat a command that was answered BUSY: only errors that may be gone by then are answered in
+/// this way.
 fn not_stored(unit: &Unit, error: &ControlError) -> Outcome {
     match error {
-        // It is being closed, and perhaps opened again: the session will find out.
+        // The volume is being closed, and perhaps reopened; the session will find out.
         ControlError::NotFound { .. }
         | ControlError::Store(StoreError::NoSuchVolume(_) | StoreError::Exported(_)) => {
             Outcome::status(Status::Busy)
@@ -132,7 +134,7 @@ fn not_stored(unit: &Unit, error: &ControlError) -> Outcome {
     }
 }
 
-/// Waits until no command that has begun and may write is at the volume any more, on any core.
+/// Waits until no command that has begun and may write is at the volume, on any core.
 pub async fn until_written(id: VolumeId) {
     let drained = on_all_cores(move || async move {
         if let Some(unit) = Shard::current().unit(id) {
@@ -142,7 +144,7 @@ pub async fn until_written(id: VolumeId) {
     waiting_for(id, "commands that write", drained).await;
 }
 
-/// Waits until none of the writes that no host waits for can take effect any more, on any core.
+/// Waits until no write that lost its host can take effect any more, on any core.
 pub async fn until_orphans_ended(id: VolumeId) {
     let ended = on_all_cores(move || async move {
         if let Some(unit) = Shard::current().unit(id) {
@@ -152,8 +154,8 @@ pub async fn until_orphans_ended(id: VolumeId) {
     waiting_for(id, "writes of lost hosts", ended).await;
 }
 
-/// Installs what was decided on every core, tells initiators, and waits until nothing that the change aborts
-/// can take effect.
+/// Installs a decided state on every core, informs initiators, and waits until no command that the change
+/// aborts can take effect.
 pub async fn install_on_all_cores(id: VolumeId, state: Option<LuState>, notices: Vec<Notice>, abort: Abort) {
     if state.is_some() || !notices.is_empty() {
         on_all_cores(move || {

@@ -1,7 +1,7 @@
-//! EXTENDED COPY between volumes of this node: the data never leaves it.
+//! EXTENDED COPY between volumes of this node: the data never leaves the node.
 //!
-//! A copy goes in steps. Before each it has room in its session's memory, may still do what it does to both
-//! units, and is wanted: when it is aborted, it ends with the step that it is at.
+//! A copy runs in steps. Each step first reserves room in its session's memory, and checks that the copy is
+//! still allowed on both units and still wanted. An aborted copy ends after its current step.
 
 use base::{BlockCount, BlockSize, Chain, Instant, LbaRange};
 use proto::scsi::{BlockDone, BlockError, CopyFailure, CopyFault, CopySegment, ItNexus, NexusId, Refusal};
@@ -11,10 +11,10 @@ use super::{AtVolume, Unit};
 use crate::session::{Aborted, Caller};
 use crate::volume::Standing;
 
-/// What is in memory at once.
+/// How many bytes are in memory at once.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Why a segment was not done.
+/// Why a segment was not completed.
 enum Stop {
     Fault(CopyFault),
     Aborted,
@@ -32,8 +32,7 @@ impl From<Aborted> for Stop {
     }
 }
 
-/// Copies the segments in order. A unit must be visible to the session that asks: a copy is not a way around
-/// LUN maps.
+/// Copies the segments in order. Both units must be visible to the session: a copy must not bypass LUN maps.
 pub(super) async fn copy(
     caller: &Caller,
     nexus: NexusId,
@@ -77,12 +76,12 @@ async fn copy_segment(
             count: BlockCount(step >> shift),
         };
         let _held = caller.admit(step as usize).await?;
-        // Each step asks anew, and is seen by those who wait for a unit's commands: the copy of an initiator
-        // that was preempted, or to a unit that was protected, ends here.
+        // Each step checks again, and counts as a command at both units. So the copy of a preempted
+        // initiator, or to a unit that was write-protected, ends here.
         let data = read(&source, &name, nexus, part(segment.source_range, source_shift));
         let data = data.await.map_err(CopyFault::Source)?;
         let range = part(segment.target_range, target_shift);
-        // What was read may have taken its time.
+        // The read may have taken long.
         let came = caller.word().await.map_err(|_| Stop::Aborted)?;
         write(&target, came, (&name, nexus), range, data).await.map_err(CopyFault::Target)?;
         done += step;

@@ -1,15 +1,16 @@
-//! The names of a unit, made from the identity of its volume: the same on every node and after every restart.
+//! The names of a unit, derived from its volume's identity: the same on every node and after every restart.
 
 use proto::scsi::Identity;
 
 use crate::volume::VolumeId;
 
-/// The company identifier in NAA and EUI-64 names. Not registered with the IEEE: the bit for locally
+/// The company identifier in NAA and EUI-64 names. It is not registered with the IEEE: the bit for locally
 /// administered numbers is set, and the rest are the letters "UR" of the name.
 const COMPANY_ID: u32 = 0x02_55_52;
 
-/// NAA 6, IEEE Registered Extended (SPC-4 7.8.6.6.5): 4 bits NAA, 24 bits company, 36 and 64 bits of ours. A
-/// hundred bits of the volume's random identity.
+/// NAA 6, IEEE Registered Extended (SPC-4 7.8.6.6.5): 4 bits NAA, 24 bits company, 36 and 64 bits of our own.
+///
+/// These hold a hundred bits of the volume's random identity.
 pub fn naa(volume: VolumeId) -> [u8; 16] {
     let id = u128::from_be_bytes(volume.0) & ((1 << 100) - 1);
     (0x6 << 124 | u128::from(COMPANY_ID) << 100 | id).to_be_bytes()

@@ -1,7 +1,7 @@
-//! Logical units: a volume with its SCSI face, on one core.
+//! Logical units: a volume with its SCSI interface, on one core.
 //!
-//! [`Unit::execute`] is the way of every command: the SCSI brain answers it or names a step, the step is
-//! carried out here, the brain makes the answer. Steps that change what all cores agree on go through
+//! [`Unit::execute`] is the path of every command. The SCSI brain answers it or returns a step; this module
+//! executes the step, and the brain builds the response. Steps that change what all cores agree on go through
 //! [`change`].
 
 mod change;
@@ -27,23 +27,24 @@ use crate::session::{Aborted, Caller};
 use crate::shard::Shard;
 use crate::volume::{Volume, VolumeId};
 
-/// How many commands of one nexus and kind that began in one epoch are at the volume.
+/// How many commands of one nexus and kind, begun in the same epoch, are at the volume.
 struct Presence {
     nexus: NexusId,
     epoch: u64,
-    /// They write, or may.
+    /// The commands write, or may.
     writes: bool,
     count: u32,
 }
 
-/// Which commands at the volume are waited for.
+/// Which commands at the volume to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// All.
     All,
-    /// Those of a nexus.
+    /// Those of one nexus.
     Of(NexusId),
-    /// Those that write. A read may wait for an initiator that takes its data slowly; they do not.
+    /// Those that write. They do not depend on the initiator, while a read may wait for an initiator that
+    /// receives its data slowly.
     Writes,
 }
 
@@ -51,24 +52,24 @@ pub enum Waiting {
 pub struct Unit {
     volume: Rc<Volume>,
     brain: RefCell<LogicalUnit>,
-    /// Its mode pages and reservations are agreed on with the nodes that have copies, or may get one.
+    /// Whether the nodes with copies, present or future, agree on its mode pages and reservations.
     replicated: Cell<bool>,
-    /// What its port groups are made from, together with the targets.
+    /// The paths from which, with the targets, its port groups are made.
     paths: RefCell<Paths>,
     /// Commands of this core's sessions that are at the volume, by nexus. Commands that wait for a change are
-    /// not counted: the change that aborts them would wait for itself.
+    /// not counted: otherwise a change that aborts them would wait for itself.
     at_volume: RefCell<Vec<Presence>>,
-    /// Grows with each [`Unit::drained`], so that it does not wait for commands that began after it.
+    /// Grows with each [`Unit::drained`], so that a drain does not wait for commands that began after it.
     epoch: Cell<u64>,
-    /// Rung when a count comes down to zero.
+    /// Notified when a count drops to zero.
     quiet: Notify,
-    /// Gets the last state when the unit is dropped; [`Unit::gone`] waits for it.
+    /// Receives the last state when the unit is dropped; [`Unit::gone`] waits for it.
     end: RefCell<Option<Sender<LuState>>>,
     stats: RefCell<UnitStats>,
 }
 
 impl Unit {
-    /// A unit over `volume`, to which `paths` lead: they are in `config`, too.
+    /// A unit of `volume` with these `paths`, which must be in `config`, too.
     pub fn new(volume: Rc<Volume>, config: LuConfig, paths: Paths, state: LuState) -> Unit {
         Unit {
             volume,
@@ -83,7 +84,7 @@ impl Unit {
         }
     }
 
-    /// The volume's identity, which is the unit's.
+    /// The identity of the volume and of the unit.
     pub fn id(&self) -> VolumeId {
         self.volume.id()
     }
@@ -93,12 +94,12 @@ impl Unit {
         &self.volume
     }
 
-    /// The SCSI brain on this core; borrowed for the moment only, never over an `await`.
+    /// The SCSI brain on this core. Borrow it only for a moment, never across an `await`.
     pub fn brain(&self) -> &RefCell<LogicalUnit> {
         &self.brain
     }
 
-    /// Whether its mode pages and reservations are agreed on with other nodes.
+    /// Whether several nodes agree on its mode pages and reservations.
     pub fn is_replicated(&self) -> bool {
         self.replicated.get()
     }
@@ -108,20 +109,21 @@ impl Unit {
         self.replicated.set(replicated);
     }
 
-    /// The ways to it.
+    /// The paths to the volume.
     pub fn paths(&self) -> Paths {
         self.paths.borrow().clone()
     }
 
-    /// Other ways than before lead to it, or they can be used otherwise: from here on this core carries out
-    /// and tells what that means, and each initiator hears once of a state that has changed. What was
-    /// admitted before goes on.
+    /// Sets the paths to the volume, or their states.
+    ///
+    /// From here on this core executes and reports commands accordingly. Each initiator is informed once of a
+    /// changed state. Commands that were admitted before continue.
     pub fn set_paths(&self, paths: Paths) {
         self.paths.replace(paths);
         self.look_at_targets(&Shard::current().access());
     }
 
-    /// Other targets than before may lead to it.
+    /// Updates the unit after other targets may lead to it.
     pub fn look_at_targets(&self, access: &Access) {
         let (paths, numbers) = (self.paths.borrow(), Shard::current().port_numbers());
         let mut brain = self.brain.borrow_mut();
@@ -131,23 +133,24 @@ impl Unit {
         }
     }
 
-    /// What was done so far on this core.
+    /// The counters of this core.
     pub fn stats(&self) -> UnitStats {
         self.stats.borrow().clone()
     }
 
-    /// Adds what was done so far on this core.
+    /// Adds the counters of this core to `sum`.
     pub fn add_stats_to(&self, sum: &mut UnitStats) {
         sum.add(&self.stats.borrow());
     }
 
-    /// A login sees this unit.
+    /// Adds the nexus of a session that sees this unit.
     pub fn attach(&self, nexus: NexusId, name: ItNexus, again: bool) {
         self.brain.borrow_mut().attach_nexus(nexus, name, again);
     }
 
-    /// A login no longer sees this unit. What ends with it (a RESERVE) has ended everywhere when this
-    /// returns.
+    /// Removes the nexus of a session that no longer sees this unit.
+    ///
+    /// What ends with it (a RESERVE) has ended on all cores when this returns.
     pub async fn detach(&self, nexus: NexusId) {
         let change = self.brain.borrow_mut().detach_nexus(nexus);
         self.at_volume.borrow_mut().retain(|presence| presence.nexus != nexus || presence.count > 0);
@@ -156,7 +159,7 @@ impl Unit {
         }
     }
 
-    /// Carries out one command.
+    /// Executes one command.
     pub async fn execute(&self, caller: &Caller, request: Request) -> Outcome {
         let nexus = request.nexus;
         let began = rt::now();
@@ -192,7 +195,7 @@ impl Unit {
         (Operation::of(op), bytes)
     }
 
-    /// Waits until none of these commands that began before is at the volume.
+    /// Waits until none of these commands that began before the call is at the volume.
     pub async fn drained(&self, which: Waiting) {
         let epoch = self.epoch.get() + 1;
         self.epoch.set(epoch);
@@ -209,8 +212,8 @@ impl Unit {
         self.quiet.until(|| !self.at_volume.borrow().iter().any(waited_for)).await;
     }
 
-    /// Gives up the unit, waits until everybody else has, and returns the state that it had in the end;
-    /// `None` if somebody else waits for that.
+    /// Releases the unit, waits until all other owners have, and returns its final state; `None` if another
+    /// caller waits for that.
     pub async fn gone(self: Rc<Unit>) -> Option<LuState> {
         let (end, ended) = oneshot();
         self.end.replace(Some(end));

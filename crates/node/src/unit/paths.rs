@@ -1,8 +1,9 @@
-//! The ways to a volume: through this node, and through others that have a copy of it.
+//! The paths to a volume: through this node, and through others that have a copy of it.
 //!
-//! What must hold: all nodes tell the same groups and ports, whichever is asked; and a node carries out
-//! nothing for a volume through its own ports unless it may. So the groups are made from what all nodes know
-//! alike, the targets and the numbers of nodes, and how well this node reaches the volume is always said.
+//! Two things must hold. All nodes report the same groups and ports, whichever is asked; and a node executes
+//! commands to a volume through its own ports only if it may. So the groups are derived from what all nodes
+//! know alike, the targets and the numbers of nodes, and a node always reports its own access state to the
+//! volume.
 
 use std::collections::BTreeMap;
 
@@ -15,40 +16,40 @@ use crate::volume::VolumeId;
 /// How a volume can be used through the ports of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// What is carried out through them.
+    /// The access state of these ports.
     pub state: AccessState,
-    /// An administrator prefers them.
+    /// Whether an administrator prefers these ports.
     pub preferred: bool,
 }
 
 impl Way {
-    /// A way in this state, which nobody prefers.
+    /// A path in this state that is not preferred.
     pub fn new(state: AccessState) -> Way {
         Way { state, preferred: false }
     }
 }
 
-/// All ways to a volume, as far as this node knows.
+/// All paths to a volume, as far as this node knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    /// Through this node.
+    /// The path through this node.
     pub own: Way,
-    /// Through the other nodes that have a copy. Only a node with a number knows others.
+    /// The paths through the other nodes that have a copy. Only a node with a number knows others.
     pub others: BTreeMap<NodeNumber, Way>,
 }
 
 impl Paths {
-    /// To a volume that only this node has.
+    /// The path to a volume that only this node has.
     pub fn only() -> Paths {
         Paths { own: Way::new(AccessState::ActiveOptimized), others: BTreeMap::new() }
     }
 
-    /// To a copy of a volume, before anybody has said whether it may be used.
+    /// The path to a copy of a volume while its state is unknown.
     pub fn not_known() -> Paths {
         Paths { own: Way::new(AccessState::Unavailable), others: BTreeMap::new() }
     }
 
-    /// `config` with the port groups of these ways.
+    /// `config` with the port groups of these paths.
     pub fn in_config(
         &self,
         volume: VolumeId,
@@ -60,8 +61,8 @@ impl Paths {
         LuConfig { port_groups, unlisted: self.own.state, ..config.clone() }
     }
 
-    /// The target port groups: one a node, with a port for each target that leads to the volume. No targets,
-    /// no groups: a group has a port.
+    /// The target port groups: one per node, with a port for each target that leads to the volume. A group
+    /// without a port is left out, so without targets there are none.
     fn port_groups(&self, volume: VolumeId, access: &Access, numbers: PortNumbers) -> Vec<PortGroup> {
         assert!(
             numbers != PortNumbers::Alone || self.others.is_empty(),
@@ -84,7 +85,7 @@ impl Paths {
     }
 }
 
-/// The ports of one node that lead to the volume: one a target.
+/// The ports of one node that lead to the volume: one per target.
 fn ports(volume: VolumeId, access: &Access, numbers: PortNumbers) -> Vec<TargetPort> {
     let port = |target: &Target| TargetPort {
         relative: numbers.port(target.port),

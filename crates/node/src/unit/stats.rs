@@ -1,4 +1,4 @@
-//! What a unit has done on one core, for metrics.
+//! The counters of a unit on one core, for metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use proto::scsi::{BlockOp, Outcome};
 
 use crate::histogram::Histogram;
 
-/// Kinds of commands that are measured apart.
+/// Kinds of commands that are measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// READ.
@@ -26,7 +26,7 @@ pub enum Operation {
     Verify,
     /// EXTENDED COPY.
     Copy,
-    /// All that moves no blocks.
+    /// All commands that move no blocks.
     Other,
 }
 
@@ -60,7 +60,7 @@ impl Operation {
         }
     }
 
-    /// Its name in metrics.
+    /// The name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Read => "read",
@@ -79,7 +79,7 @@ impl Operation {
 /// Counters of one unit.
 #[derive(Clone, Debug, Default)]
 pub struct UnitStats {
-    /// Latency from the arrival of all data to the answer, by kind.
+    /// Latency from the arrival of all data to the response, by kind.
     pub latency: [Histogram; Operation::ALL.len()],
     /// Bytes of the blocks concerned, by kind.
     pub bytes: [u64; Operation::ALL.len()],
@@ -97,7 +97,7 @@ impl UnitStats {
         }
     }
 
-    /// Adds what another core has counted.
+    /// Adds the counters of another core.
     pub fn add(&mut self, other: &UnitStats) {
         self.latency.iter_mut().zip(&other.latency).for_each(|(sum, more)| sum.add(more));
         self.bytes.iter_mut().zip(other.bytes).for_each(|(sum, more)| *sum += more);

@@ -1,13 +1,13 @@
-//! Who claims which bytes of a slice.
+//! The claims on the bytes of a slice.
 //!
-//! Nearly every claim is short (a command's piece of a stripe unit) and overlaps nothing. Short ones are kept
-//! by their start, so that a look at a range touches those near it only, however many there are elsewhere;
-//! the few that are longer are looked at one by one.
+//! Nearly every claim is short (a command's piece of a stripe unit) and overlaps nothing. Short claims are
+//! kept by their start, so a check of a range only looks at claims near it, however many there are elsewhere.
+//! The few longer claims are checked one by one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The longest claim that is found by its start: a stripe unit, and the step of long operations.
+/// The longest claim that is kept by its start: a stripe unit, and the step of long operations.
 const SHORT_BYTES_MAX: u64 = 1 << 20;
 
 /// Claims on ranges of bytes, each with its number: older ones have lower numbers.
@@ -23,7 +23,7 @@ fn is_short(range: &Range<u64>) -> bool {
 }
 
 impl Claims {
-    /// Adds a claim. No number comes twice.
+    /// Adds a claim. Its number must be new.
     pub(super) fn add(&mut self, number: u64, range: &Range<u64>) {
         if is_short(range) {
             self.short.insert((range.start, number), range.end);
@@ -32,7 +32,7 @@ impl Claims {
         }
     }
 
-    /// Takes a claim away.
+    /// Removes a claim.
     pub(super) fn remove(&mut self, number: u64, range: &Range<u64>) {
         if is_short(range) {
             self.short.remove(&(range.start, number));
@@ -41,7 +41,7 @@ impl Claims {
         }
     }
 
-    /// Whether a claim that is older than this number overlaps the range.
+    /// Whether a claim older than this number overlaps the range.
     pub(super) fn any_older(&self, than: u64, range: &Range<u64>) -> bool {
         let near = (range.start.saturating_sub(SHORT_BYTES_MAX), 0)..(range.end, 0);
         self.short.range(near).any(|((_, number), end)| *number < than && *end > range.start)
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Against a list that is gone through from end to end.
+    /// Compares with a list that is searched from end to end.
     #[test]
     fn claims_are_found_however_long_they_are() {
         const LENGTHS: [u64; 8] =

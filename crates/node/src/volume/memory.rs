@@ -1,18 +1,19 @@
-//! What an operation holds in memory while it is carried out.
+//! How much memory an operation needs.
 
 use proto::scsi::BlockOp;
 
 use super::{STEP_BYTES, Volume};
 
-/// What a comparison holds of the blocks: as they were read, and both sides in one piece.
+/// How often a comparison holds the blocks: as they were read, and both sides contiguous.
 const COMPARED: u64 = 3;
 
-/// What one descriptor of a state takes, with the extents that it is made from.
+/// What one descriptor of GET LBA STATUS takes, with the extents that it is made from.
 const STATUS_BYTES: u64 = 64;
 
 impl Volume {
-    /// How much memory `op` takes at the most besides the data that came with it; its session must have room
-    /// for it.
+    /// How much memory `op` needs at most in addition to the data that came with it.
+    ///
+    /// Its session must have room for it.
     pub fn working_bytes(&self, op: &BlockOp) -> usize {
         let all = op.range().map_or(0, |range| (range.count * self.block_size).0);
         let step = all.min(STEP_BYTES);

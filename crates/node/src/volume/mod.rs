@@ -1,10 +1,10 @@
-//! Volumes: what SCSI asks for, cut into pieces and brought to the slices that own them.
+//! Volumes: splits SCSI operations into pieces, and passes these to the slices that own them.
 //!
-//! Each core has a [`Volume`] of its own for every volume of the node. It knows the stripe map and owns the
-//! slices that live on its core; pieces for other slices travel to their core by message and come back with
-//! the result. An operation on several pieces is not one step to others, as SCSI allows; one that must be
-//! (COMPARE AND WRITE, ORWRITE) takes all of its pieces first, in the order of the slices, so that two of
-//! them cannot wait for each other.
+//! Each core has its own [`Volume`] for every volume of the node. It knows the stripe map and owns the slices
+//! of its core; pieces for other slices travel to their core by message and return with the result. An
+//! operation on several pieces is not atomic, as SCSI allows. One that must be atomic (COMPARE AND WRITE,
+//! ORWRITE) first takes all of its pieces, in the order of the slices, so that two of them cannot wait for
+//! each other.
 
 mod claims;
 mod memory;
@@ -27,8 +27,8 @@ use self::piece::{PieceOp, Taken};
 pub use self::slice::{Slice, Standing, TakenRange};
 use crate::control::note_bad_block;
 
-/// How much of what a long operation reads for itself (VERIFY, ORWRITE) or makes (WRITE SAME) is in memory at
-/// once.
+/// How much of the data that a long operation reads for itself (VERIFY, ORWRITE) or generates (WRITE SAME) is
+/// in memory at once.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// One volume, as one core knows it.
@@ -38,7 +38,7 @@ pub struct Volume {
     /// Grows when the volume is resized.
     blocks: Cell<BlockCount>,
     stripe: Stripe,
-    /// By number; `None` for those of other cores.
+    /// By number; `None` for slices of other cores.
     slices: Vec<Option<Rc<Slice>>>,
 }
 
@@ -64,12 +64,12 @@ impl Volume {
         Volume { id, block_size, blocks: Cell::new(blocks), stripe, slices }
     }
 
-    /// Which volume.
+    /// The volume's identity.
     pub fn id(&self) -> VolumeId {
         self.id
     }
 
-    /// The logical block.
+    /// The logical block size.
     pub fn block_size(&self) -> BlockSize {
         self.block_size
     }
@@ -93,17 +93,18 @@ impl Volume {
         self.slices.get(usize::from(number))?.clone()
     }
 
-    /// The capacity after [`Volume::grow`].
+    /// Sets the capacity, after [`Volume::grow`].
     pub fn set_blocks(&self, blocks: BlockCount) {
         self.blocks.set(blocks);
     }
 
-    /// Carries out one operation, of a command that `came` then. One of several steps asks before each of
-    /// them for the initiator's last `word` ([`crate::session::Caller::word`]), and does no more where that
-    /// is an error.
+    /// Executes one operation of a command that arrived at `came`.
+    ///
+    /// An operation of several steps asks for the initiator's last `word` ([`crate::session::Caller::word`])
+    /// before each of them, and stops if that is an error.
     ///
     /// # Errors
-    /// What the standard has a code for; see [`BlockError`].
+    /// Those that the standard has a code for; see [`BlockError`].
     pub async fn perform<W: Future<Output = Result<Instant, BlockError>>>(
         &self,
         op: BlockOp,
@@ -140,7 +141,7 @@ impl Volume {
             BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua, word).await,
             BlockOp::Flush => self.flush().await,
             BlockOp::TestReady => self.test_ready().await,
-            // There is no cache yet to bring the blocks into.
+            // There is no cache to prefetch into.
             BlockOp::Prefetch { .. } => Ok(BlockDone::Done),
             BlockOp::LbaStatus { start, max } => self.lba_status(start, max).await.map(BlockDone::LbaStatus),
         }
@@ -165,8 +166,10 @@ impl Volume {
         Ok(data)
     }
 
-    /// Writes `data`, as many bytes as `range` has. It begins soon after `came` or not at all, where other
-    /// nodes have copies: that is when its initiator was known to be there.
+    /// Writes `data`, which has as many bytes as `range`.
+    ///
+    /// On a replicated volume, the write begins soon after `came`, when the initiator was known to be there,
+    /// or not at all.
     ///
     /// # Errors
     /// [`BlockError::Unwritable`], [`BlockError::Full`], [`BlockError::Offline`].
@@ -233,7 +236,7 @@ impl Volume {
         word: impl Fn() -> W,
     ) -> Result<BlockDone, BlockError> {
         for range in ranges {
-            // Pieces of a long range are many and each is quick: a batch at a time.
+            // A long range has many pieces, and each is quick: one batch at a time.
             let mut pieces = self.pieces(range).peekable();
             while pieces.peek().is_some() {
                 let came = word().await?;
@@ -282,7 +285,7 @@ impl Volume {
         Ok(BlockDone::Done)
     }
 
-    /// Makes every write that was acknowledged durable, on all slices.
+    /// Makes every acknowledged write durable, on all slices.
     ///
     /// # Errors
     /// [`BlockError::Offline`]: a failed flush takes the disk out of service.
@@ -290,14 +293,14 @@ impl Volume {
         self.on_all_slices(|| PieceOp::Flush).await
     }
 
-    /// What a cache has of the blocks and the medium has not goes to the medium (SBC-3, Caches: reads with
-    /// FUA, VERIFY). Costs nothing where nothing was written.
+    /// Writes cached data of these blocks to the medium (SBC-3, Caches: reads with FUA, VERIFY). Costs
+    /// nothing if there were no writes.
     async fn bring_to_medium(&self, range: LbaRange) -> Result<(), BlockError> {
         let flush = |piece| self.carry_out(piece, PieceOp::Flush);
         all_done(rt::join_all(self.pieces(range).map(flush)).await)
     }
 
-    /// Whether all slices take writes.
+    /// Whether all slices accept writes.
     async fn test_ready(&self) -> Result<BlockDone, BlockError> {
         self.on_all_slices(|| PieceOp::TestReady).await
     }
@@ -329,7 +332,7 @@ impl Volume {
         self.stripe.pieces(range.start * self.block_size, range.count * self.block_size)
     }
 
-    /// `range` in parts of at most [`STEP_BYTES`].
+    /// Splits `range` into parts of at most [`STEP_BYTES`].
     fn steps(&self, range: LbaRange) -> impl Iterator<Item = LbaRange> + use<> {
         let step = STEP_BYTES >> self.block_size.shift();
         (0..range.count.0.div_ceil(step)).map(move |n| {
@@ -338,14 +341,14 @@ impl Volume {
         })
     }
 
-    /// Waits until no write of this core's slices can take effect any more that no host waits for.
+    /// Waits until no write to this core's slices that lost its host can take effect any more.
     pub async fn orphans_ended(&self) {
         for copy in self.slices.iter().flatten().filter_map(|slice| slice.copy()) {
             copy.orphans_ended().await;
         }
     }
 
-    /// Where in the volume a byte of a slice is.
+    /// The offset in the volume of a byte of a slice.
     pub fn volume_offset(&self, slice: u16, of_slice: ByteOffset) -> ByteOffset {
         self.stripe.volume_offset(slice, of_slice)
     }
@@ -374,7 +377,7 @@ fn durability(fua: bool) -> Durability {
     if fua { Durability::Durable } else { Durability::Cached }
 }
 
-/// The first error of a command's pieces, if there is one.
+/// The first error among a command's pieces, if any.
 fn all_done(results: Vec<Result<Chain, BlockError>>) -> Result<(), BlockError> {
     results.into_iter().try_for_each(|result| result.map(drop))
 }

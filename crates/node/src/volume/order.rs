@@ -1,13 +1,13 @@
 //! Which operations of a slice may run at the same time.
 //!
-//! Operations that overlap run one after the other, in the order they came, unless both only read. So a block
-//! is one register to all clients: no read sees a part of a write, and of two writes one remains, though a
-//! disk may mix both in units smaller than the volume's block. A read-modify-write (COMPARE AND WRITE,
-//! ORWRITE) is one step to everybody else: it keeps its claim on the range until it has written. Almost
-//! always nothing overlaps, and then the check is a look at the operations that are under way nearby.
+//! Operations that overlap run one after the other, in the order in which they came, unless both only read.
+//! So a block is one register to all clients: no read sees a part of a write, and of two writes one remains,
+//! although a disk may mix both in units smaller than the volume's block. A read-modify-write (COMPARE AND
+//! WRITE, ORWRITE) is atomic: it keeps its claim on the range until it has written. Operations almost never
+//! overlap; then the check only looks at the operations that are under way nearby.
 //!
-//! Nobody waits for ever: who holds a claim waits for nothing but its disk, or for claims on slices of higher
-//! numbers.
+//! No operation waits for ever: the holder of a claim waits only for its disk, or for claims on slices of
+//! higher numbers.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub struct Order {
     next: Cell<u64>,
     /// Claims that wait for older ones.
     waiting: Cell<usize>,
-    /// Rung when a claim has ended while somebody waits.
+    /// Notified when a claim has ended while others wait.
     ended: Notify,
 }
 
@@ -45,7 +45,7 @@ pub struct Write<'a> {
     range: Range<u64>,
 }
 
-/// The claim of a read-modify-write. Owned, since it is held for a command of another core, too.
+/// The claim of a read-modify-write. It is owned, since commands of other cores hold it, too.
 pub struct Exclusive {
     order: Rc<Order>,
     number: u64,
@@ -53,7 +53,7 @@ pub struct Exclusive {
 }
 
 impl Exclusive {
-    /// Waits until everything older in its range has ended.
+    /// Waits until all older operations in its range have ended.
     pub async fn come(&self) {
         self.order.until_oldest(self.number, &self.range).await;
     }
@@ -76,21 +76,21 @@ impl Order {
         read
     }
 
-    /// Waits for everything older in `range`.
+    /// Waits for all older operations in `range`.
     pub async fn write(&self, range: Range<u64>) -> Write<'_> {
         let write = Write { order: self, number: self.claim(&self.changes, &range), range };
         self.until_oldest(write.number, &write.range).await;
         write
     }
 
-    /// As [`Order::write`], for a command that reads and then writes.
+    /// Like [`Order::write`], for a command that reads and then writes.
     pub async fn exclusive(self: &Rc<Order>, range: Range<u64>) -> Exclusive {
         let exclusive = self.queue(range);
         exclusive.come().await;
         exclusive
     }
 
-    /// Takes a place behind everything older in `range`, now.
+    /// Queues behind all older operations in `range`, without waiting.
     pub fn queue(self: &Rc<Order>, range: Range<u64>) -> Exclusive {
         Exclusive { order: Rc::clone(self), number: self.claim(&self.changes, &range), range }
     }

@@ -1,4 +1,4 @@
-//! A piece of an operation: on a slice of this core, or by message on another.
+//! A piece of an operation: executed on a slice of this core, or by message on another core.
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use rt::{CoreId, Durability};
@@ -9,7 +9,7 @@ use super::slice::TakenRange;
 use super::{Slice, Standing, Volume, core_of};
 use crate::shard::Shard;
 
-/// What is to be done with a piece.
+/// What to do with a piece.
 #[derive(Debug)]
 pub(super) enum PieceOp {
     Read { len: ByteLen, standing: Standing },
@@ -19,14 +19,16 @@ pub(super) enum PieceOp {
     TestReady,
 }
 
-/// A piece that a command has taken; given back when this is dropped.
+/// A piece that a command has taken; dropping it releases the piece.
 pub enum Taken {
     Here { _range: TakenRange },
     There { _range: TakenThere },
 }
 
-/// A range of a slice of another core, taken there. It is one from the moment at which it was taken: the
-/// command may be gone when the message that tells it so arrives.
+/// A range of another core's slice that was taken there.
+///
+/// It exists from the moment at which the range is taken, so that the range is released even if the command
+/// is gone when the message with it arrives.
 pub struct TakenThere {
     core: CoreId,
     entry: usize,
@@ -40,10 +42,10 @@ impl Drop for TakenThere {
 }
 
 impl Volume {
-    /// Has `work` done by a slice, wherever it lives.
+    /// Runs `work` on a slice, on the core that it lives on.
     ///
     /// # Errors
-    /// What `work` gives; [`SliceError::Offline`] if the slice is not open.
+    /// Those of `work`; [`SliceError::Offline`] if the slice is not open.
     pub async fn on_owner<T, F>(
         &self,
         number: u16,
@@ -65,7 +67,7 @@ impl Volume {
         .await
     }
 
-    /// Carries out `op` on the slice of `piece`. What was read, or nothing.
+    /// Executes `op` on the slice of `piece`. Returns the data of a read; otherwise nothing.
     pub(super) async fn carry_out_piece(&self, piece: Piece, op: PieceOp) -> Result<Chain, SliceError> {
         self.on_owner(piece.slice, move |slice| async move { on_slice(&slice, piece, op).await }).await
     }
@@ -83,11 +85,11 @@ impl Volume {
         Ok(Taken::There { _range: self.on_owner(slice, take).await? })
     }
 
-    /// Takes a part of a slice on all nodes that have a copy of it: nothing is written to it until this is
-    /// dropped.
+    /// Takes a part of a slice on all nodes that have a copy of it: no other write to it begins until the
+    /// result is dropped.
     ///
     /// # Errors
-    /// As [`Slice::take`].
+    /// Those of [`Slice::take`].
     pub async fn take_part(&self, slice: u16, offset: ByteOffset, len: ByteLen) -> Result<Taken, SliceError> {
         self.take_piece(Piece { slice, offset, len, volume_offset: self.stripe.volume_offset(slice, offset) })
             .await
@@ -125,7 +127,7 @@ mod tests {
     use crate::control::{NewVolume, PoolSpec};
     use crate::{Config, Control, Wanted};
 
-    /// A range of the other core's slice.
+    /// The length of a range of the other core's slice.
     const LEN: ByteLen = ByteLen(4096);
 
     async fn new_volume(control: Rc<Control>) -> Rc<Volume> {
@@ -147,7 +149,8 @@ mod tests {
         Shard::current().volume(id).unwrap()
     }
 
-    /// A command may be given up at any moment: before its message is there, before the answer is, and later.
+    /// A command may be given up at any moment: before its message arrives, before the answer arrives, and
+    /// later.
     #[test]
     fn a_range_of_another_core_whose_taker_is_gone_is_given_back() {
         let world = World::new(1);

@@ -1,4 +1,4 @@
-//! Operations that look at blocks and change none: VERIFY and GET LBA STATUS.
+//! Operations that read blocks and change none: VERIFY and GET LBA STATUS.
 
 use base::{BlockCount, ByteLen, Chain, Lba, LbaRange};
 use proto::scsi::{BlockDone, BlockError, Provisioning};
@@ -6,19 +6,20 @@ use store::Piece;
 
 use super::{Standing, Volume};
 
-/// What one GET LBA STATUS looks at: it reports less than it could, as the standard allows, since no command
-/// should keep the slices busy with their maps for long. A striped volume has 4,096 pieces of so much.
+/// How many bytes one GET LBA STATUS looks at. It reports less than it could, as the standard allows, so that
+/// no command keeps the slices busy with their maps for long. A striped volume has 4,096 pieces in this
+/// range.
 const STATUS_BYTES_MAX: u64 = 4 << 30;
 
 /// The longest piece that is looked at in one turn: 4,096 chunks of memory, or a few hundred µs of a file
-/// system's time where it is in many extents.
+/// system's time if it has many extents there.
 const STATUS_PIECE_BYTES_MAX: u64 = 64 << 20;
 
-/// Pieces that are looked at before other tasks of the core get their turn: about a microsecond each.
+/// Pieces that are looked at before other tasks of the core run: about a microsecond each.
 const STATUS_PIECES_A_TURN: usize = 16;
 
 impl Volume {
-    /// Reads all of `range`, for nothing but errors.
+    /// Reads all of `range`, only to find errors.
     pub(super) async fn verify(&self, range: LbaRange) -> Result<BlockDone, BlockError> {
         for step in self.steps(range) {
             self.read(step, Standing::Ordinary).await?;
@@ -26,7 +27,7 @@ impl Volume {
         Ok(BlockDone::Done)
     }
 
-    /// Compares `range` with `data`: as many bytes, or one block that every block is compared with.
+    /// Compares `range` with `data`: either as many bytes, or one block that every block is compared with.
     pub(super) async fn compare(&self, range: LbaRange, data: &Chain) -> Result<BlockDone, BlockError> {
         let repeated = data.len() as u64 != (range.count * self.block_size).0;
         let mut at = 0;
@@ -84,8 +85,8 @@ impl Volume {
                 status.add(first + BlockCount(from), to.saturating_sub(from), Provisioning::Mapped);
                 at = at.max(to);
             }
-            // Several extents may lie in one block, so that there is room left: the next command begins where
-            // these end.
+            // Several extents may lie in one block, so `status` may still have room. The next command begins
+            // where these extents end.
             if !is_all {
                 break;
             }
@@ -101,7 +102,7 @@ impl Volume {
     }
 }
 
-/// A piece in parts of at most `max`: that of a volume of one slice may be very long.
+/// Splits a piece into parts of at most `max`: a piece of a volume with one slice may be very long.
 fn parts(piece: Piece, max: ByteLen) -> impl Iterator<Item = Piece> {
     (0..piece.len.0).step_by(max.0 as usize).map(move |at| Piece {
         offset: piece.offset + ByteLen(at),
@@ -111,11 +112,11 @@ fn parts(piece: Piece, max: ByteLen) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// Consecutive extents, joined where the state does not change.
+/// Consecutive extents, merged where the state does not change.
 struct Extents {
     found: Vec<(Lba, BlockCount, Provisioning)>,
     max: usize,
-    /// An extent was left out: nothing that comes later may be added.
+    /// An extent was left out: no later extent may be added.
     full: bool,
 }
 
@@ -133,7 +134,7 @@ impl Extents {
     }
 }
 
-/// Where two chains of one length differ first.
+/// The first difference between two chains of the same length.
 pub(super) fn first_difference(a: &Chain, b: &Chain) -> Option<u64> {
     let (a, b) = (a.contiguous(), b.contiguous());
     assert_eq!(a.len(), b.len(), "lengths were checked when the command was parsed");

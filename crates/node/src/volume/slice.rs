@@ -1,4 +1,4 @@
-//! A slice: one core's part of a volume. Everything that is done to its bytes is done here.
+//! A slice: one core's part of a volume. All operations on its bytes happen here.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use store::{CoreDisks, SliceError, SliceSpec};
 use super::order::{Exclusive, Order};
 use crate::copies::{Opening, RangeLock, SliceCopy};
 
-/// One slice on its core. Offsets are bytes of the slice.
+/// One slice on its core. Offsets are in bytes of the slice.
 pub struct Slice {
     layout: Rc<store::Slice>,
-    /// If other nodes have copies of it, or may.
+    /// Set if other nodes have copies of the slice, or may have.
     copy: OnceCell<Rc<SliceCopy>>,
     order: Rc<Order>,
 }
@@ -24,12 +24,12 @@ pub struct Slice {
 pub enum TakenRange {
     /// Only this node has the slice.
     Here { _exclusive: Exclusive },
-    /// On all nodes that have a copy.
+    /// The range is locked on all nodes that have a copy.
     Everywhere { _lock: RangeLock },
 }
 
-/// Whether an operation must respect what others hold exclusively, or is itself part of such a holder's
-/// command.
+/// Whether an operation must respect exclusive claims of others, or belongs to a command that holds such a
+/// claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// An ordinary command.
@@ -43,15 +43,15 @@ fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
 }
 
 impl Slice {
-    /// The slice that this layout keeps, and that no other node has.
+    /// A slice that this layout keeps, and that no other node has.
     pub fn new(layout: store::Slice) -> Slice {
         Slice { layout: Rc::new(layout), copy: OnceCell::new(), order: Rc::default() }
     }
 
-    /// The slice that this layout keeps a copy of.
+    /// A slice that this layout keeps a copy of.
     ///
     /// # Errors
-    /// What the layout says.
+    /// Those of the layout.
     pub async fn open_copy(layout: store::Slice, opening: Opening) -> Result<Slice, SliceError> {
         let slice = Slice::new(layout);
         slice.open_as_copy(opening).await?;
@@ -59,20 +59,21 @@ impl Slice {
     }
 
     async fn open_as_copy(&self, opening: Opening) -> Result<(), SliceError> {
-        // An empty one has nothing to agree on.
+        // An empty slice has nothing to agree on.
         if opening.stripe.slice_len(self.index(), opening.size).0 > 0 {
             let copy = SliceCopy::open(Rc::clone(&self.layout), opening, Rc::clone(&self.order)).await?;
-            // Nobody else opens it.
+            // No other task opens it.
             let _ = self.copy.set(copy);
         }
         Ok(())
     }
 
-    /// Other nodes may have copies from now on; it has room for its dirty map by `spec`. What hosts do here
-    /// ends first, and goes on when the copy serves.
+    /// Turns the slice into a copy: other nodes may have copies from now on.
+    ///
+    /// `spec` gives it room for its dirty map. Hosts' operations end first, and resume when the copy serves.
     ///
     /// # Errors
-    /// What the layout says: its disk is out of service, and so is the slice.
+    /// Those of the layout: its disk is out of service, and so is the slice.
     pub async fn become_copy(
         &self,
         spec: SliceSpec,
@@ -80,7 +81,7 @@ impl Slice {
         opening: Opening,
     ) -> Result<(), SliceError> {
         let _all = self.order.exclusive(0..self.layout.len().0).await;
-        // Whoever makes the volume larger meanwhile gives it room for its map, too.
+        // If the volume was enlarged meanwhile, that gave it room for its map, too.
         if self.layout.map_pages() == 0 && spec.len() >= self.layout.len() {
             self.layout.grow(spec, disks);
         }
@@ -89,26 +90,27 @@ impl Slice {
         Ok(())
     }
 
-    /// Which slice of its volume it is.
+    /// The number of the slice in its volume.
     pub fn index(&self) -> u16 {
         self.layout.index()
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn len(&self) -> ByteLen {
         self.copy.get().map_or(self.layout.len(), |copy| copy.len())
     }
 
-    /// The copy of it here, if other nodes have some as well.
+    /// The copy of the slice on this node, if other nodes have copies as well.
     pub fn copy(&self) -> Option<&Rc<SliceCopy>> {
         self.copy.get()
     }
 
-    /// What is on this node's disk, whoever may serve it. Blocks that it does not read are written again with
-    /// what another copy holds, if that can be.
+    /// Reads what is on this node's disk, regardless of which copies may serve.
+    ///
+    /// Bad blocks are repaired from another copy if possible.
     ///
     /// # Errors
-    /// What the layout says. [`SliceError::Unavailable`]: the disk is late, and others wait.
+    /// Those of the layout. [`SliceError::Unavailable`]: the disk is late, and other operations wait.
     pub async fn read_repaired(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         match self.copy.get() {
             None => self.layout.read(offset, len).await,
@@ -116,15 +118,15 @@ impl Slice {
         }
     }
 
-    /// The slice has become longer.
+    /// Makes the slice longer.
     pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
         self.layout.grow(spec, disks);
     }
 
-    /// Takes the range for a command that reads and then writes it as one step.
+    /// Takes the range for a command that reads and then writes it atomically.
     ///
     /// # Errors
-    /// [`SliceError::Unavailable`] if other nodes do not give it.
+    /// [`SliceError::Unavailable`] if other nodes do not grant it.
     pub async fn take(&self, offset: ByteOffset, len: ByteLen) -> Result<TakenRange, SliceError> {
         let range = bytes(offset, len);
         let exclusive = match self.copy.get() {
@@ -133,7 +135,7 @@ impl Slice {
         };
         match (self.copy.get(), exclusive) {
             (None, Some(_exclusive)) => Ok(TakenRange::Here { _exclusive }),
-            // It may have become one meanwhile.
+            // The slice may have become a copy meanwhile.
             (copy, exclusive) => {
                 drop(exclusive);
                 let copy = copy.ok_or(SliceError::Unavailable)?;
@@ -145,7 +147,7 @@ impl Slice {
     /// Reads.
     ///
     /// # Errors
-    /// What the layout says.
+    /// Those of the layout.
     pub async fn read(
         &self,
         offset: ByteOffset,
@@ -162,11 +164,12 @@ impl Slice {
         }
     }
 
-    /// Writes, and returns when the write may be acknowledged: nothing else decides that. Of a copy it begins
-    /// soon after `came`, or not at all.
+    /// Writes, and returns when the write may be acknowledged. Nothing else decides that.
+    ///
+    /// The write of a copy begins soon after `came`, or not at all.
     ///
     /// # Errors
-    /// What the layout says.
+    /// Those of the layout.
     pub async fn write(
         &self,
         came: Instant,
@@ -181,7 +184,8 @@ impl Slice {
         };
         match self.copy.get() {
             None => self.layout.write(offset, data, durability).await,
-            // Durable on all members before it is acknowledged (R3), whatever the initiator asked for.
+            // Durable on all members before it is acknowledged (R3), regardless of what the initiator
+            // requested.
             Some(copy) => {
                 let len = ByteLen(data.len() as u64);
                 match standing {
@@ -192,10 +196,10 @@ impl Slice {
         }
     }
 
-    /// Gives the range back; it reads as zeros. `came` as for [`Slice::write`].
+    /// Deallocates the range; it then reads as zeros. `came` as for [`Slice::write`].
     ///
     /// # Errors
-    /// What the layout says.
+    /// Those of the layout.
     pub async fn zero(&self, came: Instant, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _under_way = self.order.write(bytes(offset, len)).await;
         match self.copy.get() {
@@ -207,17 +211,19 @@ impl Slice {
     /// Makes everything that was acknowledged durable.
     ///
     /// # Errors
-    /// What the layout says.
+    /// Those of the layout.
     pub async fn flush(&self) -> Result<(), SliceError> {
         match self.copy.get() {
             None => self.layout.flush().await,
-            // What was acknowledged is on all members' disks.
+            // Everything that was acknowledged is on all members' disks.
             Some(_) => Ok(()),
         }
     }
 
-    /// Whether a write would be refused at once because a disk is out of service. Of a copy the disk alone
-    /// says nothing: others go on without it, and what it still answers itself is the copy's decision.
+    /// Fails if a write would be refused at once because a disk is out of service.
+    ///
+    /// For a copy, the state of the disk is not enough: the others continue without it, and the copy decides
+    /// what it still serves itself.
     ///
     /// # Errors
     /// [`SliceError::Offline`].
@@ -229,11 +235,12 @@ impl Slice {
         if refuses { Err(SliceError::Offline) } else { Ok(()) }
     }
 
-    /// The parts of the range that take space, in order, `max` of them at most: if there are so many, what
-    /// comes after the last is not known.
+    /// The allocated parts of the range, in order, at most `max` of them.
+    ///
+    /// If there are `max`, what follows the last one is unknown.
     ///
     /// # Errors
-    /// What the layout says.
+    /// Those of the layout.
     pub async fn allocated(
         &self,
         offset: ByteOffset,

@@ -1,33 +1,36 @@
-//! CHAP: proving that one knows a secret without sending it (RFC 7143 12.1.3, RFC 1994). Either side may
-//! challenge.
+//! CHAP: a side proves that it knows a secret without sending it (RFC 7143 12.1.3, RFC 1994). Either side may
+//! challenge the other.
 
 use md5::{Digest, Md5};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-/// RFC 7143 12.1.3: a challenge or response has 1024 bytes at most.
+/// RFC 7143 12.1.3: a challenge or response has at most 1024 bytes.
 pub const BINARY_MAX: usize = 1024;
 
-/// RFC 7143 12.1.3: a secret shorter than 96 bits must not be used without IPsec. It is accepted (clients
-/// exist that have one), and whoever configures secrets warns.
+/// The advised minimum length of a secret, in bytes.
+///
+/// RFC 7143 12.1.3: a secret shorter than 96 bits must not be used without IPsec. We accept one, because some
+/// clients have such secrets; whatever configures secrets warns about them.
 pub const SECRET_ADVISED_MIN: usize = 12;
 
-/// The keys (RFC 7143 12.1.3).
+/// The key for the algorithms (RFC 7143 12.1.3).
 pub const ALGORITHM: &str = "CHAP_A";
-/// The identifier of a challenge.
+/// The key for the identifier of a challenge.
 pub const IDENTIFIER: &str = "CHAP_I";
-/// The challenge.
+/// The key for the challenge.
 pub const CHALLENGE: &str = "CHAP_C";
-/// The name of the one who proves itself.
+/// The key for the name of the side that proves its identity.
 pub const NAME: &str = "CHAP_N";
-/// The proof.
+/// The key for the proof.
 pub const RESPONSE: &str = "CHAP_R";
 
-/// Random bytes in a challenge of a target.
+/// Random bytes in a target's challenge.
 pub const NONCE_BYTES: usize = 16;
 
-/// A challenge of a target: the nonce, and a mark that all targets of ours recognize ([`is_of_a_target`]).
-/// The mark is no secret and proves nothing; what has to be unpredictable in a challenge is the nonce.
+/// A target's challenge: the nonce, and a mark that all our targets recognize ([`is_of_a_target`]).
+///
+/// The mark is not secret and proves nothing. Only the nonce must be unpredictable.
 pub fn challenge(nonce: [u8; NONCE_BYTES]) -> [u8; 2 * NONCE_BYTES] {
     let mut challenge = [0; 2 * NONCE_BYTES];
     challenge[..NONCE_BYTES].copy_from_slice(&nonce);
@@ -35,9 +38,11 @@ pub fn challenge(nonce: [u8; NONCE_BYTES]) -> [u8; 2 * NONCE_BYTES] {
     challenge
 }
 
-/// Whether a challenge is one that a target of ours has given to somebody, on whatever connection or node. An
-/// initiator that gives it back has the target compute what the target itself has asked for (RFC 7143 12.1.3:
-/// it must not answer that). Nothing needs to be remembered, for however long.
+/// Whether one of our targets created this challenge, on any connection or node.
+///
+/// An initiator that sends such a challenge back wants the target to compute the response that the target
+/// itself expects. RFC 7143 12.1.3 forbids answering it. Because of the mark, the targets need not remember
+/// their challenges.
 pub fn is_of_a_target(challenge: &[u8]) -> bool {
     challenge
         .split_at_checked(NONCE_BYTES)
@@ -52,20 +57,20 @@ fn mark(nonce: &[u8; NONCE_BYTES]) -> [u8; NONCE_BYTES] {
     mark
 }
 
-/// A hash, by its number at IANA (PPP authentication algorithms).
+/// A hash, by its IANA number (PPP authentication algorithms).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// 5: what every initiator has.
+    /// 5: every initiator supports it.
     Md5,
     /// 7.
     Sha256,
 }
 
 impl Algorithm {
-    /// The algorithms in the order that we offer them in.
+    /// The algorithms in the order in which we offer them.
     pub const OFFERED: &str = "7,5";
 
-    /// The first of the offered numbers that we know.
+    /// The first offered number that we support.
     pub fn choose(offered: &str) -> Option<Algorithm> {
         offered.split(',').find_map(|number| match number {
             "5" => Some(Algorithm::Md5),
@@ -74,7 +79,7 @@ impl Algorithm {
         })
     }
 
-    /// Its number, as it is sent.
+    /// Its number, as sent on the wire.
     pub fn number(self) -> &'static str {
         match self {
             Algorithm::Md5 => "5",
@@ -97,7 +102,7 @@ impl Algorithm {
     }
 }
 
-/// Compares proofs in a time that says nothing about where they differ.
+/// Compares proofs in constant time, so that timing does not reveal where they differ.
 pub fn is_same(expected: &[u8], given: &[u8]) -> bool {
     expected.ct_eq(given).into()
 }

@@ -1,4 +1,4 @@
-//! iSCSI (RFC 7143), error recovery level 0. [`wire`] is the format, [`target`] and [`initiator`] are the two
+//! iSCSI (RFC 7143), error recovery level 0: [`wire`] is the format, [`target`] and [`initiator`] are the two
 //! roles.
 
 pub mod chap;
@@ -13,7 +13,9 @@ pub mod wire;
 
 pub use negotiated::Negotiated;
 
-/// Portal groups from here on are those of our floating addresses: a portal keeps its group when it moves to
-/// another node, since initiators refuse to log in where they find another one than they know. So a login
-/// there may have been answered by another node than the one before, and has ended nothing on that.
+/// The first portal group tag of our floating addresses.
+///
+/// A portal keeps its group when it moves to another node, because initiators refuse to log in to a portal
+/// whose group has changed. So consecutive logins to such a portal may be answered by different nodes, and
+/// the later login ends no session on the earlier node.
 pub const FLOATING_GROUP_MIN: u16 = 0xff00;

@@ -1,12 +1,12 @@
-//! iSCSI names: who an initiator or a target is, for ever and everywhere (RFC 7143 4.2.7, RFC 3722, RFC
+//! iSCSI names: permanent, worldwide unique names of initiators and targets (RFC 7143 4.2.7, RFC 3722, RFC
 //! 3980).
 
 use std::fmt;
 
-/// RFC 7143 4.2.7.1: a name has 223 bytes at most.
+/// RFC 7143 4.2.7.1: a name has at most 223 bytes.
 pub const NAME_MAX: usize = 223;
 
-/// A valid name in its normal form: lower case.
+/// A valid name in its normal form, lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IscsiName(String);
 
@@ -16,10 +16,10 @@ pub enum NameError {
     /// Empty, or longer than [`NAME_MAX`].
     #[error("an iSCSI name has 1 to 223 characters")]
     Length,
-    /// A character that names do not have.
+    /// A character that is not allowed in names.
     #[error("an iSCSI name consists of letters, digits, '.', '-', ':' and '_'")]
     Character,
-    /// Not iqn., eui. or naa., or not what must follow.
+    /// Neither iqn., eui. nor naa., or what follows is wrong.
     #[error(
         "an iSCSI name is iqn.YYYY-MM.reversed.domain[:anything], eui. and 16 hexadecimal digits, or naa. and 16 or 32"
     )]
@@ -27,11 +27,12 @@ pub enum NameError {
 }
 
 impl IscsiName {
-    /// Checks a name and brings it into its normal form.
+    /// Checks a name and converts it to its normal form.
     ///
-    /// RFC 3722 asks for full stringprep. We lower-case ASCII and refuse the rest, which gives the same
-    /// result for every name that a keyboard's letters can write. One thing more than the RFC is accepted,
-    /// the underscore: QEMU makes initiator names from names of virtual machines, and those have it.
+    /// RFC 3722 requires full stringprep. We convert ASCII to lower case and refuse all other characters,
+    /// which gives the same result for every name written with a keyboard's letters. In addition to the RFC
+    /// we accept the underscore, because QEMU creates initiator names from names of virtual machines, which
+    /// may contain it.
     ///
     /// # Errors
     /// See [`NameError`].
@@ -70,8 +71,8 @@ impl fmt::Display for IscsiName {
     }
 }
 
-/// What follows `iqn.`: a month when somebody owned a domain, that domain reversed, and perhaps more behind a
-/// colon.
+/// Checks what follows `iqn.`: a month in which the naming authority owned a domain, the domain reversed, and
+/// optionally more after a colon.
 fn is_qualified(rest: &str) -> bool {
     let Some((date, name)) = rest.split_once('.') else { return false };
     let domain = name.split_once(':').map_or(name, |(domain, _)| domain);

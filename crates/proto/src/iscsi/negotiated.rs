@@ -1,17 +1,17 @@
-//! What a login settles, the same for both roles.
+//! The result of a login, the same for both roles.
 
 use super::keys::{Key, Value};
 
-/// The parameters that login settled (RFC 7143 section 13).
+/// The parameters that a login negotiated (RFC 7143 section 13).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// CRC32C over headers of this connection.
+    /// Whether headers on this connection have a CRC32C digest.
     pub header_digest: bool,
-    /// CRC32C over data of this connection.
+    /// Whether data on this connection has a CRC32C digest.
     pub data_digest: bool,
-    /// What the other side receives at most in one PDU on this connection.
+    /// The most bytes of data that the other side accepts in one PDU on this connection.
     pub max_transmit: u32,
-    /// What this side receives at most in one PDU: what it declared.
+    /// The most bytes of data that this side accepts in one PDU, as it declared.
     pub max_receive: u32,
     /// MaxConnections of the session.
     pub max_connections: u16,
@@ -32,7 +32,7 @@ pub struct Negotiated {
 }
 
 impl Default for Negotiated {
-    /// What holds if nobody says anything.
+    /// The standard's defaults, for keys that neither side sends.
     fn default() -> Negotiated {
         Negotiated {
             header_digest: false,
@@ -52,8 +52,8 @@ impl Default for Negotiated {
 }
 
 impl Negotiated {
-    /// What holds on a further connection of a session: it settles digests and lengths of its own, all else
-    /// was settled by the leading connection (RFC 7143 13, "Use: LO").
+    /// The parameters of a further connection of a session. It negotiates its own digests and lengths; the
+    /// leading connection negotiated everything else (RFC 7143 13, "Use: LO").
     pub(super) fn in_session_of(self, leading: &Negotiated) -> Negotiated {
         Negotiated {
             header_digest: self.header_digest,
@@ -64,7 +64,7 @@ impl Negotiated {
         }
     }
 
-    /// Takes in the result of one key. Keys that settle what we do anyway change nothing.
+    /// Stores the result of one key. Keys whose result we implement anyway change nothing.
     pub(super) fn settle(&mut self, key: Key, result: Value) {
         match (key, result) {
             (Key::HeaderDigest, Value::Choice(choice)) => self.header_digest = choice == "CRC32C",
@@ -82,7 +82,7 @@ impl Negotiated {
     }
 }
 
-/// The rules of these keys end at 65535 or below.
+/// Converts the value of a key whose rule limits it to 65535 or less.
 fn short(number: u32) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }

@@ -1,5 +1,5 @@
-//! Both roles connected back to back: whatever was negotiated and however the bytes are cut, commands move
-//! their data.
+//! Both roles connected back to back: whatever is negotiated and however the bytes are cut, commands transfer
+//! their data correctly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -20,17 +20,17 @@ const CID: u16 = 5;
 const CONNECTION: ConnectionId = ConnectionId { cid: CID, generation: 0 };
 const SPACE: usize = 64 << 10;
 const NOW: Instant = Instant(0);
-/// More turns than any of the cases takes.
+/// More turns than any case needs.
 const TURNS_MAX: usize = 200_000;
 
-/// Two brains, a wire in each direction, and a unit of memory.
+/// An initiator and a target session, a wire in each direction, and a unit in memory.
 struct Pair {
     initiator: Connection,
     session: Session,
     to_target: VecDeque<u8>,
     to_initiator: VecDeque<u8>,
     memory: Vec<u8>,
-    /// Answers that the unit has not given yet.
+    /// Responses that the unit has not returned yet.
     slow: Vec<(super::target::CommandId, Outcome)>,
     rng: Rng,
     done: BTreeMap<TaskId, CommandResult>,
@@ -79,7 +79,7 @@ impl Pair {
         self.initiator.poll_transmit(&mut batch);
         self.to_target.extend(batch.to_vec());
         if let Some(mut in_place) = self.session.take_in_place(CONNECTION) {
-            // The driver waits until all of it has come.
+            // The driver waits until all of the data has arrived.
             let missing = in_place.buf.len() - in_place.filled;
             assert!(self.to_target.len() >= missing, "data that was announced does not come");
             for byte in &mut in_place.buf[in_place.filled..] {
@@ -106,7 +106,8 @@ impl Pair {
         }
     }
 
-    /// The unit: byte 0 of a CDB says what to do, 2 to 5 where, 6 to 9 how much. It answers at once or later.
+    /// The unit. In a CDB, byte 0 is the operation, bytes 2 to 5 are the offset, 6 to 9 the length. It
+    /// answers at once or later.
     fn serve(&mut self) {
         while let Some(event) = self.session.poll_event() {
             let Event::Command(command) = event else { panic!("{event:?}") };
@@ -147,7 +148,7 @@ fn join(session: &mut Session, login: super::target::LoginOutcome) {
     assert!(session.add_connection(CONNECTION, login.negotiated, login.stat_sn, login.exp_cmd_sn, NOW));
 }
 
-/// The next bytes of a wire: few, or many.
+/// Takes the next bytes off a wire: a few or many.
 fn cut(wire: &mut VecDeque<u8>, rng: &mut Rng) -> Vec<u8> {
     let most = if rng.one_in(4) { 60 } else { 40_000 };
     let len = (rng.below(most) as usize + 1).min(wire.len());
@@ -211,7 +212,7 @@ proptest! {
         let mut pair = Pair::new(wish, commands_max, seed);
         let mut model = vec![0; SPACE];
         Rng::new(seed).fill(&mut model);
-        // Writes of all the space, in pieces that do not overlap.
+        // Write the whole space, in pieces that do not overlap.
         ends.push(SPACE);
         ends.sort_unstable();
         let mut at = 0;
@@ -228,7 +229,7 @@ proptest! {
             prop_assert_eq!(result.response, ServiceResponse::Completed { status: 0 });
             prop_assert_eq!(result.residual, Residual::None);
         }
-        // Reads, of which some ask for more than the unit gives.
+        // Read; some reads request more than the unit has.
         let mut expected = Vec::new();
         for (at, len) in reads {
             let len = len.min(SPACE - at);

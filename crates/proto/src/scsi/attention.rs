@@ -1,39 +1,40 @@
-//! Unit attentions: what an initiator must hear before it goes on (SAM-5 5.14).
+//! Unit attentions: what a unit must report to an initiator before it executes the initiator's next command
+//! (SAM-5 5.14).
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::sense::{Sense, SenseKey, code};
 
-/// Something happened to the unit that a nexus has not been told.
+/// An event that the unit has not yet reported to a nexus.
 ///
-/// The order is the order of telling (SAM-5 5.14.2): resets first, the most comprehensive of them replaces
-/// the others.
+/// Resets come first and in the order of precedence (SAM-5 5.14.2): the most comprehensive reset replaces the
+/// others and is reported before other attentions, which are reported in the order in which they occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum UnitAttention {
-    /// This nexus is new to us.
+    /// The nexus is new to this unit.
     PowerOn,
     /// The target was reset (cold or warm).
     BusReset,
     /// The unit was reset.
     DeviceReset,
-    /// The session was lost and made again.
+    /// The session was lost and established again.
     NexusLoss,
     /// Another nexus cleared the task set.
     CommandsCleared,
-    /// Somebody preempted the reservation.
+    /// Another nexus preempted the reservation.
     ReservationsPreempted,
-    /// The reservation that this nexus was bound by is gone.
+    /// The reservation that restricted this nexus is gone.
     ReservationsReleased,
-    /// Somebody removed this nexus' registration.
+    /// Another nexus removed this nexus' registration.
     RegistrationsPreempted,
-    /// MODE SELECT by another nexus.
+    /// Another nexus changed mode parameters with MODE SELECT.
     ModeParametersChanged,
     /// A target port group changed its state.
     AccessStateChanged,
-    /// The unit has another size.
+    /// The size of the unit changed.
     CapacityChanged,
-    /// Space for blocks that the unit may still have to store is running out.
+    /// The space for blocks that the unit may still have to store is running out.
     SoftThreshold,
     /// INQUIRY data (a name, a port) changed.
     InquiryChanged,
@@ -42,7 +43,7 @@ pub enum UnitAttention {
 }
 
 impl UnitAttention {
-    /// As sense data.
+    /// The sense data that reports it.
     pub fn sense(self) -> Sense {
         let code = match self {
             UnitAttention::PowerOn => code::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED,
@@ -63,19 +64,20 @@ impl UnitAttention {
         Sense::new(SenseKey::UnitAttention, code)
     }
 
-    /// The 29h codes.
+    /// Whether this is one of the resets (the 29h codes).
     pub fn is_reset(self) -> bool {
         self <= UnitAttention::NexusLoss
     }
 }
 
-/// What one nexus has not been told of one unit: each attention once, so the set is as small as the enum.
+/// The attentions of one unit that one nexus has yet to receive. Each is kept once, so the set is never
+/// larger than the enum.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attentions(SmallVec<[UnitAttention; 2]>);
 
 impl Attentions {
-    /// Something happened. Of several resets one is told. A reset does not drop other news: an initiator that
-    /// heard of the reset only would miss a changed capacity.
+    /// Adds an attention. Of several resets only one is reported. A reset does not replace other attentions:
+    /// an initiator that received only the reset would miss a changed capacity.
     pub(super) fn add(&mut self, attention: UnitAttention) {
         if attention.is_reset() {
             match self.0.iter_mut().find(|pending| pending.is_reset()) {
@@ -87,17 +89,17 @@ impl Attentions {
         }
     }
 
-    /// Tells a reset, if there was one.
+    /// Takes the pending reset, if there is one.
     pub(super) fn take_reset(&mut self) -> Option<UnitAttention> {
         if self.0.first()?.is_reset() { self.take() } else { None }
     }
 
-    /// Tells one.
+    /// Takes the next attention.
     pub(super) fn take(&mut self) -> Option<UnitAttention> {
         (!self.0.is_empty()).then(|| self.0.remove(0))
     }
 
-    /// Forgets one that has become pointless.
+    /// Drops an attention that has become pointless.
     pub(super) fn forget(&mut self, attention: UnitAttention) {
         self.0.retain(|pending| *pending != attention);
     }

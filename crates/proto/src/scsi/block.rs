@@ -1,128 +1,130 @@
-//! What SCSI asks of a volume, and what can come of it. All ranges were checked against the capacity.
+//! The operations that SCSI requests of a volume, and their results. All ranges have been checked against the
+//! capacity.
 
 use base::{BlockCount, Chain, Lba, LbaRange};
 
 use super::Refusal;
 
-/// One operation on blocks.
+/// An operation on blocks.
 #[derive(Clone, Debug)]
 pub enum BlockOp {
     /// Read; from the medium itself if `fua`.
     Read {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
-        /// What a volatile cache has of them and the medium has not goes to the medium first.
+        /// Blocks that are in a volatile cache but not on the medium are written to the medium first.
         fua: bool,
     },
-    /// Write; done when durable if `fua`.
+    /// Write; complete when durable if `fua`.
     Write {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
         /// As many bytes as the range has.
         data: Chain,
-        /// Durable before it is done.
+        /// Durable before the operation completes.
         fua: bool,
     },
     /// Write, then read back from the medium: WRITE AND VERIFY.
     WriteAndVerify {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
         /// As many bytes as the range has.
         data: Chain,
-        /// What was read back is compared with `data`; [`BlockError::Miscompare`] if it differs.
+        /// Compare what was read back with `data`; [`BlockError::Miscompare`] if they differ.
         compare: bool,
     },
-    /// Write all or, should power be lost, nothing; only as far as the unit's configuration promises it.
+    /// Write all blocks or, if power is lost, none. Guaranteed only within the limits of the unit's
+    /// configuration.
     WriteAtomic {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
         /// As many bytes as the range has.
         data: Chain,
-        /// Durable before it is done.
+        /// Durable before the operation completes.
         fua: bool,
     },
     /// Write one block's content to every block of the range.
     WriteSame {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
-        /// One block.
+        /// The content of one block.
         pattern: Chain,
-        /// Durable before it is done.
+        /// Durable before the operation completes.
         fua: bool,
     },
-    /// Give the blocks back; they read as zeros afterwards.
+    /// Release the blocks; they read as zeros afterwards.
     Unmap {
-        /// Which blocks, in the order given.
+        /// The blocks, in the order given.
         ranges: Vec<LbaRange>,
-        /// Durable before it is done.
+        /// Durable before the operation completes.
         fua: bool,
     },
-    /// Check that the medium has the blocks, and that they can be read.
+    /// Check that the medium has the blocks and that they can be read.
     Verify {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
     },
     /// Compare the blocks with `data`; [`BlockError::Miscompare`] if they differ.
     Compare {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
         /// As many bytes as the range has, or one block to compare with each.
         data: Chain,
     },
-    /// Compare and, if equal, write: one step to all other commands.
+    /// Compare and, if equal, write: atomic with respect to all other commands.
     CompareAndWrite {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
-        /// What must be there.
+        /// The expected content.
         compare: Chain,
-        /// What is written then.
+        /// The new content.
         write: Chain,
-        /// Durable before it is done.
+        /// Durable before the operation completes.
         fua: bool,
     },
-    /// Read, OR with `data`, write: one step to all other commands.
+    /// Read, OR with `data`, write: atomic with respect to all other commands.
     OrWrite {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
         /// As many bytes as the range has.
         data: Chain,
-        /// Durable before it is done.
+        /// Durable before the operation completes.
         fua: bool,
     },
-    /// Make all completed writes durable (of the whole volume: ranges are a hint that nobody uses).
+    /// Make all completed writes durable, of the whole volume: hosts do not use the command's range.
     Flush,
-    /// Say whether the volume takes writes: [`BlockError::Offline`] if not. Nothing is read or written, and
-    /// nothing is waited for.
+    /// Check whether the volume accepts writes: [`BlockError::Offline`] if not. It reads and writes nothing,
+    /// and waits for nothing.
     TestReady,
-    /// Bring the blocks into a cache if there is one.
+    /// Load the blocks into a cache, if there is one.
     Prefetch {
-        /// Which blocks.
+        /// The blocks.
         range: LbaRange,
     },
-    /// Which blocks are mapped, from `start` on, in at most `max` descriptors.
+    /// Report which blocks are mapped, from `start` on, in at most `max` descriptors.
     LbaStatus {
-        /// The first block of interest.
+        /// The first block.
         start: Lba,
-        /// How many descriptors fit.
+        /// The most descriptors that fit.
         max: usize,
     },
 }
 
-/// An operation was done.
+/// The result of an operation that succeeded.
 #[derive(Clone, Debug)]
 pub enum BlockDone {
-    /// Done, and nothing to tell.
+    /// Done, without data.
     Done,
-    /// What was read.
+    /// The data that was read.
     Data(Chain),
-    /// A prefetch was done, and all of its blocks are in a cache now.
+    /// The prefetch is complete, and all of its blocks are in a cache now.
     Cached,
-    /// Consecutive extents with their state; the first begins where the question did.
+    /// Consecutive extents with their state; the first begins at the requested block.
     LbaStatus(Vec<(Lba, BlockCount, Provisioning)>),
 }
 
 impl BlockOp {
-    /// The blocks that it reads or writes; `None` if that is not one range.
+    /// The blocks that the operation reads or writes; `None` if they are not a single range.
     pub fn range(&self) -> Option<LbaRange> {
         match self {
             BlockOp::Read { range, .. }
@@ -139,7 +141,7 @@ impl BlockOp {
         }
     }
 
-    /// Whether it changes no block.
+    /// Whether the operation changes no block.
     pub fn is_read_only(&self) -> bool {
         match self {
             BlockOp::Read { .. }
@@ -169,51 +171,51 @@ pub enum Provisioning {
     Deallocated = 1,
 }
 
-/// An operation was not done.
+/// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockError {
-    /// The first byte that differs, counted from the start of the data.
+    /// The compared data differs: offset of the first byte that differs, from the start of the data.
     Miscompare(u64),
-    /// The disk could not read this block.
+    /// A disk could not read this block.
     Unreadable(Lba),
-    /// The disk could not write, or flush; which block it was is not known.
+    /// A disk could not write or flush; the block is unknown.
     Unwritable,
-    /// No space is left for it.
+    /// No space is left.
     Full,
-    /// The volume is out of service: its disk failed, and takes nothing more, or was taken away.
+    /// The volume is out of service: its disk failed and accepts nothing more, or was removed.
     Offline,
-    /// This node's copy of the volume does not serve now; that of another may, or this one in a moment.
+    /// This node's copy of the volume cannot serve now; a copy on another node may, or this one soon.
     Unavailable,
-    /// It was aborted by task management before it took effect, or its effect is unknown.
+    /// Task management aborted the operation before it took effect, or its effect is unknown.
     Aborted,
-    /// It may have taken effect, or still do so: other copies of the volume are out of reach.
+    /// The operation may have taken effect, or may still: other copies of the volume are unreachable.
     Unknown,
-    /// A copy stopped.
+    /// A copy operation stopped.
     Copy(CopyFailure),
 }
 
-/// Where a copy stopped, and why.
+/// Where a copy operation stopped, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyFailure {
-    /// The segment, counted from zero; the earlier ones were done.
+    /// The segment, counted from zero; earlier segments are complete.
     pub segment: u16,
-    /// The target's blocks of the segment that were not written; `None` if none was.
+    /// The number of the segment's target blocks that were not written; `None` if none was written.
     pub residual: Option<u64>,
-    /// Why.
+    /// Why it stopped.
     pub fault: CopyFault,
 }
 
-/// Why a segment of a copy was not done.
+/// Why a segment of a copy operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyFault {
-    /// No unit has the name of the source or the target, or this initiator may not use it.
+    /// No unit has the name of the source or the target, or this initiator may not use that unit.
     Unreachable,
-    /// The unit's block is not as long as the command says.
+    /// The unit's block size differs from the one in the command.
     BlockLength,
-    /// The range does not lie inside the unit.
+    /// The range exceeds the unit.
     OutOfRange,
-    /// What the source answered instead of giving its blocks.
+    /// The source refused to return its blocks.
     Source(Refusal),
-    /// What the target answered instead of taking the blocks.
+    /// The target refused to take the blocks.
     Target(Refusal),
 }

@@ -10,7 +10,7 @@ impl Cdb {
         self.0[0]
     }
 
-    /// The service action of operation codes that have one: byte 1, bits 4 to 0.
+    /// The service action, for operation codes that have one: byte 1, bits 4 to 0.
     pub fn service_action(&self) -> u8 {
         self.0[1] & 0x1f
     }

@@ -1,5 +1,5 @@
-//! Changes of what all cores agree on: asked for on the core of a session, decided on the unit's home core,
-//! installed on every core.
+//! Changes of the state that all cores share: requested on a session's core, decided on one core of the node
+//! (core 0), installed on every core.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,17 @@ use super::mode::ModeChange;
 use super::reservations::{Legacy, PersistentOut};
 use super::{ItNexus, LogicalUnit, LuState, Outcome, Request, Sense, Step, UnitAttention};
 
-/// A change that a command or an event asks for: MODE SELECT, PERSISTENT RESERVE OUT, RESERVE/RELEASE, START
-/// STOP UNIT, a reset. Decoded and checked as far as that is possible without knowing the newest state.
+/// A change that a command or an event requests: MODE SELECT, PERSISTENT RESERVE OUT, RESERVE/RELEASE, START
+/// STOP UNIT, a reset.
+///
+/// It has been decoded and checked as far as that is possible without the newest state.
 #[derive(Clone, Debug)]
 pub struct ChangeRequest {
-    /// Who asks.
+    /// The nexus that requests the change.
     pub(super) from: ItNexus,
-    /// What for.
+    /// The change.
     pub(super) change: Change,
-    /// The bytes of the parameter list, for the outcome.
+    /// The length of the parameter list in bytes, for the outcome.
     pub(super) transfer: u64,
 }
 
@@ -29,19 +31,21 @@ pub(super) enum Change {
     Legacy(Legacy),
     /// START STOP UNIT.
     Power {
-        /// Or else start.
+        /// Stop the unit, or else start it.
         stop: bool,
         /// Make everything durable first.
         flush: bool,
     },
-    /// Forget what a reset does not preserve.
+    /// Discard what a reset does not preserve.
     Reset(Reset),
-    /// The nexus' session is over.
+    /// The nexus' session has ended.
     NexusLost,
 }
 
-/// How far a reset reaches. Task management is the node's: it aborts the commands, then asks for this change
-/// of every unit that is concerned.
+/// The scope of a reset.
+///
+/// The node implements task management: it aborts the commands, then requests this change of every affected
+/// unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
     /// LOGICAL UNIT RESET.
@@ -50,19 +54,19 @@ pub enum Reset {
     Target,
 }
 
-/// Who must be told something.
+/// The nexuses that receive a notice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Affected {
     /// Every nexus.
     All,
-    /// Every nexus but the one that did it.
+    /// Every nexus but the one that caused it.
     AllBut(ItNexus),
     /// One nexus.
     One(ItNexus),
 }
 
 impl Affected {
-    /// Whether `nexus` is among them.
+    /// Whether `nexus` is one of them.
     pub fn includes(&self, nexus: &ItNexus) -> bool {
         match self {
             Affected::All => true,
@@ -72,51 +76,55 @@ impl Affected {
     }
 }
 
-/// A unit attention with its receivers.
+/// A unit attention and its receivers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// Who.
+    /// The receivers.
     pub to: Affected,
-    /// What.
+    /// The attention.
     pub attention: UnitAttention,
 }
 
-/// Whose commands a change aborts.
+/// The nexuses whose commands a change aborts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Abort {
-    /// Those of these nexuses (PREEMPT AND ABORT); mostly none.
+    /// Commands of these nexuses (PREEMPT AND ABORT); usually none.
     Of(Vec<ItNexus>),
-    /// Everybody's (a reset).
+    /// Commands of all nexuses (a reset).
     All,
 }
 
 impl Abort {
-    /// Nobody's.
+    /// No commands.
     pub const NONE: Abort = Abort::Of(Vec::new());
 }
 
-/// What the home core decided. The driver stores, installs `state` and `notices` on every core, aborts,
-/// flushes, and then answers with `outcome`: commands that were admitted under the old state are waited for
-/// when no more can follow.
+/// The result of deciding a change.
+///
+/// The driver makes the state durable, installs `state` and `notices` on every core, aborts commands,
+/// flushes, and then answers with `outcome`. It waits for commands that were admitted under the old state
+/// only after the installation, when no more of them can follow.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The new state, if it changes.
     pub state: Option<LuState>,
-    /// [`LuState::to_durable`] of it must be stored before the command is answered.
+    /// [`LuState::to_durable`] of the new state must be stored before the command is answered.
     pub durable: bool,
     /// The volume must be flushed before the command is answered (the write cache was turned off).
     pub flush: bool,
-    /// Commands that were begun under the old state are aborted before the answer.
+    /// Commands that were begun under the old state and must be aborted before the response.
     pub abort: Abort,
-    /// Whom to tell what, on every core: for [`LogicalUnit::install`].
+    /// The unit attentions to report, on every core: for [`LogicalUnit::install`].
     pub notices: Vec<Notice>,
-    /// The answer to give after all that. It already has the unit's sense format.
+    /// The response to send after all that. It already has the unit's sense format.
     pub outcome: Outcome,
 }
 
 impl LogicalUnit {
-    /// Decides a change. Called on the home core only, one at a time: the next is decided when the state of
-    /// the last is installed there.
+    /// Decides a change.
+    ///
+    /// Called on core 0 only, one change at a time: the next one is decided after the previous state has been
+    /// installed there.
     pub fn decide(&self, request: &ChangeRequest) -> Decision {
         let mut decision = Decision::nothing(Outcome::good_out(request.transfer));
         self.decide_into(request, &mut decision);
@@ -170,12 +178,12 @@ impl LogicalUnit {
         }
     }
 
-    /// The change that a reset by `from` is.
+    /// The change for a reset by `from`.
     pub fn reset(&self, reset: Reset, from: ItNexus) -> ChangeRequest {
         ChangeRequest { from, change: Change::Reset(reset), transfer: 0 }
     }
 
-    /// The step of a command that asks for a change, with `transfer` bytes of parameters.
+    /// The step of a command that requests a change, with `transfer` bytes of parameters.
     pub(super) fn change(&self, request: &Request, change: Change, transfer: u64) -> Result<Step, Sense> {
         let from = self.nexus_name(request.nexus).expect("a nexus without a name is not admitted").clone();
         Ok(Step::Change(ChangeRequest { from, change, transfer }))
@@ -183,7 +191,7 @@ impl LogicalUnit {
 }
 
 impl Decision {
-    /// An answer, and nothing changes.
+    /// A decision that changes nothing.
     fn nothing(outcome: Outcome) -> Decision {
         Decision {
             state: None,
@@ -195,7 +203,7 @@ impl Decision {
         }
     }
 
-    /// The new state, if it is one.
+    /// Sets the new state, if it differs.
     pub(super) fn change(&mut self, old: &LuState, new: LuState) {
         self.state = (new != *old).then_some(new);
     }
@@ -208,7 +216,7 @@ impl Notice {
 }
 
 impl Reset {
-    /// What everybody is told (SAM-5 6.3).
+    /// The attention for all nexuses (SAM-5 6.3).
     fn attention(self) -> UnitAttention {
         match self {
             Reset::LogicalUnit => UnitAttention::DeviceReset,

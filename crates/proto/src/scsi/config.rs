@@ -1,4 +1,4 @@
-//! What a unit is: given by the node, changed only by an administrator's act.
+//! The properties of a unit: set by the node, and changed only by an administrator.
 
 use base::{BlockCount, BlockSize};
 
@@ -7,14 +7,14 @@ use super::limits::AtomicWrites;
 use super::operations::Reach;
 use super::sense::{Sense, SenseKey, code};
 
-/// Names that never change over a unit's life.
+/// Names that never change during a unit's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Eight characters at most, as are those below by SPC-4's field sizes.
+    /// At most eight characters. SPC-4's field sizes limit this and the next two.
     pub vendor: String,
-    /// Sixteen characters at most.
+    /// At most sixteen characters.
     pub product: String,
-    /// Four characters at most.
+    /// At most four characters.
     pub revision: String,
     /// The unit serial number (VPD 80h).
     pub serial: String,
@@ -24,47 +24,47 @@ pub struct Identity {
     pub eui64: [u8; 8],
 }
 
-/// What a unit is. It changes only by an administrator's act (resize, a new portal group).
+/// The properties of a unit. Only an administrator's action changes them (resize, a new portal group).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LuConfig {
-    /// Who it is.
+    /// The unit's names.
     pub identity: Identity,
-    /// The logical block.
+    /// The size of a logical block.
     pub block_size: BlockSize,
     /// log2 of logical blocks per physical block: 3 for 512e.
     pub physical_exponent: u8,
-    /// The capacity.
+    /// The capacity in logical blocks.
     pub blocks: BlockCount,
-    /// UNMAP gives space back.
+    /// Whether UNMAP releases space.
     pub unmap: bool,
-    /// No spindle (rotation rate 1).
+    /// Whether the unit reports no spindle (rotation rate 1).
     pub solid_state: bool,
-    /// Writes are refused by configuration.
+    /// Whether the configuration refuses writes.
     pub read_only: bool,
-    /// What WRITE ATOMIC promises.
+    /// The guarantees of WRITE ATOMIC.
     pub atomic: AtomicWrites,
-    /// The ports through which it can be reached, in groups, by ascending number.
+    /// The ports through which the unit can be reached, in groups, by ascending number.
     pub port_groups: Vec<PortGroup>,
-    /// How it can be used through a port that is in no group, because it is just being taken away.
+    /// The access state through a port that is in no group, because it is being removed.
     pub unlisted: AccessState,
 }
 
 impl LuConfig {
-    /// A port by its number, with its group.
+    /// The port with this number, and its group.
     pub fn port(&self, port: RelativePort) -> Option<(&PortGroup, &TargetPort)> {
         self.port_groups
             .iter()
             .find_map(|group| group.ports.iter().find(|p| p.relative == port).map(|port| (group, port)))
     }
 
-    /// How it can be used through `port`.
+    /// The access state through `port`.
     pub(super) fn access_state(&self, port: RelativePort) -> AccessState {
         self.port(port).map_or(self.unlisted, |(group, _)| group.state)
     }
 
-    /// Whether one who comes through `port` must look again how the unit can be reached, since it was as in
-    /// `old`: the state of a group has changed, or the port is in another one. A port or a group that comes
-    /// or goes changes no state.
+    /// Whether initiators at `port` must be notified that access states have changed since `old`: the state
+    /// of a group has changed, or the port has moved to another group. A port or group that was added or
+    /// removed changes no state.
     pub(super) fn changes_access(&self, old: &LuConfig, port: RelativePort) -> bool {
         let group_of = |config: &LuConfig| config.port(port).map(|(group, _)| group.id);
         let moved = matches!((group_of(old), group_of(self)), (Some(old), Some(new)) if old != new);
@@ -81,20 +81,20 @@ impl LuConfig {
     }
 }
 
-/// Target ports that share an access state (SPC-4, Asymmetric logical unit access).
+/// Target ports that share an access state (SPC-4, asymmetric logical unit access).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortGroup {
     /// The target port group's number.
     pub id: u16,
-    /// How the unit can be used through it.
+    /// The access state through the group.
     pub state: AccessState,
-    /// The administrator prefers this group.
+    /// Whether the administrator prefers this group.
     pub preferred: bool,
-    /// Its ports: never none, by ascending number.
+    /// The ports of the group, by ascending number; at least one.
     pub ports: Vec<TargetPort>,
 }
 
-/// A target port: in iSCSI a portal group of a target (RFC 7143 4.4.2).
+/// A target port: in iSCSI, a portal group of a target (RFC 7143 4.4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetPort {
     /// Its number.
@@ -126,10 +126,10 @@ pub enum AccessState {
 }
 
 impl AccessState {
-    /// Whether a command of this reach is carried out in it.
+    /// Whether a command of this reach is executed in this access state.
     ///
     /// # Errors
-    /// What it is answered instead.
+    /// The sense data with which the command is answered if not.
     pub(super) fn admits(self, reach: Reach) -> Result<(), Sense> {
         let code = match (self, reach) {
             (AccessState::ActiveOptimized | AccessState::ActiveNonOptimized, _)

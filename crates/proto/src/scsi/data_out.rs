@@ -1,14 +1,14 @@
-//! The one rule for data that does not have the length that the CDB asks for.
+//! The rule for data whose length differs from what the CDB requires.
 //!
-//! How much data comes is what the initiator announced to the transport (RFC 7143 11.3.4, Expected Data
-//! Transfer Length). The CDB says how much the command needs. If less comes, nothing is done: ILLEGAL
-//! REQUEST, INVALID FIELD IN COMMAND INFORMATION UNIT, with the overflow as residual count. FCP-4 9.4.2
-//! allows that beside two other answers, where it defines FCP_DL; RFC 7143 leaves it open. Writing the part
-//! that came and answering GOOD is allowed as well, but then a host that miscounted takes blocks for written
-//! that were not. LIO refuses such commands, too. If more comes, the surplus is ignored, and shows as
-//! underflow.
+//! The initiator announces the length of its data to the transport (RFC 7143 11.3.4, Expected Data Transfer
+//! Length); the CDB determines how much data the command needs. If less arrives, nothing is done: the
+//! response is ILLEGAL REQUEST, INVALID FIELD IN COMMAND INFORMATION UNIT, with the overflow as residual
+//! count. FCP-4 9.4.2, which defines FCP_DL, allows this and two other responses; RFC 7143 leaves it open. It
+//! would also be allowed to write the part that arrived and answer GOOD, but then a host that miscounted
+//! believes that blocks were written which were not. LIO refuses such commands, too. If more arrives, the
+//! surplus is ignored, and is reported as underflow.
 //!
-//! Every command with data out takes it from here, and nowhere else: `tests/data_out.rs` goes through the
+//! Every command with data-out gets its data from here and nowhere else: `tests/data_out.rs` checks the whole
 //! table of operations.
 
 use base::Chain;
@@ -16,10 +16,10 @@ use base::Chain;
 use super::sense::code;
 use super::{Outcome, Sense};
 
-/// The first `need` bytes of the data.
+/// Returns the first `need` bytes of the data.
 ///
 /// # Errors
-/// The answer, if less came.
+/// The response, if less data arrived.
 pub(super) fn take(data: Chain, need: u64) -> Result<Chain, Outcome> {
     let have = data.len() as u64;
     if have == need {
@@ -31,10 +31,11 @@ pub(super) fn take(data: Chain, need: u64) -> Result<Chain, Outcome> {
     }
 }
 
-/// Exactly `need` bytes, of commands where more means that the initiator thinks of another block size.
+/// Returns the data if it has exactly `need` bytes, for commands where more means that the initiator assumes
+/// another block size.
 ///
 /// # Errors
-/// The answer, if less or more came.
+/// The response, if less or more data arrived.
 pub(super) fn take_exactly(data: Chain, need: u64) -> Result<Chain, Outcome> {
     if data.len() as u64 == need { Ok(data) } else { Err(wrong_length(need)) }
 }

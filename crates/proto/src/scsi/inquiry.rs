@@ -1,4 +1,4 @@
-//! INQUIRY: standard data (SPC-4 6.6.2) and the way to the vital product data pages.
+//! INQUIRY: standard data (SPC-4 6.6.2), and the access to the vital product data pages.
 
 use super::operations::{Access, OnAttention, Operation, Reach};
 use super::{Cdb, Identity, LogicalUnit, Outcome, Request, Sense, Step, operations, vpd};
@@ -15,10 +15,10 @@ pub(super) const INQUIRY: Operation = Operation {
     run: inquiry,
 };
 
-/// PERIPHERAL QUALIFIER 3, type 1Fh: there is no unit and cannot be one (SPC-4 table 142).
+/// PERIPHERAL QUALIFIER 3, type 1Fh: there is no unit at this LUN and cannot be one (SPC-4 table 142).
 pub(super) const NO_UNIT: u8 = 0x7f;
 
-/// VERSION DESCRIPTORs (SPC-4 annex G), none of them claiming a revision.
+/// VERSION DESCRIPTORs (SPC-4 annex G), none of which claims a revision.
 const SAM_5: u16 = 0x00a0;
 const SPC_4: u16 = 0x0460;
 const SBC_3: u16 = 0x04c0;
@@ -38,7 +38,7 @@ fn inquiry(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     Ok(Step::Done(Outcome::parameters(&bytes, allocation(cdb))))
 }
 
-/// The vital product data page that is asked for; `None` for standard data.
+/// The requested vital product data page; `None` for standard data.
 pub(super) fn page(cdb: &Cdb) -> Result<Option<u8>, Sense> {
     if cdb.bit(1, 1) {
         return Err(Sense::invalid_field_in_cdb(1, 1)); // CMDDT, obsolete
@@ -57,7 +57,7 @@ pub(super) fn allocation(cdb: &Cdb) -> usize {
 
 /// Standard INQUIRY data; `peripheral` is the qualifier with the device type.
 pub(super) fn standard(identity: &Identity, peripheral: u8) -> Vec<u8> {
-    // 3PC says that there is EXTENDED COPY: ask the table.
+    // 3PC reports support of EXTENDED COPY: look it up in the table.
     let third_party_copy = u8::from(!operations::with_opcode(0x83).is_empty()) << 3;
     let mut bytes = vec![
         peripheral,
@@ -80,7 +80,8 @@ pub(super) fn standard(identity: &Identity, peripheral: u8) -> Vec<u8> {
     bytes
 }
 
-/// Left-aligned ASCII, padded with spaces (SPC-4 4.4.1); what is not printable becomes a question mark.
+/// Left-aligned ASCII, padded with spaces (SPC-4 4.4.1). Characters that are not printable become question
+/// marks.
 pub(super) fn ascii<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
     for (to, from) in field.iter_mut().zip(text.bytes()) {

@@ -1,9 +1,9 @@
-//! What one core knows of one logical unit, and the way of a command through it.
+//! One core's view of a logical unit, and the path of a command through it.
 //!
-//! Every command passes the same gates, in the order of [`LogicalUnit::start`]: is there such a command
-//! ([`operations`](super::operations)), is a unit attention to be told first, does the access state of the
-//! port's group admit it, does a reservation of another nexus forbid it, is the unit started. Then its row in
-//! the table of operations says which function carries it out:
+//! Every command passes the same gates, in the order of [`LogicalUnit::start`]: whether the command exists
+//! ([`operations`](super::operations)), whether a unit attention must be reported first, whether the access
+//! state of the port's group admits it, whether another nexus' reservation forbids it, whether the unit is
+//! started. Then its row in the table of operations determines the function that executes it:
 //!
 //! ```text
 //!  operations.rs       table: name, usage, gates, function
@@ -12,10 +12,10 @@
 //! ```
 //!
 //! A function is `fn(&mut LogicalUnit, Request) -> Result<Step, Sense>`. It may read the unit through the
-//! getters here: [`LogicalUnit::config`], [`LogicalUnit::state`]; what only `commands/` keeps is in
-//! `LogicalUnit::block`. It answers with [`Step::Done`], or asks for blocks or a copy with what
-//! [`LogicalUnit::finish`] needs, or for a change of [`LuState`]. Sense data leaves in the format that the
-//! unit is set to: `start`, `finish` and `decide` see to that, nobody else.
+//! getters here: [`LogicalUnit::config`], [`LogicalUnit::state`]. State that only `commands/` uses is in
+//! `LogicalUnit::block`. The function returns [`Step::Done`]; or it requests an operation on blocks or a
+//! copy, with what [`LogicalUnit::finish`] needs; or a change of [`LuState`]. Only `start`, `finish` and
+//! `decide` set the unit's format of sense data.
 
 use std::collections::BTreeMap;
 
@@ -33,74 +33,76 @@ use super::{
     Notice, Outcome, Refusal, ReportLuns, Status, UnitAttention,
 };
 
-/// One command as it arrived.
+/// A command as it arrived.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Who asks: a nexus that was attached.
+    /// The nexus that sent the command; it must have been attached.
     pub nexus: NexusId,
     /// The command.
     pub cdb: Cdb,
-    /// The data that came with it.
+    /// The data that arrived with the command.
     pub data_out: Chain,
 }
 
-/// What is to be done for a command.
+/// The next step in executing a command.
 #[derive(Debug)]
 pub enum Step {
-    /// The answer.
+    /// The response.
     Done(Outcome),
-    /// Carry out the operation, then `finish`.
+    /// Execute the operation, then call `finish`.
     Block(Pending, BlockOp),
-    /// Have the home core decide the change, then answer with what it gave.
+    /// Have core 0 decide the change, then send the outcome of the decision.
     Change(ChangeRequest),
-    /// Copy the segments in order (EXTENDED COPY), then `finish`.
+    /// Copy the segments in order (EXTENDED COPY), then call `finish`.
     Copy(Pending, Vec<CopySegment>),
-    /// Tell every unit of the nexus ([`LogicalUnit::luns_reported`]), and answer with [`ReportLuns::answer`].
+    /// Notify every unit of the nexus ([`LogicalUnit::luns_reported`]), and send the response of
+    /// [`ReportLuns::answer`].
     ReportLuns(ReportLuns),
 }
 
-/// What one core knows of one logical unit.
+/// One core's view of a logical unit.
 pub struct LogicalUnit {
     config: LuConfig,
-    /// As of the last [`LogicalUnit::install`]; the home core's is the newest.
+    /// As of the last [`LogicalUnit::install`]; core 0 has the newest state.
     state: LuState,
     /// The nexuses whose commands arrive on this core.
     nexuses: BTreeMap<NexusId, Nexus>,
-    /// What the block commands keep.
+    /// State of the block commands.
     pub(super) block: BlockState,
 }
 
-/// One login, as this unit sees it.
+/// A nexus (login) as this unit sees it.
 struct Nexus {
     /// Its names.
     name: ItNexus,
-    /// What it has not been told.
+    /// The unit attentions that it has yet to receive.
     attentions: Attentions,
-    /// How it stands to the reservations of the installed state.
+    /// Its rights under the reservations of the installed state.
     standing: Standing,
-    /// The state of its port's group in the configuration.
+    /// The access state of its port's group in the configuration.
     access: AccessState,
 }
 
 impl LogicalUnit {
-    /// A unit with no nexus yet.
+    /// A unit without nexuses.
     pub fn new(config: LuConfig, state: LuState) -> LogicalUnit {
         LogicalUnit { config, state, nexuses: BTreeMap::new(), block: BlockState::default() }
     }
 
-    /// What it is.
+    /// The unit's properties.
     pub fn config(&self) -> &LuConfig {
         &self.config
     }
 
-    /// What all cores agree on, as far as this one has heard.
+    /// The state that all cores share, as last installed on this core.
     pub fn state(&self) -> &LuState {
         &self.state
     }
 
-    /// A login whose commands will arrive on this core. It is told of its arrival with its first command:
-    /// POWER ON OCCURRED, or I_T NEXUS LOSS OCCURRED if `again` says that this login replaces one of the same
-    /// names.
+    /// Adds a nexus whose commands will arrive on this core.
+    ///
+    /// Its first command receives a unit attention: POWER ON OCCURRED, or I_T NEXUS LOSS OCCURRED if the
+    /// login replaces one with the same names (`again`).
     pub fn attach_nexus(&mut self, id: NexusId, name: ItNexus, again: bool) {
         let mut attentions = Attentions::default();
         attentions.add(if again { UnitAttention::NexusLoss } else { UnitAttention::PowerOn });
@@ -109,7 +111,9 @@ impl LogicalUnit {
         self.nexuses.insert(id, Nexus { name, attentions, standing, access });
     }
 
-    /// The login is over. If the unit's state holds something that ends with it, the change is to be decided.
+    /// Removes a nexus whose login has ended.
+    ///
+    /// Returns the change to decide if the unit's state contains something that ends with it.
     #[must_use]
     pub fn detach_nexus(&mut self, id: NexusId) -> Option<ChangeRequest> {
         let from = self.nexuses.remove(&id)?.name;
@@ -118,7 +122,7 @@ impl LogicalUnit {
         holds.then_some(ChangeRequest { from, change: Change::NexusLost, transfer: 0 })
     }
 
-    /// Another size, name or port. Initiators are told what concerns them.
+    /// Sets a new size, name or port. Initiators receive the unit attentions that concern them.
     pub fn reconfigure(&mut self, config: LuConfig) {
         if (config.blocks, config.block_size) != (self.config.blocks, self.config.block_size) {
             self.attention_to_all(UnitAttention::CapacityChanged);
@@ -135,8 +139,8 @@ impl LogicalUnit {
         self.config = config;
     }
 
-    /// A state that the home core decided, with the notices of that decision; `None` if only the notices
-    /// count.
+    /// Installs a state that core 0 decided, with the notices of that decision; `None` if there are only
+    /// notices.
     pub fn install(&mut self, state: Option<LuState>, notices: &[Notice]) {
         if let Some(state) = state {
             self.state = state;
@@ -151,26 +155,26 @@ impl LogicalUnit {
         }
     }
 
-    /// Something happened that every nexus must hear of.
+    /// Adds a unit attention for every nexus.
     pub fn attention_to_all(&mut self, attention: UnitAttention) {
         self.nexuses.values_mut().for_each(|nexus| nexus.attentions.add(attention));
     }
 
-    /// Something happened that one nexus must hear of.
+    /// Adds a unit attention for one nexus.
     pub fn attention(&mut self, id: NexusId, attention: UnitAttention) {
         if let Some(nexus) = self.nexuses.get_mut(&id) {
             nexus.attentions.add(attention);
         }
     }
 
-    /// The nexus has read which units there are, of this unit or of another one (SPC-4, REPORT LUNS).
+    /// Records that the nexus has read the list of units, from this unit or another one (SPC-4, REPORT LUNS).
     pub fn luns_reported(&mut self, id: NexusId) {
         if let Some(nexus) = self.nexuses.get_mut(&id) {
             nexus.attentions.forget(UnitAttention::ReportedLunsChanged);
         }
     }
 
-    /// Takes in one command. Unit attentions and reservations are checked here.
+    /// Starts a command. This is where unit attentions and reservations are checked.
     pub fn start(&mut self, request: Request) -> Step {
         let mut step = match self.admit(&request) {
             Ok(run) => run(self, request).unwrap_or_else(|sense| Step::Done(Outcome::check(sense))),
@@ -182,11 +186,13 @@ impl LogicalUnit {
         step
     }
 
-    /// The gates (SAM-5, Status precedence): news of a reset comes before a reservation conflict, all other
-    /// news after it. Through a port in a state that does not admit the command there is no conflict to tell
-    /// of: a node that is out of reach of the others knows their reservations as they were.
+    /// Applies the gates (SAM-5, status precedence).
+    ///
+    /// A reset is reported before a reservation conflict, all other attentions after it. If the port's access
+    /// state does not admit the command, no conflict is reported: a node that is cut off knows the
+    /// reservations of the others only as they were.
     fn admit(&mut self, request: &Request) -> Result<operations::Run, Outcome> {
-        // A nexus that was detached meanwhile: nobody will read the answer.
+        // The nexus was detached meanwhile: nobody will read the response.
         let nexus = self.nexuses.get_mut(&request.nexus).ok_or(Outcome::status(Status::Busy))?;
         let operation = operations::find(&request.cdb);
         let reports = operation.as_ref().map_or(true, |operation| operation.attention == OnAttention::Report);
@@ -215,21 +221,19 @@ impl LogicalUnit {
         Ok(operation.run)
     }
 
-    /// The answer to a command whose step was carried out.
+    /// The response to a command whose step has been executed.
     pub fn finish(&mut self, pending: Pending, result: Result<BlockDone, BlockError>) -> Outcome {
         let mut outcome = commands::finish(self, pending, result);
         self.put_format(&mut outcome);
         outcome
     }
 
-    /// The answer to a command whose change is under way and takes longer than the initiator should wait for
-    /// it.
+    /// The response to a command whose change is in progress and takes longer than the initiator should wait.
     pub fn in_progress(&self) -> Outcome {
         self.check(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_OPERATION_IN_PROGRESS)
     }
 
-    /// The answer to a command whose change could not be carried out, and will not be if it is asked for
-    /// again.
+    /// The response to a command whose change failed, and would fail again.
     pub fn failed(&self) -> Outcome {
         self.check(SenseKey::HardwareError, code::INTERNAL_TARGET_FAILURE)
     }
@@ -240,18 +244,18 @@ impl LogicalUnit {
         outcome
     }
 
-    /// Whether a copy may read here on behalf of `nexus`: as a READ from it.
+    /// Whether a copy on behalf of `nexus` may read here, like a READ by it.
     ///
     /// # Errors
-    /// What that would be answered.
+    /// The response that such a READ would get.
     pub fn may_copy_from(&self, nexus: &ItNexus) -> Result<(), Refusal> {
         self.may_copy(nexus, Access::Read)
     }
 
-    /// Whether a copy may write here on behalf of `nexus`: as a WRITE from it.
+    /// Whether a copy on behalf of `nexus` may write here, like a WRITE by it.
     ///
     /// # Errors
-    /// What that would be answered.
+    /// The response that such a WRITE would get.
     pub fn may_copy_to(&self, nexus: &ItNexus) -> Result<(), Refusal> {
         self.may_copy(nexus, Access::Exclusive)?;
         Ok(commands::writable(self)?)
@@ -265,7 +269,7 @@ impl LogicalUnit {
         Ok(check_started(self.state.stopped)?)
     }
 
-    /// Gives sense data the format that D_SENSE asks for.
+    /// Sets the format of sense data according to D_SENSE.
     pub(super) fn put_format(&self, outcome: &mut Outcome) {
         if let Some(sense) = &mut outcome.sense {
             let descriptor = self.state.mode.descriptor_sense;
@@ -273,29 +277,29 @@ impl LogicalUnit {
         }
     }
 
-    /// The names of a nexus, for a change that it asks for.
+    /// The names of a nexus, for a change that it requests.
     pub(super) fn nexus_name(&self, id: NexusId) -> Option<&ItNexus> {
         self.nexuses.get(&id).map(|nexus| &nexus.name)
     }
 
-    /// Why the medium cannot be reached through the port of a nexus, if so.
+    /// Why the medium cannot be reached through the port of a nexus; `None` if it can.
     pub(super) fn inaccessible(&self, id: NexusId) -> Option<Sense> {
         self.nexuses.get(&id)?.access.admits(Reach::Active).err()
     }
 
-    /// Tells the next attention in another way than by CHECK CONDITION.
+    /// Takes the next attention, to report it in another way than by CHECK CONDITION.
     pub(super) fn take_attention(&mut self, id: NexusId) -> Option<UnitAttention> {
         self.nexuses.get_mut(&id)?.attentions.take()
     }
 }
 
-/// The unit was not stopped (SBC-3, START STOP UNIT).
+/// Checks that the unit has not been stopped (SBC-3, START STOP UNIT).
 fn check_started(stopped: bool) -> Result<(), Sense> {
     if stopped { Err(power::STOPPED) } else { Ok(()) }
 }
 
-/// NACA in the CONTROL byte asks for auto contingent allegiance, which there is none of (NORMACA is zero,
-/// SAM-5).
+/// Refuses NACA in the CONTROL byte: it requests auto contingent allegiance, which is not supported (NORMACA
+/// is zero, SAM-5).
 fn check_control(cdb: &Cdb, operation: &Operation) -> Result<(), Sense> {
     let at = operation.usage.len() - 1;
     if at < cdb.0.len() && cdb.bit(at, 2) {

@@ -4,15 +4,15 @@ use super::operations::{Access, OnAttention, Operation, Reach};
 use super::sense::{Sense, SenseFormat, code};
 use super::{Cdb, Identity, LogicalUnit, Outcome, Request, Step, inquiry, vpd};
 
-/// A logical unit number. The single-level formats reach to 16383.
+/// A logical unit number. The single-level formats allow numbers up to 16383.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lun(u16);
 
 impl Lun {
-    /// How many there can be of one target.
+    /// The most units of one target.
     pub const COUNT: u16 = 1 << 14;
 
-    /// The unit of a number below [`Lun::COUNT`].
+    /// The LUN with this number, if it is below [`Lun::COUNT`].
     pub fn new(number: u16) -> Option<Lun> {
         (number < Lun::COUNT).then_some(Lun(number))
     }
@@ -22,7 +22,7 @@ impl Lun {
         self.0
     }
 
-    /// Reads the eight bytes of a command: peripheral device addressing on bus 0 or flat space addressing.
+    /// Decodes the eight bytes of a command: peripheral device addressing on bus 0 or flat space addressing.
     pub fn decode(bytes: [u8; 8]) -> Option<Lun> {
         let [high, low, rest @ ..] = bytes;
         match high >> 6 {
@@ -32,7 +32,7 @@ impl Lun {
         }
     }
 
-    /// The eight bytes: peripheral device addressing below 256, flat space addressing above.
+    /// Encodes the eight bytes: peripheral device addressing below 256, flat space addressing above.
     pub fn encode(self) -> [u8; 8] {
         let format = if self.0 < 256 { 0 } else { 0x40 };
         let [high, low] = self.0.to_be_bytes();
@@ -52,10 +52,10 @@ pub(super) const REPORT_LUNS: Operation = Operation {
     run: report_luns,
 };
 
-/// A REPORT LUNS that awaits the list (SPC-4).
+/// A REPORT LUNS that waits for the list of units (SPC-4).
 #[derive(Clone, Copy, Debug)]
 pub struct ReportLuns {
-    /// Only well-known units are asked for, and there are none.
+    /// Only well-known units are requested, and there are none.
     empty: bool,
     allocation: u32,
 }
@@ -70,7 +70,7 @@ impl ReportLuns {
         Ok(ReportLuns { empty, allocation: cdb.u32(6) })
     }
 
-    /// The answer, given the units that the nexus may see, ascending.
+    /// The response, given the units that the nexus may see, in ascending order.
     pub fn answer(&self, luns: &[Lun]) -> Outcome {
         let luns = if self.empty { &[] } else { luns };
         let mut bytes = Vec::with_capacity(8 + luns.len() * 8);
@@ -115,7 +115,7 @@ pub fn absent(cdb: &Cdb) -> Step {
     Step::Done(answer.unwrap_or_else(Outcome::check))
 }
 
-/// What INQUIRY names where no unit is.
+/// The names in INQUIRY data of a LUN without a unit.
 fn nobody() -> Identity {
     Identity {
         vendor: "URSA".into(),

@@ -1,13 +1,13 @@
 //! SCSI as a direct-access block device (SPC-4, SBC-3, SAM-5).
 //!
-//! A [`LogicalUnit`] is what one core knows of one logical unit. [`LogicalUnit::start`] takes a command and
-//! gives a [`Step`]: the answer itself, an operation on blocks, a change of the unit's replicated state (mode
-//! pages, reservations) or a copy. Whoever drives it carries the step out and calls [`LogicalUnit::finish`]
-//! for the answer.
+//! A [`LogicalUnit`] is what one core knows about one logical unit. [`LogicalUnit::start`] takes a command
+//! and returns a [`Step`]: the response itself, an operation on blocks, a change of the unit's replicated
+//! state (mode pages, reservations) or a copy. The driver executes the step and calls [`LogicalUnit::finish`]
+//! for the response.
 //!
-//! A unit is known on every core of the node. What all cores must agree on is its [`LuState`]: a change is
-//! decided on the unit's home core by [`LogicalUnit::decide`], made durable if it must be, and installed on
-//! every core with [`LogicalUnit::install`] before the command that asked for it is answered.
+//! Every core of the node has its own instance of a unit. All cores must agree on the [`LuState`]: one core
+//! decides a change with [`LogicalUnit::decide`] and makes it durable if it must be; every core installs it
+//! with [`LogicalUnit::install`]; only then is the command that requested it answered.
 
 mod attention;
 mod block;

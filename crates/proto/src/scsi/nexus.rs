@@ -1,22 +1,25 @@
-//! Who talks to a unit: an initiator port through a target port (SAM-5 4.6.4).
+//! I_T nexuses: an initiator port that uses a unit through a target port (SAM-5 4.6.4).
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// An initiator port's login to a target port: what unit attentions belong to. Given by the node, never
-/// reused while it runs.
+/// The login of an initiator port to a target port, to which unit attentions belong.
+///
+/// The node assigns it and does not reuse it while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NexusId(pub u64);
 
-/// The name of an initiator port (RFC 7143 4.4.2): the same after every login and restart of the initiator,
-/// if it keeps its ISID as it should.
+/// The name of an initiator port (RFC 7143 4.4.2).
+///
+/// It is the same after every login and restart of the initiator, if the initiator keeps its ISID as it
+/// should.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InitiatorPort {
     /// The iSCSI name.
     pub name: Arc<str>,
-    /// The session's identifier at the initiator.
+    /// The initiator's identifier of the session.
     pub isid: [u8; 6],
 }
 
@@ -27,16 +30,18 @@ impl fmt::Display for InitiatorPort {
     }
 }
 
-/// The number of a target port (SPC-4 7.8.6.8), never zero. It is unique among all ports through which a unit
-/// can be reached, and stays the same over restarts, because registrations of reservations are kept by it.
+/// The number of a target port (SPC-4 7.8.6.8), never zero.
+///
+/// It is unique among all ports through which a unit can be reached, and survives restarts, because
+/// registrations of reservations refer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RelativePort(pub u16);
 
-/// An I_T nexus by its names, which outlive the login: what reservations belong to.
+/// An I_T nexus by its names, which survive the login. Reservations belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ItNexus {
-    /// Who.
+    /// The initiator port.
     pub initiator: InitiatorPort,
-    /// Through which port.
+    /// The target port.
     pub port: RelativePort,
 }

@@ -1,8 +1,8 @@
-//! Which commands there are: the one table that commands are dispatched by and that REPORT SUPPORTED
-//! OPERATION CODES shows.
+//! The table of commands, by which commands are dispatched and which REPORT SUPPORTED OPERATION CODES
+//! returns.
 //!
-//! Commands of the medium have their rows in [`commands::OPERATIONS`]. Rows of one operation code stand
-//! together.
+//! Commands of the medium have their rows in [`commands::OPERATIONS`]. Rows with the same operation code must
+//! be adjacent.
 
 use super::inquiry::INQUIRY;
 use super::lun::REPORT_LUNS;
@@ -16,7 +16,7 @@ use super::report::{
 use super::reservations::{LEGACY, PERSISTENT_RESERVE_IN, PERSISTENT_RESERVE_OUT};
 use super::{Cdb, LogicalUnit, Request, Sense, Step, commands};
 
-/// One command.
+/// A command.
 #[derive(Clone, Copy)]
 pub(super) struct Operation {
     /// The standard's name.
@@ -25,27 +25,28 @@ pub(super) struct Operation {
     pub(super) opcode: u8,
     /// Its service action, if the operation code is shared.
     pub(super) service_action: Option<u8>,
-    /// CDB USAGE DATA (SPC-4, REPORT SUPPORTED OPERATION CODES): a mask of the bits that are looked at,
-    /// beginning with the operation code; its length is the CDB's. The service action stands in it as a
-    /// value, and of the CONTROL byte NACA. DPO counts as looked at: DPOFUA says that it is taken, and
-    /// libiscsi compares the two.
+    /// CDB USAGE DATA (SPC-4, REPORT SUPPORTED OPERATION CODES): the operation code, then a mask of the bits
+    /// that are evaluated. It is as long as the CDB.
+    ///
+    /// The service action is in it as a value, and of the CONTROL byte only NACA. DPO counts as evaluated:
+    /// DPOFUA reports that it is accepted, and libiscsi compares the two.
     pub(super) usage: &'static [u8],
     /// How a reservation by another nexus affects it.
     pub(super) access: Access,
-    /// What it does when a unit attention is pending.
+    /// What the command does when a unit attention is pending.
     pub(super) attention: OnAttention,
-    /// It needs a started unit: answered NOT READY otherwise.
+    /// Whether the command needs a started unit; otherwise it is answered NOT READY.
     pub(super) needs_ready: bool,
-    /// Through which ports it is carried out.
+    /// Through which ports the command is executed.
     pub(super) reach: Reach,
-    /// Carries it out. Reservations, attentions and readiness have been checked.
+    /// Executes the command. Reservations, attentions and readiness have been checked.
     pub(super) run: Run,
 }
 
-/// Carries out a command; an error becomes CHECK CONDITION.
+/// Executes a command; an error becomes CHECK CONDITION.
 pub(super) type Run = fn(&mut LogicalUnit, Request) -> Result<Step, Sense>;
 
-/// Classes of commands by what reservations of others do to them (SPC-4 and SBC-3, the tables of
+/// Classes of commands by the effect of other nexuses' reservations on them (SPC-4 and SBC-3, the tables of
 /// commands that are allowed in the presence of various reservations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
@@ -55,14 +56,14 @@ pub(super) enum Access {
     Status,
     /// Reads the medium: allowed under write exclusive types.
     Read,
-    /// Changes the medium or the unit, or tells of others: needs the reservation, or a registration where
-    /// that suffices.
+    /// Changes the medium or the unit, or reports on other nexuses: needs the reservation, or a registration
+    /// where that suffices.
     Exclusive,
     /// PERSISTENT RESERVE OUT: decided with the newest state.
     PersistentOut,
     /// RESERVE(6), RESERVE(10): decided with the newest state.
     Reserve,
-    /// RELEASE(6), RELEASE(10): never a conflict, and without effect for others than the holder.
+    /// RELEASE(6), RELEASE(10): never a conflict, and no effect unless the nexus is the holder.
     Release,
     /// START STOP UNIT: starting is [`Access::Status`], all else [`Access::Exclusive`].
     StartStop,
@@ -73,24 +74,25 @@ pub(super) enum Access {
 /// What a command does when a unit attention is pending for its nexus (SAM-5, Unit attention conditions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnAttention {
-    /// It ends with CHECK CONDITION and tells the attention.
+    /// The command ends with CHECK CONDITION, which reports the attention.
     Report,
-    /// It runs, and the attention stays: INQUIRY, REPORT LUNS, and REQUEST SENSE, which tells it as data.
+    /// The command runs, and the attention stays pending: INQUIRY, REPORT LUNS, and REQUEST SENSE, which
+    /// reports it as data.
     Run,
 }
 
-/// In which asymmetric access states of its port's group a command is carried out (SPC-4 5.15.2.4).
+/// The asymmetric access states of its port's group in which a command is executed (SPC-4 5.15.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// In all: what tells which unit it is, how else it can be reached, and why not here.
+    /// All states: commands that tell which unit it is, how else it can be reached, and why not here.
     Any,
-    /// In standby, too: what needs the unit and not its medium.
+    /// Standby, too: commands that need the unit but not its medium.
     Standby,
-    /// Only where the unit is active.
+    /// Active states only.
     Active,
 }
 
-/// All commands, by where they are.
+/// All commands, by the module that implements them.
 const GROUPS: &[&[Operation]] = &[
     &[TEST_UNIT_READY, REQUEST_SENSE, INQUIRY, MODE_SELECT_6],
     &LEGACY,
@@ -152,7 +154,7 @@ static FIRST: [u8; 256] = {
 const NONE: u8 = u8::MAX;
 const _: () = assert!(OPERATIONS.len() < NONE as usize, "a row's number fits into FIRST");
 
-/// The rows of an operation code: none if it is not supported.
+/// The rows of an operation code; empty if it is not supported.
 pub(super) fn with_opcode(opcode: u8) -> &'static [Operation] {
     let first = usize::from(FIRST[usize::from(opcode)]);
     let Some(rest) = OPERATIONS.get(first..) else { return &[] };
@@ -160,7 +162,7 @@ pub(super) fn with_opcode(opcode: u8) -> &'static [Operation] {
     &rest[..count]
 }
 
-/// The command that a CDB is.
+/// Finds the command of a CDB.
 pub(super) fn find(cdb: &Cdb) -> Result<&'static Operation, Sense> {
     let rows = with_opcode(cdb.opcode());
     match rows {

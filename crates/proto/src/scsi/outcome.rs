@@ -4,7 +4,7 @@ use base::Chain;
 
 use super::Sense;
 
-/// SAM-5, Status.
+/// The status of a command (SAM-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -18,17 +18,21 @@ pub enum Status {
     TaskAborted = 0x40,
 }
 
-/// The answer to a command.
+/// The response to a command.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The status byte.
     pub status: Status,
-    /// With CHECK CONDITION, why. [`Sense::encode`] gives the bytes, in the format that the unit is set to.
+    /// The reason, with CHECK CONDITION. [`Sense::encode`] returns the bytes in the format that is set for
+    /// the unit.
     pub sense: Option<Sense>,
-    /// Data for the initiator, already cut to the allocation length; empty for commands that give none.
+    /// Data for the initiator, already truncated to the allocation length; empty for commands that return
+    /// none.
     pub data_in: Chain,
-    /// The bytes that the CDB asked to transfer, in its direction: against the transport's expected length
-    /// this gives the residual. For data-in it is `data_in.len()` unless the command failed.
+    /// The bytes that the CDB asked to transfer, in its direction.
+    ///
+    /// The difference to the transport's expected length is the residual. For data-in it is `data_in.len()`
+    /// unless the command failed.
     pub transfer: u64,
 }
 
@@ -38,7 +42,7 @@ impl Outcome {
         Outcome::status(Status::Good)
     }
 
-    /// GOOD, after `transfer` bytes from the initiator.
+    /// GOOD, after `transfer` bytes were received from the initiator.
     pub fn good_out(transfer: u64) -> Outcome {
         Outcome { transfer, ..Outcome::good() }
     }
@@ -48,7 +52,7 @@ impl Outcome {
         Outcome { status, sense: None, data_in: Chain::new(), transfer: 0 }
     }
 
-    /// GOOD with parameter data, cut to the allocation length (SPC-4, Allocation length).
+    /// GOOD with parameter data, truncated to the allocation length (SPC-4, allocation length).
     pub fn parameters(bytes: &[u8], allocation: usize) -> Outcome {
         Outcome::data(Chain::copy_of(&bytes[..bytes.len().min(allocation)]))
     }
@@ -70,7 +74,7 @@ impl From<Sense> for Outcome {
     }
 }
 
-/// Why something is refused: a command, or a part of a copy.
+/// Why a command, or a part of a copy, is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// RESERVATION CONFLICT.

@@ -1,8 +1,9 @@
-//! Is the unit ready, and why not: TEST UNIT READY, REQUEST SENSE, START STOP UNIT, SEND DIAGNOSTIC,
+//! Whether the unit is ready, and why not: TEST UNIT READY, REQUEST SENSE, START STOP UNIT, SEND DIAGNOSTIC,
 //! PREVENT ALLOW MEDIUM REMOVAL.
 //!
-//! Whether a disk takes writes is asked of the volume each time: a path that TEST UNIT READY calls good and
-//! whose writes fail as those of a bad one would be given up and taken back without end.
+//! Each time, the volume is asked whether its disk accepts writes. Otherwise TEST UNIT READY could report a
+//! path as good although writes on it fail as if it were bad, and initiators would fail over and back
+//! endlessly.
 
 use super::change::Change;
 use super::operations::{Access, OnAttention, Operation, Reach};
@@ -69,11 +70,11 @@ pub(super) const PREVENT_ALLOW_MEDIUM_REMOVAL: Operation = Operation {
     run: prevent_allow,
 };
 
-/// The unit has been stopped.
+/// The sense data of a unit that has been stopped.
 pub(super) const STOPPED: Sense =
     Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_INITIALIZING_COMMAND_REQUIRED);
 
-/// SPC-4 6.39: tells a pending attention as data, or else why the unit is not ready.
+/// SPC-4 6.39: reports a pending attention as data, or else why the unit is not ready.
 fn request_sense(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let format = if request.cdb.bit(1, 0) { SenseFormat::Descriptor } else { SenseFormat::Fixed };
     let allocation = usize::from(request.cdb.u8(4));
@@ -87,7 +88,7 @@ fn request_sense(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense
     Ok(Step::Done(Outcome::parameters(&bytes, allocation)))
 }
 
-/// SBC-3 5.25. There are no power conditions, and nothing to eject.
+/// SBC-3 5.25. There are no power conditions, and no medium to eject.
 fn start_stop_unit(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     if cdb.u8(4) >> 4 != 0 {
@@ -100,7 +101,7 @@ fn start_stop_unit(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sen
     unit.change(&request, Change::Power { stop, flush: stop && !cdb.bit(4, 2) }, 0)
 }
 
-/// SPC-4 6.42: the default self-test, which is that this code runs.
+/// SPC-4 6.42: the default self-test succeeds if this code runs.
 fn send_diagnostic(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     if cdb.u8(1) >> 5 != 0 {

@@ -1,4 +1,4 @@
-//! MAINTENANCE IN: what the unit can do and how it can be reached (SPC-4).
+//! MAINTENANCE IN: what the unit supports and how it can be reached (SPC-4).
 
 use super::operations::{self, Access, OnAttention, Operation, Reach};
 use super::{LogicalUnit, Outcome, PortGroup, Request, Sense, Step, commands};
@@ -49,7 +49,7 @@ fn report_target_port_groups(unit: &mut LogicalUnit, request: Request) -> Result
     let descriptors: Vec<u8> = groups.iter().flat_map(group_descriptor).collect();
     let extended: &[u8] = match request.cdb.u8(1) >> 5 {
         0 => &[],
-        // EXTENDED HEADER; no implicit transition takes longer than a command.
+        // EXTENDED HEADER. No implicit transition takes longer than a command.
         1 => &[0x10, 0, 0, 0],
         _ => return Err(Sense::invalid_field_in_cdb(1, 7)),
     };
@@ -101,7 +101,7 @@ fn report_supported_operation_codes(unit: &mut LogicalUnit, request: Request) ->
     parameters(&request, &one_command(one.filter(offered), timeouts))
 }
 
-/// COMMAND TIMEOUTS DESCRIPTOR (SPC-4, Command timeouts descriptor): no times are told.
+/// COMMAND TIMEOUTS DESCRIPTOR (SPC-4, command timeouts descriptor): no times are reported.
 const NO_TIMEOUTS: [u8; 12] = [0x00, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn all_commands<'a>(rows: impl Iterator<Item = &'a Operation>, timeouts: bool) -> Vec<u8> {
@@ -125,7 +125,7 @@ fn one_command(row: Option<&Operation>, timeouts: bool) -> Vec<u8> {
         return vec![0, 0x01, 0, 0]; // SUPPORT: not supported
     };
     let [high, low] = (row.usage.len() as u16).to_be_bytes();
-    // SUPPORT: as the standard says.
+    // SUPPORT: supported as in the standard.
     let mut bytes = vec![0, u8::from(timeouts) << 7 | 0x03, high, low];
     bytes.extend_from_slice(row.usage);
     if timeouts {
@@ -134,9 +134,10 @@ fn one_command(row: Option<&Operation>, timeouts: bool) -> Vec<u8> {
     bytes
 }
 
-/// ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET. Unlike elsewhere, an
-/// allocation length without room for the first four bytes is an error (SPC-4, REPORT SUPPORTED TASK
-/// MANAGEMENT FUNCTIONS).
+/// Reports ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET and TARGET RESET.
+///
+/// Unlike elsewhere, an allocation length without room for the first four bytes is an error (SPC-4, REPORT
+/// SUPPORTED TASK MANAGEMENT FUNCTIONS).
 fn report_supported_task_management(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     if request.cdb.u32(6) < 4 {
         return Err(Sense::invalid_field_in_cdb(6, 7));

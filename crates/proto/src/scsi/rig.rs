@@ -1,4 +1,4 @@
-//! For tests: a unit with one core and a few nexuses, and a driver that carries changes out as the node does.
+//! For tests: a unit with one core and a few nexuses, and a driver that executes changes as the node does.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// All nexuses have heard of their arrival.
+    /// A unit whose nexuses have all received their first unit attention.
     pub(super) fn new() -> Rig {
         Rig::with(config(), LuState::default())
     }
@@ -83,7 +83,7 @@ impl Rig {
         Rig { unit }
     }
 
-    /// Runs a command; blocks are not there.
+    /// Runs a command. Operations on blocks are not executed; they end with GOOD.
     pub(super) fn run(&mut self, id: NexusId, cdb: &[u8], data: &[u8]) -> Outcome {
         let mut bytes = [0; 16];
         bytes[..cdb.len()].copy_from_slice(cdb);

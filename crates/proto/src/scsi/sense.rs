@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Status;
 
-/// SPC-4, Sense key and additional sense code.
+/// The class of a reason (SPC-4, sense key and additional sense code).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -24,24 +24,24 @@ pub enum SenseKey {
     Miscompare = 0xe,
 }
 
-/// A reason with its place.
+/// Why a command failed, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
     /// The class of the reason.
     pub key: SenseKey,
-    /// Additional sense code and qualifier, one of [`code`].
+    /// Additional sense code and qualifier, one of those in [`code`].
     pub code: u16,
     /// The INFORMATION field: an LBA, or the offset of a miscompare.
     pub information: Option<u64>,
-    /// What the key adds.
+    /// Details that depend on the key.
     pub specific: Specific,
-    /// COPY ABORTED: where a copy stopped.
+    /// COPY ABORTED: where the copy stopped.
     pub copied: Option<Copied>,
-    /// How it is encoded: the unit's D_SENSE, set when the command's outcome leaves the unit.
+    /// The encoding: the unit's D_SENSE, set when the command's outcome leaves the unit.
     pub format: SenseFormat,
 }
 
-/// The sense-key specific bytes (SPC-4, Sense key specific).
+/// The sense-key specific bytes (SPC-4, sense key specific).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Specific {
     /// None.
@@ -49,18 +49,18 @@ pub enum Specific {
     None,
     /// ILLEGAL REQUEST: the field in error.
     Field {
-        /// In the CDB, or else in the data.
+        /// Whether the field is in the CDB, or else in the data.
         in_cdb: bool,
         /// The first byte of the field.
         byte: u16,
         /// The most significant bit of the field, if it is not the whole byte.
         bit: Option<u8>,
     },
-    /// NO SENSE or NOT READY: how far an operation is, in 65536ths.
+    /// NO SENSE or NOT READY: the progress of an operation, in 65536ths.
     Progress(u16),
     /// COPY ABORTED: the byte of the parameter list in error.
     Segment {
-        /// Relative to the start of the segment descriptor, or else of the parameter list.
+        /// Whether the byte is relative to the segment descriptor, or else to the parameter list.
         in_segment: bool,
         /// The first byte of the field.
         byte: u16,
@@ -69,19 +69,19 @@ pub enum Specific {
     },
 }
 
-/// What COMMAND-SPECIFIC INFORMATION tells of a copy (SPC-4, EXTENDED COPY).
+/// COMMAND-SPECIFIC INFORMATION about a copy (SPC-4, EXTENDED COPY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// The segment that was not done, counted from zero.
+    /// The segment that failed, counted from zero.
     pub segment: u16,
-    /// What the source or the target answered.
+    /// The response of the source or the target.
     pub forwarded: Option<Forwarded>,
 }
 
-/// What a unit answered to a copy that read or wrote it.
+/// The response of a unit to a copy that read or wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forwarded {
-    /// Which of the two.
+    /// The unit that responded.
     pub side: Side,
     /// Its status.
     pub status: Status,
@@ -98,10 +98,10 @@ pub enum Side {
     Target = 2,
 }
 
-/// D_SENSE of the control mode page.
+/// The format of sense data (D_SENSE of the control mode page).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SenseFormat {
-    /// 70h, what is sent unless asked otherwise.
+    /// 70h, the default.
     #[default]
     Fixed,
     /// 72h.
@@ -112,7 +112,7 @@ pub enum SenseFormat {
 pub type SenseBytes = SmallVec<[u8; 32]>;
 
 impl Sense {
-    /// A reason without a place.
+    /// A reason without details.
     pub const fn new(key: SenseKey, code: u16) -> Sense {
         Sense {
             key,
@@ -124,10 +124,10 @@ impl Sense {
         }
     }
 
-    /// There is nothing to tell.
+    /// Nothing to report.
     pub const NOTHING: Sense = Sense::new(SenseKey::NoSense, code::NO_ADDITIONAL_SENSE_INFORMATION);
 
-    /// ILLEGAL REQUEST without a place.
+    /// ILLEGAL REQUEST without details.
     pub const fn illegal(code: u16) -> Sense {
         Sense::new(SenseKey::IllegalRequest, code)
     }
@@ -144,28 +144,28 @@ impl Sense {
         Sense { specific, ..Sense::illegal(code::INVALID_FIELD_IN_PARAMETER_LIST) }
     }
 
-    /// The parameter list ends too early, or too late.
+    /// The parameter list is too short or too long.
     pub const fn parameter_list_length_error() -> Sense {
         Sense::illegal(code::PARAMETER_LIST_LENGTH_ERROR)
     }
 
-    /// No such command.
+    /// The command does not exist.
     pub const fn invalid_opcode() -> Sense {
         let specific = Specific::Field { in_cdb: true, byte: 0, bit: Some(7) };
         Sense { specific, ..Sense::illegal(code::INVALID_COMMAND_OPERATION_CODE) }
     }
 
-    /// The blocks are not all there.
+    /// Some of the blocks are beyond the end of the unit.
     pub const fn lba_out_of_range(lba: u64) -> Sense {
         Sense { information: Some(lba), ..Sense::illegal(code::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE) }
     }
 
-    /// With the INFORMATION field.
+    /// Sets the INFORMATION field.
     pub const fn with_information(self, information: u64) -> Sense {
         Sense { information: Some(information), ..self }
     }
 
-    /// The bytes, in the format of [`Sense::format`].
+    /// Encodes the sense data in the format of [`Sense::format`].
     pub fn encode(&self) -> SenseBytes {
         match self.format {
             SenseFormat::Fixed => self.encode_fixed(),
@@ -173,8 +173,8 @@ impl Sense {
         }
     }
 
-    /// SPC-4, Fixed format sense data. An INFORMATION of more than 32 bits does not fit: it is left out
-    /// (VALID 0).
+    /// Encodes fixed format sense data (SPC-4). An INFORMATION value of more than 32 bits does not fit and is
+    /// left out (VALID 0).
     fn encode_fixed(&self) -> SenseBytes {
         let mut bytes = [0; 18];
         bytes[0] = 0x70;
@@ -204,8 +204,8 @@ impl Sense {
         bytes
     }
 
-    /// SPC-4, Descriptor format sense data: the header, then the information and the sense-key specific
-    /// descriptor, as far as there is something to say.
+    /// Encodes descriptor format sense data (SPC-4): the header, then the information, sense-key specific,
+    /// command-specific and forwarded sense descriptors that are present.
     fn encode_descriptor(&self) -> SenseBytes {
         let [asc, ascq] = self.code.to_be_bytes();
         let mut bytes = SenseBytes::from_slice(&[0x72, self.key as u8, asc, ascq, 0, 0, 0, 0]);
@@ -242,7 +242,7 @@ impl Forwarded {
 }
 
 impl Specific {
-    /// The three bytes, beginning with SKSV.
+    /// The three bytes, starting with SKSV.
     fn encode(self) -> Option<[u8; 3]> {
         let (flags, number) = match self {
             Specific::None => return None,
@@ -274,7 +274,7 @@ mod tests {
             0xf0, 0, 0x03, 0, 0, 0x12, 0x34, 10, // valid, current; MEDIUM ERROR; LBA; ten more bytes
             0, 0, 0, 0, 0x11, 0x00, 0, 0, 0, 0, // UNRECOVERED READ ERROR
         ]);
-        // An LBA beyond 32 bits cannot be told.
+        // An LBA beyond 32 bits is left out.
         assert_eq!(sense.with_information(1 << 32).encode()[..7], [0x70, 0, 0x03, 0, 0, 0, 0]);
     }
 

@@ -1,4 +1,5 @@
-//! What all cores agree on, and the part of it that survives a restart (`docs/formats/lu-state.md`).
+//! The unit's state that all cores share, and the part of it that survives a restart
+//! (`docs/formats/lu-state.md`).
 
 use std::sync::Arc;
 
@@ -8,17 +9,19 @@ use super::mode::Mode;
 use super::reservations::{Kind, Reservation, Reservations};
 use super::{InitiatorPort, ItNexus, RelativePort};
 
-/// What all cores agree on, and what survives a restart as far as the standard asks for it: saved mode
-/// parameters, and persistent reservations that were made with APTPL.
+/// The unit's state that all cores share.
+///
+/// The parts that the standard requires survive a restart: saved mode parameters, and persistent reservations
+/// that were made with APTPL.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LuState {
-    /// The unit has been stopped by START STOP UNIT. Not durable.
+    /// Whether START STOP UNIT has stopped the unit. Not durable.
     pub(super) stopped: bool,
     /// The current mode parameters. Not durable.
     pub(super) mode: Mode,
-    /// What the current ones become with a reset. Durable.
+    /// The mode parameters that a reset restores. Durable.
     pub(super) saved_mode: Mode,
-    /// Who may use the unit. Durable if [`Reservations::survives`] says so.
+    /// Registrations and reservations. Durable if [`Reservations::survives`] says so.
     pub(super) reservations: Reservations,
 }
 
@@ -28,13 +31,13 @@ impl LuState {
         self.mode.write_cache
     }
 
-    /// Whether MODE SELECT protected the unit from writes (SWP of the control mode page).
+    /// Whether MODE SELECT has write-protected the unit (SWP of the control mode page).
     pub fn write_protected(&self) -> bool {
         self.mode.write_protected
     }
 
-    /// The part that must survive a restart, in the format of `docs/formats/lu-state.md`; empty if it is the
-    /// default.
+    /// Encodes the part that must survive a restart, in the format of `docs/formats/lu-state.md`; empty if it
+    /// is the default.
     pub fn to_durable(&self) -> Vec<u8> {
         let reservations = &self.reservations;
         let keeps_reservations = reservations.survives && !reservations.registrations.is_empty();
@@ -64,7 +67,7 @@ impl LuState {
         bytes
     }
 
-    /// Reads what [`LuState::to_durable`] wrote; `None` if the bytes are damaged or of an unknown version.
+    /// Decodes what [`LuState::to_durable`] wrote; `None` if the bytes are damaged or of an unknown version.
     pub fn from_durable(bytes: &[u8]) -> Option<LuState> {
         if bytes.is_empty() {
             return Some(LuState::default());
@@ -125,7 +128,7 @@ fn mode_of(flags: u8) -> Option<Mode> {
     (flags < 8).then_some(mode)
 }
 
-/// Bytes not read yet.
+/// Bytes that have not been read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,4 +1,4 @@
-//! Vital product data pages (SPC-4 7.8, SBC-3 6.6): who the unit is and what one command may ask of it.
+//! Vital product data pages (SPC-4 7.8, SBC-3 6.6): the unit's identity, and the limits of a command.
 
 use super::inquiry::ascii;
 use super::limits;
@@ -15,7 +15,7 @@ const BLOCK_LIMITS: u8 = 0xb0;
 const BLOCK_CHARACTERISTICS: u8 = 0xb1;
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
 
-/// All pages, ascending as SPC-4 7.8.18 wants them.
+/// All pages, in ascending order as SPC-4 7.8.18 requires.
 const PAGES: [u8; 10] = [
     SUPPORTED_PAGES,
     UNIT_SERIAL_NUMBER,
@@ -29,7 +29,7 @@ const PAGES: [u8; 10] = [
     LOGICAL_BLOCK_PROVISIONING,
 ];
 
-/// A page with its header, as seen through `port`; `None` if there is no such page.
+/// The page with its header, as seen through `port`; `None` if there is no such page.
 pub(super) fn page(config: &LuConfig, port: Option<RelativePort>, code: u8) -> Option<Vec<u8>> {
     let body = match code {
         SUPPORTED_PAGES => PAGES.to_vec(),
@@ -64,11 +64,11 @@ fn printable(text: &str) -> Vec<u8> {
 const BINARY: u8 = 1;
 const ASCII: u8 = 2;
 const UTF_8: u8 = 3;
-/// ASSOCIATION (SPC-4 table 24), in its place.
+/// ASSOCIATION (SPC-4 table 24), shifted to its position.
 const UNIT: u8 = 0 << 4;
 const PORT: u8 = 1 << 4;
 const DEVICE: u8 = 2 << 4;
-/// PIV with the protocol identifier iSCSI.
+/// PIV, and the protocol identifier of iSCSI.
 const PIV: u8 = 0x80;
 const ISCSI: u8 = 5 << 4;
 
@@ -80,14 +80,15 @@ fn designator(bytes: &mut Vec<u8>, code_set: u8, association_and_type: u8, desig
     bytes.extend_from_slice(designator);
 }
 
-/// A SCSI name string: UTF-8, ended by zeros to a multiple of four bytes, 256 at most (SPC-4 7.8.6.11).
+/// A SCSI name string: UTF-8, padded with at least one zero to a multiple of four bytes, at most 256 (SPC-4
+/// 7.8.6.11).
 fn name_string(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes()[..name.len().min(NAME_BYTES_MAX)].to_vec();
     bytes.resize((bytes.len() + 1).next_multiple_of(4), 0);
     bytes
 }
 
-/// An iSCSI name has 223 bytes at most (RFC 7143 4.2.7.1), a port adds ",t,0x0001"; the length field has
+/// An iSCSI name has at most 223 bytes (RFC 7143 4.2.7.1), and a port adds ",t,0x0001". The length field has
 /// eight bits.
 const NAME_BYTES_MAX: usize = 251;
 const _: () = assert!((NAME_BYTES_MAX + 1).next_multiple_of(4) <= 255);
@@ -120,7 +121,7 @@ fn extended_inquiry() -> Vec<u8> {
     bytes
 }
 
-/// SPC-4 7.8.15: all ports, each with its name.
+/// SPC-4 7.8.15: all ports, with their names.
 fn scsi_ports(config: &LuConfig) -> Vec<u8> {
     let port = |port: &TargetPort| {
         let mut name = Vec::new();
@@ -134,7 +135,7 @@ fn scsi_ports(config: &LuConfig) -> Vec<u8> {
     config.ports().take(PORTS_SHOWN_MAX).flat_map(port).collect()
 }
 
-/// The page's length has 16 bits; a port takes 12 + 4 + 252 bytes at most.
+/// The page's length has 16 bits; a port takes at most 12 + 4 + 252 bytes.
 const PORTS_SHOWN_MAX: usize = 240;
 const _: () = assert!(PORTS_SHOWN_MAX * (12 + 4 + NAME_BYTES_MAX + 1) <= u16::MAX as usize);
 
@@ -158,7 +159,7 @@ fn block_limits(config: &LuConfig) -> Vec<u8> {
     fields.iter().for_each(|field| page.extend_from_slice(&field.to_be_bytes()));
     page.extend_from_slice(&blocks(limits::WRITE_SAME_BYTES_MAX).to_be_bytes());
     let atomic = &config.atomic;
-    // No boundaries inside of atomic writes.
+    // Atomic writes have no boundaries inside.
     for field in [atomic.blocks_max, atomic.alignment, atomic.granularity, 0, 0] {
         page.extend_from_slice(&field.to_be_bytes());
     }

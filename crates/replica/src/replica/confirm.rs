@@ -1,65 +1,67 @@
 //! Reads that every other member has confirmed (R24).
 //!
-//! A lease counts on this node's clock. Where that may stop, a read is answered only when each other member
-//! has said, after the read came, that it still acts in this epoch: then nobody had gone on without this copy
-//! by then, whatever the clocks did. Reads that come while such a question is under way wait for the next
-//! one, together.
+//! A lease counts on this node's clock. On nodes whose clocks may stop, a read is answered only when each
+//! other member has said, after the read arrived, that it still acts in this epoch: then no node had
+//! continued without this copy by then, whatever the clocks did. Reads that arrive while such a question is
+//! under way share the next one.
 
 use super::Replica;
 use crate::canary::{Canary, makes};
 use crate::message::{Message, ProbeId};
 use crate::{Epoch, Slot, Standing};
 
-/// What a read waits for: answers to that question, or a later one, in that epoch.
+/// What a read waits for: answers to this question, or a later one, in this epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmation {
     epoch: Epoch,
     probe: ProbeId,
 }
 
-/// How a [`Confirmation`] stands.
+/// The state of a [`Confirmation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmed {
     /// All other members have answered.
     Yes,
-    /// Not all have.
+    /// Some members have not answered yet.
     NotYet,
-    /// The epoch is over: the read is to be done again.
+    /// The epoch is over: the read must be repeated.
     Void,
 }
 
 /// The questions to the other members.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    /// What reads wait for: the last question that was sent, or the next.
+    /// The question that new reads wait for: the last one that was sent, or the next.
     wanted: ProbeId,
-    /// The last question that was sent to anybody.
+    /// The last question that was sent to any member.
     sent: ProbeId,
     members: [Member; Slot::MAX],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    /// The last question to it in this epoch and over this link.
+    /// The last question to this member in this epoch and over this link.
     sent: ProbeId,
     answered: ProbeId,
 }
 
 impl Replica {
-    /// Whether reads here need the word of anybody.
+    /// Whether reads here need the confirmation of other members.
     pub fn has_other_members(&self) -> bool {
         self.config.as_ref().is_some_and(|config| !config.members().without(self.me).is_empty())
     }
 
-    /// A read has come. The question that it waits for leaves with [`Replica::send_probes`], to be called
-    /// when no other read comes in the same moment.
+    /// A read has arrived.
+    ///
+    /// The question that it waits for is sent by [`Replica::send_probes`], which the driver calls when no
+    /// more reads arrive in the same moment.
     pub fn ask_confirmation(&mut self) -> Confirmation {
-        // What was sent before says nothing of now.
+        // Answers to earlier questions do not count for a read that arrives now.
         self.probes.wanted = self.probes.wanted.max(ProbeId(self.probes.sent.0 + 1));
         Confirmation { epoch: self.epoch(), probe: self.probes.wanted }
     }
 
-    /// How it stands with what a read waits for.
+    /// The state of what a read waits for.
     pub fn confirmation(&self, of: Confirmation) -> Confirmed {
         let Some(config) = self.config.as_ref().filter(|config| config.epoch == of.epoch) else {
             return Confirmed::Void;
@@ -72,7 +74,7 @@ impl Replica {
         if all || makes(Canary::Unconfirmed) { Confirmed::Yes } else { Confirmed::NotYet }
     }
 
-    /// Asks the members that reads wait for, but those that have not answered the last question yet.
+    /// Sends members the question that reads wait for, except those that have not answered the last one yet.
     pub fn send_probes(&mut self) {
         let Some(config) = &self.config else { return };
         for slot in config.members().without(self.me).iter() {
@@ -91,7 +93,7 @@ impl Replica {
         self.send(to, Message::ConfirmReads { probe: wanted });
     }
 
-    /// A new epoch: what reads have waited for is void.
+    /// In a new epoch: voids what reads have waited for.
     pub(super) fn void_confirmations(&mut self) {
         self.probes.members = Default::default();
         let last = self.probes.sent.max(self.probes.wanted);
@@ -101,7 +103,7 @@ impl Replica {
         }
     }
 
-    /// What was on its way to the member is lost, or it did not take it: it is asked again.
+    /// Asks the member again: it did not take the question, or what was on its way is lost.
     pub(super) fn probe_again(&mut self, to: Slot) {
         let member = &mut self.probes.members[to.index()];
         member.sent = member.answered;
@@ -110,7 +112,7 @@ impl Replica {
         }
     }
 
-    /// A member asks; that this copy acts in its epoch is the answer.
+    /// A member asks. The epoch of the answer is what it wants to know.
     pub(super) fn handle_confirm_reads(&mut self, from: Slot, probe: ProbeId) {
         self.send(from, Message::ReadsConfirmed { probe });
     }
@@ -148,7 +150,7 @@ mod tests {
         replica
     }
 
-    /// To whom it sends questions, and which.
+    /// The slots to which it sends questions, and the numbers of these.
     fn asked(replica: &mut Replica) -> Vec<(usize, u64)> {
         let mut asked = Vec::new();
         while let Some(output) = replica.poll() {

@@ -1,4 +1,4 @@
-//! What is owed to others until local writes have ended.
+//! What a copy owes to others until its local writes have ended.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use crate::{Slot, Timestamp};
 
 use super::{Blocks, Canary, Replica, makes};
 
-/// To whom what is owed.
+/// What is owed, and to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owed {
-    /// Our own part of our own round.
+    /// This copy's part of its own round.
     Own(RoundId),
     /// An acknowledgement.
     Peer(Slot, RoundId),
-    /// The word that a region of a sync is on the disk.
+    /// The message that a region of a resync is on the disk.
     Region(SyncId, u64),
 }
 
@@ -23,13 +23,13 @@ pub(super) enum Owed {
 #[derive(Debug, Default)]
 pub(super) struct Debts {
     last: u64,
-    /// By number: how many writes have not ended, and what is due then.
+    /// By number: how many writes have not ended, and what is due when they have.
     open: BTreeMap<u64, (usize, Owed)>,
     by_apply: BTreeMap<ApplyId, Vec<u64>>,
 }
 
 impl Debts {
-    /// Takes on a debt that is due when all the writes, each named once, have ended; gives it back if that is
+    /// Adds a debt that is due when all these writes, each named once, have ended. Returns it if it is due
     /// now.
     pub fn add(&mut self, writes: Vec<ApplyId>, owed: Owed) -> Option<Owed> {
         if writes.is_empty() {
@@ -43,7 +43,7 @@ impl Debts {
         None
     }
 
-    /// The write has ended; says what is due.
+    /// The write has ended. Returns what is due.
     pub fn pay(&mut self, write: ApplyId) -> Vec<Owed> {
         let mut due = Vec::new();
         for debt in self.by_apply.remove(&write).unwrap_or_default() {
@@ -57,7 +57,8 @@ impl Debts {
         due
     }
 
-    /// Forgets all: rounds and syncs of an epoch end with it, and whoever still wants something asks again.
+    /// Forgets all debts: rounds and resyncs end with their epoch, and a copy that still wants something asks
+    /// again.
     pub fn clear(&mut self) {
         self.open.clear();
         self.by_apply.clear();
@@ -70,7 +71,7 @@ impl Debts {
 }
 
 impl Replica {
-    /// Owes something until all that the table says of the blocks is on the disk.
+    /// Owes something until all that the table has for the blocks is on the disk.
     pub(super) fn owe(&mut self, blocks: Blocks, ts: Timestamp, owed: Owed) {
         let writes = if makes(Canary::AckSuperseded) {
             self.table

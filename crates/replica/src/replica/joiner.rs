@@ -1,4 +1,4 @@
-//! Being given what this copy missed (R17 to R19).
+//! The target of a resync: gets what this copy missed (R17 to R19).
 
 use std::collections::BTreeSet;
 
@@ -11,62 +11,62 @@ use crate::{
 use super::debt::Owed;
 use super::{DiskFailed, DiskFault, Output, RegionCompare, Replica};
 
-/// The sync to here, if there is one.
+/// The resync to here, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Joiner {
     stage: Stage,
-    /// Counts syncs of this life.
+    /// The number of the last resync of this life.
     last: u64,
-    /// Who gives, once asked.
+    /// The copy that gives, once it was asked.
     source: Option<Slot>,
-    /// Who has given something since this copy is outside: that one's map says what is left. Those of others
-    /// still have all, as nobody tells them.
+    /// The copy that has given something since this copy has been outside. Its map knows what is left; those
+    /// of others still name everything, since no message tells them.
     gave: Option<Slot>,
     /// The epoch in which the present membership began.
     joined: Epoch,
-    /// Whether what is equal is known, and so older writes can be told from newer.
+    /// Whether this copy knows what is equal, and so can tell older writes from newer ones.
     clean: bool,
-    /// Writes begun before this copy joined that came before that (R18).
+    /// Writes that were begun before this copy joined and arrived before it knew that (R18).
     deferred: Vec<Deferred>,
     /// Regions that are not on the disk yet.
     outstanding: BTreeSet<u64>,
-    /// Regions that wait for writes which were under way in them when they were sent.
+    /// Regions that wait for the writes that were under way in them when they were sent.
     moving: Vec<(u64, Vec<(Blocks, Timestamp)>)>,
-    /// Bits that were taken over and must be on the disk.
+    /// Bits taken over from the source that are not on the disk yet.
     inherited: Vec<(Slot, Regions)>,
-    /// Whether all was sent.
+    /// Whether the source has sent everything.
     ended: bool,
-    /// Ticks since the source was last heard of in this sync.
+    /// Ticks since the source last said anything in this resync.
     silent_ticks: u32,
-    /// Ticks since any source was last heard of.
+    /// Ticks since any source last said anything.
     unheard_ticks: u32,
 }
 
-/// After so many ticks without a word the source is asked anew: it may not have acted in this epoch yet, or
-/// have been busy elsewhere.
+/// After this many silent ticks this copy asks the source again: it may not have acted in this epoch yet, or
+/// have been busy.
 const SILENT_TICKS_MAX: u32 = 8;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// Nothing is missed, or nobody has said that it should be fetched.
+    /// Nothing is missing, or the driver has not asked to fetch it.
     #[default]
     None,
-    /// Outside: much is missed.
+    /// Outside: much is missing.
     Bulk,
     /// Joining.
     Final,
-    /// Joining, and all is there.
+    /// Joining, and nothing is missing.
     Complete,
 }
 
-/// Who brings this copy up to date.
+/// The copy that resyncs this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncFrom {
-    /// Who was asked; `None`: there is no link to any copy that is in sync.
+    /// The copy that was asked; `None` if there is no link to any copy in sync.
     pub source: Option<Slot>,
-    /// Ticks ([`super::TICK`]) since it was last heard of in this sync, however often it was asked anew.
+    /// Ticks ([`super::TICK`]) since it last said anything in this resync, however often it was asked again.
     pub silent_ticks: u32,
-    /// The disk of this copy failed: it takes nothing.
+    /// A disk of this copy failed: it takes nothing.
     pub failed: bool,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Probe {
 }
 
 impl Joiner {
-    /// A configuration is acted in.
+    /// This copy begins to act in a configuration.
     pub fn enter(&mut self, config: &Config, standing: Standing, kept: bool) {
         let stage = match standing {
             Standing::Outside if self.stage == Stage::None => Stage::None,
@@ -115,7 +115,7 @@ impl Joiner {
         *self = Joiner { stage, joined, last, unheard_ticks, gave, ..Joiner::default() };
     }
 
-    /// Whether a write waits until what is equal is known.
+    /// Whether a write must wait until this copy knows what is equal.
     pub fn defers(&self, ts: Timestamp) -> bool {
         self.stage == Stage::Final && !self.clean && ts.epoch < self.joined
     }
@@ -124,25 +124,25 @@ impl Joiner {
         self.deferred.push(Deferred { from, round, ts, blocks, payload });
     }
 
-    /// Whether this copy may bring another's write to its end. A joiner that knows of a write from before it
-    /// joined may not know of what superseded it, which others may have forgotten.
+    /// Whether this copy may complete another copy's write. A joiner that has a write from before it joined
+    /// may not know what superseded it, and the others may have forgotten that.
     pub fn may_replay(&self, ts: Timestamp) -> bool {
         self.stage == Stage::None || ts.epoch >= self.joined || makes(Canary::JoinerReplays)
     }
 
-    /// The source may have lost what was asked, or what it answered.
+    /// The source may have lost the request, or its answer may be lost.
     pub fn reopen(&mut self, slot: Slot) {
         if self.source == Some(slot) && matches!(self.stage, Stage::Bulk | Stage::Final) {
             self.source = None;
         }
     }
 
-    /// Whether nothing may be forgotten: what has come must be known.
+    /// Whether this copy may forget no write: it must know what it has received.
     pub fn remembers(&self) -> bool {
         self.stage == Stage::Final
     }
 
-    /// Whether a message is of the sync under way; if so, its source is alive.
+    /// Whether a message belongs to the resync under way; if so, its source is alive.
     fn is_from(&mut self, slot: Slot, sync: SyncId) -> bool {
         let is = self.source == Some(slot) && sync == SyncId(self.last);
         if is {
@@ -153,7 +153,7 @@ impl Joiner {
 }
 
 impl Replica {
-    /// Who brings this copy up to date, if it is to be, or is not in sync because its disk failed.
+    /// The copy that resyncs this one, if this one needs it or is not in sync because its disk failed.
     pub fn syncs_from(&self) -> Option<SyncFrom> {
         let Joiner { stage, source, unheard_ticks, .. } = &self.joiner;
         let has_failed = || self.has_failed() && !matches!(self.standing(), Standing::InSync(_));
@@ -164,7 +164,7 @@ impl Replica {
         })
     }
 
-    /// A copy outside fetches what it missed, from now on.
+    /// From now on a copy outside fetches what it missed.
     pub fn catch_up(&mut self) {
         if self.standing() == Standing::Outside && self.joiner.stage == Stage::None {
             (self.joiner.stage, self.joiner.unheard_ticks) = (Stage::Bulk, 0);
@@ -172,8 +172,8 @@ impl Replica {
         }
     }
 
-    /// Asks an in-sync copy to which there is a link for what is missing, if that is to be done and was not
-    /// yet: the one that has given something before, or else the first.
+    /// Asks an in-sync copy to which there is a link for what is missing, if that is needed and was not done
+    /// yet: the copy that has given something before, or else the first.
     pub(super) fn open_sync(&mut self) {
         let Some(config) = &self.config else { return };
         if self.joiner.source.is_some() || !matches!(self.joiner.stage, Stage::Bulk | Stage::Final) {
@@ -195,16 +195,18 @@ impl Replica {
             gave,
             ..Joiner::default()
         };
-        // Writes from before this copy joined that all members hold: the source may have forgotten what
-        // superseded them, so they must not be taken for newer than what it brings. They are newer than what
-        // somebody may send again who has heard late of their end.
+        // These are writes from before this copy joined that all members hold. The source may have forgotten
+        // what superseded them, so they must not count as newer than what it brings. But they are newer than
+        // what a member that learned late of their end may send again.
         self.table.doubt_valid_before(Timestamp::first_of(self.joiner.joined));
         let dirty = self.map.dirty(Slots::NONE.with(source)).collect();
         let lost = self.lost.clone();
         self.send(source, Message::SyncOpen { sync: SyncId(last), dirty, lost });
     }
 
-    /// What is lost on this copy's disk now: a source gives no more than there is room for beside it (R27).
+    /// Sets what is lost on this copy's disk now.
+    ///
+    /// A source gives no more lost blocks than this leaves room for (R27).
     pub fn set_lost(&mut self, lost: LostUnits) {
         self.lost = lost;
     }
@@ -269,13 +271,13 @@ impl Replica {
             pieces.extend(older.into_iter().map(|piece| (piece, ts)));
         }
         let pieces = split(&pieces, &lost);
-        // What touches is written at once: a write of parts of blocks that the disk does not read would fail,
-        // and one of whole blocks heals them.
+        // Adjacent pieces are written at once: a write of a part of a block that the disk cannot read would
+        // fail, and a write of the whole block heals it.
         for run in pieces.chunk_by(|one, next| one.blocks.end == next.blocks.start && one.lost == next.lost) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let whole = Blocks::new(first.blocks.start, last.blocks.end);
-            // A lost block counts for what it held in all but that nobody is shown it: nothing older takes
-            // its place, and what is newer ends the loss (R27).
+            // A lost block counts as what it held, except that no host sees it: nothing older takes its
+            // place, and anything newer ends the loss (R27).
             let apply = match first.lost {
                 Some(_) if makes(Canary::LostUnnoted) => continue,
                 Some(holders) => self.media.submit_loss(LostBlocks { blocks: whole, holders }, inherit),
@@ -304,17 +306,18 @@ impl Replica {
         let blocks = self.geometry.blocks_of(region);
         self.map.mark(region..region + 1, inherit.without(self.me));
         if self.media.touches(blocks) {
-            // What an earlier attempt has brought is not on the disk yet, and may not be what the source
-            // holds now.
+            // Data of an earlier attempt is not on the disk yet, and may differ from what the source holds
+            // now.
             self.send(from, Message::SyncWant { sync, region });
             return;
         }
         self.outputs.push_back(Output::CompareRegion(RegionCompare { sync, region, blocks, digest }));
     }
 
-    /// The region has been read to be compared; `None`: the disk does not read it, and what is given is to be
-    /// written over it. It holds no data to be applied until this is told: the source gives a region once at
-    /// a time.
+    /// The region has been read for a comparison.
+    ///
+    /// `None` if the disk cannot read it: the source's data is written over it. No data of the region is
+    /// waiting to be applied before this call: the source gives a region once at a time.
     pub fn handle_region_compared(
         &mut self,
         compare: RegionCompare,
@@ -336,7 +339,7 @@ impl Replica {
         }
     }
 
-    /// Owes the word that a region is there where all that was under way in it has come.
+    /// Owes the message that a region is complete where all writes that were under way in it have arrived.
     pub(super) fn owe_regions(&mut self) {
         let table = &self.table;
         let has_come = |(part, ts): &(Blocks, Timestamp)| {
@@ -366,7 +369,7 @@ impl Replica {
         }
         self.joiner.outstanding.remove(&region);
         if self.joiner.stage == Stage::Bulk {
-            // Equal to the source's as of its read; whatever it changed since, its own bit says.
+            // The region is equal to the source's as of its read; the source's own bit covers later changes.
             self.map.clear(region, Slots::NONE.with(source));
             self.joiner.gave = Some(source);
         }
@@ -375,7 +378,7 @@ impl Replica {
     }
 
     pub(super) fn handle_sync_wait(&mut self, from: Slot, sync: SyncId) {
-        // That it is the source's is all that counts: it is alive.
+        // Only the check matters: the source is alive.
         self.joiner.is_from(from, sync);
     }
 
@@ -386,7 +389,7 @@ impl Replica {
         }
     }
 
-    /// Says that all is there, when it is.
+    /// Reports that nothing is missing, once that is so.
     pub(super) fn finish_joining(&mut self) {
         let joiner = &mut self.joiner;
         if joiner.stage != Stage::Final || !joiner.clean || !joiner.ended || !joiner.outstanding.is_empty() {
@@ -409,8 +412,8 @@ impl Replica {
         }
     }
 
-    /// A write that this copy has put off and would take, though the other one, which may be asked what is
-    /// equal, has forgotten something newer there.
+    /// A write that this copy has deferred and would take although `other`, which may be asked what is equal,
+    /// has forgotten something newer there.
     #[cfg(test)]
     pub(crate) fn put_off_and_forgotten_by(&self, other: &Replica) -> Option<Timestamp> {
         let is_over = |write: &&Deferred| {
@@ -429,7 +432,7 @@ struct Brought {
     lost: Option<Slots>,
 }
 
-/// The pieces, each of them lost or not. `lost` is in order and apart.
+/// Splits the pieces into lost and other parts. `lost` is in order and apart.
 fn split(pieces: &[(Blocks, Option<Timestamp>)], lost: &[LostBlocks]) -> Vec<Brought> {
     let mut parts = Vec::new();
     for (piece, ts) in pieces {
@@ -450,7 +453,7 @@ fn split(pieces: &[(Blocks, Option<Timestamp>)], lost: &[LostBlocks]) -> Vec<Bro
     parts
 }
 
-/// The blocks in order, each part with the write that is known of it, or is under way in it.
+/// The blocks in order, each part with the write that is known or under way in it.
 fn cover(
     blocks: Blocks,
     known: &[(Blocks, Timestamp)],
@@ -481,14 +484,14 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
     const LIFE: Incarnation = Incarnation(1);
-    /// Of eight regions.
+    /// How many of the eight regions copy 0 misses.
     const MISSED: u64 = 6;
 
     fn slot(number: usize) -> Slot {
         Slot::new(number).unwrap()
     }
 
-    /// Two copies in sync, and that in slot 0 outside, which misses something of which both others know.
+    /// Two copies in sync, and the one in slot 0 outside, missing something of which both others know.
     struct Three {
         copies: [Replica; 3],
         links: Vec<[usize; 2]>,
@@ -537,7 +540,7 @@ mod tests {
             self.go_on();
         }
 
-        /// Does what they want until they want nothing more.
+        /// Carries out all outputs until there are none.
         fn go_on(&mut self) {
             let mut quiet = false;
             while !std::mem::replace(&mut quiet, true) {
@@ -569,14 +572,14 @@ mod tests {
             }
         }
 
-        /// Regions that copies 1 and 2 have brought.
+        /// How many regions copies 1 and 2 have brought.
         fn brought(&self) -> [u64; 2] {
             [1, 2].map(|number| self.copies[number].synced_bytes(slot(0)) / GEOMETRY.region_bytes())
         }
     }
 
-    /// Which one is reached first is chance. What it has given is still noted as missing by the other, which
-    /// stands first.
+    /// Which source is reached first is chance. The other one, which comes first in order, still has bits for
+    /// what that source gave.
     #[test]
     fn who_has_given_something_is_asked_for_the_rest() {
         let mut three = Three::new();

@@ -1,12 +1,13 @@
 //! One copy of one slice.
 //!
-//! It is driven by one task: whatever happens is told by a `handle_*` call or a command, and after each of
-//! these [`Replica::poll`] is called until it has nothing more to be done. The driver carries out
-//! [`Output::Apply`]s that overlap in the order in which they came.
+//! One task drives a copy: it reports each event with a `handle_*` call or a command, and then calls
+//! [`Replica::poll`] until nothing is left to do. [`Output::Apply`]s that overlap are carried out in the
+//! order in which they came.
 //!
-//! A write that a host gave to this copy is a *round*: it is sent to all members and ends when each has it on
-//! its disk. What a copy owes to others until its disk has done something is a *debt*. `write.rs` has the
-//! rounds, `debt.rs` the debts, `source.rs` and `joiner.rs` the two sides of a sync.
+//! A write that a host gave to this copy is a *round*: this copy sends it to all members, and the round ends
+//! when each of them has it on its disk. What a copy owes to others until its disk has done something is a
+//! *debt*. Rounds are in `write.rs`, debts in `debt.rs`, the two sides of a resync in `source.rs` and
+//! `joiner.rs`.
 
 mod confirm;
 mod debt;
@@ -43,35 +44,37 @@ pub use source::{LOST_UNIT, LOST_UNITS_MAX, Receivers, SyncNext, SyncState};
 /// How often [`Replica::handle_tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(250);
 
-/// How long members may wait to be told that a write is everywhere, for something to tell them with; whoever
-/// reads what was written asks. Longer than a tick of the kernel's timer (4 ms), whose clock would have to be
-/// set for each sleep of the core: that costs a virtual machine more than all the rest.
+/// How long the message that a write is on all members may wait for another message to travel with.
+///
+/// A member that needs it earlier, for a read, asks. This is longer than a tick of the kernel's timer (4 ms):
+/// a shorter time would set that timer for each sleep of the core, which costs a virtual machine more than
+/// all the rest.
 pub const VALIDATE_AFTER: Duration = Duration::from_millis(10);
 
-/// For how many ticks a region must have been left alone before its bits are cleared: 5 seconds. Shorter, and
-/// a file system's journal would write the map all the time; longer, and a crash finds more to copy.
+/// How many ticks after the last write to a region its bits are cleared: 5 seconds. With less, a file
+/// system's journal would write the map all the time; with more, a crash leaves more to copy.
 const WARM_TICKS: u32 = 20;
 
-/// Regions that one tick looks at for bits to clear: 4 GiB, so that a TiB takes a minute.
+/// How many regions one tick examines for bits to clear: 4 GiB, so that a TiB takes a minute.
 const SWEEP_REGIONS: u64 = 65_536;
 
 /// A host's write, by the driver's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Command(pub u64);
 
-/// What became of a host's write.
+/// The outcome of a host's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is on the disks of all members.
+    /// The write is on the disks of all members.
     Done,
-    /// This copy is no member any more: others may have made the write whole, or not.
+    /// This copy is no longer a member: the others may have completed the write or not.
     Unknown,
 }
 
-/// What is to be done.
+/// What the driver is to do.
 #[derive(Debug)]
 pub enum Output {
-    /// Send this to the copy in the slot; if there is no link, drop it.
+    /// Send this to the copy in the slot; without a link to it, drop this.
     Send(Slot, Envelope),
     /// Write to the local disk, durably, then [`Replica::handle_applied`].
     Apply(Apply),
@@ -80,66 +83,66 @@ pub enum Output {
     /// Read a region from the local disk, then [`Replica::handle_region_read`] or, if the read says so,
     /// [`Replica::handle_region_read_by_block`].
     ReadRegion(RegionRead),
-    /// Read a region from the local disk when all writes to it that were handed out before have ended, make
-    /// durable what an earlier life may have left there, then [`Replica::handle_region_compared`].
+    /// Read a region from the local disk after all earlier writes to it have ended, make durable what an
+    /// earlier life may have written there, then call [`Replica::handle_region_compared`].
     CompareRegion(RegionCompare),
     /// Answer the host.
     Complete(Command, Outcome),
 }
 
-/// A region to be read for a sync.
+/// A region to be read for a resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionRead {
-    /// Who wants it.
+    /// The copy that gets it.
     pub to: Slot,
-    /// In which sync.
+    /// The resync that it is for.
     pub sync: SyncId,
-    /// Which.
+    /// The region.
     pub region: u64,
     /// Its blocks.
     pub blocks: Blocks,
-    /// Not as a whole, but each block of the disk by itself: what no copy in sync reads is found so (R27),
-    /// and told by [`Replica::handle_region_read_by_block`].
+    /// Read each block of the disk on its own, and not the region as a whole: this finds the blocks that no
+    /// copy in sync can read (R27). The result goes to [`Replica::handle_region_read_by_block`].
     pub by_block: bool,
-    /// Which read: a disk may answer one of an earlier sync when the region is read anew, and the syncs of
-    /// another life have the same numbers.
+    /// The number of the read. A disk may answer a read of an earlier resync when the region is read again,
+    /// and resyncs of another life have the same numbers.
     pub number: u64,
 }
 
 /// A region that another copy holds and this one may hold, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionCompare {
-    /// In which sync.
+    /// The resync that it is for.
     pub sync: SyncId,
-    /// Which.
+    /// The region.
     pub region: u64,
     /// Its blocks.
     pub blocks: Blocks,
-    /// What the other holds.
+    /// The digest of what the other copy holds.
     pub digest: Digest,
 }
 
-/// Why a host's write is not taken.
+/// Why a host's write is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unwritable {
-    /// The copy does not serve.
+    /// The copy is not in sync.
     #[error("this copy of the volume is not in sync")]
     NotInSync,
-    /// Its disk failed.
+    /// A disk of the copy failed.
     #[error("a disk of this copy of the volume failed")]
     Failed,
 }
 
-/// Why blocks may not be read now.
+/// Why blocks cannot be read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// The copy does not serve.
+    /// The copy is not in sync.
     #[error("this copy of the volume is not in sync")]
     NotInSync,
-    /// Its disk failed.
+    /// A disk of the copy failed.
     #[error("a disk of this copy of the volume failed")]
     Failed,
-    /// A member may have gone on without this copy: ask again soon.
+    /// A member may have continued without this copy: ask again soon.
     #[error("no lease of {0}")]
     NoLease(Slot),
     /// A write to the blocks is under way: ask again when something has happened.
@@ -147,17 +150,17 @@ pub enum Unreadable {
     Unsettled,
 }
 
-/// What a read must be compared with when its data has come from the disk.
+/// The state that a read is compared with when its data has come from the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadMark(u64);
 
-/// See the module.
+/// One copy of one slice; see the module.
 #[derive(Debug)]
 pub struct Replica {
     me: Slot,
     incarnation: Incarnation,
     geometry: Geometry,
-    /// What is acted in; `None` before the first activation.
+    /// The configuration in which this copy acts; `None` before the first activation.
     config: Option<Config>,
     /// The greatest counter seen in this epoch.
     clock: u64,
@@ -167,50 +170,50 @@ pub struct Replica {
     rounds: BTreeMap<RoundId, Round>,
     last_round: u64,
     last_read: u64,
-    /// Own writes that all members have on their disks, and have not been told that they do.
+    /// Own writes that are on the disks of all members, which have not been notified yet.
     validations: Vec<(Blocks, Timestamp)>,
-    /// Somebody has asked for that while writes were under way: the word of these is not to wait.
+    /// A member has asked for that while writes were under way: the next message about it must not wait.
     asked_validation: bool,
     debts: Debts,
-    /// What reads wait for that others must confirm.
+    /// Reads that wait until other members confirm them.
     probes: Probes,
-    /// What each member will not go below, as far as it has said so in this epoch.
+    /// The floor of each member, as far as it has reported one in this epoch.
     floors: [Option<Timestamp>; Slot::MAX],
-    /// From this epoch on, writes set a bit for each copy that there is now and that does not get them. A
-    /// write that was begun earlier may have no bit for a copy that was added lately; this may be such a
-    /// copy.
+    /// Since this epoch, writes set a bit for each present copy that does not get them. An earlier write may
+    /// have set none for a copy that was added recently, and this copy may be such a copy.
     noted_since: Epoch,
     /// Whether all members have finished what they began before that.
     older_finished: bool,
-    /// What was last said of our own.
+    /// Our own floor, as last reported.
     said_floor: Option<Timestamp>,
-    /// The epoch that each other copy last said it acts in.
+    /// The epoch in which each other copy last said that it acts.
     epochs: [Epoch; Slot::MAX],
-    /// To whom there is a link.
+    /// The copies to which there is a link.
     linked: Slots,
-    /// Members that join and have said that they have everything.
+    /// The joiners that have said that they have everything.
     synced: Slots,
-    /// Syncs from here, by who gets them.
+    /// Resyncs from here, by target.
     sources: [Option<Source>; Slot::MAX],
-    /// Regions that could not be read for a sync, and how often in a row.
+    /// Regions that could not be read for a resync, and how often in a row.
     unread: BTreeMap<u64, u32>,
     /// What is lost on this copy's disk.
     lost: LostUnits,
-    /// Bytes that syncs from here have brought, by who got them.
+    /// Bytes that resyncs from here have brought, by target.
     brought: [u64; Slot::MAX],
-    /// Bytes that writes have added to what copies outside are to be given.
+    /// Bytes that writes have added to the resync of copies outside.
     dirtied: [u64; Slot::MAX],
-    /// The sync to here.
+    /// The resync to here.
     joiner: Joiner,
-    /// Regions written to, by the tick in which they were: their bits stay.
+    /// Regions that were written to, with the tick of the last write: their bits stay.
     warm: BTreeMap<u64, u32>,
     ticks: u32,
     sweep_from: u64,
-    /// [`Table::mark`] of the tick before: an invalid entry from before it has lost its coordinator's word.
+    /// [`Table::mark`] of the previous tick: an entry from before that is still invalid has a silent
+    /// coordinator.
     last_mark: u64,
-    /// The disk failed: nothing is acknowledged any more.
+    /// The disk failed: this copy acknowledges nothing any more.
     failed: Option<DiskFault>,
-    /// The table still says which blocks were being written to when that happened.
+    /// The table still has the blocks that were being written to when the disk failed.
     knows_failed: bool,
     /// Joiners of this configuration have taken a write that this copy, the only one in sync, cannot carry
     /// out.
@@ -219,7 +222,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// The copy in slot `me`, with the dirty map that its disk has, before it knows of any configuration.
+    /// The copy in slot `me`, with the dirty map from its disk, before it has any configuration.
     pub fn new(me: Slot, incarnation: Incarnation, geometry: Geometry, map: DirtyMap) -> Replica {
         Replica {
             me,
@@ -261,11 +264,12 @@ impl Replica {
         }
     }
 
-    /// The slice has become longer, as of the configuration that is about to be acted in: a message of an
-    /// epoch is about the slice as it is in that epoch.
+    /// Makes the slice longer, before the configuration with the new length is activated.
+    ///
+    /// A message of an epoch refers to the slice as it is in that epoch.
     ///
     /// # Panics
-    /// If it has become shorter, or its blocks others.
+    /// If the slice would become shorter, or its block size would change.
     pub fn grow(&mut self, geometry: Geometry) {
         let before = self.geometry;
         assert!(
@@ -277,12 +281,14 @@ impl Replica {
         if !makes(Canary::GrownUnseen) {
             self.map.grow(geometry.regions());
         }
-        // What is being read of the last region was shorter.
+        // Reads of the last region that are under way have its old length.
         self.sources = Default::default();
     }
 
-    /// Acts in this configuration from now on. Without `kept` all that was known of writes is forgotten, and
-    /// hosts are told so.
+    /// Acts in this configuration from now on.
+    ///
+    /// Without `kept` the copy forgets all that it knew of writes, and answers its hosts that their outcome
+    /// is unknown.
     pub fn activate(&mut self, activation: Activation) {
         let Activation { config, kept } = activation;
         self.validate();
@@ -305,10 +311,10 @@ impl Replica {
         self.joiner.enter(&config, standing, kept);
         self.config = Some(config);
         self.void_confirmations();
-        // A map that was not read is marked for everybody, whether there is such a copy or not: what is noted
-        // for nobody would stay, and be handed on. A copy that is added later is a new one, whose own map
-        // says that it has nothing. But a process that has just started may act in an old configuration
-        // first, from before a copy was added for which its last life has noted something. A member's
+        // A map that could not be read is marked for all slots, even those without a copy; marks for these
+        // would stay and be handed on. They are not needed: a copy that is added later is blank, and its own
+        // map says so. But a process that has just started may first act in an old configuration, from before
+        // a copy was added for which its last life has noted something. So only a member clears them: its
         // configuration is newer than that.
         if standing != Standing::Outside || makes(Canary::ClearOutside) {
             self.map.clear_all(Slots::ALL.minus(self.others()));
@@ -342,12 +348,12 @@ impl Replica {
         self.last_mark = 0;
     }
 
-    /// Which copy this is.
+    /// The slot of this copy.
     pub fn me(&self) -> Slot {
         self.me
     }
 
-    /// The configuration that is acted in.
+    /// The configuration in which this copy acts.
     pub fn config(&self) -> Option<&Config> {
         self.config.as_ref()
     }
@@ -357,12 +363,12 @@ impl Replica {
         self.config.as_ref().map_or(Standing::Outside, |config| config.standing(self.me, self.incarnation))
     }
 
-    /// Whether its disk failed: it takes no part any more.
+    /// Whether the disk failed, so that this copy takes no part any more.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Why it takes no part any more, if its disk failed.
+    /// Why this copy takes no part any more, if its disk failed.
     pub fn failure(&self) -> Option<DiskFault> {
         self.failed
     }
@@ -372,26 +378,30 @@ impl Replica {
         &self.map
     }
 
-    /// Joiners that have all that they missed, as far as this copy knows, and all in-sync copies act in the
-    /// epoch in which they join: they may be promoted (R13).
+    /// The joiners that may be promoted (R13).
+    ///
+    /// They have all that they missed, as far as this copy knows, and all in-sync copies act in the epoch in
+    /// which they join.
     pub fn promotable(&self) -> Slots {
         let Some(config) = &self.config else { return Slots::NONE };
         let confirmed = config.in_sync().iter().all(|slot| self.epochs[slot.index()] == config.epoch);
         if confirmed || makes(Canary::NoConfirm) { self.synced.and(config.joining()) } else { Slots::NONE }
     }
 
-    /// Copies outside that miss so little that they may join: the rest is short (R19).
+    /// Copies outside that miss so little that they may join (R19).
     pub fn caught_up(&self) -> Slots {
         self.receivers_whose(Source::is_caught_up)
     }
 
-    /// Copies that this one brings up to date and that still miss too much to join.
+    /// Copies that are resynced from here and still miss too much to join.
     pub fn behind(&self) -> Slots {
         self.receivers_whose(|source| !source.is_caught_up())
     }
 
-    /// Joiners that wait for too long for regions that this copy's disk does not read, or have taken a write
-    /// that it cannot carry out for the same reason.
+    /// Joiners that this copy cannot serve.
+    ///
+    /// They have waited too long for regions that its disk does not read, or have taken a write that it
+    /// cannot carry out for the same reason.
     pub fn starved(&self) -> Slots {
         let starved = self.receivers_whose(Source::is_starved);
         match &self.config {
@@ -404,7 +414,7 @@ impl Replica {
         Slot::all().filter(|slot| self.sources[slot.index()].as_ref().is_some_and(&is_so)).collect()
     }
 
-    /// Takes a message from the copy in `from`, over the link that is up.
+    /// Takes a message that came from the copy in `from` over the present link.
     pub fn handle_message(&mut self, from: Slot, envelope: Envelope) {
         let Some(config) = &self.config else { return };
         let current = envelope.epoch == config.epoch
@@ -412,7 +422,7 @@ impl Replica {
                 Standing::InSync(life) | Standing::Joining(life) => life == envelope.incarnation,
                 Standing::Outside => true,
             });
-        // In which epoch it acts says also who has no disk any more.
+        // A copy whose disk failed answers this, too: the answer depends only on its epoch.
         if let (true, Message::ConfirmReads { probe }) = (current, &envelope.message) {
             return self.handle_confirm_reads(from, *probe);
         }
@@ -458,7 +468,7 @@ impl Replica {
         let last = &mut self.epochs[from.index()];
         *last = epoch.max(*last);
         if current {
-            // What was sent before it acted in this epoch was not taken.
+            // The other copy did not take what was sent before it acted in this epoch.
             self.said_floor = None;
             self.send_rounds_again(from);
             self.probe_again(from);
@@ -468,7 +478,7 @@ impl Replica {
         }
     }
 
-    /// The link to the copy in the slot is up, anew: what was on its way before is lost.
+    /// A new link to the copy in the slot is up: what was on its way over the last one is lost.
     pub fn handle_link_up(&mut self, to: Slot) {
         self.linked = self.linked.with(to);
         self.sources[to.index()] = None;
@@ -489,9 +499,10 @@ impl Replica {
         self.open_sync();
     }
 
-    /// The local write has ended. An error ends this copy's part: it acknowledges nothing any more, and must
-    /// be removed. Of the only member, of which nobody else has what it has, all can still be read that was
-    /// not being written to.
+    /// The local write has ended.
+    ///
+    /// After an error this copy acknowledges nothing any more and must be removed. If it is the only member,
+    /// its blocks can still be read, except those that were being written to: no other copy has them.
     pub fn handle_applied(&mut self, id: ApplyId, result: Result<(), DiskFailed>) {
         if result.is_err() {
             self.fail(DiskFault::Write);
@@ -515,7 +526,7 @@ impl Replica {
         self.finish_joining();
     }
 
-    /// What a cache held back went to the disk.
+    /// Cached writes have been flushed to the disk.
     pub fn handle_flushed(&mut self, result: Result<(), DiskFailed>) {
         if result.is_err() {
             self.fail(DiskFault::Write);
@@ -526,7 +537,7 @@ impl Replica {
     pub(super) fn fail(&mut self, fault: DiskFault) {
         if self.failed.is_none() {
             self.failed = Some(fault);
-            // What was under way ends without this copy, or not at all where it is the only one.
+            // What was under way ends without this copy, or, if this is the only copy, not at all.
             self.answer_unknown();
         }
     }
@@ -537,7 +548,7 @@ impl Replica {
         matches!(self.standing(), Standing::InSync(_)) && self.config.as_ref().is_some_and(only)
     }
 
-    /// A while has passed: [`TICK`].
+    /// Called every [`TICK`].
     pub fn handle_tick(&mut self) {
         self.ticks += 1;
         let Some(config) = &self.config else { return };
@@ -556,8 +567,8 @@ impl Replica {
         let floors = asked.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
         let floor = floors.and_then(|floors| floors.into_iter().min());
         self.older_finished |= floor.is_some_and(|floor| floor.epoch >= self.noted_since);
-        // A joiner that this copy brings up to date must be told of all that it may have been sent again
-        // (R18). And the joiner must know that it has got what was under way meanwhile.
+        // This copy must know all writes that its joiner may have received again (R18). And if it is a
+        // joiner, it must know that it has received what was under way meanwhile.
         let remember = self.joiner.remembers()
             || self.sources.iter().flatten().any(Source::is_final) && !makes(Canary::ForgetAsSource);
         if let Some(floor) = floor.filter(|_| !remember) {
@@ -569,8 +580,9 @@ impl Replica {
         }
     }
 
-    /// Whether the blocks may be read from the local disk now (R9). When the data has come,
-    /// [`Replica::still_readable`] must agree.
+    /// Whether the blocks may be read from the local disk now (R9).
+    ///
+    /// When the data has come, [`Replica::still_readable`] must agree.
     ///
     /// # Errors
     /// Why not.
@@ -580,13 +592,13 @@ impl Replica {
         }
         self.leased(now, leases)?;
         if !self.table.is_valid(blocks) {
-            // What a write that failed has left is to be seen, and may be gone with the next loss of power.
+            // What a failed write has left can be read, but may be gone after the next power loss.
             return Err(if self.failed.is_some() { Unreadable::Failed } else { Unreadable::Unsettled });
         }
         Ok(ReadMark(self.table.mark()))
     }
 
-    /// Whether this copy is in sync and has the lease of every other member.
+    /// Whether this copy is in sync and holds a lease of every other member.
     ///
     /// # Errors
     /// What it lacks: [`Unreadable::NotInSync`], [`Unreadable::NoLease`].
@@ -606,14 +618,16 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether what was read since the mark is what the blocks hold now: the read takes effect here. If not,
-    /// it is to be done again.
+    /// Whether the data that was read since the mark is what the blocks hold now.
+    ///
+    /// If so, the read takes effect here; if not, it must be repeated.
     pub fn still_readable(&self, mark: ReadMark, now: Instant, leases: &Leases, blocks: Blocks) -> bool {
         self.readable(now, leases, blocks).is_ok() && self.table.unchanged_since(mark.0, blocks)
     }
 
-    /// Whether nothing in the blocks is still to be brought to its end by this copy: no write that it began,
-    /// and none that it would send again should its coordinator be lost (R7).
+    /// Whether this copy has nothing to finish in the blocks.
+    ///
+    /// That is no write that it began, and none that it would send again if its coordinator were lost (R7).
     pub fn is_settled(&self, blocks: Blocks) -> bool {
         !self.rounds.values().any(|round| round.blocks.overlaps(blocks))
             && self
@@ -633,14 +647,13 @@ impl Replica {
         self.media.poll(&self.map, &self.geometry).map(Output::Apply)
     }
 
-    /// The next page of the dirty map whose bits were cleared: to be written when there is nothing better to
-    /// do.
+    /// The next page of the dirty map with cleared bits: written when there is nothing better to do.
     pub fn poll_idle(&mut self) -> Option<PageWrite> {
         self.map.poll_write(true)
     }
 
-    /// Whether nothing is under way and nothing is remembered: for tests of whether a quiet volume comes to
-    /// rest.
+    /// Whether nothing is under way and nothing is remembered: tests use it to see that an idle volume comes
+    /// to rest.
     pub fn is_at_rest(&self) -> bool {
         self.rounds.is_empty()
             && self.validations.is_empty()
@@ -649,7 +662,7 @@ impl Replica {
             && self.outputs.is_empty()
     }
 
-    /// What keeps it from being at rest: for people who look for a fault.
+    /// Describes what keeps the copy from being at rest, for debugging.
     pub fn unrest(&self) -> String {
         let rounds: Vec<_> = self.rounds.values().map(|round| (round.ts, round.waiting)).collect();
         let Replica { debts, table, joiner, sources, epochs, linked, synced, .. } = self;
@@ -659,7 +672,7 @@ impl Replica {
         )
     }
 
-    /// Everybody else that has a copy: for whom a bit is set before a write (R4).
+    /// All other slots with a copy: a write first sets a bit for each of them (R4).
     fn others(&self) -> Slots {
         self.config.as_ref().map_or(Slots::NONE, |config| config.configured().without(self.me))
     }
@@ -688,9 +701,11 @@ impl Replica {
         }
     }
 
-    /// Clears the bits of in-sync copies wherever all is valid (R8), however lately it was written to: one of
-    /// them is about to stop, and what it has need not be copied to it when it is back. Asks for word of what
-    /// is not valid, too: what comes of that is for the next call.
+    /// Clears the bits of in-sync copies wherever all blocks are valid (R8), even where they were just
+    /// written to.
+    ///
+    /// One of these copies is about to stop, and what it has need not be copied to it later. This also asks
+    /// other members whether blocks that are not valid are done; the next call makes use of their answers.
     pub fn settle(&mut self) {
         self.validate();
         self.ask_validation(Blocks::new(0, self.geometry.blocks));
@@ -701,8 +716,8 @@ impl Replica {
         }
     }
 
-    /// Clears the bits of in-sync copies in regions that were left alone (R8): what is valid there, they
-    /// have, too.
+    /// Clears the bits of in-sync copies in regions without recent writes (R8): these copies have what is
+    /// valid there.
     fn clear_bits(&mut self, blind: bool) {
         let Some(config) = &self.config else { return };
         let is_in_sync = matches!(self.standing(), Standing::InSync(_));
@@ -721,7 +736,7 @@ impl Replica {
         self.sweep_from = if end >= self.geometry.regions() { 0 } else { end };
         for region in regions {
             let blocks = self.geometry.blocks_of(region);
-            // The table does not know of blocks that are written again (R25).
+            // The table does not know of blocks that are being rewritten (R25).
             let quiet = self.table.is_quiet(blocks) && !self.media.touches(blocks);
             if !self.warm.contains_key(&region) && (quiet || blind) {
                 self.map.clear(region, others);
@@ -734,15 +749,15 @@ impl Replica {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFailed;
 
-/// Why a copy takes no part any more because of its disk.
+/// Why a disk keeps its copy from taking part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiskFault {
-    /// It failed a write.
+    /// The disk failed a write.
     Write,
-    /// It does not read a block, and writing the block again did not help (R25).
+    /// The disk cannot read a block, and rewriting the block did not help (R25).
     Unrepaired,
-    /// Reads have failed in too many places: the next ones will, too.
+    /// Reads have failed in too many places, so more are expected to fail.
     Failing,
-    /// It has not answered for too long.
+    /// The disk has not answered for too long.
     Silent,
 }

@@ -1,11 +1,11 @@
-//! Writing again what the local disk did not read (R25).
+//! Rewrites blocks that the local disk could not read (R25).
 //!
-//! The data is what another copy in sync would have given to a host of its own. It is the newest write of
-//! these blocks if nothing was taken there since the read that failed began, and the blocks are valid: then
-//! every member holds it. Writes that are taken later are handed out behind this one.
+//! The data is what another copy in sync would have given to a host of its own. If nothing was taken into
+//! these blocks since the failed read began, and they are valid, then it is their newest write, and every
+//! member holds it. Writes that are taken later are handed out behind the rewrite.
 //!
-//! A write of a part of a block of the disk needs the block's rest. If the disk does not read that, the block
-//! is written as a whole, for the write that is under way ([`Replica::block_around`]).
+//! A write of a part of a disk block needs the rest of that block. If the disk cannot read it, the block is
+//! written as a whole before the write ([`Replica::block_around`]).
 
 use base::Instant;
 
@@ -14,32 +14,35 @@ use crate::{ApplyId, Blocks, Leases, Payload, Slots, Standing};
 
 use super::{DiskFault, ReadMark, Replica};
 
-/// What a block of the disk is to hold, as of a moment.
+/// The content that a disk block must get, as of a moment.
 #[derive(Debug)]
 pub struct Around {
     blocks: Blocks,
     mark: ReadMark,
-    /// All of the block in order: what this copy has taken; `None`: what any copy in sync holds.
+    /// The parts of the block in order, with the data that this copy has taken; `None` for what any copy in
+    /// sync holds.
     pub parts: Vec<(Blocks, Option<Payload>)>,
 }
 
-/// Why a write's block is not to be written as a whole.
+/// Why a write's block must not be written as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAround {
-    /// The write is none of this membership's: nobody waits for it, and what it was to bring is brought by a
-    /// sync, or not wanted any more.
+    /// The write does not belong to this membership: nothing waits for it. A resync brings its data, or it is
+    /// no longer wanted.
     Over,
-    /// This copy has failed, or is outside: it knows nothing of the rest.
+    /// This copy has failed or is outside: it does not know the rest.
     NoMember,
 }
 
 impl Replica {
-    /// Hands out a write of blocks that the local disk did not read, with what another copy in sync holds
-    /// there. Its bits for all other copies are on the disk first (R4): a power cut may leave anything of it.
+    /// Hands out a rewrite of blocks that the local disk could not read, with the data of another copy in
+    /// sync.
+    ///
+    /// Its bits for all other copies are on the disk first (R4), since a power loss may tear it.
     /// [`Replica::handle_applied`] ends it; an error ends this copy's part, as for any write.
     ///
-    /// `None`: something has happened since `mark`, which is older than the question to the other copy. The
-    /// blocks hold something else by now, or will soon.
+    /// Returns `None` if something has changed since `mark`, which must be older than the question to the
+    /// other copy: the blocks hold something else by now, or soon will.
     pub fn repair(
         &mut self,
         mark: ReadMark,
@@ -63,14 +66,16 @@ impl Replica {
         Some(self.media.submit_repair(blocks, payload, intents))
     }
 
-    /// What a block of the disk is to hold of which the write `id` changes a part, where the disk does not
-    /// read the rest. Its bits for all other copies are noted, as for [`Replica::repair`]. It may be written
-    /// as long as [`Replica::still_around`] says so.
+    /// The content for the disk block of which the write `id` changes a part, if the disk cannot read the
+    /// rest.
     ///
-    /// Where a write is under way, the newest one that was taken is safe to write, be it early: it is not
-    /// valid, so nobody is shown it or was told that it is on the disk, and its own turn comes. All else is
-    /// valid: every copy in sync holds it, and a joiner holds it or is given it. So the rest may be had of
-    /// any copy in sync.
+    /// This notes the block's bits for all other copies, as [`Replica::repair`] does. The block may be
+    /// written as long as [`Replica::still_around`] agrees.
+    ///
+    /// Where a write is under way, it is safe to write the newest one that was taken, even early: it is not
+    /// valid, so no host sees it, no node was told that it is on the disk, and it is written again when its
+    /// turn comes. Everything else is valid: every copy in sync holds it, and a joiner holds it or gets it.
+    /// So any copy in sync can give the rest.
     ///
     /// # Errors
     /// [`NotAround`].
@@ -97,8 +102,8 @@ impl Replica {
         Ok(Around { blocks, mark: ReadMark(self.table.mark()), parts })
     }
 
-    /// Whether the block is still to hold that, and may be written: nothing was taken there meanwhile, and
-    /// its bits are on the disk (R4).
+    /// Whether that content is still right, and may be written: nothing was taken there meanwhile, and its
+    /// bits are on the disk (R4).
     ///
     /// # Errors
     /// [`NotAround`].
@@ -122,10 +127,12 @@ impl Replica {
         if is_member && self.failed.is_none() { Ok(()) } else { Err(NotAround::NoMember) }
     }
 
-    /// Nobody has the rest of a block of which the write `id` changes a part, and no other copy is in sync.
-    /// If this copy is the only member, the write ends as if it had been carried out, and the blocks hold
-    /// what they did: its host is told that it failed, and nobody else has taken it. Says whether it has
-    /// ended. Else a joiner has taken the write, and must not be let in with it: it is to be outside again
+    /// Gives up the write `id`, of a part of a block whose rest no copy can give. Returns whether it has
+    /// ended.
+    ///
+    /// If this copy is the only member, the write ends as if it had been carried out, and the blocks keep
+    /// their content: its host gets an error, and no other copy has taken it. Otherwise a joiner has taken
+    /// the write and must not be promoted with it: the joiner must be outside again first
     /// ([`Replica::starved`]).
     pub fn give_up_write(&mut self, id: ApplyId) -> bool {
         if self.is_alone() {
@@ -136,14 +143,15 @@ impl Replica {
         false
     }
 
-    /// The write that [`Replica::repair`] gave this number has failed, or its blocks still cannot be read.
-    /// This copy goes, if there is another one in sync: the blocks may hold anything.
+    /// The rewrite with this number has failed, or its blocks still cannot be read.
+    ///
+    /// This copy leaves if there is another one in sync, since the blocks may hold anything.
     pub fn handle_unrepaired(&mut self, id: ApplyId) {
         self.media.end(id);
         self.give_up_disk(DiskFault::Unrepaired);
     }
 
-    /// The disk is not to be relied on. The only copy in sync goes on with what it has: nobody else has it.
+    /// The disk is not reliable any more. The only copy in sync stays, since no other copy has its data.
     pub fn give_up_disk(&mut self, fault: DiskFault) {
         let Some(config) = &self.config else { return };
         if config.members().contains(self.me) && !config.in_sync().without(self.me).is_empty() {
@@ -151,7 +159,7 @@ impl Replica {
         }
     }
 
-    /// Whether this copy is in sync, and another one, too: what it cannot read can be had.
+    /// Whether this copy and another one are in sync: then the other can give what this one cannot read.
     pub fn has_others_in_sync(&self) -> bool {
         let in_sync = self.config.as_ref().map_or(Slots::NONE, |config| config.in_sync());
         in_sync.contains(self.me) && in_sync.len() > 1
@@ -180,7 +188,7 @@ mod tests {
         Leases::new(Instant(0), LIFE, Terms::default())
     }
 
-    /// The only copy in sync and the only member, which needs no lease; another one is outside.
+    /// The only copy in sync and the only member, which needs no lease; another copy is outside.
     fn alone() -> Replica {
         let two = Config::initial(&[(NodeId(1), LIFE), (NodeId(2), LIFE)], Revision(1));
         let mut replica = Replica::new(slot(0), LIFE, GEOMETRY, DirtyMap::new(GEOMETRY.regions()));
@@ -234,8 +242,8 @@ mod tests {
         (replica, leases)
     }
 
-    /// The regions that the next life of that copy has to be given besides those that the other one knows of,
-    /// if its disk has this page of the dirty map.
+    /// The regions that the next life of that copy asks for, besides those that the other one knows of, if
+    /// its disk has this page of the dirty map.
     fn missed_by_the_next_life(page: &[u8; PAGE_BYTES]) -> Vec<u64> {
         let two = Config::initial(&[(NodeId(1), LIFE), (NodeId(2), LIFE)], Revision(1));
         let mut map = DirtyMap::new(GEOMETRY.regions());
@@ -251,8 +259,8 @@ mod tests {
         asked.expect("it asks for what it misses").iter().collect()
     }
 
-    /// No table knows of a block that is written again. If the power fails meanwhile its disk may have lost
-    /// what is beside it, and the other copy has noted nothing.
+    /// No table knows of a block that is being rewritten. If the power fails meanwhile, the disk may have
+    /// lost neighboring blocks, and the other copy has noted nothing.
     #[test]
     fn its_bits_stay_until_the_block_is_written_again() {
         let a_node_stops = |replica: &mut Replica| replica.settle();
@@ -362,7 +370,7 @@ mod tests {
         let around = replica.block_around(first, whole).unwrap();
         assert_eq!(parts(&around), [(0, 3, false), (3, 4, true), (4, 5, false), (5, 6, true)]);
 
-        // What has ended is valid here, since nobody else is a member.
+        // A write that has ended is valid here, since there is no other member.
         replica.handle_applied(second, Ok(()));
         assert_eq!(replica.still_around(first, &around), Ok(true), "it is still what the block holds");
         assert_eq!(parts(&replica.block_around(first, whole).unwrap()).len(), 3);

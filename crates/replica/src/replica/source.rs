@@ -1,12 +1,14 @@
-//! Giving a copy what it missed (R17 to R19).
+//! The source of a resync: gives a copy what it missed (R17 to R19).
 //!
-//! First in bulk, while the copy is outside and takes no writes: regions with a bit are read, sent, and their
-//! bits cleared when they are on the other disk and were not written to meanwhile; again until little is
-//! left. If a copy was added lately, none is given until all members have finished what they began before.
-//! Then the copy joins, new writes go to it, too, and one short pass brings the rest. To a copy outside a
-//! region is sent only when all of it is valid; what is written to it meanwhile comes with the next pass. A
-//! joiner gets what is under way by itself, as any member does: its regions are sent without that, so that
-//! one which is written to all the time can be sent, too.
+//! First in bulk, while the copy is outside and takes no writes: the source reads and sends the regions that
+//! have a bit, and clears the bit of each one that is on the other disk and was not written to meanwhile. It
+//! repeats that until little is left. If a copy was added recently, it gives none until all members have
+//! finished what they began before. Then the copy joins, so it gets new writes, too, and one short pass
+//! brings the rest.
+//!
+//! A region is sent to a copy outside only when all of it is valid; what is written to it meanwhile comes
+//! with the next pass. A joiner gets writes that are under way as any member does. Its regions are sent
+//! without those, so that a region that is written to all the time can be sent, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -20,62 +22,64 @@ use crate::{
 
 use super::{DiskFailed, Output, RegionRead, Replica};
 
-/// Regions of one sync that are being read or are on their way: 1 MiB.
+/// The number of regions of one resync that are being read or are on their way: 1 MiB.
 const IN_FLIGHT_MAX: usize = 16;
-/// How many regions may be left to the pass in which writes wait for the joiner: 16 MiB, some tenths of a
+/// How many regions may be left for the pass in which writes wait for the joiner: 16 MiB, some tenths of a
 /// second.
 const FINAL_REGIONS_MAX: u64 = 256;
-/// Passes after which a copy joins however much is left: the load writes faster than the sync copies.
+/// After this many passes a copy joins, however much is left: hosts write faster than the resync copies.
 const PASSES_MAX: u32 = 8;
-/// With so little left a copy joins as soon as a pass has not halved it: more of them would not get nearer.
-/// 1 GiB; a source that brings a joiner up to date forgets no write (R18), and while that much is given a
-/// fast disk takes some hundred thousand, of 100 bytes each.
+/// With this little left a copy joins as soon as a pass has not halved it, since more passes would not help.
+///
+/// This is 1 GiB. The source of a joiner forgets no write (R18), and while it gives that much a fast disk
+/// takes some hundred thousand writes, of 100 bytes each.
 const STEADY_REGIONS_MAX: u64 = 16 << 10;
 
-/// For so many ticks a joiner waits for regions that the disk does not read: 10 seconds. While it joins no
+/// For how many ticks a joiner waits for regions that the disk does not read: 10 seconds. While it joins no
 /// copy forgets any write, and those tables grow.
 const STARVED_TICKS: u32 = 40;
 
-/// A region that could not be read so often, in two seconds at least, is read block by block, and given
-/// without those that nobody in sync reads (R27): most of what keeps a disk from reading passes.
+/// After this many failed reads (at least two seconds) a region is read block by block, and given without the
+/// blocks that no copy in sync can read (R27). Most causes of failed reads go away before that.
 const READS_BEFORE_LOST: u32 = 8;
 
 /// How many units a copy can note as lost.
 pub const LOST_UNITS_MAX: u32 = 62;
-/// Bytes of a unit.
+/// Bytes of such a unit.
 pub const LOST_UNIT: u64 = 4096;
 
-/// Who waits for a read that takes so many ticks is told that it continues: a disk may take seconds for each
-/// block that it does not read. From one second on, up to a minute after the last part of it was read: then
-/// the disk hangs.
+/// While a read takes this many ticks, the copy that waits for it receives a message that the resync
+/// continues: a disk may take seconds for each block that it cannot read.
+///
+/// That is from one second on, and until a minute has passed since the last part was read: then the disk
+/// hangs.
 const SLOW_READ_TICKS: RangeInclusive<u32> = 4..=240;
 
-/// Regions that are given without being asked about at most, while those that are asked about are never
-/// equal.
+/// The maximum number of regions that are given without a probe while probed regions turn out to differ.
 const UNASKED_MAX: u32 = 256;
 
-/// A sync from here.
+/// A resync from here.
 #[derive(Debug)]
 pub(super) struct Source {
     sync: SyncId,
     phase: Phase,
     todo: Regions,
     in_flight: BTreeMap<u64, InFlight>,
-    /// Regions that were being written to; tried again with the next tick.
+    /// Regions that were being written to; the next tick tries them again.
     contended: Regions,
-    /// Regions that the disk did not read; tried again with the next tick.
+    /// Regions that the disk did not read; the next tick tries them again.
     unread: Regions,
-    /// For how many ticks there have been such, while the copy joins.
+    /// For how many ticks there have been unread regions while the copy joins.
     unread_ticks: u32,
-    /// What is lost at the other copy, with what was given as lost from here.
+    /// What is lost at the other copy, including what this one gave as lost.
     lost: LostUnits,
     passes: u32,
-    /// Regions that this pass began with.
+    /// How many regions were left when this pass began.
     pass_began: u64,
     caught_up: bool,
-    /// Regions in a row that were asked about and were not equal.
+    /// How many probed regions in a row were not equal.
     misses: u32,
-    /// Regions that are given without being asked about first.
+    /// How many regions to give without a probe.
     unasked: u32,
 }
 
@@ -95,46 +99,46 @@ struct InFlight {
     read: u64,
     /// [`crate::table::Table::mark`] before the read.
     mark: u64,
-    /// Whether the region was written to since.
+    /// Whether the region was written to after the read began.
     touched: bool,
-    /// Whether it is on its way; else it is being read.
+    /// Whether it was sent; if not, it is being read.
     sent: bool,
-    /// For how many ticks it has been read, as [`SLOW_READ_TICKS`] counts.
+    /// For how many ticks the read has been running, as [`SLOW_READ_TICKS`] counts.
     ticks: u32,
-    /// What was asked about and not given yet.
+    /// The data of a probed region that was not given yet.
     asked: Option<Payload>,
 }
 
-/// How far a copy is that is brought up to date from here.
+/// The progress of a copy that is resynced from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncState {
-    /// Bytes that are left. Regions count whole.
+    /// Bytes that are left, in whole regions.
     pub left_bytes: u64,
-    /// What comes next, or what it waits for if nothing happens.
+    /// The next step, or what the resync waits for if nothing happens.
     pub next: SyncNext,
 }
 
-/// Which copies are given regions.
+/// Which copies get regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receivers {
-    /// All that are brought up to date from here.
+    /// All copies that are resynced from here.
     All,
-    /// Joiners: writes already wait for them, and the source forgets none of these meanwhile.
+    /// Joiners: writes wait for them already, and the source forgets none of these meanwhile.
     Joiners,
-    /// All but these, unless they are joiners.
+    /// All copies except these; joiners among these still get regions.
     AllBut(Slots),
 }
 
-/// What the next step of a sync is.
+/// The next step of a resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncNext {
-    /// The driver lets more be given: [`Replica::begin_regions`].
+    /// The driver allows more regions: [`Replica::begin_regions`].
     Budget,
-    /// The region is read from the local disk.
+    /// The local disk returns the region.
     Read(u64),
     /// The other copy says that the region is on its disk.
     Confirmed(u64),
-    /// Hosts' writes to the region come to their end.
+    /// Hosts' writes to the region end.
     WritesEnd(u64),
     /// The next pass begins.
     Pass,
@@ -149,17 +153,17 @@ impl Source {
         self.caught_up
     }
 
-    /// Whether a joiner waits for too long for what the disk here does not read.
+    /// Whether a joiner has waited too long for regions that the disk here does not read.
     pub fn is_starved(&self) -> bool {
         self.unread_ticks > STARVED_TICKS
     }
 
-    /// Whether it brings a joiner up to date.
+    /// Whether the target is a joiner.
     pub fn is_final(&self) -> bool {
         self.phase == Phase::Final
     }
 
-    /// Whether to ask about the next region before it is given: the less often, the more were not equal.
+    /// Whether to probe the next region before giving it: the more regions differed, the less often.
     fn asks(&mut self) -> bool {
         if self.unasked == 0 {
             return true;
@@ -168,18 +172,19 @@ impl Source {
         false
     }
 
-    /// Regions that are to be given, as of now, where the dirty map has `dirty`.
+    /// How many regions are left to give if the dirty map has `dirty`.
     fn left(&self, dirty: u64) -> u64 {
         let in_hand =
             self.todo.len() + self.in_flight.len() as u64 + self.contended.len() + self.unread.len();
         match self.phase {
-            // Bits of regions in hand are in the map, but for those that only the other copy's map had.
+            // The map has the bits of regions in hand, except of those that only the other copy's map named.
             Phase::Bulk => in_hand.max(dirty),
             Phase::Final | Phase::Ended => in_hand,
         }
     }
 
-    /// The region is written to: whether it is to be given once more for that; `None`: it is not in hand.
+    /// The region is written to. Returns whether that makes it necessary to give it once more, or `None` if
+    /// it is not in hand.
     fn touch(&mut self, region: u64) -> Option<bool> {
         if let Some(in_flight) = self.in_flight.get_mut(&region) {
             return Some(!std::mem::replace(&mut in_flight.touched, true));
@@ -196,7 +201,7 @@ impl Source {
         }
     }
 
-    /// The driver lets nothing be given: the other copy hears nothing.
+    /// The driver allows no regions, so the other copy hears nothing.
     fn is_held_back(&self) -> bool {
         self.in_flight.is_empty() && !self.todo.is_empty()
     }
@@ -220,7 +225,7 @@ impl Source {
     }
 }
 
-/// How many units the blocks, which are in order, are in.
+/// How many units the blocks, which are in order, touch.
 fn units(lost: &[LostBlocks], geometry: &Geometry) -> u32 {
     let unit = |block: u64| block * u64::from(geometry.block_bytes) / LOST_UNIT;
     let units = lost.iter().flat_map(|LostBlocks { blocks, .. }| unit(blocks.start)..=unit(blocks.end - 1));
@@ -228,7 +233,7 @@ fn units(lost: &[LostBlocks], geometry: &Geometry) -> u32 {
 }
 
 impl Replica {
-    /// How far the copy in the slot is, if it is brought up to date from here.
+    /// The progress of the copy in the slot, if it is resynced from here.
     pub fn sync_to(&self, slot: Slot) -> Option<SyncState> {
         let source = self.sources[slot.index()].as_ref()?;
         let next = match source.todo.first() {
@@ -240,14 +245,15 @@ impl Replica {
         Some(SyncState { left_bytes: self.geometry.region_bytes() * source.left(self.map.count(slot)), next })
     }
 
-    /// Bytes of regions in which the copy in the slot may hold something else than this one. Regions count
-    /// whole.
+    /// Bytes of regions in which the copy in the slot may differ from this one, in whole regions.
     pub fn missed_bytes(&self, slot: Slot) -> u64 {
         self.geometry.region_bytes() * self.map.count(slot)
     }
 
-    /// Bytes that were given to the copy in the slot by syncs from here, or found to be equal, and are on its
-    /// disk, in this life. What hosts wrote meanwhile may be given again, and counts again.
+    /// Bytes that resyncs from here, in this life, gave to the copy in the slot or found equal, and that are
+    /// on its disk.
+    ///
+    /// What hosts wrote meanwhile may be given again, and counts again.
     pub fn synced_bytes(&self, slot: Slot) -> u64 {
         self.brought[slot.index()]
     }
@@ -288,7 +294,7 @@ impl Replica {
         self.end_pass(from);
     }
 
-    /// Tells a joiner what is known of the regions that are equal.
+    /// Tells a joiner what this copy knows of the regions that are equal.
     fn send_clean(&mut self, to: Slot, sync: SyncId, todo: &Regions) {
         let all = Blocks::new(0, self.geometry.blocks);
         let mut known = Vec::new();
@@ -314,8 +320,10 @@ impl Replica {
         self.send(to, Message::SyncClean { sync, known, inherit });
     }
 
-    /// Begins to give up to so many regions to these, and says how many. Whoever drives the copy calls this
-    /// whenever something has happened, and decides by `max` how fast syncs go: without it none gets on.
+    /// Begins to give up to `max` regions to these copies, and returns how many.
+    ///
+    /// The driver calls this whenever something has happened, and controls the speed of resyncs by `max`:
+    /// without this call none makes progress.
     pub fn begin_regions(&mut self, max: u32, to: Receivers) -> u32 {
         let mut left = max;
         for slot in Slot::all() {
@@ -338,8 +346,8 @@ impl Replica {
         })
     }
 
-    /// Whether regions may be given now. What is given in bulk clears bits, and a copy that was added lately
-    /// has no others for older writes that only another member holds.
+    /// Whether regions may be given now. A resync in bulk clears bits, and a recently added copy has no other
+    /// record of older writes that only another member holds.
     fn may_give(&self, source: &Source) -> bool {
         source.is_final() || self.older_finished
     }
@@ -368,7 +376,7 @@ impl Replica {
         self.end_pass(to);
     }
 
-    /// Begins the next pass or ends, if nothing is left of this one.
+    /// If nothing is left of this pass, begins the next one or ends.
     fn end_pass(&mut self, to: Slot) {
         let Some(source) = &mut self.sources[to.index()] else { return };
         if !source.in_flight.is_empty() || !source.todo.is_empty() {
@@ -385,7 +393,7 @@ impl Replica {
             Phase::Final if source.contended.is_empty() && source.unread.is_empty() => {
                 source.phase = Phase::Ended;
                 let sync = source.sync;
-                // Of the next sync all regions are read as if they had never failed.
+                // The next resync reads all regions as if they had never failed.
                 self.unread.clear();
                 self.send(to, Message::SyncEnd { sync });
             }
@@ -393,14 +401,16 @@ impl Replica {
         }
     }
 
-    /// The region has been read for a sync, by the driver with the help of other copies in sync where the
-    /// disk did not (R25). If it cannot be read, all others are given, and it is read again: the next write
-    /// there heals it, or a disk or a copy that comes back.
+    /// The region has been read for a resync.
+    ///
+    /// Where the disk failed, the driver has used other copies in sync (R25). If the region cannot be read,
+    /// all others are given, and it is read again later: the next write there heals it, or a disk or a copy
+    /// that comes back.
     pub fn handle_region_read(&mut self, read: RegionRead, result: Result<Payload, DiskFailed>) {
         self.handle_region_read_by_block(read, result.map(|payload| (payload, Vec::new())));
     }
 
-    /// Part of a region has been read, or its disk has said that it does not read it: the disk does not hang.
+    /// Part of a region was read, or the disk has reported that it cannot read it: the disk does not hang.
     pub fn handle_region_read_in_part(&mut self, read: &RegionRead) {
         let source = self.sources[read.to.index()].as_mut().filter(|source| source.sync == read.sync);
         let in_flight = source.and_then(|source| source.in_flight.get_mut(&read.region));
@@ -409,9 +419,11 @@ impl Replica {
         }
     }
 
-    /// The same of a region that was read block by block: some of its blocks, in order and apart, no copy in
-    /// sync reads (R27). The payload says nothing of these. An error: a copy in sync could not be asked, or
-    /// it is more than some blocks.
+    /// Like [`Replica::handle_region_read`], for a region that was read block by block.
+    ///
+    /// The result names the blocks that no copy in sync can read (R27), in order and apart; the payload says
+    /// nothing of them. It is an error if a copy in sync could not be asked, or if this affects more than a
+    /// few blocks.
     pub fn handle_region_read_by_block(
         &mut self,
         read: RegionRead,
@@ -423,7 +435,7 @@ impl Replica {
         };
         let is_this = |in_flight: &&mut InFlight| in_flight.read == number || makes(Canary::AnyRead);
         let Some(in_flight) = source.in_flight.get_mut(&region).filter(is_this) else { return };
-        // More than the joiner can note is none of a few bad blocks, either.
+        // If there are more than the joiner can note, they are no longer a few bad blocks.
         let fits = |lost: &[LostBlocks]| {
             let others = source.lost.iter().filter(|(other, _)| **other != region);
             let units = units(lost, &self.geometry);
@@ -442,7 +454,7 @@ impl Replica {
         } else {
             source.lost.insert(region, units(&lost, &self.geometry));
         }
-        // As for a host's read: what was read counts where nothing has happened to it since.
+        // As for a host's read: data counts where no write has changed it since.
         let moving = self.table.moving_since(in_flight.mark, blocks);
         let epoch = self.config.as_ref().map_or(Epoch(0), |config| config.epoch);
         let sendable = |moving: &Vec<(Blocks, Timestamp)>| match source.phase {
@@ -467,8 +479,8 @@ impl Replica {
         } else {
             self.map.get(region).without(to).without(self.me)
         };
-        // What this copy has not written to since the other was in sync is most probably equal: the other's
-        // own map says that it may not be.
+        // A region that this copy has not written to since the other was in sync is most probably equal. It
+        // is given because the other's own map says that it may differ.
         let suspect = !self.map.get(region).contains(to);
         let short = matches!(payload, Payload::Zeros);
         if source.phase == Phase::Bulk && suspect && !short && lost.is_empty() && source.asks() {
@@ -482,8 +494,9 @@ impl Replica {
         self.send(to, Message::SyncRegion { sync, region, payload, known, moving, lost, inherit });
     }
 
-    /// The other copy does not hold what it was asked about. It is given what was read then: what has been
-    /// written since is given again.
+    /// The other copy does not hold what the probe described.
+    ///
+    /// It gets the data that was read then; what has been written since is given again.
     pub(super) fn handle_sync_want(&mut self, from: Slot, sync: SyncId, region: u64) {
         let Some(source) = self.sources[from.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
@@ -508,15 +521,17 @@ impl Replica {
         let blocks = self.geometry.blocks_of(region);
         self.brought[from.index()] += blocks.count() * u64::from(self.geometry.block_bytes);
         if source.phase == Phase::Bulk && !in_flight.touched && self.table.is_quiet(blocks) {
-            // Both disks hold the same, and the next write sets the bit again before it changes ours.
+            // Both disks hold the same, and the next write sets the bit again before it changes this one.
             self.map.clear(region, Slots::NONE.with(from));
         }
         self.end_pass(from);
     }
 
-    /// Bytes of regions that writes have added to what the copy in the slot is to be given while it takes
-    /// none, in this life: one that was equal, that was given before, or that is on its way. A region counts
-    /// whole, and again only when it has been given since.
+    /// Bytes of regions that writes have added to the resync of the copy in the slot while it takes none, in
+    /// this life.
+    ///
+    /// A write adds a region that was equal, that was given before, or that is on its way. Regions count
+    /// whole, and again only after they were given again.
     pub fn dirtied_bytes(&self, slot: Slot) -> u64 {
         self.dirtied[slot.index()]
     }
@@ -526,7 +541,8 @@ impl Replica {
         let Some(config) = &self.config else { return };
         let outside = config.configured().minus(config.members());
         for slot in Slot::all() {
-            // Whoever it is for by now: what was read before the write is not what its bit is cleared for.
+            // Even if the target has another standing by now: a bit is not cleared for data read before this
+            // write.
             let touched = self.sources[slot.index()].as_mut().and_then(|source| source.touch(region));
             let adds = || touched.unwrap_or_else(|| !self.map.get(region).contains(slot));
             if outside.contains(slot) && adds() {
@@ -535,8 +551,8 @@ impl Replica {
         }
     }
 
-    /// Tries again what was being written to; in bulk, goes on with what was written to since. Who hears
-    /// nothing of its sync is told that it goes on.
+    /// Tries regions again that were being written to; in bulk, continues with those written to since. Tells
+    /// a copy that hears nothing of its resync that it continues.
     pub(super) fn retry_source(&mut self, to: Slot) {
         let Some(source) = &mut self.sources[to.index()] else { return };
         let starves = source.phase == Phase::Final && !source.unread.is_empty();
@@ -553,7 +569,7 @@ impl Replica {
             source.todo = self.map.dirty(Slots::NONE.with(to)).collect();
             source.pass_began = source.todo.len();
         }
-        // Not before: what cannot be read does not keep what was written since from being given.
+        // This comes last: regions that cannot be read must not delay those that were written to since.
         source.todo.append(&mut source.unread);
         if let Some(sync) = waiting {
             self.send(to, Message::SyncWait { sync });
@@ -585,7 +601,7 @@ mod tests {
             Pair::with_lost(LostUnits::new())
         }
 
-        /// So much is lost at the copy outside already.
+        /// With this much lost at the copy outside.
         fn with_lost(lost: LostUnits) -> Pair {
             let nodes = [(NodeId(1), LIFE), (NodeId(2), LIFE)];
             let config = Config::initial(&nodes, Revision(1)).remove(slot(1)).unwrap();
@@ -605,7 +621,7 @@ mod tests {
             pair
         }
 
-        /// Brings what each says to the other; whatever else they want is not done.
+        /// Delivers all messages between the two, and drops their other outputs.
         fn talk(&mut self) {
             let mut quiet = false;
             while !std::mem::replace(&mut quiet, true) {
@@ -678,8 +694,8 @@ mod tests {
         assert!(!pair.source.has_failed());
     }
 
-    /// What a disk reads for a life that is over counts for nothing, however late it comes: the next life's
-    /// first sync has the same number, and what was written in between is newer than what was read.
+    /// A late answer of a disk to a read for a previous life does not count: the next life's first resync has
+    /// the same number, and what was written in between is newer than what was read.
     #[test]
     fn a_read_for_an_earlier_life_is_not_given_to_the_next() {
         let mut pair = Pair::new();
@@ -735,7 +751,7 @@ mod tests {
                 }
                 pair.source.handle_tick();
                 pair.outside.handle_tick();
-                // A copy that hears nothing for too long asks again, and this read would be for nothing.
+                // A copy that hears nothing for too long asks again, and this read would be wasted.
                 longest = longest.max(pair.outside.syncs_from().unwrap().silent_ticks);
                 pair.talk();
             }

@@ -8,11 +8,11 @@ use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
 use super::debt::Owed;
 use super::{Command, Outcome, Output, Replica, Unwritable};
 
-/// After so many ticks a member owes an acknowledgement for too long: 2 seconds. No disk that works takes as
-/// long, and initiators wait five and more.
+/// After this many ticks an acknowledgement is overdue: 2 seconds. No working disk takes that long, and
+/// initiators wait five seconds or more.
 const OVERDUE_TICKS: u32 = 8;
 
-/// So many validations wait at most.
+/// The maximum number of validations that wait.
 const VALIDATIONS_MAX: usize = 64;
 
 /// A write on its way to all members, in this epoch.
@@ -21,21 +21,22 @@ pub(super) struct Round {
     pub ts: Timestamp,
     pub blocks: Blocks,
     pub payload: Payload,
-    /// Who has not acknowledged it yet.
+    /// The members that have not acknowledged it yet.
     pub waiting: Slots,
-    /// In which tick it began, in this epoch.
+    /// The tick in which it began in this epoch.
     pub since: u32,
-    /// Who wants to know; nobody for another coordinator's write that is brought to its end here (R7).
+    /// The host's command that waits for it; none if this copy completes another coordinator's write (R7).
     pub command: Option<Command>,
 }
 
 impl Replica {
-    /// Begins a host's write (R1). [`Output::Complete`] ends it. `clock` is the cluster's time in
-    /// nanoseconds, as far as this node knows it: of two writes that do not know of each other the one that
-    /// began later comes later (G1). Nothing depends on it but that.
+    /// Begins a host's write (R1). [`Output::Complete`] ends it.
+    ///
+    /// `clock` is the cluster's time in nanoseconds, as far as this node knows it: of two writes that do not
+    /// know of each other, the one that began later gets the later place (G1). Nothing else depends on it.
     ///
     /// # Errors
-    /// Why it is not taken; nothing of it has happened then.
+    /// Why the write is refused; then nothing of it has happened.
     pub fn write(
         &mut self,
         command: Command,
@@ -56,7 +57,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Takes a write where it is newer than what is here, and brings that to the disk.
+    /// Takes a write where it is newer than what this copy has, and brings that to the disk.
     fn take(&mut self, blocks: Blocks, ts: Timestamp, payload: &Payload) {
         let taken = self.table.write(blocks, ts, payload);
         let intents = match () {
@@ -82,7 +83,7 @@ impl Replica {
         let members = config.members();
         let waiting =
             if makes(Canary::NoJoinerAck) { members.minus(config.joining()).with(self.me) } else { members };
-        // Alone they would wake the other nodes once more for each write.
+        // Sent on their own, validations would wake the other nodes once more for each write.
         self.validate();
         self.last_round += 1;
         let round = RoundId(self.last_round);
@@ -116,8 +117,7 @@ impl Replica {
         self.owe_regions();
     }
 
-    /// Answers all hosts that nobody knows what becomes of their writes. These are brought to their end
-    /// nevertheless.
+    /// Answers all hosts that the outcome of their writes is unknown. The writes are completed nevertheless.
     pub fn answer_unknown(&mut self) {
         for round in self.rounds.values_mut() {
             if let Some(command) = round.command.take() {
@@ -126,27 +126,30 @@ impl Replica {
         }
     }
 
-    /// The last in the order of the writes that may still take effect from here and of which no host waits
-    /// for the end: those of coordinators that were lost (R7), and those that were answered by
-    /// [`Replica::answer_unknown`].
+    /// The latest write that may still take effect from here without a host that waits for it.
+    ///
+    /// Such are the writes of lost coordinators (R7), and those that [`Replica::answer_unknown`] has
+    /// answered.
     pub fn last_orphan(&self) -> Option<Timestamp> {
         let orphans = self.rounds.values().filter(|round| round.command.is_none() && self.failed.is_none());
         orphans.map(|round| round.ts).max()
     }
 
-    /// Whether there is still one of these up to that place in the order.
+    /// Whether such a write is left up to that place in the order.
     pub fn has_orphans_until(&self, last: Timestamp) -> bool {
         self.failed.is_none() && self.rounds.values().any(|round| round.command.is_none() && round.ts <= last)
     }
 
-    /// Members that owe acknowledgements for too long (R20), while this copy's own disk has done its part: if
-    /// that hangs, too, the fault may be here.
+    /// Members that have owed acknowledgements for too long (R20).
+    ///
+    /// This counts only writes that this copy's own disk has finished: if it hangs as well, the fault may be
+    /// here.
     pub fn overdue(&self) -> Slots {
         if makes(Canary::NoOverdue) {
             return Slots::NONE;
         }
         let is_old = |round: &&Round| self.ticks.saturating_sub(round.since) > OVERDUE_TICKS;
-        // They began in the order of their numbers.
+        // Rounds began in the order of their numbers.
         let old = self.rounds.values().take_while(is_old).map(|round| round.waiting);
         old.filter(|waiting| !waiting.contains(self.me)).fold(Slots::NONE, Slots::or)
     }
@@ -170,13 +173,14 @@ impl Replica {
         }
     }
 
-    /// Whether members are to be told of writes that are everywhere: [`Replica::validate`] does, within
-    /// [`super::VALIDATE_AFTER`]; so does the next write.
+    /// Whether members have not been told yet of writes that are everywhere.
+    ///
+    /// [`Replica::validate`] tells them within [`super::VALIDATE_AFTER`], or the next write does.
     pub fn has_validations(&self) -> bool {
         !self.validations.is_empty()
     }
 
-    /// Tells members which writes they all have.
+    /// Tells members which writes all of them have.
     pub fn validate(&mut self) {
         if !self.validations.is_empty() {
             let writes = std::mem::take(&mut self.validations);
@@ -184,8 +188,8 @@ impl Replica {
         }
     }
 
-    /// Somebody waits for the blocks to be valid: where it is another copy's write that makes them invalid,
-    /// asks for word of it.
+    /// Called when something waits for the blocks to be valid: where another copy's write makes them invalid,
+    /// asks about it.
     pub fn ask_validation(&mut self, blocks: Blocks) {
         let is_told = |entry: &Entry| entry.is_valid() || entry.ts.slot == self.me;
         let all_told = self.table.within(blocks).all(|(_, entry)| is_told(entry));
@@ -209,8 +213,8 @@ impl Replica {
         self.replay_invalid(u64::MAX);
     }
 
-    /// Brings writes to their end whose coordinator has not said for a while that they are everywhere: its
-    /// word may be lost, or it is.
+    /// Completes writes whose coordinator has not reported for a while that they are everywhere: the message
+    /// may be lost, or the coordinator.
     pub(super) fn replay_orphans(&mut self) {
         self.replay_invalid(self.last_mark);
         self.last_mark = self.table.mark();
@@ -248,7 +252,7 @@ impl Replica {
         }
     }
 
-    /// Says below what this copy has nothing to bring to its end (R15).
+    /// Reports the timestamp below which this copy has nothing to finish (R15).
     pub(super) fn say_floor(&mut self) {
         let unfinished = self.rounds.values().map(|round| round.ts).chain(self.table.oldest_invalid()).min();
         let next = Timestamp { counter: self.clock + 1, ..Timestamp::first_of(self.epoch()) };

@@ -102,7 +102,7 @@ fn a_forgotten_write_still_spoils_a_read_that_was_under_way() {
     assert!(table.unchanged_since(table.mark(), blocks));
 }
 
-/// The obvious version: one entry a block.
+/// The obvious implementation: one entry per block.
 #[derive(Default)]
 struct Slow(BTreeMap<u64, (Timestamp, Option<Vec<u8>>)>);
 

@@ -1,21 +1,21 @@
-//! Blocks that a disk does not read: asked of another copy, and written again (R25).
+//! Blocks that a disk cannot read: fetched from another copy, and rewritten (R25).
 
 use super::*;
 use crate::{LostBlocks, Payload, Slots};
 
-/// Blocks that a node asks of others, since its own disk does not read them.
+/// A fetch of blocks that the node's own disk cannot read.
 pub(super) struct Fetch {
     number: u64,
     blocks: Blocks,
     mark: ReadMark,
-    /// Who is asked next, one after the other.
+    /// The nodes to ask, one after the other.
     rest: Vec<usize>,
     until: Instant,
-    /// When the host called that waits for it.
+    /// When the host that waits for it sent its command.
     called: Option<u64>,
 }
 
-/// What a node reads for another one.
+/// A read that a node does for another one.
 pub(super) struct Service {
     look_at: Instant,
     end_at: Instant,
@@ -26,16 +26,16 @@ pub(super) struct Service {
     values: Option<Vec<u64>>,
 }
 
-/// How long a node goes on asking.
+/// How long a node keeps asking.
 const FETCH_MAX: Duration = Duration::from_millis(60);
-/// How often it asks the same one: what is under way there may have ended.
+/// How often it asks the same node: a write that was under way there may have ended.
 const ROUNDS: usize = 6;
 
-/// Fetches of a node at the same time: hosts that read one block again and again need no more.
+/// The maximum number of a node's concurrent fetches: hosts that read the same block repeatedly need no more.
 const FETCHES_MAX: usize = 4;
 
 impl World {
-    /// A block of the node's disk cannot be read from now on; a write heals it, or does not.
+    /// A block of the node's disk cannot be read from now on; a write heals it or not.
     pub(super) fn spoil(&mut self, index: usize, block: u64, heals: bool) {
         self.count("bad block");
         self.nodes[index].disk.spoil(block, heals);
@@ -57,8 +57,8 @@ impl World {
         self.ask_next(index, number);
     }
 
-    /// What a node can give of a region of which its disk does not read all: without the blocks that no copy
-    /// in sync reads, if others have all the rest; what they have is on its way.
+    /// What a node can give of a region that its disk can read only in part: without the blocks that no copy
+    /// in sync can read, if others have all the rest; what they have is being fetched.
     pub(super) fn without_lost(
         &mut self,
         index: usize,
@@ -89,7 +89,7 @@ impl World {
         Ok((disk::from_values(&values), lost.collect()))
     }
 
-    /// What is lost here another copy in sync may read by now.
+    /// Another copy in sync may be able to read by now what is lost here.
     pub(super) fn look_for_lost(&mut self, index: usize) {
         let node = &self.nodes[index];
         // One after the other: some are lost on all copies.
@@ -169,7 +169,7 @@ impl World {
         self.drain(index);
         let node = &self.nodes[index];
         if !still && let Ok(mark) = node.replica.readable(clock, &node.leases, blocks) {
-            // As a host's read that was overtaken: once more.
+            // Like a host's read that was overtaken: repeat it.
             self.fetch(index, blocks, mark, called);
         }
     }

@@ -1,11 +1,11 @@
-//! What must be so of the world: while it runs, and when it has come to rest.
+//! The invariants of the world: while it runs, and at rest.
 
 use crate::{Command, Slot, Slots, Standing};
 
 use super::{EMPTY, GEOMETRY, LOST, NEVER, Node, World, linear, slot};
 
 impl World {
-    /// A4: where the disks of an in-sync copy and of another differ, one of them has a bit for the other on
+    /// A4: where the disks of an in-sync copy and another one differ, one of them has a bit for the other on
     /// its disk.
     pub(super) fn check_map(&self) {
         let newest = self.record.last().unwrap();
@@ -15,7 +15,7 @@ impl World {
                     let blocks = GEOMETRY.blocks_of(region);
                     let (a, b) = (&self.nodes[x].disk, &self.nodes[y].disk);
                     let said = a.bits(region).contains(slot(y)) || b.bits(region).contains(slot(x));
-                    // What is lost on a disk is not what it holds (R27).
+                    // A disk does not hold what is lost on it (R27).
                     let are_equal = || {
                         let (a, b) = (a.read(blocks), b.read(blocks));
                         a.into_iter().zip(b).all(|(a, b)| a == b || a == LOST || b == LOST)
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// R15: what a joiner has put off is not older than anything that a copy in sync, which may tell it what
+    /// R15: what a joiner has deferred is not older than anything that a copy in sync, which may tell it what
     /// is equal, has forgotten there.
     pub(super) fn check_put_off(&self) {
         let acting = |node: &&Node| node.up && node.replica.config().is_some();
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// What clients saw was possible.
+    /// What clients saw must be linearizable.
     pub(super) fn check_history(&mut self) {
         if let Err(violation) = self.try_history() {
             panic!("the history is not linearizable: {violation:?}");
@@ -72,7 +72,7 @@ impl World {
                 .nodes
                 .iter()
                 .all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
-            // What is lost on one copy others can read by now, unless all have lost it.
+            // Other copies can read by now what is lost on one copy, unless all have lost it.
             && self.nodes.iter().all(|node| node.disk.lost().keys().eq(self.nodes[0].disk.lost().keys()))
             && (0..self.nodes.len())
                 .all(|index| self.nodes[index].replica.map().dirty(Slots::ALL).next().is_none())

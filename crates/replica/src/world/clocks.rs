@@ -1,24 +1,23 @@
-//! Nodes that stand still, and whose clocks do or do not.
+//! Nodes that stall, with or without their clocks.
 
 use super::*;
 
-/// How long a node stands still at most: several leases.
+/// The maximum length of a stall: several leases.
 const STANDSTILL_MAX_MILLIS: u64 = 300;
 
-/// A node that stands still: what is sent to it waits, and its disk's answers, too.
+/// A stalled node: messages to it wait, and its disk's answers, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standstill {
     pub(super) since: Instant,
     until: Instant,
-    /// Its clock stands, as that of a virtual machine that is paused; else it runs, as when a process is
-    /// stopped.
+    /// Whether its clock stops, as in a paused virtual machine; otherwise it runs, as for a stopped process.
     pub(super) with_clock: bool,
-    /// The time of day is put right at the end, so that the node knows of it.
+    /// Whether the time of day is corrected at the end, so that the node notices.
     told: bool,
 }
 
 impl Node {
-    /// Whether it does anything.
+    /// Whether the node is running.
     pub(super) fn runs(&self) -> bool {
         self.up && self.standstill.is_none()
     }
@@ -29,7 +28,7 @@ impl World {
         self.nodes[index].runs()
     }
 
-    /// The node stands still for a while.
+    /// The node stalls for a while.
     pub(super) fn stand_still(&mut self, index: usize, with_clock: bool) {
         let wait = Duration::from_micros(self.clocks.below(STANDSTILL_MAX_MILLIS * 1000));
         let told = self.clocks.one_in(4);
@@ -46,7 +45,7 @@ impl World {
         self.nodes[index].standstill = Some(Standstill { since, until, with_clock, told });
     }
 
-    /// Those go on whose time has come.
+    /// Ends the stalls whose time has come.
     pub(super) fn end_standstills(&mut self) {
         for index in 0..self.nodes.len() {
             if self.nodes[index].standstill.is_some_and(|standstill| standstill.until <= self.now) {

@@ -1,5 +1,4 @@
-//! A copy's disk: what was written in the order in which it was asked for, and what a crash makes of the
-//! rest.
+//! A copy's disk: the writes in the order in which they were requested, and what a crash leaves of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +10,10 @@ use crate::{Apply, ApplyId, ApplyKind, Blocks, DirtyMap, Geometry, Payload, Slot
 /// What every block holds before it is written.
 pub const EMPTY: u64 = 0;
 
-/// What a read gives of a block that is lost.
+/// What a read returns for a lost block.
 pub const LOST: u64 = u64::MAX;
 
-/// One value a block, and the pages of the dirty map.
+/// One value per block, and the pages of the dirty map.
 pub struct Disk {
     geometry: Geometry,
     blocks: Vec<u64>,
@@ -22,9 +21,9 @@ pub struct Disk {
     writes: Vec<Write>,
     /// Blocks that cannot be read, and whether a write makes them readable again.
     bad: BTreeMap<u64, bool>,
-    /// Blocks that are noted as lost, and the copies that hold them.
+    /// Blocks that are noted as lost, with the copies that hold them.
     lost: BTreeMap<u64, Slots>,
-    /// Blocks that others have noted as lost, since this disk did not read them.
+    /// Blocks that others have noted as lost because this disk did not read them.
     held: BTreeSet<u64>,
     me: Slot,
 }
@@ -39,10 +38,10 @@ enum What {
     Page(PageWrite),
 }
 
-/// What has ended.
+/// An ended write.
 pub enum Ended {
     Data(ApplyId),
-    /// The blocks cannot be read, though they were written again.
+    /// The blocks cannot be read, though they were rewritten.
     Unrepaired(ApplyId),
     Page(usize),
 }
@@ -62,7 +61,7 @@ impl Disk {
         }
     }
 
-    /// That of a copy that was just added: its map says "everything" for everybody.
+    /// The disk of a copy that was just added: its map says "everything" for all other copies.
     pub fn blank(geometry: Geometry, me: Slot) -> Disk {
         let mut disk = Disk::new(geometry, me);
         let mut map = DirtyMap::new(geometry.regions());
@@ -83,7 +82,7 @@ impl Disk {
         self.writes.push(Write { due, what: What::Page(page) });
     }
 
-    /// The next write that ends by now: never before an older one that overlaps it.
+    /// The next write that ends by now, but never before an older one that overlaps it.
     pub fn end(&mut self, now: Instant) -> Option<Ended> {
         let index = (0..self.writes.len()).find(|index| {
             self.writes[*index].due <= now
@@ -106,7 +105,7 @@ impl Disk {
         })
     }
 
-    /// What was under way happened or not, each block by itself.
+    /// Each block of a write under way was written or not, independently.
     pub fn crash(&mut self, rng: &mut Rng) {
         for write in std::mem::take(&mut self.writes) {
             match write.what {
@@ -151,12 +150,12 @@ impl Disk {
         self.lost.extend(lost.into_iter().map(|block| (block, holders)));
     }
 
-    /// The blocks that are noted as lost, and the copies that hold them.
+    /// The blocks that are noted as lost, with the copies that hold them.
     pub fn lost(&self) -> &BTreeMap<u64, Slots> {
         &self.lost
     }
 
-    /// Others are about to note the block as lost, which this disk does not read.
+    /// Others are about to note the block, which this disk does not read, as lost.
     pub fn hold(&mut self, block: u64) {
         self.held.insert(block);
     }
@@ -166,7 +165,7 @@ impl Disk {
         self.bad.insert(block, heals);
     }
 
-    /// Everything can be read again but what is lost.
+    /// Everything except lost blocks can be read again.
     pub fn mend(&mut self) {
         self.bad.clear();
     }
@@ -177,7 +176,7 @@ impl Disk {
             || self.lost.range(blocks.start..blocks.end).next().is_some()
     }
 
-    /// What the blocks hold, be it readable or not; [`LOST`] where that is something else.
+    /// What the blocks hold, readable or not; [`LOST`] for lost blocks.
     pub fn read(&self, blocks: Blocks) -> Vec<u64> {
         let value = |block| if self.lost.contains_key(&block) { LOST } else { self.blocks[block as usize] };
         (blocks.start..blocks.end).map(value).collect()

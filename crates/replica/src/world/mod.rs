@@ -1,9 +1,9 @@
-//! Whole copies under faults: a network that delays and breaks, disks that lose what was under way, clocks
-//! that drift or stop, processes that die or stand still, a record that is out of reach, and hosts that read
+//! Simulates whole copies under faults: a network that delays and breaks, disks that lose writes under way,
+//! clocks that drift or stop, processes that die or stall, a record that is unreachable, and hosts that read
 //! and write through all of them. Everything comes from a seed.
 //!
-//! Times are those of a fast network with leases of 60 ms, so that a second has many leases, ticks and faults
-//! in it.
+//! Times are those of a fast network with leases of 60 ms, so that each second has many leases, ticks and
+//! faults.
 
 mod bad_blocks;
 mod check;
@@ -32,10 +32,10 @@ const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks:
 const LEASE_EVERY: Duration = Duration::from_millis(15);
 const TICK_EVERY: Duration = Duration::from_millis(10);
 const SILENCE_MAX: Duration = Duration::from_millis(45);
-/// How long some reads take at most: nodes are lost and are back meanwhile.
+/// The maximum time of some reads: nodes are lost and come back meanwhile.
 const SLOW_READ: Duration = Duration::from_millis(800);
 const SLOW_READ_ONE_IN: u64 = 6;
-/// The first number of a node that is given a copy later.
+/// The lowest number of a node that gets a copy later.
 const NEWCOMERS: u16 = 100;
 
 /// What a link carries.
@@ -43,40 +43,40 @@ enum Packet {
     Slice(Envelope),
     Ask(LeaseRequest),
     Give(LeaseGrant),
-    /// Read these blocks for me: the question's number.
+    /// Asks the receiver to read these blocks; with the number of the question.
     Fetch(u64, Blocks),
-    /// What they hold, if that can be said.
+    /// What these blocks hold, if the sender can tell.
     Fetched(u64, Option<Vec<u64>>),
 }
 
-/// What is on its way in one direction, in order.
+/// The packets on their way in one direction, in order.
 type Wire = VecDeque<(Instant, Packet)>;
 
 struct Node {
-    /// Which node it is: of a slot that was left and given to another node, that one.
+    /// The number of the node; a slot may belong to another node later.
     id: NodeId,
     up: bool,
     incarnation: Incarnation,
-    /// How much faster than true time its clock runs, in thousandths, and where it began.
+    /// By how many thousandths its clock runs faster than true time, and the clock's start.
     drift: i64,
     clock_from: u64,
-    /// It stands still.
+    /// Set while the node is stalled.
     standstill: Option<clocks::Standstill>,
-    /// How long its clock has stood.
+    /// How long its clock has been stopped.
     clock_stood: Duration,
-    /// Its reads are confirmed (R24): only such a node's clock stops.
+    /// Whether its reads are confirmed (R24): only such a node's clock stops.
     confirms: bool,
     leases: Leases,
     membership: Membership,
     steward: Steward,
     replica: Replica,
     disk: Disk,
-    /// How many of the record's configurations it knows; `None`: it has just begun and will begin with the
+    /// How many of the record's configurations it knows; `None`: it has just started, and will begin with the
     /// newest.
     learned: Option<usize>,
-    /// The revision that is known and not acted by everywhere: its cores need a while.
+    /// A revision that the node knows but does not act by everywhere yet: its cores need a while.
     known: Option<Revision>,
-    /// Until when it does not reach the record.
+    /// Until then it does not reach the record.
     record_gone_until: Instant,
     region_reads: Vec<RegionReading>,
     region_compares: Vec<(Instant, RegionCompare)>,
@@ -88,7 +88,7 @@ struct Node {
     tick_at: Instant,
 }
 
-/// A region that is being read for a sync.
+/// A region that is being read for a resync.
 struct RegionReading {
     look_at: Instant,
     end_at: Instant,
@@ -116,47 +116,48 @@ struct HostWrite {
 
 pub struct World {
     rng: Rng,
-    /// How fast syncs go: apart, so that all else does not depend on it.
+    /// The speed of resyncs; separate, so that nothing else depends on it.
     sync_rng: Rng,
     now: Instant,
     /// The cluster's record of this volume.
     record: Vec<Config>,
-    /// How much of it there was a step ago.
+    /// How many of its configurations there were one step ago.
     seen: usize,
-    /// In how many blocks hosts mostly are, and how long messages and the disk take at most.
+    /// In how many blocks most hosts' accesses are, and the maximum times of messages and the disk.
     hot: u64,
     network: Duration,
     disk: Duration,
     nodes: Vec<Node>,
     /// By sender and receiver; `None`: broken.
     links: BTreeMap<(usize, usize), Option<Wire>>,
-    /// Watchers' words that are on their way: when they arrive, to whom, and whose life is over.
+    /// Watchers' messages on their way: when each arrives, at which node, from which slot, and whose life is
+    /// over.
     obituaries: Vec<(Instant, usize, usize, NodeId, Incarnation)>,
-    /// What watchers do leaves the rest of a seed as it is.
+    /// Separate, so that what watchers do does not change the rest of a seed.
     watchers: Rng,
-    /// Neither does what becomes of clocks.
+    /// Likewise for what happens to clocks.
     clocks: Rng,
     writes: BTreeMap<Command, HostWrite>,
     last_value: u64,
     history: Vec<Vec<Op>>,
-    /// Moments of the history, all different.
+    /// The moments of the history, all different.
     moment: u64,
-    /// How often what happened: a fault that never did proves nothing.
+    /// How often each event happened: a fault that never happened proves nothing.
     pub counts: BTreeMap<&'static str, u64>,
     canary: Option<Canary>,
-    /// Whether nodes propose changes by themselves.
+    /// Whether nodes propose changes themselves.
     stewards: bool,
     /// Whether nothing is slow any more.
     calm: bool,
-    /// How many other nodes have been given a copy.
+    /// How many other nodes have got a copy.
     newcomers: u16,
-    /// Some reads take as long as a node is lost.
+    /// Whether some reads take as long as a node is lost.
     slow_reads: bool,
-    /// Whether to print all that happens: `URSA_TRACE`.
+    /// Whether to print all events: `URSA_TRACE`.
     trace: bool,
 }
 
-/// What the receiver makes of the message's bytes.
+/// The message as the receiver decodes it.
 fn through_the_wire(envelope: &Envelope) -> Envelope {
     let (head, payload) = wire::encode(envelope);
     wire::parse(&head, payload, &GEOMETRY).unwrap()
@@ -226,7 +227,7 @@ impl World {
     }
 
     fn later(&mut self, below: Duration) -> Instant {
-        // Now and then something takes twenty times as long: in peace not so long that a heartbeat seems
+        // Sometimes an action takes twenty times as long. In peace it does not, so that no heartbeat seems
         // lost.
         let below = if self.rng.one_in(40) && !self.calm { below * 20 } else { below };
         self.now + Duration::from_nanos(self.rng.below(below.as_nanos() as u64))
@@ -237,7 +238,7 @@ impl World {
         self.moment
     }
 
-    /// Lets time pass and whatever is due happen.
+    /// Lets time pass, and carries out whatever is due.
     pub fn step(&mut self) {
         self.now = self.now + Duration::from_micros(200 + self.rng.below(800));
         self.deliver();
@@ -308,7 +309,7 @@ impl World {
         }
     }
 
-    /// The process is dead, and its watcher tells the others: at once, or when it is long back.
+    /// The process is dead, and its watcher tells the others: at once, or long after it is back.
     fn tell_death(&mut self, of: usize) {
         if self.watchers.one_in(2) {
             return;
@@ -345,18 +346,19 @@ impl World {
         self.now >= self.nodes[index].record_gone_until
     }
 
-    /// The node hears of the record's next change, and acts on it when it may.
+    /// The node learns of the record's next change, and acts on it when it may.
     fn learn(&mut self, index: usize) {
         if let Some(known) = self.nodes[index].known.filter(|_| self.rng.one_in(2)) {
             self.activate(index);
             let node = &mut self.nodes[index];
-            // Outside it stops at once; and a member may go on in the epoch before: nothing can end without
-            // it.
+            // An outside copy stops at once. A member may continue in the epoch before, in which nothing can
+            // end without it.
             node.leases.set_applied(known);
             node.known = None;
         } else if self.nodes[index].known.is_none() && self.reaches_record(index) && self.rng.one_in(4) {
             let next = match self.nodes[index].learned {
-                // What a node has of the record when it starts may be behind what its last life acted by.
+                // The record that a node has when it starts may be older than the one by which its last life
+                // acted.
                 None => (self.record.len() - 1).saturating_sub(self.rng.below(3) as usize),
                 Some(known) => known,
             };
@@ -429,7 +431,7 @@ impl World {
         let mut bad_regions = Vec::new();
         for RegionReading { read, values, .. } in ended {
             let node = &mut self.nodes[index];
-            // What was lost when the disk looked may be found by now.
+            // What was lost when the disk looked may have been found by now.
             let was_lost = values.iter().flatten().any(|value| *value == LOST);
             if node.disk.is_bad(read.blocks) || was_lost {
                 bad_regions.push(read.blocks);
@@ -521,7 +523,7 @@ impl World {
         }
     }
 
-    /// What the node's steward proposes is committed, if nobody was quicker.
+    /// Commits what the node's steward proposes, unless another node was faster.
     fn steward(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let view = View {
@@ -555,15 +557,15 @@ impl World {
         }
     }
 
-    /// Carries out what the copy wants.
+    /// Carries out the copy's outputs.
     fn drain(&mut self, index: usize) {
         self.carry_out(index);
-        // Validations go by themselves soon, or with the next write, or at the next tick.
+        // Validations leave on their own soon, with the next write, or at the next tick.
         if self.nodes[index].replica.has_validations() && self.sync_rng.below(8) == 0 {
             self.nodes[index].replica.validate();
             self.carry_out(index);
         }
-        // Syncs go fast or slowly.
+        // Resyncs are fast or slow.
         let regions = self.sync_rng.below(4) as u32;
         if self.nodes[index].replica.begin_regions(regions, Receivers::All) > 0 {
             self.carry_out(index);
@@ -623,7 +625,7 @@ impl World {
 
     fn any_blocks(&mut self) -> Blocks {
         let start = self.rng.below(GEOMETRY.blocks);
-        // Most of it in few places, so that writes meet.
+        // Most accesses are in few places, so that writes meet.
         let start = if self.rng.one_in(3) { start } else { start % self.hot };
         Blocks::new(start, (start + 1 + self.rng.below(3)).min(GEOMETRY.blocks))
     }
@@ -634,7 +636,7 @@ impl World {
         let (value, called) = (self.last_value, self.tick_moment());
         let command = Command(value);
         let node = &mut self.nodes[index];
-        // All holds whatever the clocks say: here they say nothing.
+        // Safety does not depend on clocks: here they are always 0.
         if node.runs() && node.replica.write(command, blocks, disk::payload(value, blocks), 0).is_ok() {
             self.writes.insert(command, HostWrite { blocks, value, called, node: index });
             self.say(|| format!("{index} host writes {value} to {blocks:?}"));
@@ -675,8 +677,8 @@ impl World {
         }
     }
 
-    /// When the disk looks and when it answers. Some answers take long enough for a node to be lost and to be
-    /// back.
+    /// When the disk looks and when it answers. Some answers take so long that a node is lost and comes back
+    /// meanwhile.
     fn reading(&mut self) -> (Instant, Instant) {
         let look_at = self.later(self.disk);
         let is_slow = self.slow_reads && !self.calm && self.rng.one_in(SLOW_READ_ONE_IN);
@@ -740,13 +742,13 @@ impl World {
         node.replica = Replica::new(slot(index), node.incarnation, GEOMETRY, node.disk.map());
         (node.learned, node.known) = (None, None);
         for other in (0..self.nodes.len()).filter(|other| *other != index) {
-            // The old connection is gone with its process.
+            // The old connection ended with its process.
             self.unlink(index, other);
             self.connect(index, other);
         }
     }
 
-    /// Breaks the link between two nodes, or one direction of what is under way.
+    /// Breaks the link between two nodes, or one direction of it, with what is under way.
     pub fn cut(&mut self, a: usize, b: usize) {
         self.count("cut");
         self.say(|| format!("{a} and {b} are cut"));
@@ -762,7 +764,7 @@ impl World {
         }
     }
 
-    /// A node reaches nobody for a while, and does not know why.
+    /// A node reaches no other for a while, and does not know why.
     pub fn isolate(&mut self, index: usize, below_ms: u64) {
         self.count("isolation");
         for other in (0..self.nodes.len()).filter(|other| *other != index) {
@@ -772,7 +774,7 @@ impl World {
         self.nodes[index].record_gone_until = until;
     }
 
-    /// A node hears of no change for a second.
+    /// A node learns of no change for a second.
     pub fn isolate_from_record(&mut self, index: usize) {
         self.nodes[index].record_gone_until = self.now + Duration::from_secs(1);
     }
@@ -794,7 +796,7 @@ impl World {
         }
     }
 
-    /// The record, if this node may change it: it acts in the newest configuration.
+    /// The newest configuration, if this node acts in it and so may change the record.
     fn newest_at(&self, index: usize) -> Option<&Config> {
         let node = &self.nodes[index];
         let newest = self.record.last().unwrap();
@@ -835,20 +837,20 @@ impl World {
         }
     }
 
-    /// The copy in the slot is taken away, if it is outside.
+    /// Removes the copy in the slot, if it is outside.
     pub fn take_away(&mut self, by: usize, whom: usize) {
         if let Some(Ok(config)) = self.newest_at(by).map(|newest| newest.drop_copy(slot(whom))) {
             self.commit(config, "copy taken away");
         }
     }
 
-    /// Another node is given a copy in a slot that has none: a blank one, of which it is told at once.
+    /// Adds a blank copy on another node in a slot that has none; the node learns of it at once.
     pub fn add(&mut self, by: usize, whom: usize) {
         let id = NodeId(NEWCOMERS + self.newcomers);
         let Some(Ok(config)) = self.newest_at(by).map(|newest| newest.add(slot(whom), id)) else { return };
         self.commit(config, "copy added");
         self.newcomers += 1;
-        // The last copy in the slot was outside, and so nobody waits for what its node still has under way.
+        // The last copy in the slot was outside, so nothing waits for what its node still has under way.
         self.crash(whom);
         let mut node = Node::new(whom, &mut self.rng);
         (node.id, node.up) = (id, false);

@@ -1,21 +1,21 @@
-//! A run: faults and load from a seed, then peace, then nothing may be missing.
+//! One run: faults and load from a seed, then peace, after which nothing may be missing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 use crate::Slots;
 
-/// Steps with faults.
+/// The number of steps with faults.
 const STEPS: u32 = 2500;
-/// Steps until all must have been in sync at once under the load of hosts, when nothing fails any more.
+/// The maximum number of steps until all copies have been in sync at once under load, after the last fault.
 const LOADED_STEPS_MAX: u32 = 20_000;
-/// Steps until everything must be in sync and at rest once nothing fails any more (A13): 9 seconds, since a
-/// copy that owed acknowledgements is not let in for more than three.
+/// The maximum number of steps until everything is in sync and at rest after the last fault (A13): 9 seconds,
+/// since a copy that owed acknowledgements is not let in for more than three.
 const PEACE_STEPS_MAX: u32 = 15_000;
 
-/// What may happen in a run, and how often in 10,000 steps. A run has its own measure of each, and none of
-/// some: faults hide each other, and what one seed never meets another meets all the time ("swarm testing",
-/// ISSTA 2012).
+/// The faults of a run, and how often each happens in 10,000 steps. Each run has its own rate of each fault,
+/// and leaves some out: faults hide each other, and what never happens in one seed happens all the time in
+/// another ("swarm testing", ISSTA 2012).
 const FAULTS: [(Fault, u64); 17] = [
     (Fault::Crash, 30),
     (Fault::Restart, 200),
@@ -44,40 +44,40 @@ enum Fault {
     Cut,
     Connect,
     Isolate,
-    /// In the moment after the record has changed, which is the worst.
+    /// At the moment after the record has changed, which is the worst.
     IsolateAtChange,
     RecordGone,
-    /// Somebody is removed who did nothing wrong.
+    /// A node is removed without a fault of its own.
     Suspect,
-    /// Somebody is removed who does not answer.
+    /// A node that does not answer is removed.
     RemoveCut,
     Admit,
     /// Without the bulk of what it misses.
     AdmitEarly,
     Promote,
     Recover,
-    /// A copy that is outside is taken away.
+    /// A copy that is outside is removed.
     TakeAway,
-    /// Another node is given a copy where one was taken away.
+    /// Another node gets a copy in a slot whose copy was removed.
     Add,
-    /// As [`Fault::IsolateAtChange`], of one link.
+    /// Like [`Fault::IsolateAtChange`], for one link.
     CutAtChange,
 }
 
-/// How a run differs from others.
+/// The parameters of one run.
 struct Plan {
     rng: Rng,
     faults: Vec<(Fault, u64)>,
-    /// What becomes of clocks leaves the rest of a seed as it is.
+    /// Separate, so that what happens to clocks does not change the rest of a seed.
     clocks: Rng,
-    /// How often in 10,000 steps a node stands still, and how often one does whose reads are confirmed, with
-    /// its clock.
+    /// How often in 10,000 steps a node stalls, and how often a node with confirmed reads does so together
+    /// with its clock.
     standstills: u64,
     clock_stops: u64,
-    /// A host does something once in so many steps.
+    /// A host does something once in this many steps.
     load: u64,
-    /// A block of some disk goes bad once in so many steps; 0: none does. Apart, so that all else is as
-    /// without.
+    /// A block of some disk goes bad once in this many steps; 0: never. Separate, so that everything else is
+    /// the same without it.
     bad: Rng,
     bad_one_in: u64,
 }
@@ -115,12 +115,12 @@ pub enum Confirms {
     All,
 }
 
-/// One seed.
+/// Runs one seed.
 pub fn run(seed: u64, canary: Option<Canary>) -> BTreeMap<&'static str, u64> {
     run_with(seed, canary, Confirms::Drawn)
 }
 
-/// One seed, with reads confirmed where that says.
+/// Runs one seed, with reads confirmed where `confirms` says.
 pub fn run_with(seed: u64, canary: Option<Canary>, confirms: Confirms) -> BTreeMap<&'static str, u64> {
     let bad_blocks = canary == Some(Canary::RepairLate) || std::env::var_os("URSA_BAD_BLOCKS").is_some();
     let mut plan = Plan::new(seed, bad_blocks);
@@ -128,7 +128,7 @@ pub fn run_with(seed: u64, canary: Option<Canary>, confirms: Confirms) -> BTreeM
     let mut world = World::new(seed, copies, canary);
     world.stewards = plan.rng.one_in(2);
     world.slow_reads = seed % 4 == 3;
-    // Clocks stop only where reads are confirmed: elsewhere that is a risk that is known.
+    // Clocks stop only where reads are confirmed: elsewhere that is a known risk.
     for node in world.nodes.iter_mut().filter(|_| plan.clock_stops > 0) {
         node.confirms = confirms == Confirms::All || plan.clocks.one_in(2);
     }
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// A block goes bad on a copy in sync, where hosts are or elsewhere, and somebody wants it.
+    /// A block goes bad on a copy in sync, where hosts are or elsewhere, and is read.
     fn spoil_some(&mut self, plan: &mut Rng) {
         let in_sync: Vec<usize> =
             self.record.last().unwrap().in_sync().iter().map(crate::Slot::index).collect();
@@ -223,13 +223,13 @@ impl World {
         }
     }
 
-    /// Everything works again, and the stewards see to it that all join.
+    /// Everything works again, and the stewards let all copies join.
     fn make_peace(&mut self, plan: &mut Rng) {
         (self.stewards, self.calm) = (true, true);
         (0..self.nodes.len()).for_each(|index| self.end_standstill(index));
         let now = self.now;
         self.nodes.iter_mut().for_each(|node| node.record_gone_until = now);
-        // Disks were replaced by their mirrors, as it were; a copy whose disk failed is opened again.
+        // Disks are replaced, with their content; a copy whose disk failed is opened again.
         for index in 0..self.nodes.len() {
             self.nodes[index].disk.mend();
             if self.nodes[index].replica.has_failed() {
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// Slots without a copy are given one.
+    /// Adds a copy in each slot without one.
     fn refill(&mut self) {
         for whom in 0..self.nodes.len() {
             (0..self.nodes.len()).filter(|by| *by != whom).for_each(|by| self.add(by, whom));
@@ -304,7 +304,7 @@ impl World {
     }
 }
 
-/// The first seed from `from` on, of `count`, that fails, with its message.
+/// The first seed that fails of `count` seeds from `from` on, with its message.
 pub fn first_failure(from: u64, count: u64, canary: Canary) -> Option<(u64, String)> {
     (from..from + count).find_map(|seed| {
         let message = catch_unwind(AssertUnwindSafe(|| run(seed, Some(canary)))).err()?;

@@ -1,16 +1,16 @@
-//! Seeds, and rules left out.
+//! Runs seeds, and leaves rules out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use run::{Confirms, first_failure, run, run_with};
 
-/// How many seeds a test run takes; `URSA_SEEDS` sets another number, `URSA_SEED` one seed. One rule that was
-/// left out took 2,703 to be noticed.
+/// How many seeds a test run takes; `URSA_SEEDS` sets another number, `URSA_SEED` selects one seed. Noticing
+/// one of the rules took 2,703 seeds.
 const SEEDS: u64 = 4000;
 
-/// How often each thing happens at least in [`SEEDS`] seeds: about half of what was seen. A run in which
-/// hosts get nowhere, or nothing goes wrong, proves nothing.
+/// The minimum number of each event in [`SEEDS`] seeds: about half of what was observed. A run in which hosts
+/// make no progress, or nothing fails, proves nothing.
 const FLOORS: [(&str, u64); 31] = [
     ("write", 540_000),
     ("write of unknown outcome", 29_000),
@@ -94,11 +94,12 @@ fn a_seed_is_a_run() {
     assert_eq!(run(5, None), run(5, None));
 }
 
-/// Three copies; 0 does not reach 2, then nobody, while 1 lets 2 join, is lost, and 2 goes on alone. If 2 may
-/// be promoted before 0 has said that it knows of 2, nobody who goes on has ever promised 0 anything.
+/// Three copies. 0 cannot reach 2, and then no one; meanwhile 1 lets 2 join and is lost, and 2 continues
+/// alone. If 2 may be promoted before 0 has said that it knows of 2, no remaining copy has ever promised 0
+/// anything.
 fn a_joiner_that_not_all_know_of(canary: Option<Canary>) -> Result<(), linear::Violation> {
     let mut world = World::new(1, 3, canary);
-    // All of it must happen while a lease lasts.
+    // All of this must happen within one lease.
     world.network = Duration::from_micros(100);
     world.disk = Duration::from_micros(100);
     world.steps(300);
@@ -128,8 +129,8 @@ fn a_joiner_is_promoted_only_when_all_know_that_it_joins() {
     a_joiner_that_not_all_know_of(Some(Canary::NoConfirm)).expect_err("a stale read");
 }
 
-/// Two copies; 1 joins and is promoted, and in that moment 0 hears of nothing any more, while 1 goes on
-/// alone. It never promised 0 anything, and 0 must notice.
+/// Two copies. 1 joins and is promoted; at that moment 0 loses contact, and 1 continues alone. It never
+/// promised 0 anything, and 0 must notice.
 fn a_joiner_whose_lease_is_missing(canary: Option<Canary>) -> Result<(), linear::Violation> {
     let mut world = World::new(1, 2, canary);
     world.steps(300);
@@ -160,18 +161,18 @@ fn reads_need_the_lease_of_a_joiner() {
     a_joiner_whose_lease_is_missing(Some(Canary::NoJoinerLease)).expect_err("a stale read");
 }
 
-/// When a node is told that its clock stood: its time of day is put right.
+/// When a node learns that its clock was stopped: its time of day is corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Never,
     AtOnce,
-    /// Its disk is looking for what a host has asked for.
+    /// While its disk is reading for a host.
     WhileItReads,
 }
 
-/// Two copies; 1 is a virtual machine that is paused for three leases, and its clock with it. It is taken
-/// out, hosts write through 0, and in the moment in which 1 runs again a host reads there: by its clock its
-/// lease still lasts.
+/// Two copies. 1 is a virtual machine that is paused for three leases, together with its clock. It is
+/// removed, and hosts write through 0. At the moment when 1 runs again, a host reads there: by its clock its
+/// lease has not expired.
 fn a_pause_with_the_clock(seed: u64, confirms: bool, told: Told) -> Result<(), linear::Violation> {
     let mut world = World::new(seed, 2, None);
     world.nodes[1].confirms = confirms;
@@ -187,7 +188,7 @@ fn a_pause_with_the_clock(seed: u64, confirms: bool, told: Told) -> Result<(), l
         world.host_read(1);
         world.step();
     }
-    // It has heard of nothing yet: what was sent to it, and the record's news, come after what its host asks.
+    // It has learned nothing yet: messages and the record's news arrive after its host's request.
     world.isolate_from_record(1);
     if told == Told::WhileItReads {
         (0..8).for_each(|_| world.host_read(1));
@@ -214,8 +215,8 @@ fn a_clock_that_stops_gives_an_old_read_unless_reads_are_confirmed() {
     assert_eq!(wrong(false, Told::WhileItReads), 0, "it knows that before it answers");
 }
 
-/// Where all reads are confirmed no clock matters: not that of the holder, nor that of the giver, nor whether
-/// anybody waits for anything.
+/// If all reads are confirmed, no clock matters: not the holder's, not the giver's, nor whether any node
+/// waits.
 #[test]
 fn confirmed_reads_need_no_lease() {
     for canary in [Canary::NoLease, Canary::NoWait, Canary::NoBootWait, Canary::NoRevision] {
@@ -226,7 +227,7 @@ fn confirmed_reads_need_no_lease() {
     }
 }
 
-/// Two copies; 1 restarts, and goes on alone at once. Its last life has promised 0 not to.
+/// Two copies. 1 restarts and continues alone at once, although its last life has promised 0 not to.
 fn a_restart_within_a_lease(canary: Option<Canary>) -> Result<(), linear::Violation> {
     let mut world = World::new(1, 2, canary);
     world.steps(300);
@@ -250,8 +251,8 @@ fn a_restarted_node_waits_out_the_promises_of_its_last_life() {
     a_restart_within_a_lease(Some(Canary::NoBootWait)).expect_err("a stale read");
 }
 
-/// Two copies; while 1 is out a host writes a block through 0, whose disk does not read it after that. 1
-/// comes in sync without it, 0 is lost, and hosts read the block through 1.
+/// Two copies. While 1 is outside, a host writes a block through 0, whose disk can no longer read it after
+/// that. 1 gets in sync without it, 0 is lost, and hosts read the block through 1.
 fn what_no_copy_can_read(seed: u64, canary: Option<Canary>) -> Result<u64, linear::Violation> {
     const BLOCK: u64 = 2;
     let mut world = World::new(seed, 2, canary);
@@ -316,9 +317,9 @@ fn what_no_copy_can_read_keeps_none_out_of_sync() {
     assert!(wrong > 0, "nobody reads anything stale without the rule");
 }
 
-/// Three copies; 2 joins and is given a region by 0 while 1 writes to it all the time and loses its link with
-/// 2 after `steps`. 2 is promoted while its lease of 1 still lasts, and must not be before it has the write
-/// that was under way, or it reads what lay below that.
+/// Three copies. 2 joins and gets a region from 0, while 1 writes to it all the time and loses its link with
+/// 2 after `steps`. 2 is promoted while its lease of 1 is still valid. That must not happen before 2 has the
+/// write that was under way, or it reads what the blocks held before.
 fn a_write_under_way_when_its_region_is_given(
     seed: u64,
     steps: u32,
@@ -360,9 +361,8 @@ fn a_joiner_waits_for_the_writes_that_were_under_way_in_a_region() {
     println!("{stale} of 780 times a stale read without the rule");
 }
 
-/// Two copies; 1 reads for a host, and its disk looks when a write is there that 0 never hears of, and is
-/// long about saying so. Meanwhile 1 is removed, and is back: of that write nothing is left, and nobody is to
-/// have seen it.
+/// Two copies. 1 reads for a host. Its disk sees a write of which 0 never learns, and takes long to answer.
+/// Meanwhile 1 is removed and comes back: nothing is left of that write, and no host may have seen it.
 fn a_read_outlives_a_membership(seed: u64, canary: Option<Canary>) -> Result<(), linear::Violation> {
     let mut world = World::new(seed, 2, canary);
     world.hot = 1;
@@ -400,16 +400,16 @@ fn what_was_read_in_an_earlier_membership_does_not_count() {
     assert!(wrong(Some(Canary::MarksOutlive)) > 0, "nobody reads anything stale without the rule");
 }
 
-/// Two copies; 1 takes a write that 0 never hears of and that is long on its way to the disk, is removed, and
-/// returns. 0 has not written there, and so asks whether the region is equal: before the old write has landed
-/// it is.
+/// Two copies. 1 takes a write of which 0 never learns and whose way to the disk is long, is removed, and
+/// returns. 0 has not written there, and so asks whether the region is equal: until the old write lands, it
+/// is.
 fn an_old_write_lands_late(seed: u64, canary: Option<Canary>) -> bool {
     let mut world = World::new(seed, 2, canary);
     (world.network, world.disk) = (Duration::from_micros(100), Duration::from_micros(100));
     world.steps(300);
     world.cut(0, 1);
     world.host_write(1);
-    // The bit of the dirty map is written fast, what it is for slowly.
+    // The dirty map is written fast, the data slowly.
     world.disk = Duration::from_millis(800);
     world.steps(10);
     world.disk = Duration::from_micros(100);
@@ -433,9 +433,9 @@ fn a_region_is_compared_when_old_writes_to_it_have_landed() {
     println!("{unsaid} of 200 times copies differ and no bit says so without the rule");
 }
 
-/// Two copies; 1 was taken away, and another node is given one in its slot, which has been given all when 0
-/// writes once more and restarts. What 0 has of the record then is from before that copy was added, and 0
-/// must not forget what it has noted for it.
+/// Two copies. 1 was removed, and another node gets a copy in its slot. When that copy has received
+/// everything, 0 writes once more and restarts. The record that 0 has then is from before that copy was
+/// added, and 0 must not forget what it has noted for it.
 fn a_restart_with_an_old_record(seed: u64, canary: Option<Canary>) -> bool {
     let mut world = World::new(seed, 2, canary);
     (world.network, world.disk) = (Duration::from_micros(100), Duration::from_micros(100));
@@ -446,7 +446,7 @@ fn a_restart_with_an_old_record(seed: u64, canary: Option<Canary>) -> bool {
     world.take_away(0, 1);
     world.steps(200);
     world.add(0, 1);
-    // It is given everything, and stays outside.
+    // The new copy gets everything, and stays outside.
     world.steps(2000);
     world.cut(0, 1);
     world.host_write(0);
@@ -473,10 +473,10 @@ fn an_old_record_has_nothing_forgotten_that_is_noted_for_a_new_copy() {
     println!("{unsaid} of 20 times copies differ and no bit says so without the rule");
 }
 
-/// Three copies; 2 is taken away, and another node is given one in its slot. 0 has begun a write before it
-/// knows of that, and so without a bit for it, and that write reaches nobody. The new copy is brought up to
-/// date by 1 and promoted, and does not hear of the write either. Until it does, its own bits are all there
-/// is that says where it and 0 differ.
+/// Three copies. 2 is removed, and another node gets a copy in its slot. 0 has begun a write before it knows
+/// of that, and so without a bit for it, and no other copy receives that write. 1 resyncs the new copy, which
+/// is promoted without having received the write either. Until it receives it, only its own bits say where it
+/// and 0 differ.
 fn a_write_from_before_a_copy_was_added(seed: u64, canary: Option<Canary>) -> bool {
     let mut world = World::new(seed, 3, canary);
     (world.network, world.disk) = (Duration::from_micros(100), Duration::from_micros(100));
@@ -493,7 +493,7 @@ fn a_write_from_before_a_copy_was_added(seed: u64, canary: Option<Canary>) -> bo
     world.steps(300);
     world.admit(1, 2);
     world.steps(20);
-    // 1 hears that 0 acts in the epoch in which the new copy joins, and then nothing.
+    // 1 learns that 0 acts in the epoch in which the new copy joins, and then nothing more.
     world.connect(0, 1);
     for _ in 0..200 {
         world.step();
@@ -521,7 +521,7 @@ fn a_new_copy_keeps_its_bits_for_who_has_not_finished_what_it_began_before() {
     println!("{unsaid} of 300 times copies differ and no bit says so without the rule");
 }
 
-/// Every rule that the model found to be needed is found to be needed here, too.
+/// Every rule that the model needs is needed here, too.
 #[test]
 fn every_rule_left_out_is_noticed() {
     notice(&CANARIES, number("URSA_SEEDS").unwrap_or(5000));
@@ -548,8 +548,8 @@ fn notice(canaries: &[Canary], seeds: u64) {
     assert!(missed.is_empty(), "not noticed: {missed:?}");
 }
 
-/// Rules whose absence seeds find within a few hundred. For those that need a longer story there are
-/// scenarios above; two more take more than ten thousand seeds: [`rare_rules_left_out_are_noticed`].
+/// Rules whose absence seeds notice within a few hundred. The scenarios above are for those that need a
+/// longer story; two more take more than ten thousand seeds: [`rare_rules_left_out_are_noticed`].
 const CANARIES: [Canary; 20] = [
     Canary::AckSuperseded,
     Canary::NoIntent,

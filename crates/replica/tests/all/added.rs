@@ -1,21 +1,21 @@
-//! A copy that is added while a write is under way of which nobody knows but its coordinator, who does not
-//! know of that copy and so has set no bit for it (R8, R19).
+//! A copy is added while a write is under way of which only its coordinator knows. The coordinator does not
+//! know of that copy, and so has set no bit for it (R8, R19).
 
 use replica::{Config, DirtyMap, Incarnation, NodeId, Revision, Slots, Standing};
 
 use crate::copies::{Copies, GEOMETRY, LIFE, slot};
 
 const NEXT_LIFE: Incarnation = Incarnation(2);
-/// More than bits are kept for after the last write.
+/// More ticks than bits are kept for after the last write.
 const WARM_TICKS: u32 = 40;
 
-/// Copies 0 and 1 are in sync. Copy 0 has a write that nobody else has, and does not know yet that copy 2 was
-/// added.
+/// Copies 0 and 1 are in sync. Copy 0 has a write that no other copy has, and does not know yet that copy 2
+/// was added.
 fn added() -> (Copies, Config) {
     let two = Config::initial(&[1, 2].map(|node| (NodeId(node), LIFE)), Revision(1));
     let mut all = Copies::new(&two);
     all.budget = u32::MAX;
-    // Until then all is finished.
+    // By then everything before is finished.
     wait(&mut all, WARM_TICKS);
     all.cut(0, 1);
     all.write(7);
@@ -27,7 +27,7 @@ fn added() -> (Copies, Config) {
     (all, three)
 }
 
-/// Lets time pass, and all arrive that can.
+/// Lets time pass, and delivers all messages that can arrive.
 fn wait(all: &mut Copies, ticks: u32) {
     for _ in 0..ticks {
         (0..3).for_each(|number| all.tick(number));
@@ -35,14 +35,14 @@ fn wait(all: &mut Copies, ticks: u32) {
     }
 }
 
-/// The configuration is acted in by these, who were members before.
+/// Activates the configuration on these copies, which were members before.
 fn enter(all: &mut Copies, numbers: &[usize], config: Config) -> Config {
     numbers.iter().for_each(|number| all.activate(*number, &config, true));
     all.deliver_all();
     config
 }
 
-/// Copy `to` is brought up to date by copy `from`, as far as that gives it anything, and joins.
+/// Copy `from` resyncs copy `to`, as far as it gives that copy anything, and `to` joins.
 fn bring_in(all: &mut Copies, config: Config, from: usize, to: usize, life: Incarnation) -> Config {
     all.connect(from, to);
     all.copies[to].catch_up();
@@ -55,8 +55,8 @@ fn bring_in(all: &mut Copies, config: Config, from: usize, to: usize, life: Inca
     enter(all, &[from, to], joins.promote(slot(to)).unwrap())
 }
 
-/// All nodes are lost, and copy 0 is the first to be back. It brings copy 1 up to date, and is lost again, so
-/// that copy 2 has what it misses from copy 1.
+/// All nodes are lost, and copy 0 is back first. It resyncs copy 1 and is lost again, so copy 2 gets what it
+/// misses from copy 1.
 fn lose_all(mut all: Copies, config: Config) {
     let alone = config.recover(slot(0), NEXT_LIFE).unwrap();
     all.restart(0, NEXT_LIFE, &alone);
@@ -88,7 +88,7 @@ fn who_joins_before_a_write_that_is_under_way_has_ended_gets_it_later() {
     all.activate(2, &joins, false);
     enter(&mut all, &[1], joins.clone());
     wait(&mut all, 2);
-    // All that copy 1 hears of copy 0 is that it acts in this epoch, too.
+    // Copy 1 learns only one thing of copy 0: it acts in this epoch, too.
     all.activate(0, &joins, true);
     all.connect(0, 1);
     all.deliver(0, 1);

@@ -1,4 +1,4 @@
-//! Three copies that say to each other what a test lets arrive.
+//! Three copies, between which a test decides what arrives.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,27 +12,27 @@ pub const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blo
 pub const LIFE: Incarnation = Incarnation(1);
 /// The region that copies outside miss.
 const MISSED: u64 = 7;
-/// In another one.
+/// A block in another region.
 const BLOCK: u64 = 3;
 
 pub fn slot(number: usize) -> Slot {
     Slot::new(number).unwrap()
 }
 
-/// Copies, of each block of which one byte counts, and their links. Disks are fast; a message arrives when
-/// the test says so.
+/// Copies with one byte per block, and their links. Disks are fast; a message arrives when the test delivers
+/// it.
 pub struct Copies {
     pub copies: Vec<Replica>,
     disks: Vec<Vec<u8>>,
-    /// What is on its way, by sender and receiver; none: there is no link.
+    /// The messages on their way, by sender and receiver; no entry: there is no link.
     links: BTreeMap<(usize, usize), VecDeque<Envelope>>,
     pub told: Vec<(u64, Outcome)>,
-    /// Regions that syncs may still give.
+    /// How many regions resyncs may still give.
     pub budget: u32,
 }
 
 impl Copies {
-    /// Three copies that have all links.
+    /// Three copies with all links.
     pub fn new(config: &Config) -> Copies {
         let outside = config.configured().minus(config.members());
         let copies = [0, 1, 2].map(|number| {
@@ -66,7 +66,7 @@ impl Copies {
         }
     }
 
-    /// What is on its way is lost.
+    /// Breaks the link; all on its way is lost.
     pub fn cut(&mut self, one: usize, other: usize) {
         for (from, to) in [(one, other), (other, one)] {
             self.links.remove(&(from, to));
@@ -75,14 +75,14 @@ impl Copies {
         }
     }
 
-    /// The copy's process is started, with this map on its disk. It has no links.
+    /// Starts the copy's process, with this map on its disk and no links.
     pub fn start(&mut self, number: usize, life: Incarnation, map: DirtyMap, config: &Config) {
         (0..3).filter(|other| *other != number).for_each(|other| self.cut(number, other));
         self.copies[number] = Replica::new(slot(number), life, GEOMETRY, map);
         self.activate(number, config, false);
     }
 
-    /// The copy's process is started again, and its disk has all that was noted.
+    /// Restarts the copy's process; its disk has everything that was noted.
     pub fn restart(&mut self, number: usize, life: Incarnation, config: &Config) {
         let before = self.copies[number].map();
         let mut map = DirtyMap::new(GEOMETRY.regions());
@@ -108,12 +108,12 @@ impl Copies {
         self.carry_out(0);
     }
 
-    /// What the disks hold in the block.
+    /// What each disk holds in the block.
     pub fn block(&self) -> [u8; 3] {
         [0, 1, 2].map(|number| self.disks[number][BLOCK as usize])
     }
 
-    /// Does what the copy wants; what it says is on its way then.
+    /// Carries out the copy's outputs; its messages are on their way then.
     pub fn carry_out(&mut self, number: usize) {
         let (copy, disk) = (&mut self.copies[number], &mut self.disks[number]);
         self.budget -= copy.begin_regions(self.budget, Receivers::All);
@@ -144,7 +144,7 @@ impl Copies {
         }
     }
 
-    /// The next message arrives, if there is one.
+    /// Delivers the next message, if there is one.
     pub fn deliver(&mut self, from: usize, to: usize) -> Option<Message> {
         let envelope = self.links.get_mut(&(from, to))?.pop_front()?;
         let message = envelope.message.clone();
@@ -153,12 +153,12 @@ impl Copies {
         Some(message)
     }
 
-    /// All arrives up to the next write.
+    /// Delivers everything up to and including the next write.
     pub fn deliver_a_write(&mut self, from: usize, to: usize) {
         while !matches!(self.deliver(from, to).expect("it is on its way"), Message::Invalidate { .. }) {}
     }
 
-    /// All that is on its way between these arrives, and what is said to it.
+    /// Delivers everything between these two, including the answers.
     pub fn deliver_between(&mut self, one: usize, other: usize) {
         while self.deliver(one, other).is_some() || self.deliver(other, one).is_some() {}
     }
@@ -175,7 +175,7 @@ fn indices(blocks: Blocks) -> std::ops::Range<usize> {
     blocks.start as usize..blocks.end as usize
 }
 
-/// What is on the disk there.
+/// What the disk holds there.
 fn on(disk: &[u8], blocks: Blocks) -> Payload {
     let bytes: Vec<u8> = disk[indices(blocks)].iter().flat_map(|value| [*value; 8]).collect();
     Payload::Data(Chain::copy_of(&bytes))

@@ -15,7 +15,7 @@ fn slot(number: usize) -> Slot {
     Slot::new(number).unwrap()
 }
 
-/// The first of two copies; the second is in sync, too, or it is not.
+/// The first of two copies; the configuration says whether the second one is in sync.
 fn copy(config: &Config) -> Replica {
     let mut copy = Replica::new(slot(0), LIFE, GEOMETRY, DirtyMap::new(GEOMETRY.regions()));
     copy.activate(Activation { config: config.clone(), kept: false });
@@ -30,7 +30,7 @@ fn write(copy: &mut Replica, command: u64) -> Result<(), Unwritable> {
     copy.write(Command(command), BLOCK, Payload::Data(Chain::copy_of(&[7; 8])), command)
 }
 
-/// Does what it wants of its disk's map, and says which writes it wants and what hosts are told.
+/// Writes the pages of the dirty map, and returns the data writes and the answers to hosts.
 fn work(copy: &mut Replica) -> (Vec<replica::ApplyId>, Vec<Outcome>) {
     let (mut applies, mut told) = (Vec::new(), Vec::new());
     while let Some(output) = copy.poll() {

@@ -1,4 +1,4 @@
-//! A write that is sent again by a member who has heard late of its end, to others who have forgotten what
+//! A member that learns late of the end of a write sends it again, to others which have forgotten what
 //! superseded it (R15, R18).
 
 use replica::{Config, NodeId, Outcome, Replica, Revision};
@@ -11,10 +11,10 @@ fn three() -> Config {
 
 const BOTH_DONE: [(u64, Outcome); 2] = [(7, Outcome::Done), (8, Outcome::Done)];
 
-/// Two writes of copy 0 reach nobody, and members change. Copy 1 says that it has nothing to bring to its
-/// end; then it gets the first write, and for a while nothing more from copy 0. So it sends it again, and
-/// copy 2 does not hear of that, nor that it has something to bring to its end. Meanwhile both writes come to
-/// their end without that, and copy 2 forgets them. What it hears at last is not newer than what it has
+/// Two writes of copy 0 reach no other copy, and members change. Copy 1 reports that it has nothing to
+/// finish. Then it receives the first write, and for a while nothing more from copy 0, so it sends that write
+/// again. Copy 2 does not receive it, nor the report that copy 1 has something to finish. Meanwhile copy 0
+/// completes both writes, and copy 2 forgets them. What it receives at last is not newer than what it has
 /// forgotten.
 #[test]
 fn who_has_forgotten_a_write_takes_no_older_one() {
@@ -63,8 +63,8 @@ fn who_has_forgotten_a_write_takes_no_older_one() {
     assert!(all.copies.iter().all(Replica::is_at_rest), "and nobody waits for anything");
 }
 
-/// As before, and copy 2 joins: it has had both writes when it asks another copy what is equal, which has
-/// forgotten them; in between the first one is sent to it again.
+/// The same, with copy 2 joining. It has had both writes when it asks another copy, which has forgotten them,
+/// what is equal; in between it receives the first write again.
 #[test]
 fn who_asks_another_source_takes_no_older_write_than_it_has_had() {
     let outside = three().remove(slot(2)).unwrap();

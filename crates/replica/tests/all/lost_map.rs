@@ -1,4 +1,4 @@
-//! A copy whose dirty map could not be read: it is marked for everybody.
+//! A copy whose dirty map could not be read: it is marked for all slots.
 
 use replica::{Activation, Config, DirtyMap, Geometry, Incarnation, NodeId, Replica, Revision, Slot, Slots};
 
@@ -9,7 +9,7 @@ fn slot(number: usize) -> Slot {
     Slot::new(number).unwrap()
 }
 
-/// How many bits it has for each slot.
+/// How many bits the copy has for each slot.
 fn bits(copy: &Replica) -> [u64; Slot::MAX] {
     std::array::from_fn(|number| copy.map().count(slot(number)))
 }

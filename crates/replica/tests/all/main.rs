@@ -1,4 +1,4 @@
-//! What is tested of the protocol from outside of its code.
+//! Tests of the protocol through its public interface.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

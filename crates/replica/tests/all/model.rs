@@ -1,15 +1,14 @@
 //! An explicit-state model of the protocol of `docs/why/replication.md`: one block, two or three copies,
 //! every interleaving, breadth first.
 //!
-//! It knows nothing of the code. Where the simulator looks at some runs of the real thing, this looks at all
-//! runs of a small one: a rule that is left out here has a shortest story of how data is lost. What is
-//! adversary-maximal: messages are sent, leases given and bits cleared as early as the rules allow
-//! (receiving, finishing and reading stay optional), so that no behaviour is missing. Not in it: several
-//! blocks, forgetting (R15), write-back.
+//! It knows nothing of the code. The simulator looks at some runs of the real code; this looks at all runs of
+//! a small model: a rule that is left out here has a shortest story of how data is lost. The model takes the
+//! adversary's view: messages are sent, leases granted and bits cleared as early as the rules allow
+//! (receiving, finishing and reading stay optional), so that no behavior is missing. It leaves out several
+//! blocks, forgetting (R15), and write-back.
 //!
-//! The bounds in the tests are those that take seconds. With larger ones (two copies, three crashes, five
-//! epochs: 64 million states; three copies, two writes, one crash, three epochs: 119 million) it was safe,
-//! too.
+//! The bounds in the tests take seconds. With larger ones (two copies, three crashes, five epochs: 64 million
+//! states; three copies, two writes, one crash, three epochs: 119 million) the model was safe, too.
 
 mod search;
 
@@ -40,11 +39,11 @@ enum Without {
     JoinerLeases,
     /// R10: leases carry no revision.
     LeaseRevision,
-    /// R11: nobody waits for leases to run out.
+    /// R11: no node waits for leases to expire.
     ActivationWait,
     /// R12: a restarted node does not wait.
     BootWait,
-    /// R13a: promotion does not wait until all know that the joiner joins.
+    /// R13a: promotion does not wait until all copies know of the joiner.
     Confirmation,
     /// R13b: promotion does not wait for the joiner's disk.
     DurableJoiner,
@@ -52,22 +51,22 @@ enum Without {
     Incarnations,
     /// R17: the joiner's own bits do not count.
     OwnDirty,
-    /// R17: the source's bits for third copies are not taken over.
+    /// R17: the joiner does not take over the source's bits for third copies.
     Inheritance,
-    /// R18: what a sync brings has no timestamp.
+    /// R18: what a resync brings has no timestamp.
     SyncTimestamps,
-    /// R18: an older write that is sent again makes a block count as synced.
+    /// R18: an older write that is sent again makes a block count as resynced.
     FreshWrites,
 }
 
-/// How much is searched.
+/// How much to search.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     nodes: usize,
     writes: u8,
     crashes: u8,
     epochs: u8,
-    /// A fixed order of configuration changes, everything else stays free; empty: any.
+    /// A fixed order of configuration changes, with everything else free; empty: any order.
     script: &'static [(Change, usize)],
 }
 
@@ -79,7 +78,7 @@ enum Change {
     Recover,
 }
 
-/// Zero: not in it; else the incarnation plus one.
+/// Zero: not part of the configuration; otherwise the incarnation plus one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Config {
     in_sync: [u8; NODES],
@@ -99,11 +98,11 @@ struct Node {
     up: bool,
     incarnation: u8,
     epoch: u8,
-    /// What it holds in memory, the write that it knows that to be (0: not known), and the block's state.
+    /// The value in memory, the write that it is known to be (0: unknown), and the block's state.
     value: u8,
     ts: u8,
     block: Block,
-    /// What its disk holds.
+    /// The value on its disk.
     disk: u8,
     /// Its bit for each other copy, on the disk.
     dirty: u8,
@@ -112,7 +111,7 @@ struct Node {
     clock: u8,
     /// The newest write of this membership that is on the disk.
     durable_ts: u8,
-    /// When this membership began, and whether what it missed is on the disk.
+    /// When this membership began, and whether everything that it missed is on the disk.
     joined: u8,
     synced: bool,
 }
@@ -139,7 +138,7 @@ struct Write {
     epoch: u8,
     counter: u8,
     coordinator: u8,
-    /// What was known to be done, or had been read, when it began.
+    /// The newest write that was known to be done, or had been read, when the read began.
     floor: u8,
 }
 
@@ -164,7 +163,7 @@ struct State {
 
 type Found = Option<String>;
 
-/// Everything that can happen next, with what would be wrong about it.
+/// Everything that can happen next, with anything that is wrong about it.
 struct Step<'a> {
     bounds: Bounds,
     without: Option<Without>,
@@ -207,7 +206,7 @@ impl State {
         self.in_sync(epoch, i) || self.joining(epoch, i)
     }
 
-    /// Whether the epoch names the copy, in whatever life.
+    /// Whether the epoch names the copy, in any life.
     fn named(&self, epoch: u8, i: usize) -> bool {
         let config = &self.configs[epoch as usize];
         config.in_sync[i] != 0 || config.joining[i] != 0
@@ -225,7 +224,7 @@ impl State {
             .filter(|(i, node)| node.up && node.epoch != NO_EPOCH && self.member(node.epoch, *i))
     }
 
-    /// Sends, gives leases, acknowledges and clears bits as early as the rules allow.
+    /// Sends, grants leases, acknowledges and clears bits as early as the rules allow.
     fn close(&mut self, bounds: Bounds, without: Option<Without>) {
         let nodes = bounds.nodes;
         for (_, node) in self.acting(nodes).collect::<Vec<_>>() {
@@ -302,7 +301,7 @@ impl State {
         })
     }
 
-    /// What must always be so.
+    /// Checks the invariants.
     fn check(&self, bounds: Bounds, without: Option<Without>) -> Found {
         let newest = self.newest();
         for i in 0..bounds.nodes {
@@ -325,7 +324,7 @@ impl State {
 }
 
 impl Node {
-    /// It is no member any more: what it knew of writes says nothing.
+    /// The copy is no longer a member: what it knew of writes does not count.
     fn forget(&mut self) {
         (self.pending, self.ts, self.clock, self.durable_ts, self.synced) = (0, 0, 0, 0, false);
         (self.block, self.value) = (Block::Unsynced, self.disk);
@@ -393,7 +392,7 @@ impl Step<'_> {
                 node.incarnation += 1;
             }
             if waits {
-                // Whatever its last life promised has run out.
+                // All promises of its last life have expired.
                 state.leases.iter_mut().for_each(|held| *held &= !(1 << i));
             }
         });
@@ -685,13 +684,13 @@ const TWO: Bounds = Bounds { nodes: 2, writes: 2, crashes: 2, epochs: 5, script:
 #[test]
 fn two_copies_are_safe_in_all_interleavings() {
     match search(Bounds { crashes: 1, epochs: 4, ..TWO }, None) {
-        // Fewer would mean that something cannot happen any more.
+        // Fewer states would mean that something cannot happen any more.
         Searched::Safe { states } => assert!(states > 500_000, "{states} states"),
         Searched::Found { steps, what } => panic!("after {steps} steps: {what}"),
     }
 }
 
-/// The lengths are those of the model that the protocol was decided by.
+/// The lengths are those of the model by which the protocol was decided.
 #[test]
 fn each_rule_left_out_has_a_story_of_how_data_is_lost() {
     use Change::{Admit, Promote, Remove};
@@ -723,7 +722,7 @@ fn each_rule_left_out_has_a_story_of_how_data_is_lost() {
     }
 }
 
-/// Minutes, and some gigabytes: `cargo test --release -p replica --test all model -- --ignored`.
+/// Takes minutes and some gigabytes: `cargo test --release -p replica --test all model -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn longer_stories_and_larger_bounds() {

@@ -1,4 +1,4 @@
-//! The order of writes that do not know of each other, and writes of which nobody waits for the end.
+//! The order of writes that do not know of each other, and writes for whose end no host waits.
 
 use base::Chain;
 use replica::{
@@ -14,7 +14,7 @@ fn slot(index: usize) -> Slot {
     Slot::new(index).unwrap()
 }
 
-/// The copies of two nodes that are both in sync.
+/// The copies of two nodes, both in sync.
 fn two() -> [Replica; 2] {
     let nodes = [(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1))];
     let config = Config::initial(&nodes, Revision(1));
@@ -27,7 +27,7 @@ fn two() -> [Replica; 2] {
     })
 }
 
-/// Writes a block, and says when in the order of all writes.
+/// Writes a block, and returns the place of the write in the order.
 fn write(replica: &mut Replica, clock: u64) -> Timestamp {
     let payload = Payload::Data(Chain::copy_of(&[0; 4096]));
     replica.write(Command(1), Blocks::new(0, 1), payload, clock).unwrap();
@@ -50,7 +50,7 @@ fn of_two_writes_that_do_not_know_of_each_other_the_later_one_is_later() {
         let later = write(&mut replicas[1 - first], 1_001);
         assert!(earlier < later, "{earlier} {later}");
         assert_eq!(later.epoch, Epoch(1));
-        // A clock that is behind does not take a node's own writes back.
+        // A clock that is behind does not order a node's own writes backwards.
         assert!(write(&mut replicas[first], 5) > earlier);
     }
 }
@@ -70,14 +70,14 @@ fn a_write_whose_host_was_answered_goes_on_until_all_have_it() {
     assert_eq!(answers, [Outcome::Unknown]);
     assert_eq!(replica.last_orphan(), Some(ts), "the other copy may have it");
     assert!(replica.has_orphans_until(ts));
-    // The others have gone on without this one.
+    // The others have continued without this one.
     let nodes = [(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1))];
     let without = Config::initial(&nodes, Revision(1)).remove(slot(0)).unwrap();
     replica.activate(Activation { config: without, kept: false });
     assert!(!replica.has_orphans_until(ts), "what becomes of it the others decide");
 }
 
-/// Does what the copy wants, and gives what it says to others and how many writes of data there were.
+/// Carries out the copy's outputs; returns its messages and the number of its data writes.
 fn carry_out(copy: &mut Replica) -> (Vec<(Slot, Envelope)>, u32) {
     let (mut said, mut written) = (Vec::new(), 0);
     while let Some(output) = copy.poll() {
@@ -94,8 +94,8 @@ fn carry_out(copy: &mut Replica) -> (Vec<(Slot, Envelope)>, u32) {
     (said, written)
 }
 
-/// Nobody reads the blocks of a write until it is everywhere: its coordinator's loss must not cost a host
-/// more than the change of members.
+/// The blocks of a write cannot be read until it is everywhere: the loss of its coordinator must not cost a
+/// host more than the change of members.
 #[test]
 fn what_a_lost_coordinator_has_left_is_everywhere_as_soon_as_members_change() {
     let three = Config::initial(&[1, 2, 3].map(|node| (NodeId(node), Incarnation(1))), Revision(1));
@@ -121,7 +121,7 @@ fn what_a_lost_coordinator_has_left_is_everywhere_as_soon_as_members_change() {
     copies.iter_mut().for_each(|copy| copy.activate(Activation { config: without.clone(), kept: true }));
     let mut written = [0, 0];
     for index in [0, 1, 0, 1] {
-        // A few milliseconds later; [`replica::TICK`] is not over.
+        // A few milliseconds later, before a [`replica::TICK`] is over.
         copies[0].validate();
         let (said, writes) = carry_out(&mut copies[index]);
         written[index] += writes;

@@ -30,12 +30,12 @@ pub const DRIFT_PPM_MAX: i32 = 200_000;
 /// The clock of one node: it starts anywhere, runs a little fast or slow, and stops when its machine does.
 pub(super) struct NodeClock {
     time: WorldTime,
-    /// The true time when the rate was last changed, and what this clock showed then.
+    /// The true time of the last change of the rate, and what this clock showed then.
     since: Cell<(u64, u64)>,
     drift_ppm: Cell<i32>,
-    /// Since when it has been standing, by the true time.
+    /// The true time since which it is stopped.
     stopped: Cell<Option<u64>>,
-    /// By how many nanoseconds the time of day is ahead of this clock: it was put right, or wrong.
+    /// By how many nanoseconds the time of day is ahead of this clock, because someone set it.
     ahead: Cell<i128>,
 }
 
@@ -45,14 +45,14 @@ impl NodeClock {
         NodeClock { time, since, drift_ppm: Cell::new(0), stopped: Cell::new(None), ahead: Cell::new(0) }
     }
 
-    /// It stands from now on, and the time of day with it.
+    /// Stops the clock, and the time of day with it.
     pub(super) fn stop(&self) {
         self.since.set((self.time.now(), self.now().0));
         self.stopped.set(self.stopped.get().or(Some(self.time.now())));
     }
 
-    /// It runs again from where it stopped, if it did. With `put_right` the time of day is told how long that
-    /// was.
+    /// Starts the clock again where it stopped, if it did. With `put_right` the time of day is corrected for
+    /// that time.
     pub(super) fn go_on(&self, put_right: bool) {
         let Some(stopped) = self.stopped.take() else { return };
         self.since.set((self.time.now(), self.since.get().1));
@@ -61,12 +61,12 @@ impl NodeClock {
         }
     }
 
-    /// It shows so many nanoseconds more from now on, and so does the time of day.
+    /// Lets the clock and the time of day leap forward by this many nanoseconds.
     pub(super) fn leap(&self, nanos: u64) {
         self.since.set((self.time.now(), self.now().0.saturating_add(nanos)));
     }
 
-    /// Somebody sets the time of day forward or back by so many nanoseconds.
+    /// Sets the time of day forward or back by this many nanoseconds.
     pub(super) fn set_time_of_day_by(&self, nanos: i128) {
         self.ahead.set(self.ahead.get() + nanos);
     }
@@ -77,13 +77,13 @@ impl NodeClock {
         self.drift_ppm.set(ppm);
     }
 
-    /// The machine has started anew, and with it its clock.
+    /// Starts the clock again with its machine.
     pub(super) fn restart(&self, shows: u64) {
         self.stopped.set(None);
         self.since.set((self.time.now(), shows));
     }
 
-    /// What the clock shows at the true time `time`, which is not before the last change.
+    /// What the clock shows at the true time `time`, which must not be before the last change.
     fn at(&self, time: u64) -> u64 {
         let (from, shown) = self.since.get();
         if self.stopped.get().is_some() {

@@ -1,9 +1,9 @@
 //! Cuts the power at every point of a recording.
 //!
-//! At each point, the platters hold what was bound there by completed flushes and durable writes, and any
-//! subset of the 512-byte sectors of the other writes that had been given to the disks. [`for_each_cut`]
-//! yields what could be found afterwards, with what had been promised by then. Record in one world, and
-//! recover each cut in a new one:
+//! At each point the platters hold everything that completed flushes and durable writes have bound to them,
+//! and any subset of the 512-byte sectors of the other writes that the disks had received. [`for_each_cut`]
+//! yields each state that could be found afterwards, with what had been promised by then. Record in one
+//! world, and recover each cut in a new one:
 //!
 //! ```
 //! # use std::path::Path;
@@ -48,10 +48,10 @@ use crate::Durability;
 /// How many subsets of the unflushed sectors are tried at each point.
 #[derive(Clone, Copy, Debug)]
 pub struct Subsets {
-    /// Of up to so many sectors every subset is tried; of more, two to this power: none, all, and others by
-    /// the seed.
+    /// Of up to this many sectors every subset is tried. Of more, two to this power are tried: none, all, and
+    /// others drawn from the seed.
     pub bits: u32,
-    /// Draws the others.
+    /// Draws the other subsets.
     pub seed: u64,
 }
 
@@ -62,15 +62,15 @@ impl Default for Subsets {
     }
 }
 
-/// What could be found after a power cut.
+/// A state that could be found after a power cut.
 pub struct Cut {
-    /// What the disks hold, in the order they were given to `record_disks`.
+    /// The contents of the disks, in the order in which they were passed to `record_disks`.
     pub images: Vec<DiskImage>,
-    /// The highest mark that had been acknowledged; 0 if none.
+    /// The highest mark that had been acknowledged; 0: none.
     pub acked: u64,
     /// The number of steps of the recording before the cut.
     pub at: usize,
-    /// Which of the subsets at this point.
+    /// The number of the subset at this point.
     pub subset: u64,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// A write that is not wholly bound yet.
+/// A write that is not completely bound to the platter yet.
 struct Pending {
     disk: usize,
     op: u64,
@@ -88,14 +88,15 @@ struct Pending {
     content: Content,
     /// It has completed, so a flush that begins now covers it.
     done: bool,
-    /// It survives for sure, and is only kept since older writes below it may not.
+    /// It certainly survives. It is only kept because older writes below it may not.
     certain: bool,
 }
 
 /// The state of the disks at a point of the recording.
 struct Platters {
     bound: Vec<DiskImage>,
-    /// Those that are done in the order they were, then those under way in the order they began.
+    /// Completed writes in the order of their completion, then writes under way in the order in which they
+    /// began.
     pending: Vec<Pending>,
     /// The flushes under way, with the writes that each covers.
     flushes: Vec<(u64, Vec<u64>)>,
@@ -161,13 +162,13 @@ impl Platters {
         });
     }
 
-    /// The parts that may survive or not: (index of the write, range within it).
+    /// The parts that may or may not survive: (index of the write, range within it).
     fn parts(&self) -> Vec<(usize, Range<u64>)> {
         let uncertain = self.pending.iter().enumerate().filter(|(_, write)| !write.certain);
         uncertain.flat_map(|(index, write)| write.content.parts().map(move |part| (index, part))).collect()
     }
 
-    /// What is found if, of the uncertain parts, those survive for which `survives` says so.
+    /// What is found if those of the uncertain parts survive for which `survives` returns true.
     fn images(&self, parts: &[(usize, Range<u64>)], survives: impl Fn(usize) -> bool) -> Vec<DiskImage> {
         let mut images = self.bound.clone();
         let mut next = parts.iter().enumerate().peekable();

@@ -1,22 +1,22 @@
-//! What can go wrong, and how often it did.
+//! The kinds of faults, and how often each took effect.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A kind of fault. Each is counted when it takes effect, not when it is asked for.
+/// A kind of fault. It is counted when it takes effect, not when it is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// A node lost power.
     NodeCrash,
     /// A node's process was killed; its machine stayed up.
     NodeKill,
-    /// A node stood still for a while.
+    /// A node was paused for a while.
     NodePause,
-    /// A node stood still for a while, and its clock did, too.
+    /// A node and its clock were stopped for a while.
     ClockStop,
     /// A node's clock leapt forward.
     ClockLeap,
-    /// Somebody set a node's time of day.
+    /// A node's time of day was set.
     TimeOfDaySet,
     /// A core did not get its processor for a while.
     CoreDelay,
@@ -30,7 +30,7 @@ pub enum Fault {
     FlushError,
     /// The file system was full.
     DiskFull,
-    /// An operation met a dead disk.
+    /// An operation failed because the disk was dead.
     DeadDisk,
     /// A power cut lost a sector that had not been flushed.
     LostSector,
@@ -40,7 +40,7 @@ pub enum Fault {
     Corruption,
     /// A write was acknowledged and dropped.
     LostWrite,
-    /// A write was acknowledged and carried out somewhere else.
+    /// A write was acknowledged and executed at another place.
     MisdirectedWrite,
     /// A connection was broken.
     ConnectionBreak,
@@ -48,7 +48,7 @@ pub enum Fault {
     LinkHold,
     /// A connection gave up after a cut or a crash.
     ConnectionTimeout,
-    /// Nobody listened where a connection was to go.
+    /// A connection was refused because nothing listened at its target.
     ConnectionRefused,
     /// A packet was late (lost and sent again).
     NetSpike,
@@ -103,12 +103,12 @@ impl FaultCounts {
         self.0.get(&fault).copied().unwrap_or(0)
     }
 
-    /// Those that never took effect.
+    /// The kinds that never took effect.
     pub fn missing(&self) -> Vec<Fault> {
         Fault::ALL.into_iter().filter(|fault| self.of(*fault) == 0).collect()
     }
 
-    /// Those that took effect, with their counts.
+    /// The kinds that took effect, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Fault, u64)> {
         self.0.iter().map(|(fault, count)| (*fault, *count))
     }

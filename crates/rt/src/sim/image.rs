@@ -1,13 +1,13 @@
-//! The content of a disk: sparse, and cheap to copy since copies share their chunks until one is changed.
+//! The content of a disk: sparse, and cheap to copy, because copies share their chunks until one is changed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Content is kept, and space is counted, in chunks of this many bytes: the block of a usual file system.
+/// Content is stored, and space is counted, in chunks of this many bytes: the block of a usual file system.
 pub(super) const CHUNK: u64 = 4096;
 
-/// The bytes of a disk. What was never written reads as zeros and takes no memory.
+/// The bytes of a disk. Parts that were never written read as zeros and take no memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DiskImage {
     size: u64,
@@ -28,10 +28,10 @@ impl DiskImage {
         self.size
     }
 
-    /// Makes it larger; what is new reads as zeros.
+    /// Makes the disk larger; the new part reads as zeros.
     ///
     /// # Panics
-    /// If `size` is smaller than it is, or no whole blocks.
+    /// If `size` is smaller than before, or not a multiple of the block size.
     pub fn grow(&mut self, size: u64) {
         assert!(size >= self.size && size.is_multiple_of(u64::from(self.block)), "{size} is no larger size");
         self.size = size;
@@ -45,7 +45,7 @@ impl DiskImage {
     /// Copies the bytes at `offset` into `target`.
     ///
     /// # Panics
-    /// If they are not inside the disk.
+    /// If they are outside the disk.
     pub fn read(&self, offset: u64, target: &mut [u8]) {
         self.assert_inside(offset, target.len() as u64);
         for (at, chunk, within) in pieces(offset, target.len()) {
@@ -59,7 +59,7 @@ impl DiskImage {
     /// Replaces the bytes at `offset`.
     ///
     /// # Panics
-    /// If they are not inside the disk.
+    /// If they are outside the disk.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.assert_inside(offset, bytes.len() as u64);
         for (at, chunk, within) in pieces(offset, bytes.len()) {
@@ -69,10 +69,10 @@ impl DiskImage {
         }
     }
 
-    /// Makes the range read as zeros; chunks that are wholly inside are given back.
+    /// Makes the range read as zeros; chunks that are completely inside give back their space.
     ///
     /// # Panics
-    /// If the range is not inside the disk.
+    /// If the range is outside the disk.
     pub fn zero(&mut self, offset: u64, len: u64) {
         self.assert_inside(offset, len);
         let end = offset + len;
@@ -94,7 +94,7 @@ impl DiskImage {
         }
     }
 
-    /// Gives the range memory, and leaves its bytes as they are.
+    /// Gives the range memory without changing its bytes.
     pub(super) fn allocate(&mut self, offset: u64, len: u64) {
         for chunk in offset / CHUNK..(offset + len).div_ceil(CHUNK) {
             self.chunks.entry(chunk).or_insert_with(|| Arc::new([0; CHUNK as usize]));
@@ -115,12 +115,12 @@ impl DiskImage {
         parts
     }
 
-    /// How many bytes are allocated.
+    /// The number of allocated bytes.
     pub fn allocated_bytes(&self) -> u64 {
         self.chunks.len() as u64 * CHUNK
     }
 
-    /// How many bytes a write of the range would allocate.
+    /// The number of bytes that a write of the range would allocate.
     pub(super) fn missing_bytes(&self, offset: u64, len: u64) -> u64 {
         let chunks = offset / CHUNK..(offset + len).div_ceil(CHUNK);
         (chunks.end - chunks.start - self.chunks.range(chunks).count() as u64) * CHUNK
@@ -138,8 +138,8 @@ impl fmt::Debug for DiskImage {
     }
 }
 
-/// Cuts `len` bytes at `offset` at the borders of chunks: (position in the bytes, chunk, range within the
-/// chunk).
+/// Splits `len` bytes at `offset` at the boundaries of chunks: (position in the bytes, chunk, range within
+/// the chunk).
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (usize, u64, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

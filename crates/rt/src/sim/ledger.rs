@@ -1,4 +1,4 @@
-//! What is due, what has happened, what went wrong: written by every part of the world.
+//! The agenda, the log and the fault counts of a world, which every part of it writes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Ledger {
         self.agenda.first_key_value().map(|((time, _), _)| *time)
     }
 
-    /// Takes the next thing that is due by now.
+    /// Takes the next entry that is due by now.
     pub(super) fn take_due(&mut self) -> Option<Due> {
         let first = self.agenda.first_entry()?;
         (first.key().0 <= self.time.now()).then(|| first.remove())

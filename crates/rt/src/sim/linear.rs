@@ -1,5 +1,5 @@
-//! Linearizability of one block, checked in O(n log n): for whoever simulates clients, in this world or in a
-//! smaller one.
+//! Linearizability of one block, checked in O(n log n), for simulations of clients in this world or a smaller
+//! one.
 //!
 //! A volume is a set of independent registers, one per block, so a history is linearizable if and
 //! only if its projection on every block is (P-compositionality). The workload never writes the
@@ -17,28 +17,29 @@ use std::collections::BTreeMap;
 /// Logical time in the simulator. Every invocation and response has a distinct time.
 pub type Time = u64;
 
-/// A write that was never acknowledged may take effect at any later time.
+/// The reply time of an unanswered operation: a write that was never acknowledged may take effect at any
+/// later time.
 pub const NEVER: Time = Time::MAX;
 
-/// What an operation did.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It put the value there.
+    /// It wrote the value.
     Write,
-    /// It found the value.
+    /// It read the value.
     Read,
 }
 
 /// One operation as its client saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// Which of the two.
+    /// Write or read.
     pub kind: Kind,
-    /// What was written, or read.
+    /// The value that was written or read.
     pub value: u64,
     /// When it began.
     pub call: Time,
-    /// When it was answered; [`NEVER`] if there was none.
+    /// When it was answered; [`NEVER`]: it was not.
     pub reply: Time,
 }
 

@@ -1,4 +1,4 @@
-//! The event log: the last events for a person, a hash of all events for a comparison of two runs.
+//! The event log: the last events for people, and a hash of all events to compare two runs.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,16 +13,16 @@ use super::net::ConnectionId;
 use super::node::NodeId;
 use crate::CoreId;
 
-/// What the log keeps to be printed: some milliseconds of a busy world.
+/// The number of events kept for printing: some milliseconds of a busy world.
 const EVENTS_MAX: usize = 4096;
 
-/// What happened.
+/// Something that happened.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Event {
     Started(NodeId),
     Stopped(NodeId),
     Resumed(NodeId),
-    /// A core ran so many tasks.
+    /// A core ran this many tasks.
     Turn(NodeId, CoreId, usize),
     Fault(Fault),
     Opened(NodeId, DiskNumber),
@@ -59,7 +59,7 @@ pub(super) enum Event {
     },
     Cut(NodeId, NodeId),
     Healed(NodeId, NodeId),
-    /// Said by the scenario.
+    /// A note from the scenario.
     Note(String),
 }
 
@@ -111,7 +111,7 @@ impl Log {
         self.count
     }
 
-    /// The last `count` events, a line each.
+    /// The last `count` events, one per line.
     pub(super) fn tail(&self, count: usize) -> impl fmt::Display + '_ {
         fmt::from_fn(move |f| {
             let skipped = self.last.len().saturating_sub(count);
@@ -123,7 +123,7 @@ impl Log {
     }
 }
 
-/// FNV-1a. The standard library's hasher makes no promise to stay the same.
+/// FNV-1a. The standard library's hasher does not guarantee to stay the same.
 struct Fnv(u64);
 
 impl Hasher for Fnv {

@@ -1,11 +1,11 @@
 //! The world of tests: many nodes in one thread, on a virtual clock, network and disks, all from a seed.
 //!
 //! A [`World`] has nodes; each has cores that run the same code as in production, disks at paths, and
-//! addresses on a network. Nothing happens but while the world is run ([`World::run_for`],
-//! [`World::block_on`] …); then virtual time goes from one event to the next without waiting. Whatever
+//! addresses on a network. Something only happens while the world is run ([`World::run_for`],
+//! [`World::block_on`] …); then virtual time advances from one event to the next without waiting. Whatever
 //! production leaves open is drawn from the seed: the order in which cores run, how long disks and packets
-//! take, where streams of bytes are cut, what a power cut leaves on a disk. Two runs of one scenario with one
-//! seed are the same, event by event: compare [`World::log_hash`].
+//! take, where streams of bytes are split, what a power cut leaves on a disk. Two runs of one scenario with
+//! one seed are identical, event by event: compare [`World::log_hash`].
 //!
 //! ```
 //! use std::path::Path;

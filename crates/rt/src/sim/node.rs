@@ -22,12 +22,12 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// What a node does.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeStatus {
     /// Its cores run.
     Running,
-    /// Its process is stopped by a signal; its machine, and so the kernel's side of its connections, goes on.
+    /// A signal has stopped its process; its machine, and so the kernel's side of its connections, continues.
     Paused,
     /// Its process has ended or was killed; its machine is up and refuses connections.
     Ended,
@@ -35,10 +35,10 @@ pub enum NodeStatus {
     Off,
 }
 
-/// Makes the main future of a core.
+/// Creates the main future of a core.
 pub(super) type Main = Rc<dyn Fn(CoreId) -> Pin<Box<dyn Future<Output = ()>>>>;
 
-/// Remembers that a core has got a message.
+/// Remembers that a core has a message.
 struct Bell(Arc<AtomicBool>);
 
 impl Doorbell for Bell {
@@ -47,12 +47,12 @@ impl Doorbell for Bell {
     }
 }
 
-/// A core with what the world knows of it.
+/// A core, and what the world knows of it.
 pub(super) struct SimCore {
     pub(super) core: Rc<Core>,
-    /// It has a message.
+    /// The core has a message.
     pub(super) rung: Arc<AtomicBool>,
-    /// The true time when its last turn was over: it does nothing else before.
+    /// The true time when its last turn ends: it does nothing before that.
     pub(super) busy_until: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct SimCore {
 pub(super) struct Process {
     pub(super) cores: Vec<SimCore>,
     pub(super) remotes: Arc<[Arc<Remote>]>,
-    /// The main of core 0 has returned: the process is to end.
+    /// The main of core 0 has returned: the process must end.
     pub(super) ended: Rc<Cell<bool>>,
 }
 

@@ -1,4 +1,4 @@
-//! Records what a node does to some of its disks, so that power can be cut at every point of it afterwards.
+//! Records what a node does to some of its disks, so that power can be cut at every point afterwards.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,12 +7,12 @@ use super::disk::Content;
 use super::image::DiskImage;
 use crate::Durability;
 
-/// Something that happened to the recorded disks, in the order it happened.
+/// Something that happened to the recorded disks, in order.
 #[derive(Clone)]
 pub(super) enum Step {
-    /// A write was given to a disk: from now on it may be on the platter in part.
+    /// A disk received a write: from now on parts of it may be on the platter.
     Write { disk: usize, op: u64, offset: u64, content: Content },
-    /// A flush was given to a disk.
+    /// A disk received a flush.
     Flush { disk: usize, op: u64 },
     /// The write or flush succeeded.
     Done { op: u64, durability: Durability },
@@ -21,33 +21,33 @@ pub(super) enum Step {
 }
 
 pub(super) struct Tape {
-    /// What the platters held at the beginning.
+    /// The content of the platters at the beginning.
     pub(super) disks: Vec<DiskImage>,
     pub(super) steps: Vec<Step>,
 }
 
-/// What happened to some disks from a moment on. Clones write to and read from the same tape.
+/// The operations of some disks from a moment on. Clones write to and read from the same tape.
 #[derive(Clone)]
 pub struct Recording(pub(super) Rc<RefCell<Tape>>);
 
 impl Recording {
-    /// Notes that everything up to `mark` has now been promised to survive. Marks grow.
+    /// Notes that everything up to `mark` has now been promised to survive. Marks must grow.
     pub fn ack(&self, mark: u64) {
         self.0.borrow_mut().steps.push(Step::Ack(mark));
     }
 
-    /// How many steps have been recorded.
+    /// The number of recorded steps.
     pub fn len(&self) -> usize {
         self.0.borrow().steps.len()
     }
 
-    /// Whether nothing has been recorded.
+    /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What a drive writes its steps to.
+/// A drive's access to the tape.
 pub(super) struct Tap {
     tape: Rc<RefCell<Tape>>,
     disk: usize,

@@ -1,8 +1,8 @@
 //! What a world consists of, and how it takes its steps.
 //!
-//! A step is either something due on the agenda (a disk is done, bytes arrive) or the turn of one core. A
-//! turn takes a little time of that core alone, so the cores of all nodes run side by side; which of those
-//! that could run begins is drawn from the seed.
+//! A step is either something due on the agenda (a disk completes an operation, bytes arrive) or a turn of
+//! one core. A turn takes a little time of that core alone, so the cores of all nodes run concurrently. The
+//! seed decides which of the cores that could run goes first.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -23,18 +23,18 @@ use super::node::{Main, Node, NodeId, NodeStatus, Process};
 use crate::executor::Clock;
 use crate::{DiskError, OpenError, OpenOptions, Room};
 
-/// A turn runs at most this many tasks, as a core of production returns to its ring now and then.
+/// A turn runs at most this many tasks, just as a core in production returns to its ring regularly.
 const TURN_TASKS_MAX: u64 = 64;
 
-/// What a turn costs, in nanoseconds, at least and at most, and each task in it more.
+/// The minimum and maximum cost of a turn in nanoseconds, and the additional cost of each task.
 const TURN_NANOS: (u64, u64) = (300, 3_000);
 const TASK_NANOS: u64 = 200;
 
-/// One turn in so many is followed by a delay: the processor was given to somebody else.
+/// One turn in this many is followed by a delay: another program had the processor.
 const DELAY_ONE_IN: u64 = 20_000;
 const DELAY_NANOS_MAX: u64 = 5_000_000;
 
-/// The clock of a machine shows anything up to this when it joins the world or has power again.
+/// The upper bound of what a machine's clock shows when it joins the world or has power again.
 pub(super) const CLOCK_START_NANOS_MAX: u64 = 1 << 50;
 
 pub(super) struct Universe {
@@ -58,7 +58,7 @@ pub(super) fn is_current() -> bool {
     IS_CURRENT.get()
 }
 
-/// The world and the node that the caller runs in.
+/// The world and the node of the caller.
 pub(super) fn current() -> (Rc<Universe>, NodeId) {
     CURRENT.with_borrow(|current| {
         let (universe, node) = current.as_ref().expect("called outside of a simulated core");
@@ -66,7 +66,7 @@ pub(super) fn current() -> (Rc<Universe>, NodeId) {
     })
 }
 
-/// While it lives, code runs in a node of a world.
+/// While this lives, code runs in a node of a world.
 struct Inside {
     previous: Option<(Rc<Universe>, NodeId)>,
 }
@@ -86,14 +86,14 @@ impl Drop for Inside {
     }
 }
 
-/// What a step was, for loops that wait for something.
+/// The result of a step, for loops that wait for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stepped {
     /// Something happened.
     Acted,
-    /// Nothing was to be done until the limit, which is now.
+    /// Nothing was due until the limit, which is now.
     AtLimit,
-    /// Nothing will ever happen again by itself.
+    /// Nothing will ever happen again without action from outside.
     Idle,
 }
 
@@ -273,7 +273,8 @@ impl Universe {
         }
     }
 
-    /// Ends the process of a node, as its own end or a kill would: the kernel closes what it had open.
+    /// Ends the process of a node, as its own end or a kill would: the kernel closes everything that it had
+    /// open.
     pub(super) fn end_process(self: &Rc<Universe>, id: NodeId) {
         let Some(process) = self.take_process(id) else { return };
         {
@@ -285,7 +286,7 @@ impl Universe {
         self.tear_down(id, process);
     }
 
-    /// Takes the power away from several nodes at once.
+    /// Cuts the power of several nodes at the same time.
     pub(super) fn power_off(self: &Rc<Universe>, ids: &[NodeId]) {
         for id in ids {
             if self.nodes.borrow()[id.0 as usize].status == NodeStatus::Off {
@@ -315,7 +316,7 @@ impl Universe {
     }
 
     fn tear_down(self: &Rc<Universe>, id: NodeId, process: Process) {
-        // What was sent to a core and what wakes its tasks from now on is dropped, not run.
+        // From now on, messages to a core and wakes of its tasks are dropped, not run.
         for sim in &process.cores {
             self.inside(id, &sim.core, || sim.core.remote().close());
         }
@@ -347,7 +348,7 @@ impl Universe {
         self.shelf.borrow().check_new(node, path, size, reserve)
     }
 
-    /// 0 once it was taken out of the world.
+    /// The size, or 0 once the disk was removed from the world.
     pub(super) fn disk_size(&self, disk: DiskNumber) -> u64 {
         self.shelf.borrow().size(disk)
     }

@@ -26,10 +26,10 @@ use crate::sync::{Receiver, oneshot};
 use crate::{CoreId, Handle};
 
 /// How much virtual time [`World::block_on`], [`World::wait_for`] and [`World::run_until_idle`] let pass
-/// before they take what they wait for as hung.
+/// before they consider what they wait for as hung.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(3600);
 
-/// How many events a panicking world prints.
+/// The number of events that a panicking world prints.
 const PRINTED_EVENTS: usize = 40;
 
 /// A simulated world. See the [module](super).
@@ -41,16 +41,17 @@ impl World {
         World(Universe::new(seed))
     }
 
-    /// The seed it was made from.
+    /// The world's seed.
     pub fn seed(&self) -> u64 {
         self.0.seed
     }
 
     // Nodes.
 
-    /// Adds a machine and starts a process with so many cores on it. Each runs `main(core)`; when core 0's
-    /// main returns, the process ends. The machine's address is [`World::address`]; its monotonic clock
-    /// starts anywhere.
+    /// Adds a machine, and starts a process with this many cores on it.
+    ///
+    /// Each core runs `main(core)`; when core 0's main returns, the process ends. The machine's address is
+    /// [`World::address`]; its monotonic clock starts anywhere.
     pub fn add_node<F: Future<Output = ()> + 'static>(
         &self,
         name: &str,
@@ -90,21 +91,25 @@ impl World {
         self.0.start(node, &boxed(main));
     }
 
-    /// Takes the power away from a node: every task is dropped without another poll, connections die without
-    /// a word, and of what its disks had not flushed, any part survives. Peers notice when the node is back
-    /// and resets what it no longer knows, or by their timeouts.
+    /// Cuts the power of a node.
+    ///
+    /// Every task is dropped without another poll, connections die silently, and any part of what its disks
+    /// had not flushed survives. Peers notice by their timeouts, or when the node is back and resets
+    /// connections that it no longer knows.
     pub fn crash(&self, node: NodeId) {
         self.0.power_off(&[node]);
     }
 
-    /// Takes the power away from all nodes that have it.
+    /// Cuts the power of all nodes that have it.
     pub fn power_off_all(&self) {
         let nodes: Vec<NodeId> = self.nodes().filter(|node| self.status(*node) != NodeStatus::Off).collect();
         self.0.power_off(&nodes);
     }
 
-    /// Kills a node's process, as SIGKILL does: every task is dropped without another poll; the kernel closes
-    /// its connections; its disks lose nothing, and writes under way go on.
+    /// Kills a node's process, as SIGKILL does.
+    ///
+    /// Every task is dropped without another poll; the kernel closes its connections; its disks lose nothing,
+    /// and writes under way continue.
     pub fn kill(&self, node: NodeId) {
         if matches!(self.status(node), NodeStatus::Ended | NodeStatus::Off) {
             return;
@@ -113,46 +118,46 @@ impl World {
         self.0.end_process(node);
     }
 
-    /// Stops a node's process as SIGSTOP does. Its clock goes on, and so does the kernel's side of its
-    /// connections.
+    /// Stops a node's process as SIGSTOP does. Its clock and the kernel's side of its connections continue.
     pub fn pause(&self, node: NodeId) {
         self.set_status(node, NodeStatus::Running, NodeStatus::Paused);
         self.0.ledger.borrow_mut().fault(Fault::NodePause);
     }
 
-    /// Stops a node as a hypervisor stops a virtual machine: its clock stands, too. What is sent to it waits;
-    /// its own kernel's side of connections, which would stand in truth, goes on, so that nothing is lost
-    /// meanwhile that could be answered when it is back.
+    /// Stops a node as a hypervisor stops a virtual machine: its clock stops, too.
+    ///
+    /// What is sent to it waits. In reality its kernel's side of connections would stop as well; here it
+    /// continues, so that nothing is lost meanwhile that could be answered when the node is back.
     pub fn freeze(&self, node: NodeId) {
         self.set_status(node, NodeStatus::Running, NodeStatus::Paused);
         self.0.nodes.borrow()[node.0 as usize].clock.stop();
         self.0.ledger.borrow_mut().fault(Fault::ClockStop);
     }
 
-    /// Lets a paused or frozen node go on. Its clock goes on where it stopped.
+    /// Lets a paused or frozen node continue. Its clock continues where it stopped.
     pub fn resume(&self, node: NodeId) {
         self.go_on(node, false);
     }
 
-    /// As [`World::resume`], and the machine's time of day is put right for the time in which its clock
-    /// stood.
+    /// As [`World::resume`], but corrects the machine's time of day for the time during which its clock was
+    /// stopped.
     pub fn resume_with_time_of_day(&self, node: NodeId) {
         self.go_on(node, true);
     }
 
-    /// A node's clock shows so much more than it did, in one moment, as after a hypervisor has put it right.
-    /// What was to happen in between is due.
+    /// Lets a node's clock leap forward by `by`, as after a hypervisor has corrected it. What was to happen
+    /// in between is due.
     pub fn leap_clock(&self, node: NodeId, by: Duration) {
         self.0.nodes.borrow()[node.0 as usize].clock.leap(by.as_nanos() as u64);
         self.0.ledger.borrow_mut().fault(Fault::ClockLeap);
     }
 
-    /// Somebody puts a node's time of day forward. Its clock does not notice.
+    /// Sets a node's time of day forward. Its clock does not change.
     pub fn put_time_of_day_forward(&self, node: NodeId, by: Duration) {
         self.put_time_of_day(node, by.as_nanos() as i128);
     }
 
-    /// Somebody puts a node's time of day back. Its clock does not notice.
+    /// Sets a node's time of day back. Its clock does not change.
     pub fn put_time_of_day_back(&self, node: NodeId, by: Duration) {
         self.put_time_of_day(node, -(by.as_nanos() as i128));
     }
@@ -174,7 +179,7 @@ impl World {
         *status = to;
     }
 
-    /// What the node does.
+    /// The state of the node.
     pub fn status(&self, node: NodeId) -> NodeStatus {
         self.0.nodes.borrow()[node.0 as usize].status
     }
@@ -184,20 +189,20 @@ impl World {
         (0..self.0.nodes.borrow().len() as u32).map(NodeId)
     }
 
-    /// The name that the node was added with.
+    /// The node's name.
     pub fn name(&self, node: NodeId) -> String {
         self.0.nodes.borrow()[node.0 as usize].name.clone()
     }
 
-    /// Lets the node's clock run fast (or slow, if negative) by so many parts per million from now on.
+    /// Lets the node's clock run fast (or slow, if negative) by this many parts per million from now on.
     pub fn set_clock_drift(&self, node: NodeId, ppm: i32) {
         self.0.nodes.borrow()[node.0 as usize].clock.set_drift(ppm);
     }
 
-    /// Reaches the cores of a running node.
+    /// Access to the cores of a running node.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If the node does not run.
     pub fn handle(&self, node: NodeId) -> Handle {
         let nodes = self.0.nodes.borrow();
         let process = nodes[node.0 as usize].process.as_ref();
@@ -211,7 +216,7 @@ impl World {
         Duration::from_nanos(self.0.time.now())
     }
 
-    /// Lets so much time pass.
+    /// Lets this much time pass.
     pub fn run_for(&self, duration: Duration) {
         let limit = self.after(duration);
         while self.0.step(limit) == Stepped::Acted {}
@@ -229,8 +234,8 @@ impl World {
         true
     }
 
-    /// Lets time pass until nothing will ever happen again without the scenario's doing; false if that is not
-    /// so within [`IDLE_LIMIT`].
+    /// Lets time pass until nothing will happen any more unless the scenario acts; returns false if that
+    /// takes longer than [`IDLE_LIMIT`].
     pub fn run_until_idle(&self) -> bool {
         let limit = self.after(IDLE_LIMIT);
         loop {
@@ -242,7 +247,8 @@ impl World {
         }
     }
 
-    /// Runs the world until `future` is ready: one of [`World::handle`], say. It runs outside of all nodes.
+    /// Runs the world until `future` is ready, for example one of [`World::handle`]. It runs outside of all
+    /// nodes.
     ///
     /// # Panics
     /// If it is not ready within [`IDLE_LIMIT`], or can never be.
@@ -264,7 +270,7 @@ impl World {
         }
     }
 
-    /// Runs an async function as a task of a core of a running node, and the world until it has returned.
+    /// Runs an async function as a task of a core of a running node, and runs the world until it returns.
     ///
     /// # Panics
     /// If the node does not run, stops before the function has returned, or the function hangs for
@@ -279,8 +285,9 @@ impl World {
             .unwrap_or_else(|_| panic!("seed {}: {node} stopped before the function returned", self.seed()))
     }
 
-    /// Looks into a process: runs `function` as code of a core, in no time. It must change nothing, or the
-    /// run is another one than without it.
+    /// Inspects a process: runs `function` as code of a core, which takes no time.
+    ///
+    /// It must change nothing; otherwise the run differs from one without it.
     ///
     /// # Panics
     /// If the node has no process.
@@ -296,9 +303,10 @@ impl World {
         Rc::clone(&process.cores[core.0 as usize].core)
     }
 
-    /// Starts an async function as a task of a core of a running node. Its result can be received, by
-    /// [`World::wait_for`] or by other tasks; it is an error if the node stopped before the function had
-    /// returned.
+    /// Starts an async function as a task of a core of a running node.
+    ///
+    /// [`World::wait_for`] or other tasks can receive its result; that is an error if the node stopped before
+    /// the function had returned.
     ///
     /// # Panics
     /// If the node does not run.
@@ -337,59 +345,61 @@ impl World {
         self.0.shelf.borrow_mut().put_file(node, path.as_ref(), image);
     }
 
-    /// Moves a disk, or a file, to another node, which may not have one at that path. Whoever has it open
-    /// finds it gone.
+    /// Moves a disk, or a file, to another node, which must have none at that path. A process that has it
+    /// open finds it missing.
     pub fn move_disk(&self, from: NodeId, path: impl AsRef<Path>, to: NodeId, new_path: impl AsRef<Path>) {
         let mut shelf = self.0.shelf.borrow_mut();
         let disk = shelf.take(from, path.as_ref());
         shelf.plug(to, new_path.as_ref(), disk);
     }
 
-    /// Makes a disk, or a file, larger, as when somebody enlarges a logical volume; what is new reads as zeros.
-    /// Whoever has it open must look for it ([`Disk::look_for_growth`](crate::Disk::look_for_growth)).
+    /// Makes a disk, or a file, larger, as when a logical volume is enlarged; the new part reads as zeros.
+    ///
+    /// A process that has it open must check for it
+    /// ([`Disk::look_for_growth`](crate::Disk::look_for_growth)).
     pub fn grow_disk(&self, node: NodeId, path: impl AsRef<Path>, size: u64) {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.grow(size);
     }
 
-    /// Takes a disk, or a file, out of the world.
+    /// Removes a disk, or a file, from the world.
     pub fn remove_disk(&self, node: NodeId, path: impl AsRef<Path>) {
         self.0.shelf.borrow_mut().remove(node, path.as_ref());
     }
 
-    /// Whether the node has a disk or a file there.
+    /// Whether the node has a disk or a file at this path.
     pub fn has_disk(&self, node: NodeId, path: impl AsRef<Path>) -> bool {
         self.0.shelf.borrow().exists(node, path.as_ref())
     }
 
-    /// What a read of the whole disk would find now.
+    /// What a read of the whole disk would return now.
     pub fn disk_image(&self, node: NodeId, path: impl AsRef<Path>) -> DiskImage {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.content().clone()
     }
 
-    /// Limits the file system of a node to so many bytes, shared by all its files; `None`: no limit.
+    /// Limits the file system of a node to this many bytes, shared by all its files; `None`: no limit.
     pub fn set_space(&self, node: NodeId, bytes: Option<u64>) {
         self.0.shelf.borrow_mut().set_space(node, bytes);
     }
 
-    /// Limits the file system of a node so that its files find so much room from now on.
+    /// Limits the file system of a node so that its files have this many bytes left.
     pub fn leave_space(&self, node: NodeId, bytes: u64) {
         let mut shelf = self.0.shelf.borrow_mut();
         let used = shelf.used(node);
         shelf.set_space(node, Some(used + bytes));
     }
 
-    /// Sets how long a disk takes from now on.
+    /// Sets the latency of a disk from now on.
     pub fn set_disk_latency(&self, node: NodeId, path: impl AsRef<Path>, latency: DiskLatency) {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.latency = latency;
     }
 
-    /// Sets what goes wrong on a disk from now on.
+    /// Sets the faults of a disk from now on.
     pub fn set_disk_faults(&self, node: NodeId, path: impl AsRef<Path>, faults: DiskFaults) {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.faults = faults;
     }
 
-    /// Lets a disk die (or, with false, come back with all it had): every operation on it fails, opening it,
-    /// too.
+    /// Makes a disk die (or, with false, return with all its content): every operation on it fails, and so
+    /// does opening it.
     pub fn set_disk_dead(&self, node: NodeId, path: impl AsRef<Path>, dead: bool) {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.dead = dead;
     }
@@ -402,7 +412,7 @@ impl World {
         self.0.ledger.borrow_mut().fault(Fault::Corruption);
     }
 
-    /// Has the next write that touches a range of a disk go astray, without any error.
+    /// Makes the next write that touches a range of a disk go astray, without any error.
     pub fn lead_write_astray(
         &self,
         node: NodeId,
@@ -413,13 +423,13 @@ impl World {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.astray = Some((range, astray));
     }
 
-    /// Records what happens to a disk from now on, until power is cut or the disk is opened again after a
+    /// Records the operations of a disk from now on, until power is cut or the disk is opened again after a
     /// failure; see [`super::for_each_cut`].
     pub fn record_disk(&self, node: NodeId, path: impl AsRef<Path>) -> Recording {
         self.record_disks(&[(node, path.as_ref())])
     }
 
-    /// Records what happens to several disks, which will lose their power together.
+    /// Records the operations of several disks, which will lose power together.
     pub fn record_disks(&self, disks: &[(NodeId, &Path)]) -> Recording {
         let recording = Recording(Rc::new(RefCell::new(Tape { disks: Vec::new(), steps: Vec::new() })));
         let mut shelf = self.0.shelf.borrow_mut();
@@ -432,12 +442,12 @@ impl World {
 
     // The network.
 
-    /// The address that a node has from the beginning: 10.0.0.1 for the first, and so on.
+    /// The initial address of a node: 10.0.0.1 for the first, and so on.
     pub fn address(&self, node: NodeId) -> IpAddr {
         IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0001 + node.0))
     }
 
-    /// Gives a node one more address. Connections are made from an address in the same /24 (or /64) if there
+    /// Gives a node one more address. Connections use an address in the same /24 (or /64) as source if there
     /// is one.
     pub fn add_address(&self, node: NodeId, address: IpAddr) {
         self.0.net.borrow_mut().add_address(node, address);
@@ -448,8 +458,9 @@ impl World {
         self.0.net.borrow_mut().set_profile(profile);
     }
 
-    /// Cuts the link from one node to another, in this direction only: what is sent is held and delivered
-    /// after it heals, unless the connection times out before.
+    /// Cuts the link from one node to another, in this direction only.
+    ///
+    /// What is sent is held, and delivered after the link heals, unless the connection times out before.
     pub fn cut_one_way(&self, from: NodeId, to: NodeId) {
         self.0.net.borrow_mut().set_cut(from, to, true, &mut self.0.ledger.borrow_mut());
     }
@@ -467,7 +478,7 @@ impl World {
         net.set_cut(b, a, false, &mut ledger);
     }
 
-    /// Heals everything that was cut.
+    /// Heals all cuts.
     pub fn heal_all(&self) {
         self.0.net.borrow_mut().heal_all(&mut self.0.ledger.borrow_mut());
     }
@@ -489,7 +500,7 @@ impl World {
 
     // What happened.
 
-    /// How often each kind of fault took effect so far.
+    /// How often each kind of fault has taken effect so far.
     pub fn fault_counts(&self) -> FaultCounts {
         self.0.ledger.borrow().faults.clone()
     }
@@ -504,12 +515,12 @@ impl World {
         self.0.ledger.borrow().log.hash()
     }
 
-    /// How many events there were so far.
+    /// The number of events so far.
     pub fn event_count(&self) -> u64 {
         self.0.ledger.borrow().log.count()
     }
 
-    /// The last events, at most `count` of them, a line each.
+    /// The last events, at most `count` of them, one per line.
     pub fn last_events(&self, count: usize) -> String {
         self.0.ledger.borrow().log.tail(count).to_string()
     }
@@ -518,7 +529,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The tasks are left alone: one of them may be the one that panics.
+            // The tasks are left as they are: one of them may be the one that panics.
             eprintln!("seed {}, the last events:", self.seed());
             if let Ok(ledger) = self.0.ledger.try_borrow() {
                 eprint!("{}", ledger.log.tail(PRINTED_EVENTS));

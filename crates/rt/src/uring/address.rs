@@ -1,4 +1,4 @@
-//! Socket addresses as the kernel wants them.
+//! Socket addresses in the kernel's format.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ impl Address {
         }
     }
 
-    /// Where it is in memory, valid while `self` is neither moved nor dropped.
+    /// Its address in memory, valid while `self` is neither moved nor dropped.
     pub(super) fn as_ptr(&self) -> *const libc::sockaddr {
         match self {
             Address::V4(address) => (&raw const *address).cast(),

@@ -1,4 +1,4 @@
-//! What a core has done, written by the core once a turn and read by anybody.
+//! What a core has done. The core writes this once per turn; any thread may read it.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use base::Instant;
 
 use super::turns::{TurnCounters, Turns};
 
-/// CPU time and turns of a core, for metrics. All values only grow, but for the longest turn of late.
+/// CPU time and turns of a core, for metrics. All values only grow, except the longest recent turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoreStats {
     /// CPU time of the thread.
     pub cpu: Duration,
-    /// Of it, time spent looking for work: what a core that sleeps at once would not have used.
+    /// The part of it spent looking for work: what a core that sleeps at once would not have used.
     pub polling: Duration,
     /// Turns of the loop that found work.
     pub busy_turns: u64,
@@ -20,16 +20,16 @@ pub struct CoreStats {
     pub enters: u64,
     /// Completions taken from the ring.
     pub completions: u64,
-    /// How long turns took.
+    /// The durations of turns.
     pub turns: Turns,
 }
 
 /// The shared side of [`CoreStats`]. One writer, no order between the fields: they are for metrics.
 #[derive(Default)]
 pub(super) struct Counters {
-    /// The clock of the thread's CPU time, or zero while it has not started.
+    /// The clock of the thread's CPU time; zero before the thread has started.
     cpu_clock: AtomicI32,
-    /// The CPU time at the thread's end, or zero before.
+    /// The CPU time at the thread's end; zero before that.
     cpu_final_ns: AtomicU64,
     polling_ns: AtomicU64,
     busy_turns: AtomicU64,
@@ -39,7 +39,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// The current thread is the one that is counted from now on.
+    /// Counts the current thread from now on.
     pub(super) fn start(&self) {
         let mut clock: libc::clockid_t = 0;
         // SAFETY: `clock` is valid for writing, and the current thread exists.
@@ -49,7 +49,7 @@ impl Counters {
         }
     }
 
-    /// The current thread, the one that is counted, is about to end.
+    /// Ends the counting: the current thread, which is the one that is counted, is about to end.
     pub(super) fn finish(&self) {
         let clock = self.cpu_clock.load(Ordering::Relaxed);
         let cpu = if clock == 0 { None } else { read_clock(clock) };
@@ -67,7 +67,7 @@ impl Counters {
         let cpu_ns = match (self.cpu_final_ns.load(Ordering::Relaxed), self.cpu_clock.load(Ordering::Relaxed))
         {
             (0, 0) => 0,
-            // A thread that ends right now has no clock any more; its last word is there a moment later.
+            // A thread that ends right now no longer has a clock; it stores its final value a moment later.
             (0, clock) => read_clock(clock).unwrap_or_else(|| self.cpu_final_ns.load(Ordering::Relaxed)),
             (last, _) => last,
         };

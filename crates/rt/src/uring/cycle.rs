@@ -13,16 +13,18 @@ use super::driver::Driver;
 use super::idle::Idle;
 use crate::executor::{Clock, Core};
 
-/// Tasks run between two turns of the ring: more would let completions wait, fewer would batch less.
+/// Tasks that run between two turns of the ring. More would make completions wait, fewer would batch less.
 const TASKS_MAX: usize = 512;
 
-/// How often the clock is read while looking for work: once in so many looks of a few nanoseconds each.
+/// How often a core that looks for work reads the clock: once per this many looks of a few nanoseconds each.
 const LOOKS_PER_CLOCK: u32 = 16;
 
-/// The clocks of production. What this node has promised to others, and they to it, must not last longer
-/// because the machine slept: so time is CLOCK_BOOTTIME, which counts that, and is read as quickly as
-/// CLOCK_MONOTONIC (both from the vDSO). Waiting in the ring is by CLOCK_MONOTONIC, as the kernel has it:
-/// after a sleep of the machine a timer is late by what it still had to wait, never early.
+/// The clocks of production.
+///
+/// What this node has promised to others, and they to it, must not last longer because the machine slept. So
+/// the time is CLOCK_BOOTTIME, which includes sleep, and is read as quickly as CLOCK_MONOTONIC (both from the
+/// vDSO). The ring waits by CLOCK_MONOTONIC, as the kernel does: after the machine has slept, a timer may be
+/// late by its remaining time, but is never early.
 pub(super) struct SinceBoot;
 
 impl Clock for SinceBoot {
@@ -35,13 +37,13 @@ impl Clock for SinceBoot {
     }
 }
 
-/// One core's loop and what it counts.
+/// One core's loop and its counters.
 pub(super) struct Cycle {
     pub(super) core: Rc<Core>,
     pub(super) driver: Rc<Driver>,
     pub(super) doorbell: Arc<Doorbell>,
     pub(super) counters: Arc<Counters>,
-    /// The node stops.
+    /// The node is stopping.
     pub(super) stopping: Arc<AtomicBool>,
     pub(super) idle: Idle,
     pub(super) polling_ns: u64,
@@ -79,8 +81,8 @@ impl Cycle {
         self.publish();
     }
 
-    /// No task is ready: submits what they have asked for, and waits for something to happen. Gives when it
-    /// did: `now`, if it had already.
+    /// Without ready tasks, submits their requests and waits for something to happen. Returns when it
+    /// happened: `now`, if it already had.
     fn rest(&mut self, now: Instant, deadline: Option<Instant>) -> Instant {
         let look = self.idle.look();
         if look > Duration::ZERO && self.driver.has_work() && self.driver.turn() {
@@ -94,7 +96,7 @@ impl Cycle {
             return found;
         }
         self.doorbell.announce_sleep();
-        // Anything sent before the announcement is found here, anything after it rings.
+        // Anything sent before the announcement is found here, anything sent after it rings.
         if !self.core.remote().has_messages() && !self.stopping.load(Ordering::SeqCst) {
             let timeout = deadline.map(|deadline| deadline.since(SinceBoot.now()));
             self.driver.turn_sleeping(timeout);
@@ -105,7 +107,7 @@ impl Cycle {
         awake
     }
 
-    /// Looks for work in shared memory until `limit` is over; returns when there was any.
+    /// Looks for work in shared memory for at most `limit`; returns when it found some.
     fn look(&mut self, start: Instant, limit: Duration) -> Option<Instant> {
         loop {
             for _ in 0..LOOKS_PER_CLOCK {
@@ -126,7 +128,7 @@ impl Cycle {
                 self.polling_ns += gap.as_nanos() as u64;
                 return None;
             }
-            // Whoever else is to run on this processor (a guest, a client, another node) has work; this core
+            // Any other thread of this processor (of a guest, a client, another node) has work; this core
             // only hopes for some.
             std::thread::yield_now();
         }

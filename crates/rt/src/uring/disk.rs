@@ -16,38 +16,37 @@ use super::driver::{self, Driver, Kept};
 use super::open;
 use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 
-/// Bytes of one request: the kernel takes a little less than 2 GiB, and a power of two keeps the rest
-/// aligned.
+/// Bytes of one request. The kernel accepts a little less than 2 GiB; a power of two keeps the rest aligned.
 const REQUEST_MAX: usize = 1 << 30;
 
 /// Parts of one request: `UIO_MAXIOV`.
 const PARTS_MAX: usize = 1024;
 
-/// Bytes of zeros written at once where the disk cannot zero by itself.
+/// Bytes of zeros per write if the disk cannot zero on its own.
 const ZEROS_MAX: usize = 1 << 20;
 
-/// Extents looked up before other tasks of the core get their turn: each lookup is a system call of about a
-/// microsecond, more if the file system has to read its map.
+/// Extents that are looked up before other tasks of the core get a turn. Each lookup is a system call of
+/// about a microsecond, more if the file system must read its map.
 const LOOKUPS_MAX: usize = 64;
 
 /// An open file, shared by the cores that use it.
 pub(super) struct OpenFile {
     pub(super) file: File,
-    /// In bytes, a multiple of `block`. It becomes larger when somebody looks again, and never smaller.
+    /// In bytes, a multiple of `block`. It grows when a check finds growth, and never shrinks.
     pub(super) size: AtomicU64,
-    /// What offsets and lengths are multiples of.
+    /// The unit of offsets and lengths.
     pub(super) block: u32,
-    /// What addresses in memory are multiples of.
+    /// The alignment of addresses in memory.
     pub(super) memory_alignment: usize,
     pub(super) is_device: bool,
-    /// Its file system is right about which parts have no data.
+    /// Its file system reliably reports which parts have no data.
     pub(super) knows_holes: bool,
     pub(super) read_only: bool,
-    /// A write or a flush has failed: nobody knows what is durable.
+    /// A write or a flush has failed: it is unknown what is durable.
     pub(super) latched: OnceLock<DiskFailure>,
     /// Zeroing keeps the space.
     pub(super) reserved: AtomicBool,
-    /// The best [`Method`] to zero that has not been refused yet.
+    /// The best [`Method`] of zeroing that has not been refused yet.
     pub(super) zeroing: AtomicU8,
 }
 
@@ -62,20 +61,20 @@ impl OpenFile {
     }
 }
 
-/// How to make a range read as zeros, best first.
+/// The methods to make a range read as zeros, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Method {
-    /// Gives the space back. On a block device the kernel discards if that gives zeros, or fails.
+    /// Gives the space back. On a block device the kernel discards if that yields zeros, otherwise it fails.
     PunchHole,
-    /// The disk writes zeros by itself, and a file keeps the space: the way of files that were reserved.
+    /// The disk writes zeros on its own, and a file keeps the space: used for reserved files.
     ZeroRange,
     /// We write zeros.
     Write,
 }
 
 impl Method {
-    /// What is tried first.
+    /// The method to try first.
     pub(super) fn first(reserved: bool) -> Method {
         if reserved { Method::ZeroRange } else { Method::PunchHole }
     }
@@ -162,7 +161,7 @@ impl Disk {
         Ok(self.file.size.fetch_max(found, Ordering::Relaxed).max(found))
     }
 
-    /// What offsets and lengths must be multiples of.
+    /// The unit of offsets and lengths.
     pub fn block(&self) -> u32 {
         self.file.block
     }
@@ -204,7 +203,7 @@ impl Disk {
             buf = back;
             match result {
                 count if count >= 0 => match self.whole_blocks(count) {
-                    // The file has been cut short behind our back, maybe inside of a block.
+                    // Something else has truncated the file, possibly inside a block.
                     0 => return Err(self.latch(CUT_SHORT)),
                     whole => done += whole,
                 },
@@ -238,7 +237,7 @@ impl Disk {
         self.write_or(offset, data.into(), Durability::Cached, failed).await
     }
 
-    /// Writes; `failed` makes an error of the system's number.
+    /// Writes; `failed` converts the system's error number into an error.
     async fn write_or(
         &self,
         offset: u64,
@@ -260,14 +259,15 @@ impl Disk {
             (result, rest) = self.write_some(at, rest, flags).await;
             match result {
                 count if count >= 0 => match self.whole_blocks(count) {
-                    // Less than a block, as at a limit of the file's size: it would be no more the next time.
+                    // Less than a block, for example at a limit of the file's size: another attempt would
+                    // write no more.
                     0 => return Err(failed(libc::EIO)),
                     whole => (at, rest) = (at + whole as u64, rest.slice(whole..rest.len())),
                 },
                 _ if is_transient(-result) => {}
-                // Either this data has no room, or data that was written before has none (a file system may
-                // keep it in memory, whatever it is asked for) and is lost, which the system tells once.
-                // Without the sync it is told which.
+                // Either this data has no room, or data that was written before has none and is lost (a file
+                // system may keep it in memory, whatever we request), which the system reports only once.
+                // Without the sync, the result tells which.
                 _ if is_full(-result) && flags != 0 => (flags, was_synced) = (0, false),
                 _ => return Err(failed(-result)),
             }
@@ -275,7 +275,7 @@ impl Disk {
         if was_synced { Ok(()) } else { Err(self.latch(libc::ENOSPC)) }
     }
 
-    /// Writes as much as one request takes; gives the kernel's answer, and the data back.
+    /// Writes as much as one request takes; returns the kernel's result, and the data.
     async fn write_some(&self, offset: u64, data: Chain, flags: i32) -> (i32, Chain) {
         let mut pieces = Vec::new();
         let entry = match data.parts() {
@@ -286,7 +286,7 @@ impl Disk {
                     .rw_flags(flags)
                     .build()
             }
-            // Of more than it takes the kernel writes whole pages.
+            // If there is more than one request takes, the kernel writes whole pages.
             several => {
                 pieces.extend(several.iter().map(|part| libc::iovec {
                     iov_base: part.as_ptr().cast_mut().cast(),
@@ -308,7 +308,7 @@ impl Disk {
         (result, data)
     }
 
-    /// The data in parts that can be written as they are.
+    /// The data in parts that can be written without copying.
     fn aligned(&self, data: Chain) -> Chain {
         let is_aligned = |part: &SharedBuf| {
             (part.as_ptr() as usize).is_multiple_of(self.file.memory_alignment)
@@ -332,7 +332,7 @@ impl Disk {
         }
         let entry = opcode::Fsync::new(self.file.fd()).flags(types::FsyncFlags::DATASYNC).build();
         match self.run(entry).await {
-            // Full or not: what a flush could not write is lost, so every failure of it latches.
+            // Full or not: what a flush could not write is lost, so every failure of it latches the disk.
             error if error < 0 => Err(self.latch(-error)),
             // Another core's write may have failed meanwhile, with data that this flush was to cover.
             _ if self.failure().is_some() => Err(DiskError::Latched),
@@ -387,7 +387,7 @@ impl Disk {
     pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let end = offset + len;
-        // What was cut off is no hole.
+        // A truncated part is not a hole.
         self.check_whole()?;
         if !self.file.knows_holes {
             return Ok(if len == 0 || max == 0 { Vec::new() } else { vec![(offset, len)] });
@@ -396,7 +396,7 @@ impl Disk {
         let mut at = offset;
         while at < end && extents.len() < max {
             let Some(data) = self.seek(at, libc::SEEK_DATA)?.filter(|data| *data < end) else { break };
-            // There is a hole at the end of a file at the latest.
+            // Every file has a hole at its end.
             let hole = self.seek(data, libc::SEEK_HOLE)?.unwrap_or(end).min(end);
             extents.push((data, hole - data));
             at = hole;
@@ -446,8 +446,10 @@ impl Disk {
         Some(Room { file_system: metadata.dev(), free: space.free, total: space.total, promised })
     }
 
-    /// Where the next data or hole at or after `from` begins, or the file ends; `None` if there is none. The
-    /// file's position, which it changes too, is used by nobody.
+    /// The start of the next data or hole at or after `from`, or the end of the file; `None` if there is
+    /// none.
+    ///
+    /// It also changes the file's position, which nothing uses.
     fn seek(&self, from: u64, what: libc::c_int) -> Result<Option<u64>, DiskError> {
         let from = i64::try_from(from).expect("a file is smaller than 2^63 bytes");
         // SAFETY: no memory is passed.
@@ -471,8 +473,8 @@ impl Disk {
         }
     }
 
-    /// A file that was cut short behind our back must not become longer again by a write: what is missing
-    /// before it would read as zeros.
+    /// Fails if something else has truncated the file. A write must not extend it again: the missing part
+    /// before the write would read as zeros.
     fn check_whole(&self) -> Result<(), DiskError> {
         if self.file.is_device {
             return Ok(());
@@ -493,7 +495,7 @@ impl Disk {
         }
     }
 
-    /// A write has failed: latches the disk, unless it was only full.
+    /// The error of a failed write: latches the disk, unless it was only full.
     fn failed(&self, number: i32) -> DiskError {
         if is_full(number) {
             return DiskError::Full;
@@ -502,33 +504,33 @@ impl Disk {
     }
 
     fn latch(&self, number: i32) -> DiskError {
-        // The first failure is the one to be told.
+        // The first failure is the one to report.
         let _ = self.file.latched.set(DiskFailure { at: crate::now(), error: number });
         DiskError::Media(io::Error::from_raw_os_error(number))
     }
 
-    /// How much of a short transfer counts: a part of a block is transferred again.
+    /// How much of a short transfer counts: a partial block is transferred again.
     fn whole_blocks(&self, count: i32) -> usize {
         let count = count as usize;
         count - count % self.file.block as usize
     }
 
-    /// Runs a request without memory.
+    /// Runs a request that uses no memory.
     async fn run(&self, entry: squeue::Entry) -> i32 {
         // SAFETY: the callers' requests touch no memory and use this file, which is kept.
         unsafe { self.driver.start(entry, Kept::File(Arc::clone(&self.file))) }.await.0
     }
 }
 
-/// What a file's failure is called that has become shorter than it was when it was opened.
+/// The failure of a file that has become shorter than it was when it was opened.
 const CUT_SHORT: i32 = libc::ENODATA;
 
-/// Errors of a file system without room, which pass.
+/// Errors of a full file system, which are temporary.
 fn is_full(number: i32) -> bool {
     matches!(number, libc::ENOSPC | libc::EDQUOT)
 }
 
-/// Errors after which the same request is simply made again.
+/// Errors after which the same request is simply repeated.
 fn is_transient(number: i32) -> bool {
     matches!(number, libc::EINTR | libc::EAGAIN)
 }

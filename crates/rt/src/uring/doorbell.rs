@@ -1,11 +1,11 @@
-//! How a core that sleeps in its ring is woken by another thread.
+//! How another thread wakes a core that sleeps in its ring.
 //!
-//! What must never happen: a message lies in the inbox and its core sleeps. The sleeper announces itself
-//! (`sleeping = true`) and only then looks into the inbox a last time; the sender puts the message into the
-//! inbox and only then looks at the announcement. The inbox is behind a mutex, so one of the two looks came
-//! second: if the sleeper's, it sees the message and stays awake; if the sender's, the unlock and lock of the
-//! mutex carry the announcement over to it, and it rings. A ring between the last look and the sleep is not
-//! lost either: it is counted in an eventfd that the ring polls, so that the sleep ends at once.
+//! What must never happen: a message waits in the inbox while its core sleeps. The sleeper first announces
+//! itself (`sleeping = true`) and then checks the inbox a last time; the sender first puts the message into
+//! the inbox and then checks the announcement. The inbox is behind a mutex, so one of the two checks comes
+//! second. If it is the sleeper's, it finds the message and stays awake. If it is the sender's, the unlock
+//! and lock of the mutex make the announcement visible to it, and it rings. A ring between the last check and
+//! the sleep is not lost either: an eventfd that the ring polls counts it, so the sleep ends at once.
 //!
 //! A core that is awake costs a sender one load; many messages to a sleeper cost one ring.
 
@@ -32,7 +32,7 @@ impl Doorbell {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just opened and belongs to nobody else.
+        // SAFETY: `fd` was just opened and nothing else owns it.
         let event = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Arc::new(Doorbell { sleeping: AtomicBool::new(false), event }))
     }
@@ -42,20 +42,20 @@ impl Doorbell {
         self.event.as_raw_fd()
     }
 
-    /// The core will sleep unless it finds a message after this.
+    /// Announces that the core will sleep unless it finds a message after this.
     pub(super) fn announce_sleep(&self) {
         self.sleeping.store(true, Ordering::SeqCst);
     }
 
-    /// The core is awake again.
+    /// Announces that the core is awake again.
     pub(super) fn awake(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 
     /// Wakes the core if it sleeps.
     pub(super) fn wake(&self) {
-        // The load comes first because the common case, a core that is awake, must not write to its cache
-        // line.
+        // The load comes first because in the common case, a core that is awake, the sender must not write to
+        // its cache line.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
             self.wake_always();
         }
@@ -64,8 +64,8 @@ impl Doorbell {
     /// Wakes the core, or makes its next sleep end at once.
     pub(super) fn wake_always(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes, as an eventfd wants. It can only fail when the counter is full, and
-        // then the core has been woken already.
+        // SAFETY: eight readable bytes, as an eventfd requires. It can only fail if the counter is full, and
+        // then the core has already been woken.
         let _ = unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }

@@ -26,28 +26,28 @@ use super::receive_buffers::ReceiveBuffers;
 use super::receiver::Receiver;
 use super::sender::Sending;
 
-/// Entries of the submission queue. When tasks of one turn ask for more, the queue is submitted in between.
+/// Entries of the submission queue. If the tasks of one turn request more, the queue is submitted in between.
 const SUBMISSIONS: u32 = 512;
-/// Entries of the completion queue: a burst on some thousand connections between two turns. The kernel keeps
+/// Entries of the completion queue: a burst on some thousand connections between two turns. The kernel stores
 /// what does not fit, at a cost.
 const COMPLETIONS: u32 = 4096;
 const _: () = assert!(COMPLETIONS >= 2 * SUBMISSIONS, "the kernel's own proportion");
 
-/// So many requests for disks are not kept back until the end of a turn: when many were answered at once, the
-/// disk would stand still until all of what follows from them has been seen to, and then the core would until
-/// the disk has answered.
+/// After this many disk requests the queue is submitted within a turn. Otherwise, after many requests were
+/// answered at once, the disk would be idle until the core has processed all consequences, and then the core
+/// would be idle until the disk has answered.
 const DISK_REQUESTS_MAX: u32 = 8;
 
-/// So many ends of disk requests are handed out in one turn. An initiator's next commands come when it has
-/// been answered: were all that a disk has ended answered together, one batch would go round between
-/// initiator, core and disk, and two of the three stand still.
+/// The number of disk completions that are handed out per turn. An initiator sends its next commands when it
+/// gets an answer. If everything that a disk has completed were answered together, one batch would circulate
+/// between initiator, core and disk, and two of the three would be idle.
 const DISK_COMPLETIONS_MAX: usize = 8;
 
-/// The user data of requests whose completion tells us nothing (cancellations).
+/// The user data of requests whose completion has no meaning (cancellations).
 const UNTRACKED: u64 = u64::MAX;
 
 /// What an operation keeps alive for the kernel until its completion: memory, and the descriptor, whose
-/// number must not be given to another file while a request with it may still be in the queue.
+/// number must not be reused for another file while a request with it may still be in the queue.
 #[expect(dead_code, reason = "some of it is only kept")]
 pub(super) enum Kept {
     Read { file: Arc<OpenFile>, buf: Buf },
@@ -60,15 +60,15 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    /// Whether the operation is a disk's.
+    /// Whether the operation is one of a disk.
     fn is_for_disk(&self) -> bool {
         matches!(self, Kept::Read { .. } | Kept::Write { .. } | Kept::File(_))
     }
 }
 
-/// One slot of the table of operations.
+/// An entry in the table of operations.
 enum Operation {
-    /// One with a single completion, which a future waits for.
+    /// An operation with a single completion, which a future waits for.
     Single { kept: Kept, state: State },
     /// A receive with one or many completions.
     Receive(Rc<Receiver>),
@@ -78,13 +78,13 @@ enum Operation {
     Doorbell(RawFd),
 }
 
-/// How far an operation with a single completion is.
+/// The progress of an operation with a single completion.
 enum State {
-    /// In flight, and somebody waits; the waker is there from the first poll on.
+    /// In flight, and a future waits; the waker is present from the first poll on.
     Waiting(Option<Waker>),
     /// In flight, and its future was dropped.
     Abandoned,
-    /// Completed with this result; its future has not looked yet.
+    /// Completed with this result, which its future has not taken yet.
     Done(i32),
 }
 
@@ -95,26 +95,26 @@ pub(super) struct OperationId(usize);
 /// A core's ring.
 pub(super) struct Driver {
     ring: RefCell<IoUring>,
-    /// Sends of the current turn. They are submitted behind all else: the kernel carries a send out at once,
-    /// copying its data, and disks would get their requests only after it.
+    /// Sends of the current turn. They are submitted after everything else: the kernel executes a send at
+    /// once and copies its data, so disks would get their requests only afterwards.
     sends: RefCell<Vec<squeue::Entry>>,
-    /// Requests for disks in the submission queue.
+    /// The number of disk requests in the submission queue.
     disk_requests: Cell<u32>,
-    /// By the user data of the request. Leaked if the kernel may still use what is in it.
+    /// By the user data of the request. Leaked if the kernel may still use its content.
     operations: RefCell<ManuallyDrop<Slab<Operation>>>,
-    /// Operations whose last completion has not come.
+    /// The number of operations whose last completion has not come.
     in_flight: Cell<usize>,
     buffers: Rc<ReceiveBuffers>,
     /// The receiving sides of all streams of this core.
     receivers: RefCell<Slab<Weak<Receiver>>>,
-    /// Those that had too much queued when a completion came; looked at again after tasks have run.
+    /// Receivers that had too much queued when a completion came; checked again after tasks have run.
     overfull: RefCell<Vec<Rc<Receiver>>>,
-    /// Those that could not receive because no buffer was free.
+    /// Receivers that could not receive because no buffer was free.
     starved: RefCell<Vec<Rc<Receiver>>>,
-    /// Completions on their way from the ring to their operations; empty between turns but for those that had
-    /// to be taken from a full ring.
+    /// Completions on their way from the ring to their operations. Between turns it only has those that were
+    /// taken from a full ring.
     arrived: RefCell<VecDeque<cqueue::Entry>>,
-    /// Those of disks behind [`DISK_COMPLETIONS_MAX`].
+    /// Disk completions beyond [`DISK_COMPLETIONS_MAX`].
     arrived_of_disks: RefCell<VecDeque<cqueue::Entry>>,
     enters: Cell<u64>,
     completions: Cell<u64>,
@@ -129,14 +129,14 @@ pub(super) fn current() -> Rc<Driver> {
     DRIVER.with_borrow(|driver| Rc::clone(driver.as_ref().expect("called outside of a core of the runtime")))
 }
 
-/// Makes `driver` that of the current thread, or takes it away.
+/// Sets or removes the driver of the current thread.
 pub(super) fn set_current(driver: Option<Rc<Driver>>) {
     let previous = DRIVER.replace(driver);
     drop(previous);
 }
 
 impl Driver {
-    /// A ring for the current thread, which alone may use it.
+    /// A ring for the current thread, the only one that may use it.
     pub(super) fn new() -> io::Result<Rc<Driver>> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -181,8 +181,8 @@ impl Driver {
     /// Starts an operation with one completion.
     ///
     /// # Safety
-    /// The kernel touches no memory for `entry` but what `kept` keeps alive and in place, and its descriptor
-    /// is that of the file or socket in `kept`.
+    /// The kernel must not use any memory for `entry` except what `kept` keeps alive and in place, and its
+    /// descriptor must be that of the file or socket in `kept`.
     pub(super) unsafe fn start(self: &Rc<Driver>, entry: squeue::Entry, kept: Kept) -> Completion {
         let is_send = matches!(kept, Kept::Send(_));
         let is_for_disk = kept.is_for_disk();
@@ -203,17 +203,17 @@ impl Driver {
         Completion { driver: Rc::clone(self), id: Some(id), cancel: false }
     }
 
-    /// Starts a receive into the core's buffers: as often as data comes, or once.
+    /// Starts a receive into the core's buffers: once, or repeatedly whenever data comes.
     pub(super) fn start_receive(&self, receiver: &Rc<Receiver>, multishot: bool) -> OperationId {
         let entry = self.buffers.receive_entry(Fd(receiver.descriptor()), multishot);
         let id = self.insert(Operation::Receive(Rc::clone(receiver)));
-        // SAFETY: the memory is the receive buffers', which the driver keeps until nothing is in flight; the
-        // receiver keeps the socket.
+        // SAFETY: the memory belongs to the receive buffers, which the driver keeps until nothing is in
+        // flight; the receiver keeps the socket.
         unsafe { self.push(entry.user_data(id.0 as u64)) };
         id
     }
 
-    /// Starts accepting, as often as connections come.
+    /// Starts to accept connections, repeatedly.
     pub(super) fn start_accept(&self, acceptor: &Rc<Acceptor>) -> OperationId {
         let entry = opcode::AcceptMulti::new(Fd(acceptor.descriptor())).flags(libc::SOCK_CLOEXEC).build();
         let id = self.insert(Operation::Accept(Rc::clone(acceptor)));
@@ -222,7 +222,7 @@ impl Driver {
         id
     }
 
-    /// Lets rings of the doorbell with this descriptor, which outlives the driver, end the core's sleep.
+    /// Lets a ring of the doorbell with this descriptor, which must outlive the driver, end the core's sleep.
     pub(super) fn start_doorbell(&self, event: RawFd) {
         let entry = opcode::PollAdd::new(Fd(event), libc::POLLIN as u32).multi(true).build();
         let id = self.insert(Operation::Doorbell(event));
@@ -230,12 +230,12 @@ impl Driver {
         unsafe { self.push(entry.user_data(id.0 as u64)) };
     }
 
-    /// Asks the kernel to end an operation. Its completion still comes.
+    /// Requests that the kernel ends an operation, whose completion still comes.
     ///
-    /// The number may already belong to a later operation when its own completion was quicker; that one is
-    /// safe, because its request comes after this one in the queue.
+    /// If the operation completes first, its number may already belong to a later one. That one is safe,
+    /// because its request comes after this one in the queue.
     pub(super) fn cancel(&self, id: OperationId) {
-        // It may be one of them.
+        // The operation may be one of the sends.
         self.push_sends();
         let entry = opcode::AsyncCancel::new(id.0 as u64)
             .build()
@@ -245,7 +245,7 @@ impl Driver {
         unsafe { self.push(entry) };
     }
 
-    /// Puts the turn's sends into the queue, and lets disks begin before.
+    /// Puts the sends of the turn into the queue, but lets disks start first.
     fn push_sends(&self) {
         if self.sends.borrow().is_empty() {
             return;
@@ -254,12 +254,12 @@ impl Driver {
             self.submit();
         }
         for entry in self.sends.borrow_mut().drain(..) {
-            // SAFETY: `start` was promised what the kernel may touch, and the operation keeps it.
+            // SAFETY: the callers of `start` guaranteed what the kernel may use, and the operation keeps it.
             unsafe { self.push(entry) };
         }
     }
 
-    /// Submits what is in the queue, and hands nothing out: here we may be in the middle of a task.
+    /// Submits the queue without handing out completions, because the caller may be in the middle of a task.
     fn submit(&self) {
         self.enters.set(self.enters.get() + 1);
         self.disk_requests.set(0);
@@ -275,18 +275,18 @@ impl Driver {
     /// As for [`Driver::start`], for as long as the request is in flight.
     unsafe fn push(&self, entry: squeue::Entry) {
         loop {
-            // SAFETY: promised by the caller.
+            // SAFETY: guaranteed by the caller.
             if unsafe { self.ring.borrow_mut().submission().push(&entry) }.is_ok() {
                 return;
             }
             self.submit();
-            // A kernel that has no room for completions may refuse requests. They are handed out in the next
-            // turn.
+            // A kernel without room for completions may refuse requests. So completions are taken here and
+            // handed out in the next turn.
             self.arrived.borrow_mut().extend(self.ring.borrow_mut().completion());
         }
     }
 
-    /// Whether an `enter` would do something: requests wait to be submitted, or the kernel has work for us.
+    /// Whether an `enter` would do something: requests wait for submission, or the kernel has work for us.
     pub(super) fn has_work(&self) -> bool {
         if !self.sends.borrow().is_empty() {
             return true;
@@ -298,13 +298,12 @@ impl Driver {
         has_work || !ring.completion().is_empty() || self.has_arrived()
     }
 
-    /// Whether completions were taken from the ring and not handed out yet.
+    /// Whether there are completions that were taken from the ring but not handed out yet.
     fn has_arrived(&self) -> bool {
         !self.arrived.borrow().is_empty() || !self.arrived_of_disks.borrow().is_empty()
     }
 
-    /// Submits everything, hands out what has completed, does not wait. Returns whether anything had
-    /// completed.
+    /// Submits everything and hands out completions, without waiting. Returns whether there were any.
     pub(super) fn turn(&self) -> bool {
         self.push_sends();
         self.disk_requests.set(0);
@@ -333,9 +332,11 @@ impl Driver {
         self.dispatch()
     }
 
-    /// Gives completions to their operations: all that are in the ring, but of disks only so many, in order.
-    /// The rest is work for the next turn. It does not keep back what has come behind it: the end of a send,
-    /// say, which the next answers wait for.
+    /// Hands out completions to their operations, in order: all that are in the ring, but only
+    /// [`DISK_COMPLETIONS_MAX`] of disks.
+    ///
+    /// The rest is left for the next turn. It does not delay later completions of other kinds, such as the
+    /// end of a send that the next answers wait for.
     fn dispatch(&self) -> bool {
         let mut any = false;
         while let Some(entry) = self.next_completion() {
@@ -368,7 +369,7 @@ impl Driver {
             && matches!(&self.operations.borrow()[id as usize], Operation::Single { kept, .. } if kept.is_for_disk())
     }
 
-    /// Gives the completion to its operation.
+    /// Hands out one completion to its operation.
     fn completed(&self, entry: cqueue::Entry) {
         self.completions.set(self.completions.get() + 1);
         if entry.user_data() == UNTRACKED {
@@ -379,7 +380,7 @@ impl Driver {
         if last {
             self.in_flight.set(self.in_flight.get() - 1);
         }
-        // Nothing of ours is called, and nothing dropped, while the table is borrowed.
+        // While the table is borrowed, none of our code is called and nothing is dropped.
         let mut operations = self.operations.borrow_mut();
         let operation = &mut operations[id];
         match operation {
@@ -424,7 +425,7 @@ impl Driver {
         }
     }
 
-    /// Counts a stream's receiving side among those that may be asked to give back buffers.
+    /// Registers a stream's receiver among those that may be asked to return buffers.
     pub(super) fn register(&self, receiver: &Rc<Receiver>) -> usize {
         self.receivers.borrow_mut().insert(Rc::downgrade(receiver))
     }
@@ -442,7 +443,7 @@ impl Driver {
         self.starved.borrow_mut().push(Rc::clone(receiver));
     }
 
-    /// After tasks have run: stops receiving for those that did not read, and serves those that found no
+    /// After tasks have run: stops receiving for streams that were not read, and serves those that found no
     /// buffer.
     pub(super) fn relieve(&self) {
         if !self.overfull.borrow().is_empty() {
@@ -451,7 +452,7 @@ impl Driver {
         }
         if !self.starved.borrow().is_empty() {
             if self.buffers.is_empty() {
-                // Whatever lies in queues is moved to memory of its own, once: what is queued is bounded.
+                // Queued data is moved to memory of its own, once: the queues are bounded.
                 let receivers: Vec<_> =
                     self.receivers.borrow().iter().map(|(_, weak)| weak.clone()).collect();
                 receivers.iter().filter_map(Weak::upgrade).for_each(|receiver| receiver.give_back_buffers());
@@ -463,14 +464,14 @@ impl Driver {
         }
     }
 
-    /// Cancels everything and waits until nothing is in flight. All tasks are gone.
+    /// Cancels everything and waits until nothing is in flight. All tasks must be gone.
     pub(super) fn quiesce(&self) {
         while self.in_flight.get() > 0 {
             let entry = opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(UNTRACKED);
             // SAFETY: no memory is involved.
             unsafe { self.push(entry) };
             self.turn();
-            // A disk's request cannot be cancelled any more once the disk has it.
+            // A disk request cannot be canceled any more once the disk has it.
             if self.in_flight.get() > 0 {
                 self.turn_sleeping(Some(Duration::from_millis(10)));
             }
@@ -483,17 +484,16 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if self.in_flight.get() == 0 {
-            // SAFETY: it is dropped once, here, and not used after.
+            // SAFETY: it is dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(self.operations.get_mut()) };
         } else {
-            // Only after a panic: rather leak than let the kernel write into freed memory.
+            // Only after a panic: leaking is better than letting the kernel write into freed memory.
             std::mem::forget(Rc::clone(&self.buffers));
         }
     }
 }
 
-/// The outcomes of `io_uring_enter` that are part of life: a signal, the time is over, too many completions
-/// waiting.
+/// Accepts the normal outcomes of `io_uring_enter`: a signal, a timeout, too many waiting completions.
 pub(super) fn accept_enter(result: io::Result<usize>) {
     if let Err(error) = result {
         match error.raw_os_error() {
@@ -503,17 +503,17 @@ pub(super) fn accept_enter(result: io::Result<usize>) {
     }
 }
 
-/// Waits for the completion of an operation; gives its result (negative: an error number) and what it kept.
+/// Waits for the completion of an operation; returns its result (negative: an error number) and what it kept.
 pub(super) struct Completion {
     driver: Rc<Driver>,
     /// `None` after it was ready.
     id: Option<OperationId>,
-    /// Whether to cancel the operation when nobody waits any more.
+    /// Whether to cancel the operation if the future is dropped.
     cancel: bool,
 }
 
 impl Completion {
-    /// Cancels the operation when the future is dropped before its end.
+    /// Cancels the operation if the future is dropped before its end.
     pub(super) fn cancel_on_drop(mut self) -> Completion {
         self.cancel = true;
         self

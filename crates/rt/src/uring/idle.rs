@@ -1,17 +1,16 @@
 //! Whether a core without work should look for some before it sleeps.
 //!
-//! Sleeping and being woken costs a few microseconds of CPU and of latency; looking costs the CPU of the
-//! whole wait. So looking pays when the wait will be short, and the best guess for the next wait is the last
-//! few.
+//! Sleeping and waking cost a few microseconds of CPU and of latency; looking costs CPU during the whole
+//! wait. So looking pays if the wait will be short, and the best guess for the next wait is the last few.
 
 use std::time::Duration;
 
-/// The decision, from a moving average of how long the core lately had nothing to do.
+/// Decides by a moving average of the recent idle times of the core.
 pub(super) struct Idle {
-    /// How long to look at most.
+    /// The longest time to look.
     limit: Duration,
-    /// The moving average of idle times, each counted as [`Idle::CAP`] limits at most so that one long pause
-    /// is forgotten after a few short ones.
+    /// The moving average of idle times. [`Idle::CAP`] limits how much each counts, so that one long pause is
+    /// forgotten after a few short ones.
     average: Duration,
 }
 
@@ -22,7 +21,7 @@ impl Idle {
     const CAP: u32 = 4;
 
     pub(super) fn new(limit: Duration) -> Idle {
-        // Start by sleeping: a core that has never had work should not burn any.
+        // Sleep at first: a core that has never had work should not use any CPU.
         Idle { limit, average: limit * Idle::CAP }
     }
 
@@ -31,7 +30,7 @@ impl Idle {
         if self.average <= self.limit { self.limit } else { Duration::ZERO }
     }
 
-    /// Work came after the core had none for `gap`.
+    /// Work came after an idle time of `gap`.
     pub(super) fn ended(&mut self, gap: Duration) {
         let gap = gap.min(self.limit * Idle::CAP);
         self.average = (self.average * (Idle::WEIGHT - 1) + gap) / Idle::WEIGHT;

@@ -14,11 +14,11 @@ use io_uring::cqueue;
 use super::driver::{self, Driver, OperationId};
 use super::stream::DetachedStream;
 
-/// Connections that the kernel may have accepted for us before anybody asks: thousands may log in at once
-/// after a network failure. The kernel caps it with the sysctl net.core.somaxconn (4096 unless changed).
+/// Connections that the kernel may accept for us in advance: after a network failure thousands of initiators
+/// may log in at once. The sysctl net.core.somaxconn (4096 by default) limits it.
 const BACKLOG: libc::c_int = 4096;
 
-/// Connections that wait here for [`Listener::accept`]; above it they wait in the kernel. Each holds a
+/// Connections that wait here for [`Listener::accept`]; more than these wait in the kernel. Each holds a
 /// descriptor.
 const QUEUE_MAX: usize = 256;
 
@@ -32,9 +32,9 @@ pub struct Listener {
 /// The listening socket; the operation in flight shares it.
 pub(super) struct Acceptor {
     socket: TcpListener,
-    /// The request that is with the kernel, if one is.
+    /// The request in flight, if there is one.
     operation: Cell<Option<OperationId>>,
-    /// Whether that request was cancelled.
+    /// Whether that request was canceled.
     stopping: Cell<bool>,
     queue: RefCell<VecDeque<io::Result<OwnedFd>>>,
     waker: RefCell<Option<Waker>>,
@@ -44,7 +44,7 @@ impl Listener {
     /// See [`crate::Listener::bind`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
         // The standard library sets SO_REUSEADDR and close-on-exec; only its backlog is too short.
         let socket = TcpListener::bind(address)?;
@@ -63,7 +63,7 @@ impl Listener {
         Ok(Listener { driver: driver::current(), acceptor: Rc::new(acceptor), address })
     }
 
-    /// The address with the port that was chosen.
+    /// The address, with the port that was selected.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
@@ -71,7 +71,7 @@ impl Listener {
     /// See [`crate::Listener::accept`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub async fn accept(&self) -> io::Result<(DetachedStream, SocketAddr)> {
         loop {
             let socket = std::future::poll_fn(|context| {
@@ -86,7 +86,7 @@ impl Listener {
                 Poll::Pending
             })
             .await?;
-            // A connection that was reset while it waited is none any more: take the next.
+            // A connection that was reset while it waited cannot be used: take the next one.
             if let Ok(stream) = DetachedStream::new(Arc::new(TcpStream::from(socket))) {
                 let peer = stream.peer_address();
                 return Ok((stream, peer));
@@ -100,16 +100,16 @@ impl Acceptor {
         self.socket.as_raw_fd()
     }
 
-    /// A completion of the request has come.
+    /// Handles a completion of the request.
     pub(super) fn completed(&self, driver: &Driver, entry: &cqueue::Entry) {
         if !cqueue::more(entry.flags()) {
             self.operation.set(None);
             self.stopping.set(false);
         }
         match entry.result() {
-            // SAFETY: the descriptor was just opened for us and belongs to nobody else.
+            // SAFETY: the descriptor was just opened for us and nothing else owns it.
             fd if fd >= 0 => self.queue.borrow_mut().push_back(Ok(unsafe { OwnedFd::from_raw_fd(fd) })),
-            // The peer was quicker to give up than we to accept, or we have cancelled.
+            // The peer gave up before we accepted, or we have canceled.
             error if matches!(-error, libc::ECONNABORTED | libc::EINTR | libc::EAGAIN | libc::ECANCELED) => {}
             error => self.queue.borrow_mut().push_back(Err(io::Error::from_raw_os_error(-error))),
         }

@@ -1,7 +1,7 @@
-//! Opening and creating disks: O_DIRECT, an exclusive lock, size and block size.
+//! Opens and creates disks: O_DIRECT, an exclusive lock, size and block size.
 //!
-//! The system calls here block the core for a moment; only what may take long (reserving space, making the
-//! new file durable) goes through the ring.
+//! The system calls here block the core for a moment; only operations that may take long (reserving space,
+//! making the new file durable) use the ring.
 
 use std::fs::File;
 use std::io;
@@ -21,20 +21,20 @@ use super::disk::{Method, OpenFile};
 use super::driver::{self, Kept};
 use crate::{OpenError, OpenOptions};
 
-/// Block sizes that are tried, smallest first, where the kernel does not say.
+/// Block sizes to try, smallest first, if the kernel does not report one.
 const BLOCKS: [u32; 2] = [512, 4096];
 
-/// How long a block device that somebody has open exclusively is tried again. A claim, unlike a lock, cannot
-/// be given back: it ends when the kernel drops its last reference to the file, and a worker thread of the
-/// kernel may do so a moment after it has reported the end of its request (a flush). A moment is a few
+/// How long to retry a block device that is open exclusively elsewhere. Unlike a lock, such a claim cannot be
+/// released explicitly: it ends when the kernel drops its last reference to the file, and a worker thread of
+/// the kernel may do so a moment after it has reported the end of its request (a flush). That is a few
 /// microseconds, or as long as a busy machine does not schedule that thread.
 const CLAIM_WAIT: Duration = Duration::from_millis(500);
 const CLAIM_RETRY: Duration = Duration::from_millis(5);
 
-/// What stat(2) counts in.
+/// The unit of stat(2).
 pub(super) const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Opens or creates what [`crate::Disk::open`] is asked for.
+/// Opens or creates a disk as [`crate::Disk::open`] requests.
 pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFile>, OpenError> {
     let Some(size) = options.create else {
         return open_existing(path, options.read_only).await;
@@ -42,8 +42,8 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
     let mut how = File::options();
     how.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_DIRECT);
     let file = how.open(path).inspect_err(|error| {
-        // A file system without O_DIRECT makes the file first and then refuses; one that existed fails
-        // otherwise.
+        // A file system without O_DIRECT creates the file first and then refuses; a file that existed fails
+        // with another error.
         if error.raw_os_error() == Some(libc::EINVAL) {
             drop(Created(path));
         }
@@ -54,7 +54,7 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
     file.set_len(size).map_err(|error| system(path, error))?;
     let file = Arc::new(describe(path, file, false)?);
     if options.reserve && size > 0 {
-        // Asked for too much, some file systems first use up all they have, under everybody else's feet.
+        // If too much is requested, some file systems first use up all their space, which other files need.
         let free = free_space(&file.file).map_err(|error| system(path, error))?;
         if free < size {
             return Err(system(path, io::Error::from_raw_os_error(libc::ENOSPC)));
@@ -72,10 +72,10 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
     Ok(file)
 }
 
-/// Whether [`open`] could make a file there.
+/// Checks whether [`open`] could create a file there.
 pub(super) fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
     let failed = |code| Err(system(path, io::Error::from_raw_os_error(code)));
-    // A link that leads nowhere is in the way, too.
+    // A dangling link is in the way, too.
     if path.symlink_metadata().is_ok() {
         return failed(libc::EEXIST);
     }
@@ -97,7 +97,7 @@ async fn open_existing(path: &Path, read_only: bool) -> Result<Arc<OpenFile>, Op
     if !kind.is_file() && !kind.is_block_device() {
         return Err(OpenError::NotADisk(path.to_owned()));
     }
-    // On a block device O_EXCL, without O_CREAT, keeps out mounts and everybody else who asks for it.
+    // On a block device O_EXCL, without O_CREAT, excludes mounts and all others that use it.
     let exclusive = if kind.is_block_device() { libc::O_EXCL } else { 0 };
     let mut how = File::options();
     how.read(true).write(!read_only).custom_flags(libc::O_DIRECT | exclusive);
@@ -114,13 +114,12 @@ async fn open_existing(path: &Path, read_only: bool) -> Result<Arc<OpenFile>, Op
     describe(path, file, read_only).map(Arc::new)
 }
 
-/// Removes a file that could not be finished.
+/// Removes a file that could not be completed.
 struct Created<'a>(&'a Path);
 
 impl Drop for Created<'_> {
     fn drop(&mut self) {
-        // An error is being reported already; what is left behind is in its way at the next attempt, and says
-        // so.
+        // An error is already being reported. If the file stays, the next attempt fails and reports that.
         let _ = std::fs::remove_file(self.0);
     }
 }
@@ -143,9 +142,10 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBUSY)
 }
 
-/// Locks against everybody else who locks, in this process too: the lock belongs to this opening of the file.
-/// It is given back by [`OpenFile`]'s drop. Of a process that was killed the kernel keeps it until the last
-/// request is done: what is still on its way to the disk cannot land on what a next opener writes.
+/// Locks the file against all others that lock it, even in this process: the lock belongs to this opening.
+///
+/// [`OpenFile`]'s drop releases it. For a killed process, the kernel keeps it until the last request has
+/// ended, so that data on its way to the disk cannot overwrite what the next opener writes.
 fn lock(path: &Path, file: File) -> Result<File, OpenError> {
     // SAFETY: no memory is passed.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -157,7 +157,7 @@ fn lock(path: &Path, file: File) -> Result<File, OpenError> {
     }
 }
 
-/// Finds out size, kind and alignment.
+/// Determines size, kind and alignment.
 fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenError> {
     let metadata = file.metadata().map_err(|error| system(path, error))?;
     let is_device = metadata.file_type().is_block_device();
@@ -170,7 +170,7 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
             None => probe(&file).ok_or_else(|| OpenError::NoDirect(path.to_owned()))?,
         }
     };
-    // A file that has all of its space keeps it, unless its user knows better: perhaps somebody reserved it.
+    // A file that has all of its space keeps it, unless its user knows better: it may have been reserved.
     let is_reserved =
         !is_device && metadata.len() > 0 && metadata.blocks() >= metadata.len() / STAT_BLOCK_BYTES;
     let knows_holes = !is_device && magic(&file).is_ok_and(knows_holes);
@@ -188,13 +188,13 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
     })
 }
 
-/// What O_DIRECT wants to be aligned, in bytes.
+/// The alignment that O_DIRECT requires, in bytes.
 struct Alignment {
     offset: u32,
     memory: usize,
 }
 
-/// How large a file or block device is now, in bytes.
+/// The current size of a file or block device, in bytes.
 pub(super) fn size_of(file: &File, is_device: bool) -> io::Result<u64> {
     if !is_device {
         return Ok(file.metadata()?.len());
@@ -207,7 +207,7 @@ pub(super) fn size_of(file: &File, is_device: bool) -> io::Result<u64> {
     Ok(size)
 }
 
-/// A last piece smaller than a block cannot be reached under O_DIRECT.
+/// The size in whole blocks: O_DIRECT cannot reach a last piece smaller than a block.
 pub(super) fn whole_blocks(size: u64, block: u32) -> u64 {
     size - size % u64::from(block)
 }
@@ -222,10 +222,10 @@ fn device_alignment(file: &File) -> io::Result<Alignment> {
     Ok(Alignment { offset: sector, memory: sector as usize })
 }
 
-/// `_IOR(0x12, 114, size_t)` of linux/fs.h, which the libc crate leaves out.
+/// `_IOR(0x12, 114, size_t)` of linux/fs.h, which the libc crate lacks.
 const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
 
-/// What the kernel (6.1 and newer) says about O_DIRECT on a file. `None`: nothing; `Some(None)`: it is not
+/// What the kernel (6.1 and newer) reports about O_DIRECT on a file. `None`: nothing; `Some(None)`: it is not
 /// possible.
 fn direct_alignment(file: &File) -> Option<Option<Alignment>> {
     let mut status = MaybeUninit::<libc::statx>::zeroed();
@@ -251,7 +251,7 @@ fn direct_alignment(file: &File) -> Option<Option<Alignment>> {
     Some((status.stx_dio_offset_align != 0).then_some(alignment))
 }
 
-/// Finds the smallest block that can be read, where the kernel does not say.
+/// Finds the smallest block that can be read, if the kernel does not report it.
 fn probe(file: &File) -> Option<Alignment> {
     let mut buf = Buf::uncleared(4096);
     BLOCKS.into_iter().find_map(|block| {
@@ -261,7 +261,7 @@ fn probe(file: &File) -> Option<Alignment> {
     })
 }
 
-/// How large a file system is, and what it has left, in bytes.
+/// The free and total size of a file system, in bytes.
 pub(super) struct Space {
     pub(super) free: u64,
     pub(super) total: u64,
@@ -284,7 +284,7 @@ fn free_space(file: &File) -> io::Result<u64> {
     file_system(file).map(|space| space.free)
 }
 
-/// Which kind of file system `file` is in, as statfs(2) names it.
+/// The kind of the file system of `file`, as a number of statfs(2).
 fn magic(file: &File) -> io::Result<i64> {
     let mut status = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `status` is valid for writing.
@@ -295,10 +295,11 @@ fn magic(file: &File) -> io::Result<i64> {
     Ok(unsafe { status.assume_init() }.f_type)
 }
 
-/// Whether SEEK_DATA in a file system of this kind never passes over data that was written. What it passes
-/// over is taken for zeros, and a sync gives such a range to another copy as zeros: then the word of a file
-/// system must be good also for data that is not on its disk yet. ZFS (2.1.4 to 2.2.1) and btrfs have passed
-/// over such data, and others may. Those that are not in this list are read.
+/// Whether SEEK_DATA in a file system of this kind never skips written data.
+///
+/// What it skips counts as zeros, and a resync sends such a range to another copy as zeros. So the file
+/// system must also be right about data that is not on its disk yet. ZFS (2.1.4 to 2.2.1) and btrfs have
+/// skipped such data, and others may. Files in file systems that are not in this list are read completely.
 fn knows_holes(magic: i64) -> bool {
     /// ext2, ext3 and ext4.
     const EXT: i64 = 0xef53;
@@ -314,10 +315,12 @@ async fn run(file: &Arc<OpenFile>, entry: squeue::Entry) -> io::Result<()> {
 }
 
 impl Drop for OpenFile {
-    /// Unlocks. Closing the descriptor would do so with the last reference to the file, which a worker thread
-    /// of the kernel may hold for a moment after the end of its request was reported: whoever opens the disk
-    /// again at once would find it in use. Nothing is under way here: each request keeps its file until its
-    /// end.
+    /// Releases the lock.
+    ///
+    /// Closing the descriptor would release it with the last reference to the file, which a worker thread of
+    /// the kernel may hold for a moment after it has reported the end of its request. An opener that follows
+    /// immediately would find the disk in use. Nothing is in flight here: each request keeps its file until
+    /// its end.
     fn drop(&mut self) {
         // SAFETY: no memory is passed.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };

@@ -2,8 +2,8 @@
 //!
 //! A receive does not name its buffer: when data has come, the kernel takes the next free buffer of a ring
 //! that it shares with us. So thousands of idle connections need no memory, and a burst on one can use it
-//! all. A buffer goes back into the ring when its [`Received`] is dropped. When few are left, data is copied
-//! out of the ring ([`Received::unpinned`]) so that slow readers cannot keep the buffers from the others.
+//! all. A buffer returns to the ring when its [`Received`] is dropped. When few are left, data is copied out
+//! of the ring ([`Received::unpinned`]), so that slow readers cannot keep the buffers from the others.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,41 +15,42 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, opcode, squeue};
 
-/// Buffers of a core; the kernel wants a power of two. More connections than this, each with data in the same
-/// turn, receive one after the other.
+/// Buffers of a core; the kernel requires a power of two. If more connections than this have data in the same
+/// turn, they receive one after the other.
 const COUNT: u16 = 128;
 const _: () = assert!(COUNT.is_power_of_two());
-/// Bytes of each: a batch of 32 writes of 4 KiB. Measured at 4 connections, 32 KiB cost three receives where
-/// this costs one, and up to twice the CPU time; a small command wastes most of a buffer, but only while it
-/// is looked at. 128 of 128 KiB are 16 MiB a core, of which only the pages that were used once are resident.
+/// Bytes of each buffer: a batch of 32 writes of 4 KiB. Measured with 4 connections, 32 KiB took three
+/// receives where this takes one, and up to twice the CPU time. A small command wastes most of a buffer, but
+/// only while it is processed. 128 buffers of 128 KiB are 16 MiB per core; only pages that were used once are
+/// resident.
 const SIZE: usize = 128 << 10;
-/// Below this many free buffers data is copied out at once.
+/// With fewer free buffers than this, data is copied out at once.
 const SCARCE: u16 = COUNT / 4;
-/// Buffers that the kernel is offered at first. It takes them in turn, so as many as it has go through the
-/// processor's cache; with few connections, few buffers stay warm in it. Each time the kernel finds none the
-/// offer doubles.
+/// Buffers that the kernel gets at first. It uses them in turn, so all that it has pass through the
+/// processor's cache; with few connections, few buffers stay warm in it. Each time the kernel finds none, the
+/// number doubles.
 const OFFER_MIN: u16 = 8;
 /// The ring's number; each core has one ring.
 const GROUP: u16 = 0;
 
-/// The buffers and the ring that gives them to the kernel.
+/// The buffers, and the ring that passes them to the kernel.
 pub(super) struct ReceiveBuffers {
-    /// `COUNT` entries, the kernel's view; the tail lies inside the first.
+    /// `COUNT` entries, shared with the kernel; the tail lies inside the first.
     entries: Mapping,
     /// `COUNT` times `SIZE` bytes.
     memory: Mapping,
-    /// How many buffers we have given to the kernel so far, wrapping.
+    /// How many buffers the kernel has received so far, wrapping.
     tail: Cell<u16>,
     /// How many of those it has not used yet.
     offered: Cell<u16>,
-    /// How many it is to have, if there are as many.
+    /// How many it should have, if enough are free.
     offer: Cell<u16>,
-    /// Free buffers that it does not have; the one used last, which is warm, goes first.
+    /// Free buffers that the kernel does not have. The last one used, which is warm, goes first.
     spare: RefCell<Vec<u16>>,
 }
 
 impl ReceiveBuffers {
-    /// Makes the buffers and registers them with `ring`.
+    /// Allocates the buffers and registers them with `ring`.
     pub(super) fn new(ring: &IoUring) -> io::Result<Rc<ReceiveBuffers>> {
         let buffers = ReceiveBuffers {
             entries: Mapping::new(COUNT as usize * size_of::<BufRingEntry>())?,
@@ -83,7 +84,7 @@ impl ReceiveBuffers {
         self.free() == 0
     }
 
-    /// The kernel found no buffer: it had too few, or there are none.
+    /// The kernel found no buffer: it had too few, or all are in use.
     pub(super) fn ran_out(&self) {
         self.offer.set((self.offer.get() * 2).min(COUNT));
         self.fill();
@@ -106,13 +107,13 @@ impl ReceiveBuffers {
         Received { start: 0, end: len, memory: Memory::Ring { buffers: Rc::clone(self), buffer } }
     }
 
-    /// Takes back a buffer that was looked at.
+    /// Takes back a buffer whose data was processed.
     fn give_back(&self, buffer: u16) {
         self.spare.borrow_mut().push(buffer);
         self.fill();
     }
 
-    /// Gives the kernel as many buffers as it is to have.
+    /// Gives the kernel as many buffers as it should have.
     fn fill(&self) {
         while self.offered.get() < self.offer.get() {
             let Some(buffer) = self.spare.borrow_mut().pop() else { return };
@@ -124,7 +125,7 @@ impl ReceiveBuffers {
     fn give(&self, buffer: u16) {
         let tail = self.tail.get();
         let first = self.entries.start.as_ptr().cast::<BufRingEntry>();
-        // SAFETY: the index is below COUNT, and the kernel does not look at an entry behind the tail.
+        // SAFETY: the index is below COUNT, and the kernel does not read an entry behind the tail.
         let entry = unsafe { &mut *first.add((tail & (COUNT - 1)) as usize) };
         entry.set_addr(self.address(buffer) as u64);
         entry.set_len(SIZE as u32);
@@ -151,14 +152,14 @@ pub struct Received {
 }
 
 enum Memory {
-    /// A buffer of the ring, which goes back there.
+    /// A buffer that returns to the ring.
     Ring { buffers: Rc<ReceiveBuffers>, buffer: u16 },
     /// Memory of its own.
     Own(Box<[u8]>),
 }
 
 impl Received {
-    /// Bytes that come from somewhere else than the ring. None at all: the other side has closed.
+    /// Bytes that do not come from the ring. Without bytes: the other side has closed.
     pub(super) fn own(bytes: Vec<u8>) -> Received {
         Received { start: 0, end: bytes.len(), memory: Memory::Own(bytes.into()) }
     }
@@ -168,12 +169,12 @@ impl Received {
         if self.is_pinned() { Received::own(self.to_vec()) } else { self }
     }
 
-    /// Whether it keeps a buffer from the ring.
+    /// Whether it occupies a buffer of the ring.
     pub(super) fn is_pinned(&self) -> bool {
         matches!(self.memory, Memory::Ring { .. })
     }
 
-    /// Forgets the first `count` bytes.
+    /// Skips the first `count` bytes.
     pub(super) fn advance(&mut self, count: usize) {
         assert!(count <= self.end - self.start);
         self.start += count;
@@ -186,7 +187,7 @@ impl Deref for Received {
         match &self.memory {
             Memory::Ring { buffers, buffer } => {
                 // SAFETY: the kernel has filled the buffer up to `end`, and does not touch it before it is
-                // given back.
+                // returned.
                 unsafe {
                     let first = buffers.address(*buffer).add(self.start);
                     std::slice::from_raw_parts(first, self.end - self.start)
@@ -201,8 +202,8 @@ impl DerefMut for Received {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Ring { buffers, buffer } => {
-                // SAFETY: as for `deref`; and a buffer that the kernel has filled is one `Received` until it
-                // is given back, which this borrows mutably: nobody else has these bytes.
+                // SAFETY: as for `deref`; and a filled buffer belongs to one `Received` until it is returned,
+                // which this borrows mutably: nothing else has these bytes.
                 unsafe {
                     let first = buffers.address(*buffer).add(self.start);
                     std::slice::from_raw_parts_mut(first, self.end - self.start)
@@ -221,7 +222,7 @@ impl Drop for Received {
     }
 }
 
-/// Pages of memory, zero at first and resident only once they are used.
+/// Pages of memory, zero at first, and resident only once they are used.
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
@@ -243,7 +244,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody refers to it any more.
+        // SAFETY: it was mapped with this length, and nothing refers to it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,11 +1,11 @@
 //! The receiving side of a stream.
 //!
-//! Two ways to receive. Ordinarily one multishot request stays with the kernel and brings data whenever it
-//! comes, in buffers of the core's ring; what nobody has asked for yet is queued, up to a limit, above which
-//! the request is cancelled until the queue has been read, so that TCP slows the sender down. Large data
-//! whose length is known is received straight into its place; the multishot request has to be off for that.
-//! As cancelling it for each large write would cost more than it saves, a stream that has lately received in
-//! place asks for other data one request at a time.
+//! There are two ways to receive. Usually one multishot request stays with the kernel and delivers data
+//! whenever it comes, in buffers of the core's ring. Data that no task has requested yet is queued up to a
+//! limit; above it the request is canceled until the queue has been read, so that TCP slows the sender down.
+//! Large data of known length is received directly into its destination; the multishot request must be off
+//! for that. Canceling it for each large write would cost more than it saves, so a stream that has lately
+//! received in place requests other data with one request at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,35 +23,35 @@ use io_uring::{cqueue, opcode};
 use super::driver::{Driver, Kept, OperationId};
 use super::receive_buffers::Received;
 
-/// What a stream may have queued, after its tasks had a chance to read, before it stops receiving. One turn
-/// of the kernel may add its socket buffer, so this need not be large.
+/// The bytes that a stream may have queued, after its tasks had a chance to read, before it stops receiving.
+/// One turn of the kernel may add its socket buffer, so this need not be large.
 const QUEUE_BYTES_MAX: usize = 64 << 10;
-/// The same in pieces, each of which may pin a buffer.
+/// The same limit in pieces, each of which may pin a buffer.
 const QUEUE_PIECES_MAX: usize = 8;
 
-/// From this many bytes on, receiving in place is worth cancelling a multishot request.
+/// Receiving at least this many bytes in place is worth canceling a multishot request.
 const IN_PLACE_MIN: usize = 32 << 10;
 
-/// After a receive in place, so many receives are requested one by one.
+/// After a receive in place, this many receives are requested one by one.
 const SINGLE_RECEIVES: u8 = 32;
 
-/// What the kernel is asked for.
+/// The request that the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Nothing.
+    /// None.
     Off,
-    /// To receive, once or as often as data comes.
+    /// Receive, once or as often as data comes.
     On(OperationId),
-    /// To stop receiving. Data may still come until it has stopped.
+    /// Stop receiving. Data may still come until it has stopped.
     Stopping(OperationId),
-    /// Nothing, until buffers are free again.
+    /// None, until buffers are free again.
     Starved,
 }
 
 /// How the other side's direction has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// It was closed in order.
+    /// It was closed normally.
     Closed,
     /// With this error number.
     Failed(i32),
@@ -70,12 +70,12 @@ impl End {
 pub(super) struct Receiver {
     socket: Arc<TcpStream>,
     mode: Cell<Mode>,
-    /// What came and was not asked for yet, in order.
+    /// Data that came and was not requested yet, in order.
     queue: RefCell<VecDeque<Received>>,
     queued_bytes: Cell<usize>,
-    /// Set once; comes after everything queued.
+    /// Set once; comes after all queued data.
     end: Cell<Option<End>>,
-    /// Of the task that receives.
+    /// The waker of the task that receives.
     waker: RefCell<Option<Waker>>,
     /// How many of the next receives are requested one by one.
     singles: Cell<u8>,
@@ -164,8 +164,8 @@ impl Receiver {
         Ok(buf)
     }
 
-    /// Receives the rest of `buf` without the core's buffers. Nothing is queued and no request is with the
-    /// kernel, unless the direction has ended.
+    /// Receives the rest of `buf` without the core's buffers. Nothing may be queued, and the kernel must have
+    /// no request, unless the direction has ended.
     async fn receive_in_place(
         &self,
         driver: &Rc<Driver>,
@@ -200,7 +200,7 @@ impl Receiver {
         Ok(buf)
     }
 
-    /// Takes the stream's bytes off this core: stops receiving and gives what has come.
+    /// Ends receiving on this core: stops, and returns the bytes that have come.
     pub(super) async fn finish(&self, driver: &Driver) -> (Vec<u8>, Option<End>) {
         self.stop(driver).await;
         let queue = self.queue.take();
@@ -210,7 +210,7 @@ impl Receiver {
         (bytes, self.end.get())
     }
 
-    /// The stream is dropped: lets go of the socket as soon as the kernel does.
+    /// The stream was dropped: releases the socket as soon as the kernel does.
     pub(super) fn abandon(&self, driver: &Driver) {
         if let Mode::On(id) = self.mode.get() {
             driver.cancel(id);
@@ -221,7 +221,7 @@ impl Receiver {
         self.end.set(Some(End::Failed(libc::ECANCELED)));
     }
 
-    /// A completion of the request of this stream has come.
+    /// Handles a completion of this stream's request.
     pub(super) fn completed(self: &Rc<Receiver>, driver: &Driver, entry: &cqueue::Entry) {
         let result = entry.result();
         if let Some(buffer) = cqueue::buffer_select(entry.flags()) {
@@ -253,7 +253,7 @@ impl Receiver {
         self.wake();
     }
 
-    /// Stops receiving if the stream's task did not read what was too much.
+    /// Stops receiving if the stream's task did not read what exceeds the limit.
     pub(super) fn stop_if_overfull(&self, driver: &Driver) {
         if let Mode::On(id) = self.mode.get()
             && self.is_overfull()
@@ -263,7 +263,7 @@ impl Receiver {
         }
     }
 
-    /// Copies what is queued to memory of its own.
+    /// Copies queued data to memory of its own.
     pub(super) fn give_back_buffers(&self) {
         for received in self.queue.borrow_mut().iter_mut().filter(|received| received.is_pinned()) {
             let pinned = std::mem::replace(received, Received::own(Vec::new()));
@@ -294,7 +294,7 @@ impl Receiver {
         Some(received)
     }
 
-    /// Copies what is queued into `target`, as far as it goes; returns how many bytes.
+    /// Copies queued data into `target` as far as it fits; returns how many bytes.
     fn take_queued(&self, target: &mut [u8]) -> usize {
         let mut queue = self.queue.borrow_mut();
         let mut taken = 0;
@@ -312,7 +312,7 @@ impl Receiver {
         taken
     }
 
-    /// Asks the kernel for data if it was not asked yet.
+    /// Requests data from the kernel, unless a request exists.
     fn start(self: &Rc<Receiver>, driver: &Driver) {
         if self.mode.get() == Mode::Off {
             let multishot = self.singles.get() == 0;
@@ -321,7 +321,7 @@ impl Receiver {
         }
     }
 
-    /// Waits until no request is with the kernel.
+    /// Waits until the kernel has no request.
     async fn stop(&self, driver: &Driver) {
         std::future::poll_fn(|context| {
             match self.mode.get() {
@@ -365,12 +365,12 @@ impl Receiver {
     }
 }
 
-/// Errors after which the same request is simply made again.
+/// Errors after which the same request is simply repeated.
 fn is_transient(number: i32) -> bool {
     matches!(number, libc::EINTR | libc::EAGAIN)
 }
 
-/// While it lives, one task receives.
+/// While this lives, one task receives.
 struct Busy<'a>(&'a Cell<bool>);
 
 impl Busy<'_> {
@@ -386,7 +386,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Dropped when a receive in place was given up: bytes are lost, so the stream is of no further use.
+/// Dropped if a receive in place was given up: bytes are lost, so the stream cannot be used any more.
 struct Unfinished<'a>(&'a Receiver);
 
 impl Drop for Unfinished<'_> {

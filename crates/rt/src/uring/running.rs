@@ -17,18 +17,18 @@ use super::idle::Idle;
 use super::slice;
 use crate::executor::{Core, CoreId, Handle, Remote, spawn};
 
-/// How to run a node.
+/// The settings for running a node.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The processors to run on, one thread each; core `n` runs on `processors[n]`.
     pub processors: Vec<usize>,
     /// Whether to bind each thread to its processor.
     pub pin: bool,
-    /// How long a core looks for new work before it sleeps, at most. Zero: it sleeps at once.
+    /// The longest time that a core looks for new work before it sleeps. Zero: it sleeps at once.
     pub poll: Duration,
 }
 
-/// A node could not be started.
+/// Why a node could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The kernel refuses io_uring.
@@ -49,11 +49,11 @@ pub enum StartError {
     Processor {
         /// The processor's number.
         processor: usize,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// Everything else.
+    /// Any other error.
     #[error("cannot start the cores")]
     System(#[source] io::Error),
 }
@@ -62,7 +62,8 @@ impl StartError {
     pub(super) fn of_ring(error: io::Error) -> StartError {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => StartError::NotPermitted(error),
-            // Some seccomp profiles say that there is no such system call; the sysctl shows that there is.
+            // Some seccomp profiles report that the system call does not exist; the sysctl shows that it
+            // does.
             Some(libc::ENOSYS) if std::fs::exists("/proc/sys/kernel/io_uring_disabled").unwrap_or(false) => {
                 StartError::NotPermitted(error)
             }
@@ -73,21 +74,21 @@ impl StartError {
     }
 }
 
-/// A running node. Dropping it does not stop the node.
+/// A running node. Dropping this does not stop the node.
 pub struct Running {
     shared: Vec<CoreShared>,
     remotes: Arc<[Arc<Remote>]>,
     threads: Vec<JoinHandle<Result<(), Box<dyn Any + Send>>>>,
 }
 
-/// What the thread of a core and the others have in common.
+/// What the thread of a core shares with the others.
 #[derive(Clone)]
 struct CoreShared {
     doorbell: Arc<Doorbell>,
     counters: Arc<Counters>,
 }
 
-/// The end of the node, as seen by its cores.
+/// Stops the node; every core has one.
 #[derive(Clone)]
 struct Stop {
     stopping: Arc<AtomicBool>,
@@ -101,7 +102,7 @@ impl Stop {
     }
 }
 
-/// What a thread is started with.
+/// The parameters of a core's thread.
 struct Start {
     id: CoreId,
     processor: Option<usize>,
@@ -109,13 +110,14 @@ struct Start {
     shared: CoreShared,
     remotes: Arc<[Arc<Remote>]>,
     stop: Stop,
-    /// Says whether the core has started.
+    /// Reports whether the core has started.
     started: mpsc::Sender<Result<(), StartError>>,
 }
 
 impl Running {
-    /// Starts a thread a core. Each runs `main(core)` there (made by the function, on that core); when core
-    /// 0's main ends, the node stops.
+    /// Starts one thread per core, which runs `main(core)`; the function is called on that core.
+    ///
+    /// When core 0's main ends, the node stops.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -171,24 +173,25 @@ impl Running {
         Ok(running)
     }
 
-    /// Reaches the cores from other threads.
+    /// Access to the cores from other threads.
     pub fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.remotes))
     }
 
-    /// What the cores have done so far, by core.
+    /// What each core has done so far.
     pub fn stats(&self) -> Vec<CoreStats> {
         self.stats_reader()()
     }
 
-    /// Reads [`Running::stats`] later, from wherever it is needed, and after the node has been joined, too.
+    /// A function that reads [`Running::stats`] later, in any thread, and even after the node has been
+    /// joined.
     pub fn stats_reader(&self) -> impl Fn() -> Vec<CoreStats> + Send + Sync + 'static {
         let counters: Vec<Arc<Counters>> =
             self.shared.iter().map(|core| Arc::clone(&core.counters)).collect();
         move || counters.iter().map(|core| core.read()).collect()
     }
 
-    /// Waits until core 0's main has ended and all threads have.
+    /// Waits until core 0's main and all threads have ended.
     ///
     /// # Panics
     /// If a core has panicked, with its panic.
@@ -200,7 +203,7 @@ impl Running {
     }
 }
 
-/// The thread of a core. A panic stops the node and is given to whoever joins it.
+/// The thread of a core. A panic stops the node and is passed to the caller of `join`.
 fn run_core<F: Future<Output = ()> + 'static>(
     start: Start,
     main: impl Fn(CoreId) -> F,
@@ -213,7 +216,7 @@ fn run_core<F: Future<Output = ()> + 'static>(
         Ok(driver) => driver,
         Err(error) => {
             core.remote().close();
-            // The other side is there until every core has reported.
+            // The receiver exists until every core has reported.
             let _ = start.started.send(Err(error));
             return Ok(());
         }
@@ -249,7 +252,7 @@ fn run_core<F: Future<Output = ()> + 'static>(
         cycle.run();
     }));
     start.stop.now();
-    // The operations are waited for before what they use goes: after the tasks, before the ring.
+    // Operations must complete before what they use is dropped: after the tasks, before the ring.
     let ended = catch_unwind(AssertUnwindSafe(|| {
         core.tear_down();
         driver.quiesce();
@@ -261,7 +264,7 @@ fn run_core<F: Future<Output = ()> + 'static>(
     ran.and(ended)
 }
 
-/// Leaves signals to the other threads of the process: a core is not interrupted.
+/// Leaves signals to the other threads of the process, so that a core is not interrupted.
 fn block_signals() {
     // SAFETY: the set is initialized by sigfillset before it is used, and only this thread's mask changes.
     unsafe {
@@ -271,7 +274,7 @@ fn block_signals() {
     }
 }
 
-/// Binds the current thread to `processor`, if there is one.
+/// Binds the current thread to `processor`, if one is given.
 fn bind(processor: Option<usize>) -> Result<(), StartError> {
     let Some(processor) = processor else { return Ok(()) };
     let failed = |source| StartError::Processor { processor, source };
@@ -287,14 +290,14 @@ fn bind(processor: Option<usize>) -> Result<(), StartError> {
     if result == 0 { Ok(()) } else { Err(failed(io::Error::last_os_error())) }
 }
 
-/// Fills `bytes` with randomness from the system.
+/// Fills `bytes` with random bytes from the system.
 pub(crate) fn secret_bytes(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {
         let rest = &mut bytes[filled..];
         // SAFETY: the rest of the bytes is valid for writing.
         let count = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        // A signal may interrupt a long request; there is no other failure with valid memory (getrandom(2)).
+        // A signal may interrupt a long request; with valid memory there is no other failure (getrandom(2)).
         filled += usize::try_from(count).unwrap_or(0);
     }
 }

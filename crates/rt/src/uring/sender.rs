@@ -16,7 +16,7 @@ use super::driver::{Driver, Kept};
 /// Pieces of one request: the kernel's limit (IOV_MAX).
 const PIECES_MAX: usize = 1024;
 
-/// What a send keeps for the kernel.
+/// What a send keeps alive for the kernel.
 pub(super) struct Sending {
     #[expect(dead_code, reason = "it is only kept")]
     socket: Arc<TcpStream>,
@@ -34,7 +34,7 @@ impl Sending {
         Box::new(Sending { socket, batch: SendBatch::new(), pieces: Vec::new(), header })
     }
 
-    /// Points the header at what comes after the first `sent` bytes.
+    /// Points the header to what follows the first `sent` bytes.
     fn aim(&mut self, sent: usize) {
         self.pieces.clear();
         let mut skip = sent;
@@ -68,7 +68,7 @@ enum State {
     Ready,
     /// A task sends.
     Busy,
-    /// A send failed or was given up: nobody knows what the other side has got.
+    /// A send failed or was given up: it is unknown what the other side has received.
     Broken,
 }
 
@@ -98,7 +98,7 @@ impl Sender {
             let entry = opcode::SendMsg::new(Fd(self.socket.as_raw_fd()), &raw const sending.header)
                 .flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32)
                 .build();
-            // SAFETY: the header, the pieces and the batch that they refer to are in the box or behind it,
+            // SAFETY: the header, the pieces and the batch that they refer to are in the box or owned by it,
             // and the box is kept, with the socket.
             let completion = unsafe { driver.start(entry, Kept::Send(sending)) };
             let (result, Kept::Send(back)) = completion.cancel_on_drop().await else {
@@ -121,7 +121,7 @@ impl Sender {
     }
 }
 
-/// Dropped when a send failed or was given up.
+/// Dropped if a send failed or was given up.
 struct Unfinished<'a>(&'a Sender);
 
 impl Drop for Unfinished<'_> {

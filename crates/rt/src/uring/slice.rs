@@ -1,27 +1,27 @@
-//! How long a core lets others on its processor run before it does.
+//! The time slice of a core that shares its processor.
 
 use std::time::Duration;
 
-/// What a core asks to be given at once: as little as the kernel takes. Who asks for less is let in sooner
-/// when there is work for it (EEVDF, from Linux 6.12 on; before, nothing comes of it), and gets no less time
-/// in all. With the usual slices a core that shares its processor waits, now and then, until a control plane
-/// or a client has used up one of its own: some milliseconds.
+/// The time slice that a core requests: as little as the kernel accepts. A thread with a shorter slice is
+/// scheduled sooner when it has work (EEVDF, from Linux 6.12 on; before, this has no effect), and gets no
+/// less time in total. With the usual slices, a core that shares its processor waits now and then until a
+/// control plane or a client has used up its own: some milliseconds.
 const SLICE: Duration = Duration::from_micros(100);
 
-/// Asks for short slices for the calling thread, if it has the ordinary policy: whoever has chosen another
-/// one has had a reason. Not being let is no failure.
+/// Requests short slices for the calling thread, if it has the ordinary policy: another policy was chosen for
+/// a reason. It is no failure if the kernel refuses.
 pub(super) fn ask_for_short() {
     let Some(mut how) = told().filter(|how| how.sched_policy == libc::SCHED_OTHER as u32) else { return };
     how.sched_runtime = SLICE.as_nanos() as u64;
-    // SAFETY: the kernel reads the structure, whose first field says how large it is, and changes this thread
-    // alone.
+    // SAFETY: the kernel reads the structure, whose first field states its size, and only changes this
+    // thread.
     let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const how, 0) };
     if set != 0 {
         tracing::debug!(error = %std::io::Error::last_os_error(), "a core keeps the slices that all have");
     }
 }
 
-/// How the calling thread is scheduled.
+/// The scheduling parameters of the calling thread.
 fn told() -> Option<libc::sched_attr> {
     // SAFETY: a structure of integers, for which zeros are valid.
     let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -44,7 +44,7 @@ mod tests {
         });
         let (policy, slice) = told.join().unwrap();
         assert_eq!(policy, libc::SCHED_OTHER as u32);
-        // An older kernel tells none.
+        // An older kernel reports none.
         assert!(slice == SLICE || slice.is_zero(), "{slice:?}");
     }
 }

@@ -21,7 +21,7 @@ pub struct Stream {
     driver: Rc<Driver>,
     socket: Arc<TcpStream>,
     receiver: Rc<Receiver>,
-    /// The receiver's place with the driver.
+    /// The receiver's number in the driver.
     registration: usize,
     sender: Sender,
     addresses: Addresses,
@@ -34,10 +34,10 @@ struct Addresses {
 }
 
 impl Stream {
-    /// See [`crate::Stream::connect`]; the deadline is the caller's.
+    /// See [`crate::Stream::connect`]; the caller handles the deadline.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub async fn connect(address: SocketAddr) -> io::Result<Stream> {
         let driver = driver::current();
         let target = Box::new(Address::from(address));
@@ -46,7 +46,7 @@ impl Stream {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just opened and belongs to nobody else.
+        // SAFETY: `fd` was just opened and nothing else owns it.
         let socket = Arc::new(TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) }));
         let entry = opcode::Connect::new(Fd(fd), target.as_ptr(), target.len()).build();
         // SAFETY: the address is in a box, which is kept with the socket.
@@ -73,7 +73,7 @@ impl Stream {
     /// See [`crate::Stream::receive`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub async fn receive(&self) -> io::Result<Received> {
         self.receiver.receive(&self.driver).await
     }
@@ -81,7 +81,7 @@ impl Stream {
     /// See [`crate::Stream::receive_exact`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub async fn receive_exact(&self, buf: Buf, filled: usize) -> io::Result<Buf> {
         self.receiver.receive_exact(&self.driver, buf, filled).await
     }
@@ -89,22 +89,22 @@ impl Stream {
     /// See [`crate::Stream::send`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub async fn send(&self, batch: SendBatch) -> io::Result<SendBatch> {
         self.sender.send(&self.driver, batch).await
     }
 
     /// See [`crate::Stream::shutdown`].
     pub fn shutdown(&self) {
-        // It fails only when the connection has already ended.
+        // It only fails if the connection has already ended.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
     /// See [`crate::Stream::abort`].
     pub fn abort(&self) {
-        // Without time to linger, closing the socket sends a reset and drops what is queued. It is closed
-        // when the operations in flight have let go of it, which the shutdown makes them do. It fails only as
-        // `shutdown` does.
+        // Without time to linger, closing the socket sends a reset and drops what is queued. The socket is
+        // closed when the operations in flight have released it, which the shutdown makes them do. It only
+        // fails in the same case as `shutdown`.
         let _ = set_option(&self.socket, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 });
         self.shutdown();
     }
@@ -118,13 +118,13 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // The socket is closed when the last operation lets go of it.
+        // The socket is closed when the last operation releases it.
         self.receiver.abandon(&self.driver);
         self.driver.unregister(self.registration);
     }
 }
 
-/// A connection that belongs to no core: its socket, and what was received but not read.
+/// A connection that belongs to no core: its socket, and data that was received but not read.
 pub struct DetachedStream {
     socket: Arc<TcpStream>,
     addresses: Addresses,
@@ -133,7 +133,7 @@ pub struct DetachedStream {
 }
 
 impl DetachedStream {
-    /// Of a connected socket; fails if the connection has ended since.
+    /// A connected socket; fails if the connection has ended since.
     pub(super) fn new(socket: Arc<TcpStream>) -> io::Result<DetachedStream> {
         let addresses = Addresses { local: socket.local_addr()?, peer: socket.peer_addr()? };
         socket.set_nodelay(true)?;
@@ -156,14 +156,14 @@ impl DetachedStream {
     }
 }
 
-/// Lets the kernel notice a peer that is gone without a word.
+/// Lets the kernel detect a peer that has disappeared silently.
 fn keep_alive(socket: &TcpStream) -> io::Result<()> {
     set_option::<libc::c_int>(socket, libc::SO_KEEPALIVE, 1)
 }
 
 /// Sets an option of the socket level, whose value is a `T`.
 fn set_option<T>(socket: &TcpStream, option: libc::c_int, value: T) -> io::Result<()> {
-    // SAFETY: the value is readable for as many bytes as are told.
+    // SAFETY: the value is readable for the number of bytes that is passed.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

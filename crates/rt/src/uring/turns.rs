@@ -1,16 +1,17 @@
-//! How long the turns of a core take: a request that comes waits for one at most before the core looks at it.
+//! Measures how long the turns of a core take: an incoming request waits at most one turn before the core
+//! looks at it.
 //!
-//! A turn is timed from one look at the ring to the next, or from the end of a wait: with what the kernel
-//! does in between for what tasks have asked for, and with whatever else had the processor meanwhile. What
-//! the kernel does right before the core sleeps is in none.
+//! A turn is measured from one look at the ring to the next, or from the end of a wait. It includes the
+//! kernel's work on requests of tasks in between, and whatever else used the processor meanwhile. The
+//! kernel's work directly before the core sleeps is not included.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::Instant;
 
-/// The upper bounds of the buckets, in nanoseconds: 5 µs to a second. They name what is asked for in round
-/// numbers: how many turns take longer than 0.1, 0.5 or 1 ms.
+/// The upper bounds of the buckets in nanoseconds: 5 µs to 1 s. They include the round numbers that are of
+/// interest: how many turns take longer than 0.1, 0.5 or 1 ms.
 const BOUNDS: [u64; TURN_BUCKETS - 1] = [
     5_000,
     10_000,
@@ -30,11 +31,11 @@ const BOUNDS: [u64; TURN_BUCKETS - 1] = [
     1_000_000_000,
 ];
 
-/// How many buckets there are, the last of which has no bound.
+/// The number of buckets; the last has no bound.
 pub const TURN_BUCKETS: usize = 17;
 
-/// The longest turn is remembered for so long at least, and for twice as long at most: whoever asks twice in
-/// this time hears of each.
+/// The longest turn is remembered at least this long, and at most twice as long: a reader that reads twice in
+/// this time sees each.
 const LATELY: Duration = Duration::from_secs(30);
 
 /// The upper bound of bucket `index`; `None` for the last, which has none.
@@ -47,7 +48,7 @@ pub fn turn_bound(index: usize) -> Option<Duration> {
 pub struct Turns {
     /// By bucket ([`turn_bound`]), not cumulative.
     pub counts: [u64; TURN_BUCKETS],
-    /// The time of all together.
+    /// The total time.
     pub time: Duration,
     /// The longest of the last half minute, or of the last minute.
     pub longest: Duration,
@@ -58,15 +59,15 @@ pub struct Turns {
 pub(super) struct TurnCounters {
     counts: [AtomicU64; TURN_BUCKETS],
     time_ns: AtomicU64,
-    /// When it was begun anew to look for the longest.
+    /// When the current period of the longest turn began.
     since_ns: AtomicU64,
-    /// The longest since then, and the longest of the time before that, if nothing was between the two.
+    /// The longest since then, and the longest of the period before, if the two are adjacent.
     longest_ns: AtomicU64,
     longest_before_ns: AtomicU64,
 }
 
 impl TurnCounters {
-    /// The core that is counted has ended a turn.
+    /// Records a turn of the core.
     pub(super) fn record(&self, began: Instant, ended: Instant) {
         let nanos = ended.0.saturating_sub(began.0);
         let bucket = BOUNDS.partition_point(|bound| *bound < nanos);
@@ -108,7 +109,7 @@ impl TurnCounters {
     }
 }
 
-/// Only the core itself writes: no instruction that locks is needed.
+/// Only the core itself writes, so no atomic addition is needed.
 fn grow(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).saturating_add(by), Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Messages between cores, and from threads that are none.
+//! Messages between cores, and from other threads.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -38,8 +38,7 @@ fn messages_keep_their_order() {
     assert!(seen.iter().copied().eq(0..10_000));
 }
 
-/// A lost wake-up would hang this for ever: at each of the 100,000 messages the target sleeps, or is about
-/// to.
+/// A lost wake-up would hang this forever: at each of the 100,000 messages the target sleeps, or is about to.
 #[test]
 fn no_wake_up_is_lost_in_a_ping_pong() {
     for poll in [Duration::ZERO, Duration::from_micros(5)] {
@@ -56,7 +55,8 @@ fn no_wake_up_is_lost_in_a_ping_pong() {
     }
 }
 
-/// Sleeps of all lengths around the time a message needs, so that messages meet every state of the sleeper.
+/// Sleeps of all lengths around the time that a message takes, so that messages meet every state of the
+/// sleeper.
 #[test]
 fn no_wake_up_is_lost_around_timers() {
     run_on(2, || async {

@@ -1,4 +1,4 @@
-//! Disks on real files, and on what else this machine lets us make.
+//! Disks on real files, and on whatever else this machine allows us to create.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -15,7 +15,7 @@ use rt::{CoreId, Disk, DiskError, Durability, OpenError, OpenOptions};
 
 use crate::{run, run_on};
 
-/// A directory of its own, removed at the end.
+/// A directory for one test, removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -37,7 +37,7 @@ impl Drop for Directory {
     }
 }
 
-/// Options to make a file of `size` bytes.
+/// Options to create a file of `size` bytes.
 fn create(size: u64) -> OpenOptions {
     OpenOptions { create: Some(size), ..OpenOptions::default() }
 }
@@ -88,8 +88,7 @@ fn data_that_is_not_aligned_in_memory_is_copied() {
     });
 }
 
-/// In blocks that do not follow each other in memory: a few, one of which is not aligned, and more than a
-/// request takes.
+/// Parts that are not adjacent in memory: a few, one of them not aligned, and more than one request takes.
 #[test]
 fn data_in_parts_is_written_in_order() {
     run(|| async {
@@ -145,7 +144,7 @@ fn a_disk_has_one_user() {
         assert!(matches!(second, Err(OpenError::InUse(busy)) if busy == path));
         let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
         assert!(matches!(Disk::open(&path, read_only).await, Err(OpenError::InUse(_))));
-        // Another core shares it, and keeps it locked.
+        // Another core shares the disk, and keeps it locked.
         let share = disk.share();
         rt::call(CoreId(1), move || async move {
             let disk = share();
@@ -161,8 +160,8 @@ fn a_disk_has_one_user() {
     });
 }
 
-/// Another reference to what `path` was opened as for I/O, as a worker thread of the kernel has one until a
-/// moment after its request.
+/// Another reference to the file that was opened at `path` for I/O. A worker thread of the kernel has one
+/// until a moment after its request.
 fn reference(path: &Path) -> OwnedFd {
     let mut ours = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
@@ -172,7 +171,7 @@ fn reference(path: &Path) -> OwnedFd {
     // SAFETY: no memory is passed.
     let direct = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFL) } & libc::O_DIRECT != 0;
     let number = ours.find(direct).expect("it is open");
-    // SAFETY: the new descriptor belongs to nobody else.
+    // SAFETY: nothing else owns the new descriptor.
     unsafe { OwnedFd::from_raw_fd(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0)) }
 }
 
@@ -250,7 +249,8 @@ fn zeroing_gives_space_back_and_allocated_tells() {
             [(mib + 4096, mib - 4096), (3 * mib, mib + 4096)]
         );
         assert!(is_zero(&disk, 2 * mib, 1 << 20).await);
-        // Smaller than a block of the file system, perhaps: zeros all the same, and nothing beside them.
+        // This may be smaller than a block of the file system: the range is zeroed all the same, and nothing
+        // next to it.
         let block = u64::from(disk.block());
         disk.zero(mib + block, block).await.unwrap();
         assert!(is_zero(&disk, mib + block, block as usize).await);
@@ -289,7 +289,7 @@ fn reserved_space_is_taken_and_reads_zero() {
         assert!(is_zero(&disk, 0, 1 << 20).await);
         let blocks = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&path).unwrap());
         assert!(blocks * 512 >= 8 << 20);
-        // Zeroing does not give it back, neither now nor when the file is opened again.
+        // Zeroing does not give the space back, neither now nor when the file is opened again.
         disk.write(0, pattern(1 << 20).share(), Durability::Durable).await.unwrap();
         disk.zero(0, 1 << 20).await.unwrap();
         drop(disk);
@@ -300,7 +300,7 @@ fn reserved_space_is_taken_and_reads_zero() {
         assert!(is_zero(&disk, 0, 2 << 20).await);
         let blocks = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&path).unwrap());
         assert!(blocks * 512 >= 8 << 20, "{blocks} blocks are left");
-        // More than a file can have: refused, and nothing is left behind.
+        // Larger than a file can be: refused, and nothing is left behind.
         let path = directory.join("huge");
         assert!(matches!(Disk::check_new(&path, 1 << 62, true), Err(OpenError::System { .. })));
         let nowhere = Disk::check_new(&directory.join("no/such"), 0, false);
@@ -337,7 +337,7 @@ fn a_failed_write_latches_the_disk_for_all_who_share_it() {
         // SAFETY: the name is terminated.
         let fd = unsafe { libc::memfd_create(c"disk".as_ptr(), libc::MFD_ALLOW_SEALING | libc::MFD_CLOEXEC) };
         assert!(fd >= 0);
-        // SAFETY: it was just opened and belongs to nobody else.
+        // SAFETY: it was just opened and nothing else owns it.
         let memory = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         memory.set_len(1 << 20).unwrap();
         let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
@@ -353,7 +353,7 @@ fn a_failed_write_latches_the_disk_for_all_who_share_it() {
         // SAFETY: no memory is passed.
         assert_eq!(unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) }, 0);
         let write = async |disk: &Disk| disk.write(4096, pattern(4096).share(), Durability::Cached).await;
-        // A flush that is under way then may have been to cover that write.
+        // A flush that is under way at that time may have been meant to cover that write.
         let mut flush = pin!(disk.flush());
         let has_begun = poll_fn(|context| Poll::Ready(flush.as_mut().poll(context).is_pending())).await;
         assert!(has_begun);
@@ -369,7 +369,7 @@ fn a_failed_write_latches_the_disk_for_all_who_share_it() {
             assert!(matches!(disk.flush().await, Err(DiskError::Latched)));
         })
         .await;
-        // What can be read still is; and reopening is what ends it.
+        // Readable data can still be read; reopening the disk ends the failure.
         assert!(disk.read(0, Buf::zeroed(4096)).await.unwrap()[..] == pattern(4096)[..]);
     });
 }
@@ -384,14 +384,14 @@ fn a_file_that_was_cut_short_is_a_media_error() {
         cut(8192);
         assert!(is_zero(&disk, 0, 8192).await);
         assert!(matches!(disk.read(4096, Buf::zeroed(8192)).await, Err(DiskError::Media(_))));
-        // Inside of a block: what is left of it is no block, however often it is read.
+        // Inside a block: the rest of it is not a block, however often it is read.
         cut(8192 - 100);
         let read = rt::timeout(Duration::from_secs(10), disk.read(4096, Buf::zeroed(4096))).await;
         assert!(matches!(read, Ok(Err(DiskError::Media(_)))));
     });
 }
 
-/// What is missing before it would read as zeros.
+/// The missing part before the write would read as zeros.
 #[test]
 fn a_file_that_was_cut_short_does_not_grow_again() {
     run(|| async {
@@ -418,7 +418,7 @@ fn a_file_that_was_cut_short_does_not_grow_again() {
     });
 }
 
-/// A mounted file system in memory, if we may.
+/// A mounted file system in memory, if this user may mount.
 struct Mounted(Directory);
 
 impl Mounted {
@@ -462,18 +462,18 @@ fn a_full_file_system_is_told_and_passes() {
             }
         }
         assert!(full);
-        // A durable one, too: it was this data that had no room.
+        // A durable write fails in the same way: it was this data that had no room.
         let durable = disk.write(2 << 20, data.clone(), Durability::Durable).await;
         assert!(matches!(durable, Err(DiskError::Full)), "{durable:?}");
         let room = disk.room().expect("a sparse file");
         assert_eq!((room.total, room.free), (1 << 20, 0));
         assert!(room.promised >= 3 << 20, "{room:?}");
         assert!(matches!(disk.allocate(2 << 20, 512 << 10).await, Err(DiskError::Full)));
-        // It is not out of service: what is given back can be used.
+        // The disk is not out of service: space that is given back can be used.
         disk.zero(0, 512 << 10).await.unwrap();
         disk.write(1 << 20, data.clone(), Durability::Cached).await.unwrap();
         disk.flush().await.unwrap();
-        // What was set aside is there when the rest is gone.
+        // Reserved space is available when the rest is used up.
         let aside = 3 << 20;
         disk.allocate(aside, 64 << 10).await.unwrap();
         disk.allocate(2 << 20, disk.room().unwrap().free).await.unwrap();
@@ -487,7 +487,7 @@ fn a_full_file_system_is_told_and_passes() {
     });
 }
 
-/// A loop device, if we may have one.
+/// A loop device, if this user may have one.
 struct Loop(PathBuf);
 
 impl Loop {
@@ -521,7 +521,7 @@ fn block_devices_work() {
         disk.zero(4096, 64 << 10).await.unwrap();
         assert!(is_zero(&disk, 4096, 64 << 10).await);
         assert_eq!(disk.allocated(8192, 4096, 9).await.unwrap(), [(8192, 4096)]);
-        // Closed, and opened while the kernel still has it.
+        // Closed, and opened again while the kernel still has a reference.
         let kernel = reference(&device.0);
         drop(disk);
         let release = std::thread::spawn(move || {
@@ -544,7 +544,7 @@ fn a_dropped_operation_keeps_its_memory() {
             let _ =
                 rt::timeout(wait, disk.write(n * 4096, pattern(65_536).share(), Durability::Cached)).await;
             let _ = rt::timeout(wait, disk.read(n * 4096, Buf::uncleared(65_536))).await;
-            // Whoever gets this memory next must not find it written to.
+            // The next user of this memory must not find it overwritten.
             let fresh = Buf::zeroed(65_536);
             rt::yield_now().await;
             assert!(fresh.iter().all(|byte| *byte == 0));
@@ -557,7 +557,7 @@ fn many_operations_run_at_once() {
     run(|| async {
         let directory = Directory::new("many");
         let disk = std::rc::Rc::new(Disk::open(&directory.join("disk"), create(16 << 20)).await.unwrap());
-        // More than the submission queue holds.
+        // More than the submission queue can hold.
         let tasks: Vec<_> = (0..2000u64)
             .map(|n| {
                 let disk = std::rc::Rc::clone(&disk);

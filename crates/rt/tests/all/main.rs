@@ -13,7 +13,7 @@ use std::time::Duration;
 use rt::CoreId;
 use rt::uring::{Config, Running};
 
-/// Runs `main` on core 0 of a node of `cores`, and gives its result after everything has ended.
+/// Runs `main` on core 0 of a node of `cores`, and returns its result after everything has ended.
 fn run_on<T: Send + 'static, F: Future<Output = T> + 'static>(
     cores: usize,
     main: impl Fn() -> F + Send + Clone + 'static,

@@ -43,7 +43,7 @@ fn batch(bytes: &[u8]) -> SendBatch {
     batch
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that show their position.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
 }
@@ -103,7 +103,7 @@ fn errors_are_told() {
         rt::sleep(Duration::from_millis(10)).await;
         let refused = Stream::connect(address, DEADLINE).await.err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        // A documentation address (RFC 5737) that nobody answers; without any route it fails at once.
+        // A documentation address (RFC 5737) that never answers; without any route it fails at once.
         let start = rt::now();
         let silent = Stream::connect("192.0.2.1:3260".parse().unwrap(), Duration::from_millis(50)).await;
         assert!(silent.is_err() && rt::now().since(start) < Duration::from_secs(5));
@@ -127,7 +127,7 @@ fn a_dropped_receive_loses_nothing() {
         });
         let mut bytes = Vec::new();
         while bytes.len() < data.len() {
-            // Some of these give up before anything comes, some in the very turn in which it comes.
+            // Some of these give up before anything arrives, some in the very turn in which it arrives.
             match rt::timeout(Duration::from_micros(rt::random() % 40), b.receive()).await {
                 Ok(received) => bytes.extend_from_slice(&received.unwrap()),
                 Err(_) => rt::yield_now().await,
@@ -156,7 +156,7 @@ fn receiving_in_place_and_in_pieces_mix() {
             }
             a
         });
-        // What was received beyond the end of an item.
+        // Data that was received beyond the end of an item.
         let mut over: Vec<u8> = Vec::new();
         for round in 0..rounds {
             for size in sizes {
@@ -215,8 +215,7 @@ fn many_megabytes_go_out_in_partial_sends() {
         assert!(stream.send(out).await.unwrap().is_empty());
         assert!(stream.send(SendBatch::new()).await.unwrap().is_empty());
         drop(stream);
-        // The stream is closed in the next turn of the ring; waiting for the thread would keep that from
-        // coming.
+        // The stream is closed in the next turn of the ring; joining the thread would prevent that turn.
         while !reader.is_finished() {
             rt::sleep(Duration::from_millis(1)).await;
         }
@@ -233,7 +232,7 @@ fn a_send_that_was_given_up_breaks_the_stream() {
         assert_eq!(stream.send(batch(b"x")).await.err().unwrap().kind(), ErrorKind::BrokenPipe);
         drop(stream);
         rt::sleep(Duration::from_millis(20)).await;
-        // The socket was closed although the peer did not read: it sees what was sent, then the end.
+        // The socket was closed although the peer did not read: it receives the sent data, then the end.
         let mut rest = Vec::new();
         socket.read_to_end(&mut rest).unwrap();
         assert!(rest.len() < data.len() && rest[..] == data[..rest.len()]);
@@ -256,7 +255,7 @@ fn a_reader_that_stops_slows_the_sender_down() {
             }
             a
         });
-        // A receive that is given up leaves its request with the kernel, which goes on filling buffers.
+        // A canceled receive leaves its request with the kernel, which continues to fill buffers.
         assert!(rt::timeout(Duration::ZERO, b.receive()).await.is_err());
         rt::sleep(Duration::from_millis(300)).await;
         let stalled = sent.get();
@@ -274,7 +273,7 @@ async fn exact_hello(a: &Stream) -> Buf {
     Buf::zeroed(5)
 }
 
-/// Streams that do not read, more than there are buffers, must not keep the others from receiving.
+/// Streams that do not read, more than there are buffers, must not prevent the others from receiving.
 #[test]
 fn slow_readers_do_not_take_all_buffers() {
     run(|| async {
@@ -307,7 +306,8 @@ fn slow_readers_do_not_take_all_buffers() {
     });
 }
 
-/// What receivers still hold pins buffers. Before they are used up, data is copied, so nobody has to wait.
+/// Data that receivers still hold pins buffers. Before the buffers are used up, data is copied, so no stream
+/// has to wait.
 #[test]
 fn whoever_holds_what_it_received_does_not_stop_the_others() {
     run(|| async {
@@ -370,7 +370,7 @@ fn a_stream_moves_to_another_core_with_its_bytes() {
             let (stream, mut socket) = with_plain_socket().await;
             socket.write_all(b"abc").unwrap();
             assert_eq!(&*stream.receive().await.unwrap(), b"abc");
-            // These arrive at the first core, or while the stream is on its way, or after.
+            // These arrive at the first core, while the stream is on its way, or afterwards.
             let writer = std::thread::spawn(move || {
                 pattern(50_000).chunks(1000).for_each(|piece| socket.write_all(piece).unwrap());
                 socket
@@ -435,7 +435,7 @@ fn what_was_given_up_is_not_sent() {
     run(|| async {
         let (stream, mut socket) = with_plain_socket().await;
         let stream = Rc::new(stream);
-        // More than the kernel takes while nobody reads.
+        // More than the kernel accepts while the peer does not read.
         let sending = rt::spawn({
             let stream = Rc::clone(&stream);
             async move { stream.send(batch(&pattern(64 << 20))).await.map(drop) }
@@ -445,7 +445,7 @@ fn what_was_given_up_is_not_sent() {
         assert!(sending.await.is_err());
         drop(stream);
         rt::sleep(Duration::from_millis(50)).await;
-        // What had left the sender may come, then the reset; the rest does not.
+        // Data that had left the sender may arrive, then the reset; the rest does not.
         let mut received = Vec::new();
         let end = socket.read_to_end(&mut received);
         assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);

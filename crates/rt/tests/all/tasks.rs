@@ -70,7 +70,7 @@ fn a_timeout_drops_what_is_too_slow() {
     });
 }
 
-/// Counts itself while it lives.
+/// Counts itself while it exists.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -166,7 +166,7 @@ fn turns_are_timed_and_waits_are_none() {
     let config = Config { processors: vec![0], pin: false, poll: Duration::ZERO };
     let running = Running::start(config, |_| async {
         rt::sleep(Duration::from_millis(1200)).await;
-        // As work that ends no turn does.
+        // Like work that does not end its turn.
         std::thread::sleep(WORK);
         rt::next_turn().await;
     })
@@ -215,7 +215,7 @@ fn what_has_come_goes_before_work_in_parts() {
         let done = Rc::new(Cell::new(0));
         let counted = Rc::clone(&done);
         let work = rt::spawn(async move {
-            // Meanwhile the time of who waits comes.
+            // Meanwhile the waiting task's time comes.
             std::thread::sleep(Duration::from_millis(4));
             loop {
                 counted.set(counted.get() + 1);

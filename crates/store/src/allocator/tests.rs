@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::{Allocator, ExtentRun};
 
-/// The obvious allocator: a flag an extent.
+/// The obvious allocator: a flag per extent.
 struct Oracle(Vec<Vec<bool>>);
 
 impl Oracle {
@@ -81,7 +81,7 @@ proptest! {
             }
             check(&allocator, &oracle);
         }
-        // A catalogue that is read again gives the same map.
+        // A catalog that is read again leads to the same map.
         let mut again = Allocator::new(disks.iter().copied());
         owned.into_iter().flatten().flatten().for_each(|run| again.take(run));
         check(&again, &oracle);

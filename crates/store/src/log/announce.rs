@@ -1,4 +1,4 @@
-//! What the next root says, and what is so when it is durable.
+//! Building the next root, and applying it when it is durable.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,24 @@ use super::root::{RUNS_MAX, Replay, Root, Run};
 use super::segment::Kind;
 use super::state::{self, DataSegment, MAP_ENTRY_BYTES, State};
 
-/// Bytes of the state that are written at once.
+/// How many bytes of the state are written at a time.
 const STATE_PIECE_BYTES: usize = 1 << 20;
 
-/// Bytes of the state, and where they go.
+/// The bytes of the state, and their places.
 pub(super) type Pieces = Vec<(Place, Vec<u8>)>;
 
-/// What a root says, and what is so when it is durable.
+/// The next root, and what applies when it is durable.
 pub(super) struct NewRoot {
     pub(super) root: Root,
-    /// Nobody needs these any more.
+    /// Segments that are no longer needed.
     pub(super) freed: Vec<u32>,
-    /// What records go into after those that are announced already.
+    /// Segments for records, in addition to those that are announced already.
     pub(super) announced: Vec<(u32, u64)>,
     pub(super) state_len: usize,
 }
 
 impl Running {
-    /// Slots for so many bytes of state.
+    /// Takes slots for this many bytes of state.
     pub(super) fn runs_for(&mut self, bytes: usize) -> Result<Vec<Run>, CheckpointError> {
         let mut runs = Vec::new();
         let mut left = bytes.div_ceil(SLOT_BYTES);
@@ -44,14 +44,14 @@ impl Running {
         if runs.len() > RUNS_MAX { Err(CheckpointError::Scattered) } else { Ok(runs) }
     }
 
-    /// Whether records behind the next root may lie in a segment.
+    /// Whether a segment may hold records that the next root does not cover.
     pub(super) fn is_replayed(&self, segment: u32) -> bool {
         let open = [self.segments.hosts, self.segments.survivors];
         let is_open = open.into_iter().flatten().any(|open| open.segment == segment);
         is_open || self.segments.used.get(&segment).is_some_and(|used| used.newest >= self.frozen_below)
     }
 
-    /// What the next root says, and the pieces of the state with their places. Nothing of it is in force yet.
+    /// Builds the next root, and the pieces of the state with their places. Nothing of it applies yet.
     pub(super) fn new_root(
         &mut self,
         handle: &super::LogHandle,
@@ -63,7 +63,7 @@ impl Running {
         let data = used.filter(|used| used.kind == Kind::Data).count();
         let map = self.segments.used.len() - data;
         let rough = state::encoded_len(data, map, self.leaves.len(), self.segments.slots);
-        // The state may open map segments, and each is an entry in it.
+        // Writing the state may open map segments, each of which is an entry in it.
         let opened = rough.div_ceil(SLOT_BYTES * self.segments.slots as usize) + 1;
         let runs = self.runs_for(rough + opened * MAP_ENTRY_BYTES)?;
         let kept: BTreeSet<u32> = runs.iter().map(|run| run.segment).collect();
@@ -109,7 +109,7 @@ impl Running {
         Ok((new, in_pieces(bytes, &runs)))
     }
 
-    /// Segments that records go into when the announced ones are full.
+    /// Segments for records when the announced ones are full.
     pub(super) fn to_announce(&self, freed: &[u32], replay_bytes: u64) -> Vec<(u32, u64)> {
         let usable = |segment: &&u32| {
             let zone = self.segments.zones.get(&self.segments.zone_of(**segment));
@@ -129,7 +129,7 @@ impl Running {
         if self.can_return_zone(replay_bytes) && !leaving { self.segments.idle_zone() } else { None }
     }
 
-    /// The state, without the segments that are about to be free.
+    /// Encodes the state, without the segments that are about to be freed.
     pub(super) fn encode_state(&self, freed: &BTreeSet<u32>) -> Vec<u8> {
         let mut state = State::default();
         for (segment, used) in &self.segments.used {
@@ -151,7 +151,7 @@ impl Running {
         state.encode_with(&self.leaves)
     }
 
-    /// A root is durable.
+    /// Applies a root that is durable.
     pub(super) fn rooted(&mut self, new: NewRoot) {
         let NewRoot { root, freed, announced, state_len } = new;
         self.root = root.number;
@@ -184,7 +184,7 @@ pub(super) fn mask(bits: &mut [u64], from: u16) {
     }
 }
 
-/// The bytes of the state, each piece with its place.
+/// Splits the bytes of the state into pieces with their places.
 pub(super) fn in_pieces(mut bytes: Vec<u8>, runs: &[Run]) -> Pieces {
     let slots: usize = runs.iter().map(|run| usize::from(run.slots)).sum();
     bytes.resize(slots * SLOT_BYTES, 0);

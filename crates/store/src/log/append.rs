@@ -1,9 +1,9 @@
 //! Writing: requests become records, and completed records become changes.
 //!
-//! All requests that have come in this turn of the core make one record. The next one gathers while records
-//! are under way, of which there are a few at most. No timer: at depth 1 nothing waits. A record is one
-//! device write, with FUA if anything in it is to be durable; when it has completed its changes go into the
-//! table, and its requests end.
+//! All requests that arrive in one turn of the core form one record. The next record gathers while records
+//! are under way, of which there are a few at most. There is no timer, so at queue depth 1 nothing waits. A
+//! record is one device write, with FUA if anything in it must be durable. When it has completed, its changes
+//! go into the table, and its requests end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,11 +21,13 @@ use super::segment::{Kind, Open};
 use super::{Inner, LogTuning, Phase, Running};
 use crate::error::SliceError;
 
-/// Records of hosts that are under way at once: 20 MiB at most, which keeps a quick disk busy. What comes
-/// meanwhile shares the next one.
+/// Records of hosts that may be under way at once.
+///
+/// That is 20 MiB at most, which keeps a fast disk busy. Requests that arrive meanwhile share the next
+/// record.
 const RECORDS_MAX: usize = 32;
 
-/// A log that has been idle for so long says that its newest records are durable, in a record of its own.
+/// After being idle for this long, a log writes a record which says that its newest records are durable.
 pub(super) const SAY_AFTER: Duration = Duration::from_secs(1);
 
 /// A record on its way to the disk.
@@ -36,12 +38,12 @@ pub(super) struct Record {
     tickets: Vec<(Rc<Ticket>, usize)>,
 }
 
-/// A block that the cleaner moves.
+/// A live block that the cleaner moves.
 pub(super) struct Survivor {
     pub branch: u32,
     pub block: u64,
     pub from: Place,
-    /// Of the segment that it comes from.
+    /// The generation of the segment that the block comes from.
     pub generation: u64,
     pub crc: u32,
     pub data: SharedBuf,
@@ -55,7 +57,7 @@ impl Running {
         }
     }
 
-    /// What a completed record says comes into force.
+    /// Applies the entries of a completed record.
     pub(super) fn apply(&mut self, sequence: u64, head: Place, entries: &[Entry]) {
         let mut at = head.next();
         let mut dead = Vec::new();
@@ -80,7 +82,7 @@ impl Running {
                     at = at.next();
                 }
             }
-            // Nobody has seen these in the map, and the segment is young: nothing depends on them.
+            // The map never named these places, and their segments are recent, so nothing depends on them.
             for place in dead.drain(..) {
                 self.segments.clear(place);
                 self.forget(branch, 1);
@@ -91,14 +93,14 @@ impl Running {
         }
     }
 
-    /// Blocks of a branch are not needed any more.
+    /// Subtracts blocks that a branch no longer needs.
     pub(super) fn forget(&mut self, branch: u32, blocks: u64) {
         if let Some(used) = self.used.get_mut(&branch) {
             *used = used.saturating_sub(blocks);
         }
     }
 
-    /// Takes slots at the end of a stream for a record, which gets its number.
+    /// Takes slots at the end of a stream for a record, and numbers the record.
     fn head(&mut self, stream: Stream, entries: Vec<Entry>) -> Option<Head> {
         let slots = 1 + entries.iter().filter(|entry| entry.has_data()).count() as u16;
         let (durable_below, root) = (self.append.durable_below(), self.root);
@@ -123,7 +125,7 @@ impl Running {
         Some(Head { stream, generation, sequence, durable_below, root, place, entries })
     }
 
-    /// Has a stream go on in the next announced segment.
+    /// Continues a stream in the next announced segment.
     pub(super) fn open_next(&mut self, stream: Stream) -> bool {
         let Some((segment, generation)) = self.segments.ready.pop_front() else { return false };
         let open = self.segments.begin(segment, generation, Kind::Data);
@@ -139,8 +141,9 @@ impl Running {
         true
     }
 
-    /// The next record of hosts: of all that waits as much as there is room for. `None`: nothing waits, or
-    /// there is no room.
+    /// Builds the next record of hosts from as many waiting requests as there is room for.
+    ///
+    /// `None`: nothing waits, or there is no room.
     fn next_record(&mut self, tuning: &LogTuning) -> Option<(Head, Taken)> {
         let entries_left = self.entries_left(self.changes_max(tuning));
         let bounded = entries_left > 0 && self.since_freeze < tuning.replay_bytes;
@@ -151,14 +154,15 @@ impl Running {
             return None;
         }
         if room < needed && !self.open_for_hosts(wants_data) {
-            // What needs no data may still fit, or is let have a segment that data is not.
+            // Requests without data may still fit, or may use a segment that data may not.
             if !wants_data || !self.append.has_control() || room == 0 && !self.open_for_hosts(false) {
                 return None;
             }
         }
         let room = self.segments.rest(self.segments.hosts);
         let data_max = if wants_data { (room as usize - 1).min(DATA_SLOTS_MAX) } else { 0 };
-        // Zeros find room in the table as in the log: they are few, and merging makes room for them.
+        // Zeros are not limited by the room in the table, nor in the log: they are few, and merging makes
+        // room for them.
         let mut taken =
             Taken { left: ENTRIES_MAX, data_left: data_max.min(entries_left), ..Taken::default() };
         taken.take(&mut self.append.control);
@@ -171,7 +175,7 @@ impl Running {
         taken.durable |= std::mem::take(&mut self.append.word);
         let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as i64;
         if self.is_paced() {
-            // More than there is: what comes waits until that is earned, too.
+            // The credit may become negative: later requests wait until that has been earned, too.
             self.credit -= blocks + 1;
         }
         let head = self.head(Stream::Hosts, std::mem::take(&mut taken.entries))?;
@@ -184,7 +188,7 @@ impl Running {
         self.may_open_for_hosts(data) && self.open_next(Stream::Hosts)
     }
 
-    /// Entries that the table has room for.
+    /// How many entries the table has room for.
     fn entries_left(&self, changes_max: usize) -> usize {
         let under_way = self.append.in_flight.len() * ENTRIES_MAX / 2;
         let frozen = self.frozen.as_ref().map_or(0, Changes::len);
@@ -193,7 +197,7 @@ impl Running {
 }
 
 impl Inner {
-    /// Writes blocks, and zeroes ranges. Ends when all records have completed.
+    /// Writes blocks and zeroes ranges. Returns when all their records have completed.
     pub(super) async fn append(
         self: &Rc<Inner>,
         branch: u32,
@@ -224,7 +228,8 @@ impl Inner {
         self.append(branch, vec![Item::Zeros { block: 0, count: ZEROED_BLOCKS_MAX }], false).await
     }
 
-    /// Has records made of what waits, in this turn, when the others have had theirs.
+    /// Schedules the making of records from waiting requests: in this turn of the core, after its other
+    /// tasks.
     pub(super) fn pump(self: &Rc<Inner>) {
         if std::mem::replace(&mut self.state.borrow_mut().append.pumping, true) {
             return;
@@ -294,9 +299,10 @@ impl Inner {
         self.pump();
     }
 
-    /// Each record says which ones before it are durable; nothing says it of the last ones. If a disk did not
-    /// read these after a crash they would count as not written, and older blocks would be there again. So a
-    /// log that has nothing else to write writes that.
+    /// Schedules a record that says which records are durable, for when the log is idle.
+    ///
+    /// Each record says this of those before it; nothing says it of the last ones. If the disk could not read
+    /// those after a crash, they would count as not written, and older blocks would reappear.
     fn say_durable_soon(self: &Rc<Inner>) {
         {
             let append = &mut self.state.borrow_mut().append;
@@ -324,7 +330,7 @@ impl Inner {
         .detach();
     }
 
-    /// Makes one record of what the cleaner moves. The segment has room for it.
+    /// Builds one record of blocks that the cleaner moves. The segment has room for it.
     pub(super) fn survivors_record(&self, survivors: Vec<Survivor>) -> Option<(Head, Chain)> {
         let entry = |survivor: &Survivor| {
             let what = What::Moved { crc: survivor.crc, from: survivor.from };
@@ -340,7 +346,7 @@ impl Inner {
         Some((head, bytes))
     }
 
-    /// Writes such a record.
+    /// Writes a record that [`Inner::survivors_record`] has built.
     pub(super) async fn write_survivors(&self, (head, bytes): (Head, Chain)) -> Result<(), SliceError> {
         let result = self.write_at(head.place, bytes, Durability::Cached).await;
         {
@@ -369,8 +375,10 @@ impl Inner {
         disk.write(at, bytes, durability).await
     }
 
-    /// A record could not be written: for want of space, and the number of the record stays open until the
-    /// next root; else nobody knows what is on the disk.
+    /// Handles a record that could not be written.
+    ///
+    /// If there was no space, the number of the record stays open until the next root. After any other error
+    /// it is unknown what the disk holds.
     fn write_failed(&self, error: &DiskError) -> SliceError {
         match error {
             DiskError::Full => SliceError::Full,
@@ -385,7 +393,7 @@ impl Inner {
         }
     }
 
-    /// Makes all records that have completed durable.
+    /// Makes all completed records durable.
     pub(super) async fn flush(self: &Rc<Inner>) -> Result<(), SliceError> {
         if self.phase.get() == Phase::Failed {
             return Err(SliceError::Offline);
@@ -407,7 +415,7 @@ impl Inner {
     }
 }
 
-/// The bytes of a record. The blocks stay where they are in memory.
+/// The bytes of a record. Blocks stay where they are in memory.
 fn in_a_row(head: &Head, data: impl Iterator<Item = SharedBuf>) -> Chain {
     let mut bytes = Chain::from(head.encode());
     for mut block in data {

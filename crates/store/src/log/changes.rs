@@ -1,8 +1,8 @@
 //! The table of changes: what was written since the map was last merged. Reads look here first.
 //!
-//! An entry is a block, or a range that reads as zeros. Entries never overlap, so the newest change of a
-//! block is the only one. Moves by the cleaner are kept apart: until the next merge a block is read where it
-//! was.
+//! An entry is a block, or a range that reads as zeros. Entries never overlap, so a block has at most one
+//! entry, its newest change. Moves by the cleaner are kept separately: until the next merge, a block is read
+//! from its old place.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::state::LeafPlace;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Block(Stored),
-    /// So many blocks read as zeros.
+    /// This many blocks read as zeros.
     Zeros(u64),
 }
 
@@ -37,18 +37,19 @@ pub(crate) struct Move {
 pub(crate) struct Changes {
     /// By branch and first block.
     entries: BTreeMap<(u32, u64), Change>,
-    /// How many of the entries are ranges of zeros. Without any, an entry begins where it is looked for.
+    /// How many of the entries are ranges of zeros. If there are none, the entry of a block begins at that
+    /// block.
     ranges: usize,
     moves: BTreeMap<(u32, u64), Move>,
 }
 
 impl Changes {
-    /// How many entries there are, moves included: what the table's bound counts.
+    /// The number of entries, including moves: this is what the table's limit applies to.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() + self.moves.len()
     }
 
-    /// Moves by the cleaner among them.
+    /// How many of them are moves by the cleaner.
     pub(crate) fn moves(&self) -> usize {
         self.moves.len()
     }
@@ -57,7 +58,7 @@ impl Changes {
         self.len() == 0
     }
 
-    /// A block lies somewhere else from now on. Places that nobody needs any more are added to `dead`.
+    /// Enters a new place of a block. Places that become dead are added to `dead`.
     pub(crate) fn write(&mut self, branch: u32, block: u64, stored: Stored, dead: &mut Vec<Place>) {
         if self.ranges > 0 {
             self.cut(branch, block, 1, dead);
@@ -67,7 +68,7 @@ impl Changes {
         }
     }
 
-    /// A range reads as zeros from now on.
+    /// Enters a range that reads as zeros. Places that become dead are added to `dead`.
     pub(crate) fn zero(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Place>) {
         if count > 0 {
             self.cut(branch, block, count, dead);
@@ -76,14 +77,14 @@ impl Changes {
         }
     }
 
-    /// The cleaner has copied a block.
+    /// Enters a block that the cleaner has copied.
     pub(crate) fn moved(&mut self, branch: u32, block: u64, moved: Move, dead: &mut Vec<Place>) {
         if let Some(earlier) = self.moves.insert((branch, block), moved) {
             dead.push(earlier.to.place);
         }
     }
 
-    /// Removes what is said of a range.
+    /// Removes the entries of a range.
     fn cut(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Place>) {
         let end = block + count;
         let before = self.entries.range((branch, 0)..(branch, block)).next_back();
@@ -108,7 +109,7 @@ impl Changes {
         }
     }
 
-    /// The entries that say something of a range, in order.
+    /// The entries that touch a range, in order.
     fn within(&self, branch: u32, block: u64, count: u64) -> impl Iterator<Item = (u64, Change)> {
         let before = || self.entries.range((branch, 0)..(branch, block)).next_back();
         let before = if self.ranges > 0 { before() } else { None };
@@ -117,7 +118,7 @@ impl Changes {
         before.into_iter().chain(inside).map(|((_, start), change)| (*start, *change))
     }
 
-    /// Puts what the table says of the blocks from `block` on over `spots`.
+    /// Applies the table's entries for the blocks from `block` on to `spots`.
     pub(crate) fn overlay(&self, branch: u32, block: u64, spots: &mut [Spot]) {
         let count = spots.len() as u64;
         for (start, change) in self.within(branch, block, count) {
@@ -132,7 +133,7 @@ impl Changes {
         }
     }
 
-    /// Whether the table says all there is to say of a range: nobody need look into the map.
+    /// Whether the entries cover all of a range, so that the map is not needed.
     pub(crate) fn covers(&self, branch: u32, block: u64, count: u64) -> bool {
         let mut at = block;
         for (start, change) in self.within(branch, block, count) {
@@ -151,8 +152,8 @@ impl Changes {
         moves.map(|((_, block), moved)| (*block, *moved))
     }
 
-    /// The first leaf from `from` on of which the table says something that matters: a range of zeros does
-    /// where the map has a leaf.
+    /// The first leaf, from `from` on, that the table changes. A range of zeros changes only leaves that are
+    /// in the map.
     pub(crate) fn next_leaf(&self, from: LeafKey, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<LeafKey> {
         let moved = self.moves.range((from.0, from.1 * LEAF_BLOCKS)..).next();
         let moved = moved.map(|((branch, block), _)| (*branch, block / LEAF_BLOCKS));
@@ -180,19 +181,19 @@ impl Changes {
         None
     }
 
-    /// The first block from `block` on in a branch of which the table says that it has a place.
+    /// The first block of a branch, from `block` on, that has a place in the table.
     pub(crate) fn next_block(&self, branch: u32, block: u64) -> Option<u64> {
         let mut entries = self.entries.range((branch, block)..=(branch, u64::MAX));
         entries.find(|(_, change)| matches!(change, Change::Block(_))).map(|((_, block), _)| *block)
     }
 
-    /// The branches of which blocks have places here.
+    /// The branches of blocks that have a place in the table.
     pub(crate) fn branches(&self) -> impl Iterator<Item = u32> {
         let blocks = self.entries.iter().filter(|(_, change)| matches!(change, Change::Block(_)));
         blocks.map(|((branch, _), _)| *branch)
     }
 
-    /// All places that are named, those of moves too: for checks.
+    /// All places in the table, including those of moves: for checks.
     #[cfg(test)]
     pub(crate) fn places(&self) -> Vec<Place> {
         let blocks = self.entries.values().filter_map(|change| match change {
@@ -213,7 +214,7 @@ mod tests {
         Stored { place: Place { segment: number, slot: 0 }, crc: number }
     }
 
-    /// Against a table of single blocks.
+    /// Compares with a table of single blocks.
     #[test]
     fn equal_to_the_obvious_version() {
         for seed in 0..200 {

@@ -8,8 +8,7 @@ use super::segment::Kind;
 use super::{Inner, Log};
 
 impl Log {
-    /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Leaves that are not in memory are
-    /// read.
+    /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Reads leaves that are not in memory.
     pub(crate) async fn check(&self) {
         self.inner.check().await;
     }
@@ -18,7 +17,7 @@ impl Log {
         std::sync::Arc::clone(&self.inner.handle)
     }
 
-    /// What it is at: for whoever waits for it to come to rest.
+    /// Describes what the log is doing: for tests that wait for it to become idle.
     pub(crate) fn at_what(&self) -> String {
         let state = self.inner.state.borrow();
         let segments = &state.segments;
@@ -89,7 +88,7 @@ impl Inner {
         for table in std::iter::once(&state.active).chain(&state.frozen) {
             table.places().into_iter().for_each(|place| own(place, "a table"));
         }
-        // I2: each version has its bit, and each bit an owner. (A merge is not under way.)
+        // I2: each version has its bit, and each bit an owner. (No merge is under way.)
         for place in owners.keys() {
             assert!(state.segments.is_set(*place), "the bit of {place:?} is clear");
         }
@@ -111,10 +110,10 @@ impl Inner {
         assert_eq!((live, live_map), (state.segments.live, state.segments.live_map), "I3");
         let grains: u64 = state.leaves.values().map(|place| u64::from(place.len)).sum();
         assert_eq!(grains, live_map);
-        // I3: what branches take.
+        // I3: the number of blocks that branches take.
         let used: u64 = state.used.values().sum();
         assert_eq!(used, state.live_blocks());
-        // Each segment is in one place.
+        // Each segment is in exactly one list.
         let segments = &state.segments;
         let mut seen = BTreeSet::new();
         let ready = segments.ready.iter().map(|(segment, _)| segment);
@@ -125,7 +124,7 @@ impl Inner {
         let staying = segments.zones.values().filter(|zone| !zone.leaving).count();
         assert_eq!(segments.total(), staying as u64 * u64::from(segments.zone_segments));
         assert!(seen.len() >= staying * segments.zone_segments as usize, "segments are lost");
-        // I8.
+        // I8: memory stays within its bounds.
         let tuning = self.handle.tuning;
         assert!(state.cache.held() as u64 <= self.handle.memory.limit().0);
         self.handle.memory.check();

@@ -1,9 +1,9 @@
-//! The checkpoint: the table of changes goes into the map, and a root says so.
+//! The checkpoint: merges the table of changes into the map, and writes a root.
 //!
-//! The table is frozen and another one goes on. The frozen one is merged leaf by leaf, some leaves at a time;
-//! then all is flushed, and a root is written. Only then may others have the segments that nobody needs any
-//! more. A move by the cleaner counts only if the leaf still points at the old place: else the block was
-//! written meanwhile, and its new place dies, too.
+//! The table is frozen, and another one takes new changes. The frozen one is merged leaf by leaf, some leaves
+//! at a time; then everything is flushed, and a root is written. Only then may segments that are no longer
+//! needed be reused. A move by the cleaner counts only if the leaf still points at the old place: otherwise,
+//! the block was written meanwhile, and its new place is dead, too.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -20,16 +20,16 @@ use super::state::LeafPlace;
 use super::{Inner, Phase, Request, Running};
 use crate::canary::{Canary, makes};
 
-/// Leaves that are merged at a time, and read at once: 150 KiB.
+/// How many leaves are merged, and read, at a time: 150 KiB.
 const STEP_LEAVES: usize = 32;
 
-/// Bytes of leaves that are written at once.
+/// How many bytes of leaves are written at a time.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Map segments that a checkpoint empties at most.
+/// How many map segments a checkpoint empties at most.
 const EVACUATED_MAX: usize = 8;
 
-/// Why a checkpoint did not come to its end.
+/// Why a checkpoint did not complete.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CheckpointError {
     #[error(transparent)]
@@ -42,16 +42,17 @@ pub(super) enum CheckpointError {
     Closed,
 }
 
-/// A leaf as it will be.
+/// A leaf after the merge.
 struct Merged {
     key: LeafKey,
     spots: Spots,
-    /// Places that the leaf does not point at any more, and blocks of them that the branch no longer has.
+    /// Places that the leaf no longer points at, and how many of them were blocks that the branch no longer
+    /// has.
     dead: Vec<Place>,
     forgotten: u64,
 }
 
-/// Leaves that are written at once.
+/// Leaves that are written together.
 struct Batch {
     open: Open,
     bytes: Vec<u8>,
@@ -59,7 +60,7 @@ struct Batch {
 }
 
 impl Inner {
-    /// Makes a checkpoint, as a task: the caller has said that one is under way.
+    /// Runs a checkpoint as a task. The caller has set the flag for it.
     pub(super) async fn run_checkpoint(self: Rc<Inner>) {
         let result = self.checkpoint().await;
         {
@@ -170,7 +171,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes the state, and says what the root is that names it.
+    /// Writes the state, and returns the root that names it.
     async fn write_state(&self) -> Result<NewRoot, CheckpointError> {
         let (new, pieces) = self.state.borrow_mut().new_root(&self.handle)?;
         for (place, bytes) in pieces {
@@ -184,13 +185,14 @@ impl Inner {
     }
 
     async fn flush_all(self: &Rc<Inner>) -> Result<(), CheckpointError> {
-        // What is known to be durable is told by the records that come.
+        // Later records say what this flush has made durable.
         self.flush().await.map_err(|_| DiskError::Latched.into())
     }
 
     async fn write_root(&self, root: &Root) -> Result<(), CheckpointError> {
         let bytes = Buf::copy_of(&root.encode()).share();
-        // Both at once: a cut that leaves neither whole leaves the root before this one in the other slots.
+        // Write both at once: if a power cut leaves neither intact, the previous root is still in the other
+        // slots.
         let write = async |(disk, offset): (u16, u64)| {
             let disk = Rc::clone(self.disks.borrow().disk(disk));
             disk.write(offset + Root::offset(root.number), bytes.clone(), Durability::Durable).await
@@ -199,20 +201,20 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives back the zones that no root names any more.
+    /// Returns the zones that no root names any more.
     fn return_zones(self: &Rc<Inner>) {
         let leaving: Vec<u32> = {
             let mut state = self.state.borrow_mut();
             let zones = state.segments.zones.iter().filter(|(_, zone)| zone.leaving);
             let leaving: Vec<u32> = zones.map(|(number, _)| *number).collect();
-            // A zone that is still read has segments in use: it goes with the next root.
+            // A zone that is still being read has segments in use: it is returned after a later root.
             let unread: Vec<u32> =
                 leaving.into_iter().filter(|zone| state.segments.is_unused(*zone)).collect();
             state.segments.zones.retain(|zone, _| !unread.contains(zone));
             unread
         };
         for zone in leaving {
-            // The pool's list is shorter at once, so that nobody takes the zone in again.
+            // Remove it from the shared list at once, so that the log does not take the zone over again.
             self.handle.remove_zone(zone);
             let (reply, _) = rt::sync::oneshot();
             self.handle.lender.ask(Request::Return { log: self.handle.number, zone, reply });
@@ -221,7 +223,7 @@ impl Inner {
 }
 
 impl Batch {
-    /// Whether the largest leaf fits behind the others.
+    /// Whether there is room for one more leaf of the largest size.
     fn has_room(&self, slots: u32) -> bool {
         let rest = (slots as usize - usize::from(self.open.next)) * SLOT_BYTES;
         self.bytes.len() + LEAF_BYTES_MAX <= rest.min(BATCH_BYTES)
@@ -229,7 +231,7 @@ impl Batch {
 }
 
 impl Running {
-    /// From here on changes go into another table. Returns the first record of it.
+    /// Directs changes to a new table from here on. Returns the first record that belongs to it.
     fn freeze(&mut self) -> u64 {
         self.checkpoint_wanted = false;
         self.since_freeze = 0;
@@ -244,7 +246,7 @@ impl Running {
         self.frozen_below
     }
 
-    /// Leaves of map segments that are mostly empty, in order. They are written elsewhere.
+    /// The leaves of map segments that are mostly empty, last one first. They are written elsewhere.
     fn to_evacuate(&self) -> Vec<LeafKey> {
         let grains = self.segments.slots * SLOT_GRAINS;
         let sealed = self.segments.used.iter().filter(|(_, used)| used.kind == Kind::Map && !used.open);
@@ -262,7 +264,7 @@ impl Running {
         leaves.map(|(key, _)| *key).rev().collect()
     }
 
-    /// The next leaves to be written. `evacuated` are those that are written anyhow, the first one last.
+    /// The next leaves to be written. `evacuated` are those that are written in any case, last one first.
     fn next_leaves(&self, mut from: LeafKey, evacuated: &mut Vec<LeafKey>) -> Vec<LeafKey> {
         let mut keys = Vec::new();
         while keys.len() < STEP_LEAVES {
@@ -306,7 +308,7 @@ impl Running {
         Merged { key, spots, dead, forgotten }
     }
 
-    /// A leaf lies somewhere else, or is not needed.
+    /// Applies a merged leaf, which was written somewhere else, or is not needed any more.
     fn take_in(&mut self, merged: &Merged, written: Option<(LeafPlace, Leaf)>) {
         let key = merged.key;
         if let Some(old) = self.leaves.remove(&key) {
@@ -322,14 +324,14 @@ impl Running {
         self.forget(key.0, merged.forgotten);
     }
 
-    /// The map segment, with room for `bytes`; another one if it has not.
+    /// The open map segment if it has room for `bytes`, otherwise a new one.
     pub(super) fn open_map(&mut self, bytes: usize) -> Result<Open, CheckpointError> {
         if let Some(open) = self.segments.map
             && self.segments.rest(self.segments.map) as usize * SLOT_BYTES >= bytes
         {
             return Ok(open);
         }
-        // One that is announced will do if it must: no record is found in it.
+        // If necessary, take an announced one: recovery finds no records in it.
         let announced = |state: &mut Running| state.segments.ready.pop_back().map(|(segment, _)| segment);
         let segment =
             self.segments.free.pop().or_else(|| announced(self)).ok_or(CheckpointError::NoSegment)?;

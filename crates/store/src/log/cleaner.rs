@@ -1,8 +1,8 @@
-//! The cleaner: makes segments free by moving what is left in them.
+//! The cleaner: frees segments by moving what is live in them.
 //!
-//! What must never happen: a write waits for more than one step of it; it runs out of segments; it works
-//! without gaining. A step reads at most 1 MiB of a victim and writes what is live in it as records of
-//! survivors. The map learns of it in the next checkpoint, and until then blocks are read where they were.
+//! What must never happen: a write waits for more than one of its steps; it runs out of segments; it works
+//! without gaining anything. A step reads at most 1 MiB of a victim, and writes its live blocks as records of
+//! survivors. The map changes in the next checkpoint, and until then blocks are read from their old places.
 
 use std::rc::Rc;
 
@@ -16,18 +16,19 @@ use super::segment::{Kind, Used};
 use super::{Inner, Running};
 use crate::canary::{Canary, makes};
 
-/// Slots that a step reads: 1 MiB. Each step waits for the disk twice, and a cleaner must not spend its time
-/// on that.
+/// Slots that a step reads: 1 MiB.
+///
+/// Each step waits for the disk twice, and smaller steps would spend most of their time on that.
 const STEP_SLOTS: usize = 256;
 
 const _: () = assert!(STEP_SLOTS > DATA_SLOTS_MAX, "a step reads the longest record as a whole");
 
-/// A victim must give this part of its slots at least, heads of survivors counted: a log that is not full
-/// always has one that gives a twelfth.
+/// A victim must yield at least 1/`GAIN_PART` of its slots, net of the heads of survivors. A log that is not
+/// full always has one that yields a twelfth.
 const GAIN_PART: u32 = 16;
 
 impl Inner {
-    /// Cleans, as a task: the caller has said that it is under way.
+    /// Runs the cleaner as a task. The caller has set the flag for it.
     pub(super) async fn run_cleaner(self: Rc<Inner>) {
         let mut gathered = Vec::new();
         while self.goes_on() && self.state.borrow().wants_cleaning() {
@@ -42,7 +43,8 @@ impl Inner {
                     if self.write_gathered(&mut gathered, 1).await.is_err() {
                         break;
                     }
-                    // What a merge finds dead, or sealed since the last root, may make one.
+                    // A merge may create a victim: it finds dead blocks, and covers segments that were sealed
+                    // since the last root.
                     if !self.state.borrow().has_unmerged() {
                         self.state.borrow_mut().exhausted = true;
                         break;
@@ -66,22 +68,23 @@ impl Inner {
         self.settle();
     }
 
-    /// Moves what is live in a segment. Some of it may stay gathered, to fill a record with what comes next.
+    /// Gathers what is live in a segment, and writes it. Some may stay gathered, to fill a record with blocks
+    /// of the next victim.
     async fn clean(self: &Rc<Inner>, victim: u32, gathered: &mut Vec<Survivor>) -> Result<(), ()> {
         let _pinned = self.pin(victim);
         let (slots, live) = {
             let state = self.state.borrow();
             (state.segments.slots, state.segments.used.get(&victim).map_or(0, |used| used.live))
         };
-        // Moving so many blocks gains so many slots.
+        // Slots gained per 1000 blocks moved.
         let gain = u64::from(slots - live) * 1000 / u64::from(live.max(1));
         let result = self.walk_victim(victim, gain, gathered).await;
         let mut state = self.state.borrow_mut();
         let next = state.append.next;
-        // One that keeps a block which cannot be read is not free with the next root.
+        // A segment that keeps an unreadable block is not free with the next root.
         if let Some(used) = state.segments.used.get_mut(&victim).filter(|used| !used.stuck) {
-            // What is gathered gets a number soon; until then the victim counts as cleaned by the next
-            // record.
+            // The gathered blocks will soon get their sequence numbers; until then the victim counts as
+            // cleaned by the next record.
             used.cleaned = next + 1;
         }
         state.stock_changed = true;
@@ -107,7 +110,7 @@ impl Inner {
                 }
                 (used.generation, has_bits(&used.bits, slot, slot + window))
             };
-            // Where nothing is live the head alone says where the next one is.
+            // If nothing in the window is live, the head alone shows where the next head is.
             let count = if is_live { window } else { 1 };
             let place = Place { segment: victim, slot: slot as u16 };
             let Some((disk, _, at)) = self.locate(place) else { return Ok(()) };
@@ -127,8 +130,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes live blocks out of what was read from `slot` of a victim on. Returns how many slots were gone
-    /// through.
+    /// Gathers the live blocks from what was read of a victim at `slot`. Returns how many slots were
+    /// processed.
     fn gather(
         &self,
         victim: u32,
@@ -154,7 +157,7 @@ impl Inner {
             };
             if end > count {
                 if (0..head.data_slots()).any(|index| live(index).is_some()) && done > 0 {
-                    // Its data was not read: the next step begins with it.
+                    // The record's data was not read in full: the next step begins with this record.
                     return done;
                 }
                 return end;
@@ -177,12 +180,12 @@ impl Inner {
         done
     }
 
-    /// A block of a segment cannot be read: the segment stays, and so does the block, for whoever repairs it.
+    /// Marks a segment with an unreadable block: both stay where they are until the block is repaired.
     fn is_stuck(&self, segment: u32) {
         self.state.borrow_mut().segments.set_stuck(segment);
     }
 
-    /// Writes what was gathered as long as it fills records, or there are `least` blocks of it.
+    /// Writes gathered blocks as long as they fill records, or there are at least `least` of them.
     async fn write_gathered(self: &Rc<Inner>, gathered: &mut Vec<Survivor>, least: usize) -> Result<(), ()> {
         let mut records = Vec::new();
         while !gathered.is_empty() {
@@ -197,7 +200,7 @@ impl Inner {
                 state.segments.rest(state.segments.survivors) as usize
             };
             if room < 2 {
-                // A checkpoint waits for all records that have their numbers.
+                // A checkpoint waits for all records that have numbers, so write these first.
                 self.write_records(std::mem::take(&mut records)).await?;
                 if !self.state.borrow().has_unmerged() {
                     self.state.borrow_mut().exhausted = true;
@@ -206,9 +209,9 @@ impl Inner {
                 self.wait_for_checkpoint().await;
                 continue;
             }
-            // A move must get its number while its block is where it comes from. Otherwise, that segment may
-            // have been freed, and the same block have been written to the same slot since: the move would
-            // put the older data in its place.
+            // A move must get its number while its block is still in its old place. Otherwise, that segment
+            // may have been freed, and the same block may have been written to the same slot since: the move
+            // would put older data in its place.
             if !makes(Canary::MoveLate) {
                 gathered.retain(|survivor| self.state.borrow().is_in_place(survivor));
             }
@@ -230,21 +233,21 @@ impl Inner {
 }
 
 impl Running {
-    /// Whether a block is still needed where it was gathered.
+    /// Whether a gathered block is still live in its old place.
     pub(super) fn is_in_place(&self, survivor: &Survivor) -> bool {
         let used = self.segments.used.get(&survivor.from.segment);
         let is_same = used.is_some_and(|used| used.generation == survivor.generation && !used.released);
         is_same && self.segments.is_set(survivor.from)
     }
 
-    /// Something that a checkpoint would merge or free.
+    /// Whether a checkpoint would merge or free anything.
     pub(super) fn has_unmerged(&self) -> bool {
         let frozen = self.frozen.as_ref().is_some_and(|frozen| !frozen.is_empty());
         frozen || !self.active.is_empty() || self.frees_next()
     }
 
-    /// The segment that is cleaned next: much to be gained, and old, so that what is left will not die soon
-    /// by itself.
+    /// The segment to be cleaned next: one with much to gain, and old, so that its remaining blocks are
+    /// unlikely to die soon.
     fn victim(&self) -> Option<u32> {
         let slots = self.segments.slots;
         let gain = |used: &Used| slots.saturating_sub(used.live + used.live.div_ceil(DATA_SLOTS_MAX as u32));
@@ -264,7 +267,7 @@ impl Running {
             (1.0 - live) * age / (1.0 + live)
         };
         let victims = self.segments.used.iter().filter(|(_, used)| fits(used));
-        // Less than a segment altogether is no gain: it would be moved round and round.
+        // A total gain of less than one segment is none: the same blocks would be moved round and round.
         if victims.clone().map(|(_, used)| u64::from(gain(used))).sum::<u64>() < u64::from(slots) {
             return None;
         }

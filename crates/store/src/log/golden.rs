@@ -1,5 +1,7 @@
-//! The formats of `docs/formats/log.md`, byte by byte. The bytes were computed from the tables there, not by
-//! this crate. If one of these tests fails, logs that exist cannot be read any more: the version must change.
+//! The formats of `docs/formats/log.md`, byte by byte.
+//!
+//! The bytes were computed from the tables there, not by this crate. If one of these tests fails, existing
+//! logs can no longer be read: the version must change.
 
 use super::leaf::{self, Leaf};
 use super::place::Place;
@@ -10,7 +12,7 @@ use crate::fuzzing::{
     LEAF_GENERATION, head_example as head, leaf_example, root_example as root, state_example as state,
 };
 
-/// The head and three entries: a block, one that was moved, and zeros. Zeros follow.
+/// The head and three entries: a block, a moved block, and zeros. Followed by zeros.
 #[rustfmt::skip]
 const HEAD: [u8; 136] = [
     0x55, 0x52, 0x53, 0x41, 0x4c, 0x52, 0x45, 0x43, 0x33, 0xb8, 0xea, 0x39, 0x01, 0x00, 0x02, 0x00,
@@ -37,7 +39,7 @@ const LEAF: [u8; 128] = [
     0x01, 0x00, 0x44, 0x33, 0x22, 0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
 ];
 
-/// One run of the state and two segments that are replayed. Zeros follow.
+/// One run of the state and two segments that are replayed. Followed by zeros.
 #[rustfmt::skip]
 const ROOT: [u8; 104] = [
     0x55, 0x52, 0x53, 0x41, 0x4c, 0x4f, 0x47, 0x52, 0x3f, 0xcb, 0xf3, 0xfa, 0x01, 0x00, 0x10, 0x00,
@@ -49,7 +51,7 @@ const ROOT: [u8; 104] = [
     0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
 ];
 
-/// A segment of data, one of the map, a leaf.
+/// A data segment, a map segment, and a leaf.
 #[rustfmt::skip]
 const STATE: [u8; 79] = [
     0x01, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88,
@@ -59,7 +61,7 @@ const STATE: [u8; 79] = [
     0x00, 0x00, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x40, 0x00, 0x00, 0x00, 0x02, 0x02, 0x00,
 ];
 
-/// With zeros behind it to the end of a slot.
+/// Pads with zeros to the end of a slot.
 fn slot(bytes: &[u8]) -> Vec<u8> {
     let mut slot = bytes.to_vec();
     slot.resize(4096, 0);

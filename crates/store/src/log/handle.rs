@@ -1,4 +1,4 @@
-//! What the pool and the core that runs a log share: they may be different cores.
+//! What the pool and the core that runs a log share, because they may be different cores.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::{LogMemory, LogTuning};
 use crate::disks::SharedDisks;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these for more than a few instructions.
+    // Poisoning is ignored: the mutex is only ever held for a few instructions that do not panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -32,7 +32,7 @@ impl Bell {
         }
     }
 
-    /// Waits until it has been rung since the last wait.
+    /// Waits until the bell has been rung since the last wait.
     pub(crate) async fn wait(&self) {
         let rung = {
             let mut state = lock(&self.0);
@@ -43,28 +43,28 @@ impl Bell {
             state.1 = Some(sender);
             receiver
         };
-        // The sender is kept until it is used.
+        // The sender is kept until it is used, so this cannot fail.
         let _ = rung.await;
         lock(&self.0).0 = false;
     }
 }
 
-/// What a log asks of the pool.
+/// A request of a log to the pool.
 pub(crate) enum Request {
-    /// One more zone; the answer is whether there was one to be had.
+    /// Lend one more zone; the reply says whether there was one.
     Borrow {
         log: u16,
-        /// Blocks that are live, in thousandths of what the log can use.
+        /// Live blocks, in thousandths of what the log can use.
         live_permille: u64,
-        /// A write waits for it.
+        /// A write waits for the zone.
         urgent: bool,
         reply: Sender<bool>,
     },
-    /// Nothing names the zone any more.
+    /// Take the zone back: no root names it any more.
     Return { log: u16, zone: u32, reply: Sender<()> },
 }
 
-/// Brings requests of logs to the pool's core.
+/// Brings the logs' requests to the pool's core.
 pub(crate) struct Lender {
     /// `None`: the pool is gone.
     requests: Mutex<Option<VecDeque<Request>>>,
@@ -83,7 +83,7 @@ impl Default for Lender {
 }
 
 impl Lender {
-    /// Dropped, and so answered with no, when the pool is gone.
+    /// Sends a request. If the pool is gone, the request is dropped, which counts as a refusal.
     pub(crate) fn ask(&self, request: Request) {
         if let Some(requests) = &mut *lock(&self.requests) {
             self.unanswered.fetch_add(1, Ordering::Relaxed);
@@ -92,17 +92,17 @@ impl Lender {
         self.bell.ring();
     }
 
-    /// A request was answered.
+    /// Counts a request as answered.
     pub(crate) fn answered(&self) {
         self.unanswered.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether all requests were answered.
+    /// Whether all requests have been answered.
     pub(crate) fn is_idle(&self) -> bool {
         self.unanswered.load(Ordering::Relaxed) == 0
     }
 
-    /// The pool is gone.
+    /// Drops all requests, now and from now on: the pool is gone.
     pub(crate) fn close(&self) {
         let waiting = lock(&self.requests).take();
         drop(waiting);
@@ -114,62 +114,61 @@ impl Lender {
     }
 }
 
-/// A log, as long as its pool is open.
+/// A log. It exists as long as its pool is open, whether the log itself is open or not.
 pub(crate) struct LogHandle {
     pub number: u16,
     pub identity: [u8; 16],
     pub segment_shift: u8,
-    /// Segments of a zone.
+    /// Number of segments of a zone.
     pub zone_segments: u32,
-    /// Disk and byte of its roots, in both mirrors.
+    /// Disk and offset of the log's roots in each of the two mirrors.
     pub roots: [(u16, u64); 2],
     pub tuning: LogTuning,
     pub memory: LogMemory,
     pub lender: Arc<Lender>,
-    /// Rung when something here has changed, and when the log is to end.
+    /// Rung when something here has changed, and when the log must end.
     pub bell: Bell,
     shared: Mutex<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// Slices are open there.
+    /// The core on which slices of the log are open.
     open_on: Option<CoreId>,
     /// Tasks of the log may have I/O under way.
     running: bool,
     waiting: Vec<Sender<()>>,
     zones: BTreeMap<u32, (u16, u64)>,
     disks: Option<SharedDisks>,
-    /// Those of the catalogue's volumes, with the bytes that each takes in this log.
+    /// The branches of the catalog's volumes, with the bytes that each takes in this log.
     branches: BTreeMap<u32, Arc<AtomicU64>>,
     figures: LogFigures,
-    /// What the open log takes of the memory of all logs.
+    /// The open log's part of the memory of all logs.
     member: Weak<Member>,
-    /// A volume was deleted since the log last looked, or it has not looked since it was opened.
+    /// A volume was deleted since the log last checked, or the log has not checked since it was opened.
     fewer_branches: bool,
 }
 
 /// How full a log is, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogFigures {
-    /// What it has of the pool.
+    /// The space that the pool has lent it.
     pub lent: u64,
-    /// Blocks that somebody needs, as far as is known: what was overwritten counts until the map has been
-    /// merged.
+    /// The live blocks, as far as is known: overwritten blocks count until the map has been merged.
     pub live: u64,
-    /// What may be live of what it has: the rest is what cleaning gains.
+    /// How much of the lent space may be live; the rest is what cleaning gains from.
     pub usable: u64,
-    /// Segments that can be written at once.
+    /// The segments that can be written without cleaning.
     pub free: u64,
-    /// What hosts have written since it was opened.
+    /// Bytes that hosts have written since the log was opened.
     pub written_by_hosts: u64,
-    /// All that was written to the disks for it since then.
+    /// All bytes that were written to the disks for that.
     pub written: u64,
-    /// Memory of leaves, tables of changes, directory and bits; 0 if it is not open.
+    /// Memory of leaves, tables of changes, directory and bits; 0 if the log is not open.
     pub memory: u64,
 }
 
-/// What a log is made of when its pool is opened, or it is made.
+/// The parts of a [`LogHandle`].
 pub(crate) struct NewHandle {
     pub number: u16,
     pub identity: [u8; 16],
@@ -211,15 +210,15 @@ impl LogHandle {
         }
     }
 
-    /// Slots of a segment.
+    /// Number of slots of a segment.
     pub(crate) fn slots(&self) -> u32 {
         1 << (self.segment_shift - super::place::SLOT_BYTES.trailing_zeros() as u8)
     }
 
-    /// The log is opened on this core.
+    /// Records that the log is opened on this core.
     ///
     /// # Panics
-    /// If it is open on some core: two of them would write over each other.
+    /// If it is open on any core: two of them would overwrite each other's data.
     pub(super) fn claim(&self, core: CoreId) {
         let mut shared = lock(&self.shared);
         if let Some(other) = shared.open_on {
@@ -229,13 +228,13 @@ impl LogHandle {
         shared.open_on = Some(core);
     }
 
-    /// Its last slice was closed.
+    /// Records that the log's last slice was closed.
     pub(super) fn give_up(&self) {
         lock(&self.shared).open_on = None;
         self.bell.ring();
     }
 
-    /// Whether slices of it are open.
+    /// Whether slices of the log are open.
     pub(crate) fn is_open(&self) -> bool {
         lock(&self.shared).open_on.is_some()
     }
@@ -273,7 +272,7 @@ impl LogHandle {
         lock(&self.shared).zones.clone()
     }
 
-    /// The pool has lent a zone, perhaps on a disk that was added since the log was opened.
+    /// Adds a zone that the pool has lent, perhaps on a disk that was added since the log was opened.
     pub(crate) fn add_zone(&self, number: u32, place: (u16, u64), disks: SharedDisks) {
         {
             let mut shared = lock(&self.shared);
@@ -283,12 +282,12 @@ impl LogHandle {
         self.bell.ring();
     }
 
-    /// The pool is gone, and with it what keeps its disks open.
+    /// Drops the references that keep the pool's disks open: the pool is gone.
     pub(crate) fn forget_disks(&self) {
         lock(&self.shared).disks = None;
     }
 
-    /// The pool's disks, if zones were lent since it was opened.
+    /// The pool's disks, if zones were lent since the pool was opened.
     pub(super) fn disks(&self) -> Option<SharedDisks> {
         lock(&self.shared).disks.clone()
     }
@@ -301,7 +300,7 @@ impl LogHandle {
         lock(&self.shared).branches.entry(branch).or_default();
     }
 
-    /// A volume was deleted: what it has is given back.
+    /// Removes the branch of a deleted volume; the log then frees its space.
     pub(crate) fn remove_branch(&self, branch: u32) {
         {
             let mut shared = lock(&self.shared);
@@ -311,16 +310,16 @@ impl LogHandle {
         self.bell.ring();
     }
 
-    /// Whether a volume was deleted since this was last asked.
+    /// Whether a volume was deleted since the last call.
     pub(super) fn has_fewer_branches(&self) -> bool {
         std::mem::take(&mut lock(&self.shared).fewer_branches)
     }
 
-    /// The log is opened, and takes what `member` says.
+    /// Sets the open log's part of the memory of all logs.
     pub(super) fn set_member(&self, member: Weak<Member>) {
         let mut shared = lock(&self.shared);
         shared.member = member;
-        // An earlier opening may have ended before it had swept.
+        // An earlier opening may have ended before it swept the branches of deleted volumes.
         shared.fewer_branches = true;
     }
 
@@ -328,7 +327,7 @@ impl LogHandle {
         lock(&self.shared).branches.contains_key(&branch)
     }
 
-    /// What a branch takes, in bytes; 0 if the log was not opened since the pool was.
+    /// The bytes that a branch takes; 0 if the log has not been opened since the pool was opened.
     pub(crate) fn used(&self, branch: u32) -> u64 {
         lock(&self.shared).branches.get(&branch).map_or(0, |used| used.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! A leaf: the map of 512 blocks of a branch, as it lies on the disk. Byte table: `docs/formats/log.md`.
+//! A leaf: the map of 512 blocks of a branch, as it is stored on disk. Byte table: `docs/formats/log.md`.
 //!
 //! Leaves are kept in memory in this form, too: a lookup counts bits.
 
@@ -14,7 +14,7 @@ use crate::cursor::Cursor;
 /// Blocks of a leaf: 2 MiB of a slice.
 pub(crate) const LEAF_BLOCKS: u64 = 512;
 
-/// What leaves begin at multiples of, and what their length in the directory is counted in, in bytes.
+/// Alignment of leaves, and the unit of their length in the directory, in bytes.
 pub(crate) const LEAF_GRAIN: usize = 64;
 
 const MAGIC: &[u8; 4] = b"ULEF";
@@ -27,12 +27,12 @@ const ENTRY_BYTES: usize = 9;
 pub(crate) const LEAF_BYTES_MAX: usize =
     (ENTRIES_AT + LEAF_BLOCKS as usize * ENTRY_BYTES).next_multiple_of(LEAF_GRAIN);
 
-/// Bytes that a leaf takes at most for one block alone, rounding included.
+/// Bytes that a leaf takes at most for a single block, including rounding.
 pub(crate) const LEAF_BYTES_ONE: usize = (ENTRIES_AT + ENTRY_BYTES).next_multiple_of(LEAF_GRAIN);
 
 const _: () = assert!(LEAF_BYTES_MAX / LEAF_GRAIN <= u8::MAX as usize, "a length is one byte");
 
-/// Which leaf: the branch, and the number of its first block divided by [`LEAF_BLOCKS`].
+/// Identifies a leaf: the branch, and the number of its first block divided by [`LEAF_BLOCKS`].
 pub(crate) type LeafKey = (u32, u64);
 
 /// What the blocks of a leaf read as.
@@ -68,12 +68,12 @@ pub(crate) fn encode((branch, number): LeafKey, generation: u64, spots: &Spots) 
     Some(bytes)
 }
 
-/// A whole leaf.
+/// An intact leaf.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf(Rc<[u8]>);
 
 impl Leaf {
-    /// Takes what was read for leaf `key` from a segment of this generation; `None` if it is not that leaf,
+    /// Checks what was read for leaf `key` from a segment of this generation; `None` if it is another leaf,
     /// or damaged.
     pub(crate) fn check(bytes: &[u8], key: LeafKey, generation: u64) -> Option<Leaf> {
         let mut fields = Cursor::new(bytes);
@@ -92,12 +92,12 @@ impl Leaf {
         sound.then(|| Leaf(bytes.into()))
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the leaf takes.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What all blocks read as.
+    /// What all its blocks read as.
     pub(crate) fn spots(&self) -> Spots {
         let mut spots = [Spot::Nothing; LEAF_BLOCKS as usize];
         let mut entries = self.0[ENTRIES_AT..].chunks(ENTRY_BYTES);
@@ -129,8 +129,7 @@ fn stored(entry: &[u8]) -> Option<Stored> {
     Some(Stored { place, crc })
 }
 
-/// Leaves in memory, as many as the log has a share of memory for. The one that was not used for longest goes
-/// first.
+/// Leaves in memory, as many as the log has memory for. The least recently used one is dropped first.
 pub(crate) struct LeafCache {
     share: LogShare,
     held: usize,
@@ -140,7 +139,7 @@ pub(crate) struct LeafCache {
     uses: u64,
 }
 
-/// What a leaf takes beside its bytes: entries of two maps.
+/// What a leaf takes in addition to its bytes: entries of two maps.
 const OVERHEAD_BYTES: usize = 128;
 
 impl LeafCache {
@@ -148,12 +147,12 @@ impl LeafCache {
         LeafCache { share, held: 0, leaves: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// What the log may have of the memory of all logs.
+    /// The log's share of the memory of all logs.
     pub(super) fn share(&self) -> &LogShare {
         &self.share
     }
 
-    /// Bytes that are held.
+    /// Bytes of memory that the leaves take.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.held
@@ -192,18 +191,18 @@ impl LeafCache {
         self.leaves.insert(key, (leaf, self.uses));
     }
 
-    /// Gives up leaves that others are entitled to the memory of, if they have asked.
+    /// Drops leaves if other logs are entitled to their memory and have asked for it.
     pub(crate) fn yield_to_others(&mut self) {
         self.drop_oldest(self.share.to_give_up());
     }
 
-    /// Gives up all leaves.
+    /// Drops all leaves.
     pub(crate) fn clear(&mut self) {
         self.drop_oldest(u64::MAX);
     }
 
-    /// Gives up the leaves that were not used for longest, `bytes` of them at least if there are so many.
-    /// Says how much that was.
+    /// Drops the least recently used leaves, at least `bytes` of them if there are that many. Returns how
+    /// many bytes.
     fn drop_oldest(&mut self, bytes: u64) -> u64 {
         let before = self.held;
         while ((before - self.held) as u64) < bytes

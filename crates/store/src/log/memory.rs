@@ -1,9 +1,9 @@
-//! The memory that all logs of a node take together.
+//! The memory that all logs of a node share.
 //!
-//! What a log must have (the directory of its leaves, bits, its tables of changes) it takes; leaves get what
-//! is left. As long as there is some, a log keeps what it has read. When there is none, it gives up a leaf
-//! for each that it reads, and is entitled to a *share* in proportion to its map: one that has less has those
-//! give leaves up that have more.
+//! A log takes what it must have (the directory of its leaves, bits, tables of changes); leaves get what is
+//! left. As long as memory is left, a log keeps the leaves that it has read. When none is left, it gives up a
+//! leaf for each one that it reads. Each log is entitled to a *share* in proportion to its map: a log with
+//! less than its share makes those with more give up leaves.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use base::ByteLen;
 
-/// A log counts as if its map had so many bytes more: one that holds little yet is to become fast, too.
+/// Added to the size of each log's map, so that a log which holds little yet becomes fast, too.
 const WEIGHT_AT_LEAST: u64 = 1 << 20;
 
-/// What a log gives up at once: the core does other things in between.
+/// How much a log gives up at once; in between, the core can do other things.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Others are asked for memory once in so many leaves for which there was none.
+/// A log asks others for memory once per this many leaves that found none.
 const ASK_EVERY: u32 = 256;
 
-/// See the module. Clones share the limit.
+/// The memory of the logs, see the module. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct LogMemory(Arc<Inner>);
 
@@ -28,24 +28,24 @@ pub struct LogMemory(Arc<Inner>);
 struct Inner {
     limit: u64,
     used: AtomicU64,
-    /// Sum of the members' weights.
+    /// The sum of the members' weights.
     weights: AtomicU64,
     members: Mutex<Vec<Weak<Member>>>,
 }
 
-/// What others know of a log. Bytes.
+/// What other logs know of a log, in bytes.
 pub(super) struct Member {
     required: AtomicU64,
     leaves: AtomicU64,
     weight: AtomicU64,
-    /// Others want what it has above its share.
+    /// Others want what the log has above its share.
     asked: AtomicBool,
-    /// Has the log look at that, from any core.
+    /// Makes the log check `asked`; may be called from any core.
     ring: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Member {
-    /// All that the log takes.
+    /// All memory that the log takes.
     pub(super) fn bytes(&self) -> u64 {
         load(&self.required) + load(&self.leaves)
     }
@@ -62,7 +62,7 @@ fn load(figure: &AtomicU64) -> u64 {
 }
 
 impl LogMemory {
-    /// Leaves take no more than what of `limit` is not needed otherwise. What logs must have may exceed it.
+    /// Memory of `limit` bytes. Leaves never exceed it, but what logs must have may.
     pub fn new(limit: ByteLen) -> LogMemory {
         let (used, weights, members) = Default::default();
         LogMemory(Arc::new(Inner { limit: limit.0, used, weights, members }))
@@ -73,12 +73,13 @@ impl LogMemory {
         ByteLen(self.0.limit)
     }
 
-    /// What is taken.
+    /// The memory that is taken.
     pub fn used(&self) -> ByteLen {
         ByteLen(load(&self.0.used))
     }
 
-    /// The share of a log that is opened. `ring` has it call [`LogShare::to_give_up`], from any core.
+    /// Creates the share of a log that is opened. `ring` makes the log call [`LogShare::to_give_up`], from
+    /// any core.
     pub(super) fn join(&self, ring: impl Fn() + Send + Sync + 'static) -> LogShare {
         let (required, leaves, asked) = Default::default();
         let weight = AtomicU64::new(WEIGHT_AT_LEAST);
@@ -90,7 +91,7 @@ impl LogMemory {
         LogShare { memory: self.clone(), member, unserved: Cell::new(0) }
     }
 
-    /// Checks that what is taken is what logs have, while none of them changes that.
+    /// Checks that the total is the sum of what the logs have; none of them may change it meanwhile.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let members = self.0.members.lock().unwrap();
@@ -111,11 +112,11 @@ impl Inner {
     }
 }
 
-/// What one log takes; given back when dropped.
+/// One log's part of the memory; returned when dropped.
 pub(super) struct LogShare {
     memory: LogMemory,
     member: Arc<Member>,
-    /// Leaves for which there was no memory.
+    /// How many leaves found no memory.
     unserved: Cell<u32>,
 }
 
@@ -125,12 +126,12 @@ impl LogShare {
         self.memory.0.share(&self.member)
     }
 
-    /// What others see of it.
+    /// The part that other logs see.
     pub fn member(&self) -> Weak<Member> {
         Arc::downgrade(&self.member)
     }
 
-    /// The log must have so many bytes, and its map is so large on the disk.
+    /// Sets how many bytes the log must have, and the size of its map on disk.
     pub fn require(&self, bytes: u64, map_bytes: u64) {
         let inner = &self.memory.0;
         let weight = map_bytes + WEIGHT_AT_LEAST;
@@ -143,7 +144,7 @@ impl LogShare {
         }
     }
 
-    /// Takes memory for a leaf. `false`: there is none.
+    /// Takes memory for a leaf. Returns `false` if there is none.
     pub fn take(&self, bytes: u64) -> bool {
         let inner = &self.memory.0;
         let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= inner.limit);
@@ -160,19 +161,19 @@ impl LogShare {
         fits
     }
 
-    /// Takes memory for a leaf that as much was given back for.
+    /// Takes memory for a leaf after the same amount was returned.
     pub fn take_in_exchange(&self, bytes: u64) {
         self.member.leaves.fetch_add(bytes, Ordering::Relaxed);
         self.memory.0.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back what was taken for a leaf.
+    /// Returns the memory of a leaf.
     pub fn give(&self, bytes: u64) {
         self.member.leaves.fetch_sub(bytes, Ordering::Relaxed);
         self.memory.0.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What the log is to give up now: what it was asked for, or what is taken above the limit.
+    /// How much the log must give up now: what others have asked for, or what exceeds the limit.
     pub fn to_give_up(&self) -> u64 {
         let inner = &self.memory.0;
         let asked = self.member.asked.swap(false, Ordering::Relaxed);
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(one.to_give_up(), 0);
         assert!(other.take(100) && !other.take(1));
         assert!(was_rung(&one_rung) && !was_rung(&other_rung));
-        // It exchanges leaves meanwhile.
+        // Meanwhile it exchanges leaves.
         for _ in 1..ASK_EVERY {
             other.give(1);
             other.take_in_exchange(1);

@@ -1,18 +1,17 @@
 //! Log-structured volumes: blocks are never overwritten in place.
 //!
-//! What a log guarantees: a write that was acknowledged as durable is read after any cut; what is read is
-//! what was written, or an error that names the block; memory stays within its bounds; a write for which
-//! there is no room is refused, and UNMAP always finds room.
+//! What a log guarantees: a write that was acknowledged as durable can be read after any power cut; a read
+//! returns what was written, or an error that names the block; memory stays within its bounds; a write for
+//! which there is no room is refused, and UNMAP always finds room.
 //!
-//! Writes go to the end of a *segment* as *records* ([`append`]), and their places into a table of changes
-//! ([`changes`]). From time to time the table is frozen and merged into *leaves*, the map of 512 blocks each,
-//! and a
-//! *root* says where everything is ([`checkpoint`]). After a crash the records behind the root are taken once
-//! more ([`replay`]). What was overwritten leaves holes; the *cleaner* moves what is left of a segment
-//! elsewhere ([`cleaner`]). Slice *s* of all log volumes of a pool lies in log *s*, so a log belongs to one
-//! core.
+//! Writes are appended to a *segment* as *records* ([`append`]), and their places are entered in a table of
+//! changes ([`changes`]). From time to time the table is frozen and merged into *leaves*, the map of 512
+//! blocks each, and a *root* says where everything is ([`checkpoint`]). After a crash, the records after the
+//! root are replayed ([`replay`]). Overwritten blocks leave holes; the *cleaner* moves what is left of a
+//! segment elsewhere ([`cleaner`]). Slice *s* of all log volumes of a pool lies in log *s*, so a log belongs
+//! to one core.
 //!
-//! Why it is so: `docs/why/log.md`; the bytes: `docs/formats/log.md`.
+//! The reasons are in `docs/why/log.md`, the format on disk is in `docs/formats/log.md`.
 
 mod announce;
 mod append;
@@ -62,21 +61,21 @@ use root::Run;
 use segment::{Segments, Zone};
 use state::LeafPlace;
 
-/// Bounds of a log. One figure for each log of a pool, whatever it holds.
+/// The bounds of a log. The same for every log of a pool, whatever it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTuning {
-    /// Bytes of a segment of logs that are made from now on: a power of two from 64 KiB to 64 MiB. `None`: a
-    /// 1024th of the pool, at least 256 KiB.
+    /// Bytes of a segment of logs that are created from now on: a power of two from 64 KiB to 64 MiB. `None`:
+    /// a 1024th of the pool, at least 256 KiB.
     pub segment: Option<ByteLen>,
-    /// Segments of a zone of such logs, at least; a zone is whole extents.
+    /// The minimum number of segments of a zone of such logs; a zone is whole extents.
     pub zone_segments: u32,
-    /// Entries that the tables of changes hold, both halves together: as many as the log's part of
-    /// [`LogMemory`] allows, but no fewer than this.
+    /// The minimum number of entries that the tables of changes may hold, frozen and active together. Above
+    /// it, the log's share of [`LogMemory`] decides.
     pub changes_min: usize,
-    /// And no more than this.
+    /// The maximum number of such entries.
     pub changes_max: usize,
-    /// Bytes of records since the last root that a recovery reads at most, whole segments that it has to look
-    /// at beside.
+    /// How many bytes of records after the last root a recovery reads at most, not counting the rest of the
+    /// segments that it has to scan.
     pub replay_bytes: u64,
 }
 
@@ -84,107 +83,111 @@ impl Default for LogTuning {
     fn default() -> LogTuning {
         LogTuning {
             segment: None,
-            // Twice what is in reserve; the largest segment then makes zones of 1 GiB.
+            // Twice the segments that even a small log keeps in reserve (8, see `Running::usable`). Zones of
+            // the largest segments are 1 GiB.
             zone_segments: 16,
-            // 128 Ki entries of some 60 bytes in each half; an eighth of that where memory is short.
+            // Half of the maximum, 128 Ki entries of some 60 bytes, for each table; an eighth of that where
+            // memory is short.
             changes_min: 32 << 10,
             changes_max: 256 << 10,
-            // Eight logs on a disk of 500 MB/s: 4 s.
+            // Eight logs on a disk of 500 MB/s recover in 4 s.
             replay_bytes: 256 << 20,
         }
     }
 }
 
-/// Memory of an entry of a map of the standard library, with its share of nodes that are not full.
+/// Memory of an entry of a standard library map, including its share of nodes that are not full.
 const ENTRY_BYTES: usize = 64;
 
-/// Where an open log is in its life.
+/// The state of an open log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Records behind the root are being taken: operations wait.
+    /// The log is being recovered: operations wait.
     Opening,
-    /// It serves.
+    /// The log serves.
     Open,
-    /// It cannot be opened; why was logged. Operations are answered [`SliceError::Offline`].
+    /// The log cannot be opened; the reason was logged. Operations fail with [`SliceError::Offline`].
     Refused,
-    /// A write or flush failed: nobody knows what is on the disks, so nothing more is written until the pool
+    /// A write or flush failed. It is unknown what the disks hold, so nothing more is written until the pool
     /// has been reopened.
     Failed,
 }
 
-/// An open log. All slices of its core that lie in it have a clone; with the last one it is closed.
+/// An open log. All slices of its core that lie in it hold a clone; when the last clone is dropped, the log
+/// is closed.
 pub(crate) struct Log {
     inner: Rc<Inner>,
 }
 
-/// Logs that are open on a core.
+/// The logs that are open on a core.
 #[derive(Default)]
 struct CoreLogs(RefCell<Vec<Weak<Log>>>);
 
-/// What the tasks of a log work on.
+/// The state that the tasks of a log share.
 struct Inner {
     handle: Arc<LogHandle>,
     disks: RefCell<CoreDisks>,
     phase: Cell<Phase>,
-    /// The last slice was closed: tasks end.
+    /// The last slice was closed: the tasks must end.
     closing: Cell<bool>,
     state: RefCell<Running>,
-    /// Rung when there may be room, when a checkpoint has ended, and when the phase has changed.
+    /// Notified when there may be room, when a checkpoint has ended, and when the phase has changed.
     changed: Notify,
-    /// Its tasks have begun.
+    /// The log's tasks have begun.
     begun: Cell<bool>,
 }
 
 /// What a log knows while it runs.
 struct Running {
     segments: Segments,
-    /// Where the leaves of all branches lie.
+    /// The place of each leaf, for all branches.
     leaves: BTreeMap<LeafKey, LeafPlace>,
     cache: LeafCache,
-    /// Changes since the last freeze.
+    /// The changes since the last freeze.
     active: Changes,
-    /// Changes that are being merged: those of records below `frozen_below`.
+    /// The changes that are being merged: those of records below `frozen_below`.
     frozen: Option<Changes>,
     frozen_below: u64,
     append: Append,
-    /// The newest root that is durable, and the sequence number that it says.
+    /// The newest durable root, and the sequence number in it.
     root: u64,
     root_sequence: u64,
-    /// Where its state lies.
+    /// Where the state of that root lies.
     runs: Vec<Run>,
     state_len: usize,
-    /// Blocks that each branch takes, in the same sense as [`LogFigures::live`].
+    /// How many blocks each branch takes, in the same sense as [`LogFigures::live`].
     used: BTreeMap<u32, u64>,
-    /// Tasks that are under way.
+    /// Which tasks are under way.
     checkpointing: bool,
     cleaning: bool,
     asking: bool,
-    /// Checkpoints that have ended.
+    /// How many checkpoints have ended.
     checkpoints: u64,
-    /// Somebody needs a checkpoint whatever the bounds say.
+    /// Something needs a checkpoint, whatever the bounds say.
     checkpoint_wanted: bool,
-    /// Segments were opened, emptied or lent since it was last asked whether a checkpoint would give some.
+    /// Segments were opened, emptied or lent since the log last checked whether a checkpoint would gain
+    /// segments.
     stock_changed: bool,
     /// Bytes of records since the last freeze.
     since_freeze: u64,
-    /// Blocks that were zeroed since then.
+    /// Blocks that were zeroed since the last freeze.
     zeroed: u64,
-    /// The cleaner finds nothing to be gained until something changes.
+    /// The cleaner can gain nothing until something changes.
     exhausted: bool,
-    /// The pool had no zone when the log had so many blocks live.
+    /// How many blocks were live when the pool last refused a zone.
     refused_at: Option<u64>,
-    /// Slots that hosts may write near low water, earned by the cleaner.
+    /// How many slots hosts may still write near low water. The cleaner earns them.
     credit: i64,
     written_by_hosts: u64,
     written: u64,
 }
 
 impl Log {
-    /// The log of `handle` on this core: the one that is open, or opened now. Operations wait until it
+    /// Returns the log of `handle` on this core, and opens it if it is not open. Operations wait until it
     /// serves.
     ///
     /// # Panics
-    /// If it is open on another core.
+    /// If the log is open on another core.
     pub(crate) fn open(handle: &Arc<LogHandle>, disks: &CoreDisks) -> Rc<Log> {
         let logs = rt::local::<CoreLogs>().unwrap_or_else(|| {
             let logs = Rc::new(CoreLogs::default());
@@ -205,7 +208,7 @@ impl Log {
         log
     }
 
-    /// The pool has more disks.
+    /// Takes the pool's disks after some were added.
     pub(crate) fn set_disks(&self, disks: &CoreDisks) {
         if disks.all().len() > self.inner.disks.borrow().all().len() {
             self.inner.disks.replace(disks.clone());
@@ -242,7 +245,7 @@ impl Inner {
         }
     }
 
-    /// Waits for an earlier opening to end, recovers, and serves.
+    /// Waits until an earlier opening has ended, then recovers the log and serves.
     async fn start(self: Rc<Inner>) {
         self.handle.ended().await;
         if self.closing.get() {
@@ -275,12 +278,12 @@ impl Inner {
         if self.phase.get() == Phase::Open { Ok(()) } else { Err(SliceError::Offline) }
     }
 
-    /// Whether its tasks go on.
+    /// Whether the log's tasks should continue.
     fn goes_on(&self) -> bool {
         self.phase.get() == Phase::Open && !self.closing.get()
     }
 
-    /// A write or flush failed.
+    /// Takes the log out of service after a write or flush failed.
     fn fail(&self, what: &str, error: &(dyn std::error::Error + 'static)) {
         if self.phase.get() != Phase::Failed {
             let log = self.handle.number;
@@ -293,22 +296,22 @@ impl Inner {
         self.changed.notify();
     }
 
-    /// It reads and writes no more: others may have the memory of its leaves.
+    /// Frees the memory of the log's leaves for other logs: it will not read or write any more.
     fn give_up_memory(&self) {
         self.state.borrow_mut().cache.clear();
     }
 
-    /// Whether it answers no more, until its pool is reopened.
+    /// Whether the log is out of service until its pool is reopened.
     fn is_offline(&self) -> bool {
         let disks = self.disks.borrow();
         let has_failed = |disk: &Rc<PoolDisk>| disk.failure().is_some();
-        // Asked for each request, and there are many more zones than disks.
+        // Called for each request, and there are many more zones than disks: check the disks first.
         matches!(self.phase.get(), Phase::Failed | Phase::Refused)
             || disks.all().iter().any(has_failed)
                 && self.state.borrow().segments.zones.values().any(|zone| has_failed(disks.disk(zone.disk)))
     }
 
-    /// The first leaf of a branch from `number` on that has a block with a place.
+    /// The first leaf of a branch, from `number` on, in which some block has a place.
     fn next_leaf(&self, branch: u32, number: u64) -> Option<u64> {
         let state = self.state.borrow();
         let in_map =
@@ -318,21 +321,21 @@ impl Inner {
         changed.map(|block| block / LEAF_BLOCKS).chain(in_map).min()
     }
 
-    /// The disk of a segment and the byte at which a slot of it lies.
+    /// The disk of a place (the object and its index), and the offset there.
     fn locate(&self, place: Place) -> Option<(Rc<PoolDisk>, u16, u64)> {
         let (disk, start) = self.state.borrow().segments.locate(place.segment)?;
         let at = start + u64::from(place.slot) * SLOT_BYTES as u64;
         Some((Rc::clone(self.disks.borrow().disk(disk)), disk, at))
     }
 
-    /// The disks that the log has zones on.
+    /// The disks on which the log has zones.
     fn own_disks(&self) -> Vec<Rc<PoolDisk>> {
         let state = self.state.borrow();
         let disks: BTreeSet<u16> = state.segments.zones.values().map(|zone| zone.disk).collect();
         disks.into_iter().map(|disk| Rc::clone(self.disks.borrow().disk(disk))).collect()
     }
 
-    /// Takes in what the pool has lent since.
+    /// Takes over the zones that the pool has lent meanwhile.
     fn take_zones(&self) {
         let zones = self.handle.zones();
         let known = self.disks.borrow().all().len();
@@ -352,7 +355,7 @@ impl Inner {
         }
     }
 
-    /// Says how full the log is.
+    /// Reports how full the log is.
     fn tell(&self) {
         let mut state = self.state.borrow_mut();
         state.account(&self.handle.tuning);
@@ -365,7 +368,7 @@ impl Inner {
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
             written: state.written,
-            // Filled in when somebody asks for the figures.
+            // Filled in when the figures are read.
             memory: 0,
         });
         for (branch, blocks) in &state.used {
@@ -373,13 +376,13 @@ impl Inner {
         }
     }
 
-    /// Says what a branch takes.
+    /// Reports how much a branch takes.
     fn tell_used(&self, branch: u32) {
         let blocks = self.state.borrow().used.get(&branch).copied().unwrap_or(0);
         self.handle.set_used(branch, blocks * SLOT_BYTES as u64);
     }
 
-    /// Zeroes what deleted volumes have left.
+    /// Zeroes the branches of deleted volumes.
     fn sweep(self: &Rc<Inner>) {
         let gone: BTreeSet<u32> = {
             let state = self.state.borrow();
@@ -437,27 +440,30 @@ impl Running {
         }
     }
 
-    /// Blocks that somebody needs. A block that was moved lies in two places until the next merge.
+    /// How many blocks are live. Until the next merge, a block that was moved lies in two places; it counts
+    /// once.
     fn live_blocks(&self) -> u64 {
         let moves = self.active.moves() + self.frozen.as_ref().map_or(0, Changes::moves);
         self.segments.live.saturating_sub(moves as u64)
     }
 
-    /// Tells the other logs what this one takes, and gives up leaves that they have asked for.
+    /// Reports to the other logs how much memory this one takes, and gives up leaves if they have asked for
+    /// memory.
     fn account(&mut self, tuning: &LogTuning) {
         let map = self.segments.live_map * leaf::LEAF_GRAIN as u64;
         self.cache.share().require(self.required_memory(tuning), map);
         self.cache.yield_to_others();
     }
 
-    /// Entries that the tables of changes may have: up to a quarter of the log's share of memory.
+    /// The limit for entries in the tables of changes: up to a quarter of the log's share of memory.
     fn changes_max(&self, tuning: &LogTuning) -> usize {
         let entries = self.cache.share().bytes() / 4 / ENTRY_BYTES as u64;
         (entries as usize).clamp(tuning.changes_min, tuning.changes_max)
     }
 
-    /// Bytes of memory that the log must have. The tables of changes count as if they were full: nobody
-    /// counts again while they grow.
+    /// Bytes of memory that the log cannot do without.
+    ///
+    /// The tables of changes count as full, because this is not calculated again while they grow.
     fn required_memory(&self, tuning: &LogTuning) -> u64 {
         let entries = self.changes_max(tuning) + self.leaves.len();
         let bits: usize = self.segments.used.values().map(|used| used.bits.len() * 8 + ENTRY_BYTES).sum();
@@ -465,7 +471,7 @@ impl Running {
     }
 }
 
-/// Waits for word from the pool. Holds on to nothing meanwhile, so that the log can end.
+/// Handles notifications from the pool. It keeps nothing alive while it waits, so that the log can end.
 async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
     loop {
         handle.bell.wait().await;

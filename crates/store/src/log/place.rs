@@ -1,9 +1,9 @@
 //! Where a block lies in a log. Byte table: `docs/formats/log.md`.
 
-/// Bytes of a slot, of a block and of a head.
+/// Bytes of a slot, which is also the size of a block and of a head.
 pub(crate) const SLOT_BYTES: usize = 4096;
 
-/// Bits of a segment's number.
+/// Bits of a segment number.
 const SEGMENT_BITS: u32 = 24;
 
 /// Slots of the largest segment: 14 bits of a place.
@@ -12,7 +12,7 @@ pub(crate) const SEGMENT_SLOTS_MAX: u32 = 1 << 14;
 /// Slots of the smallest segment: a record of fifteen blocks.
 pub(crate) const SEGMENT_SLOTS_MIN: u32 = 16;
 
-/// Segments of a log: the number behind them all says that a block is lost.
+/// Number of segments of a log: the next number means that a block is lost.
 pub(crate) const SEGMENTS_MAX: u32 = (1 << SEGMENT_BITS) - 1;
 
 /// A slot of a segment.
@@ -23,7 +23,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Of a block that was lost with its leaf.
+    /// The place of a block that was lost with its leaf.
     pub(crate) const LOST: Place = Place { segment: SEGMENTS_MAX, slot: (SEGMENT_SLOTS_MAX - 1) as u16 };
 
     pub(crate) fn to_bytes(self) -> [u8; 5] {
@@ -32,7 +32,7 @@ impl Place {
         [a, b, c, d, e]
     }
 
-    /// `None` if it is part of a packed slot, which this version does not know.
+    /// `None` if the place is in a packed slot, which this version does not support.
     pub(crate) fn from_bytes([a, b, c, d, e]: [u8; 5]) -> Option<Place> {
         let bits = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
         let slot = bits >> SEGMENT_BITS;
@@ -40,7 +40,7 @@ impl Place {
         (slot < u64::from(SEGMENT_SLOTS_MAX)).then_some(Place { segment, slot: slot as u16 })
     }
 
-    /// The slot behind it.
+    /// The next slot.
     pub(crate) fn next(self) -> Place {
         Place { slot: self.slot + 1, ..self }
     }
@@ -49,10 +49,10 @@ impl Place {
 /// What a block of a branch reads as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// Zeros: it was never written, or was unmapped.
+    /// Zeros: the block was never written, or was unmapped.
     #[default]
     Nothing,
-    /// What is at a place.
+    /// The content of a place.
     At(Stored),
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Spot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub place: Place,
-    /// Of the block as the host wrote it.
+    /// The checksum of the block as the host wrote it.
     pub crc: u32,
 }
 

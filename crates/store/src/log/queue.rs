@@ -1,4 +1,4 @@
-//! What waits for a record, and which records are under way.
+//! Requests that wait for a record, and the records that are under way.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,11 +17,11 @@ pub(super) type Queue = VecDeque<Request>;
 pub(super) enum Item {
     /// A block and its checksum.
     Block { block: u64, data: SharedBuf, crc: u32 },
-    /// Blocks that are to read as zeros.
+    /// Blocks that must read as zeros.
     Zeros { block: u64, count: u64 },
 }
 
-/// What waits for a record.
+/// A request that waits for a record.
 pub(super) struct Request {
     pub(super) branch: u32,
     pub(super) items: VecDeque<Item>,
@@ -29,7 +29,7 @@ pub(super) struct Request {
     pub(super) ticket: Rc<Ticket>,
 }
 
-/// Whom a request is answered to.
+/// Where to send the result of a request.
 pub(super) struct Ticket {
     /// Items whose records have not completed.
     pub(super) left: Cell<usize>,
@@ -51,7 +51,7 @@ impl Request {
         self.ticket.done(self.items.len(), Err(error));
     }
 
-    /// Blocks with data that no record has yet.
+    /// Blocks with data that are not in a record yet.
     pub(super) fn blocks(&self) -> u64 {
         self.items.iter().filter(|item| matches!(item, Item::Block { .. })).count() as u64
     }
@@ -62,7 +62,7 @@ impl Request {
 pub(super) struct Append {
     /// Requests with data.
     pub(super) data: Queue,
-    /// Requests without: they find room when there is none for data.
+    /// Requests without data: they find room when data finds none.
     pub(super) control: Queue,
     /// A task is about to make records.
     pub(super) pumping: bool,
@@ -71,38 +71,38 @@ pub(super) struct Append {
     pub(super) in_flight: BTreeSet<u64>,
     /// Records that found no space in the file system since the last root: they may be missing after a crash.
     pub(super) void: BTreeSet<u64>,
-    /// How many of hosts are under way.
+    /// How many records of hosts are under way.
     pub(super) records: usize,
-    /// The oldest record that has completed and was not flushed since.
+    /// The oldest record that has completed and has not been flushed since.
     pub(super) unsure: Option<u64>,
-    /// The same, of those that flushes under way cover, by the number of the flush.
+    /// The same for records that flushes under way cover, by the number of the flush.
     pub(super) flushing: BTreeMap<u64, u64>,
     pub(super) flushes: u64,
     /// Blocks with data that were admitted, and whose records have not completed.
     pub(super) expected: u64,
-    /// Every record of a smaller number is known to be durable by what is durable itself: a head or a root.
+    /// A durable head or root says that all records with smaller numbers are durable.
     pub(super) said: u64,
-    /// A task waits to have a record say more.
+    /// A task waits to write a record that says more.
     pub(super) saying: bool,
-    /// The next record is made for what its head says, whether anything waits or not.
+    /// The next record is made for what its head says, even if no request waits.
     pub(super) word: bool,
 }
 
 impl Append {
-    /// All that waits.
+    /// Removes all waiting requests.
     pub(super) fn take_all(&mut self) -> Vec<Request> {
         let mut all = self.take_data();
         all.extend(self.control.drain(..));
         all
     }
 
-    /// Requests with data that wait.
+    /// Removes the waiting requests that have data.
     pub(super) fn take_data(&mut self) -> Vec<Request> {
         self.expected -= self.data.iter().map(Request::blocks).sum::<u64>();
         self.data.drain(..).collect()
     }
 
-    /// A root covers all records below `sequence`.
+    /// Takes note that a root covers all records below `sequence`.
     pub(super) fn rooted(&mut self, sequence: u64) {
         self.said = self.said.max(sequence);
         self.void.retain(|void| *void >= sequence);
@@ -120,7 +120,7 @@ impl Append {
         !self.control.is_empty()
     }
 
-    /// Every record of a smaller number is known to be durable.
+    /// All records with smaller numbers are known to be durable.
     pub(super) fn durable_below(&self) -> u64 {
         let under_way = [self.in_flight.first(), self.void.first()];
         let oldest = under_way.into_iter().chain([self.unsure.as_ref(), self.flushing.values().min()]);
@@ -132,7 +132,7 @@ impl Append {
         self.durable_below() > self.said
     }
 
-    /// A flush begins: it covers the records that have completed.
+    /// Begins a flush: it covers the records that have completed.
     pub(super) fn begin_flush(&mut self) -> u64 {
         self.flushes += 1;
         if let Some(unsure) = self.unsure.take() {
@@ -145,13 +145,13 @@ impl Append {
         self.flushing.remove(&flush);
     }
 
-    /// A record found no space, or the disk has failed.
+    /// Takes note of a record that found no space, or whose disk failed.
     pub(super) fn is_void(&mut self, sequence: u64) {
         self.in_flight.remove(&sequence);
         self.void.insert(sequence);
     }
 
-    /// A record has completed.
+    /// Takes note of a record that has completed.
     pub(super) fn completed(&mut self, head: &Head, durable: bool) {
         let sequence = head.sequence;
         self.in_flight.remove(&sequence);
@@ -159,26 +159,26 @@ impl Append {
             self.unsure = Some(self.unsure.map_or(sequence, |unsure| unsure.min(sequence)));
             return;
         }
-        // One without entries is missed by nobody.
+        // A record without entries changes nothing, so it may count as durable itself.
         let itself = u64::from(head.entries.is_empty() && head.durable_below == sequence);
         self.said = self.said.max(head.durable_below + itself);
     }
 }
 
-/// What a record is made of.
+/// The contents of a record.
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) entries: Vec<Entry>,
     pub(super) items: Vec<Item>,
     pub(super) tickets: Vec<(Rc<Ticket>, usize)>,
     pub(super) durable: bool,
-    /// Entries that still fit.
+    /// How many more entries fit.
     pub(super) left: usize,
     pub(super) data_left: usize,
 }
 
 impl Taken {
-    /// Takes what fits, in order.
+    /// Takes what fits from the queue, in order.
     pub(super) fn take(&mut self, queue: &mut Queue) {
         while let Some(request) = queue.front_mut() {
             let before = self.entries.len();

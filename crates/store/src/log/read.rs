@@ -1,4 +1,4 @@
-//! Reading: where blocks lie, what is there, and whether it is what was written.
+//! Reading: finds where blocks lie, reads them, and checks their checksums.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use super::record::reveal;
 use super::segment::SLOT_GRAINS;
 use crate::error::ReadFailure;
 
-/// Pieces of one read that are read at once: a range that was written at random is in many.
+/// How many pieces of one read are read concurrently: a range that was written at random is in many pieces.
 const PIECES_MAX: usize = 32;
 
 /// Why a block could not be read.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// Which block, and where it lies.
+    /// The block, and where it lies.
     Block { block: u64, disk: u16, disk_offset: u64, cause: ReadFailure },
     /// A disk is out of service.
     Offline,
 }
 
-/// Blocks that follow each other in a branch and on a disk, or that read as zeros.
+/// Blocks that are consecutive both in a branch and on a disk, or that read as zeros.
 struct Piece {
     first: u64,
     count: usize,
@@ -32,12 +32,12 @@ struct Piece {
 }
 
 impl Inner {
-    /// What the blocks of a range hold.
+    /// Reads the blocks of a range.
     pub(super) async fn read(&self, branch: u32, blocks: Range<u64>) -> Result<Chain, Unread> {
         let mut data = Chain::new();
         let mut at = blocks.start;
         while at < blocks.end {
-            // Within one leaf: it alone must be in memory.
+            // Stay within one leaf, so that only one must be in memory.
             let end = ((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(blocks.end);
             let (spots, _pinned) = self.resolve(branch, at..end).await?;
             let pieces = into_pieces(at, &spots);
@@ -62,7 +62,8 @@ impl Inner {
         Ok(parts)
     }
 
-    /// What the blocks of a range, within one leaf, read as. Nobody else gets their segments meanwhile.
+    /// What the blocks of a range within one leaf read as. Their segments cannot be reused until the pin is
+    /// dropped.
     async fn resolve(&self, branch: u32, blocks: Range<u64>) -> Result<(Vec<Spot>, Pinned<'_>), Unread> {
         let (first, count) = (blocks.start, (blocks.end - blocks.start) as usize);
         let key = (branch, first / LEAF_BLOCKS);
@@ -76,7 +77,8 @@ impl Inner {
             let leaf =
                 if covered { None } else { self.leaf(key).await.map_err(|error| lost(&error, first))? };
             let mut state = self.state.borrow_mut();
-            // Merged meanwhile: what it said may be older than what the table no longer says.
+            // The leaf was merged meanwhile. What it said may be older than an entry that the table no longer
+            // has.
             if !covered && state.leaves.get(&key).copied() != before {
                 continue;
             }
@@ -101,7 +103,7 @@ impl Inner {
         Ok(self.resolve(branch, blocks).await?.0)
     }
 
-    /// A segment is not given to others until what is returned is dropped.
+    /// Keeps a segment from being reused until the result is dropped.
     pub(super) fn pin(&self, segment: u32) -> Pinned<'_> {
         self.state.borrow_mut().segments.pin(segment);
         Pinned { inner: self, segments: vec![segment] }
@@ -130,7 +132,7 @@ impl Inner {
         let mut data = match disk.read(at, Buf::uncleared(len)).await {
             Ok(data) => data,
             Err(DiskError::Media(_)) if piece.count > 1 => {
-                // Which of them is it? The first that is bad is told.
+                // Read block by block, to name the first bad one.
                 let mut data = Buf::uncleared(len);
                 for (index, block) in data.chunks_mut(SLOT_BYTES).enumerate() {
                     let offset = at + (index * SLOT_BYTES) as u64;
@@ -152,7 +154,7 @@ impl Inner {
         Ok(data.share())
     }
 
-    /// A leaf; `None` if the map has none there.
+    /// Reads a leaf; `None` if the map has none there.
     ///
     /// # Errors
     /// [`DiskError::Latched`]; all others mean that the leaf cannot be read.
@@ -208,7 +210,7 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// A leaf cannot be read: nor can what it says of `block`.
+/// The error for a leaf that cannot be read: nor can `block`, whose place it holds.
 fn lost(error: &DiskError, block: u64) -> Unread {
     match error {
         DiskError::Latched => Unread::Offline,
@@ -216,7 +218,7 @@ fn lost(error: &DiskError, block: u64) -> Unread {
     }
 }
 
-/// Cuts what blocks read as into pieces, each of which is read at once.
+/// Splits what blocks read as into pieces, each of which is one read.
 fn into_pieces(first: u64, spots: &[Spot]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (block, spot) in (first..).zip(spots) {

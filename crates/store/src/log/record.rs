@@ -1,7 +1,7 @@
-//! A record: what is written to a log at once. Byte table: `docs/formats/log.md`.
+//! A record: the unit of writing to a log. Byte table: `docs/formats/log.md`.
 //!
-//! A head stands for itself: whoever walks over a segment knows from it alone whether it belongs there and
-//! what it changes. No data is ever taken for a head, whatever a guest writes: see [`disguise`].
+//! A head is self-contained: a scan of a segment sees from the head alone whether it belongs there and what
+//! it changes. Data is never mistaken for a head, whatever a guest writes: see [`disguise`].
 
 use base::{Buf, SharedBuf, crc32c};
 
@@ -11,22 +11,23 @@ use crate::cursor::Cursor;
 const MAGIC: &[u8; 8] = b"URSALREC";
 const VERSION: u16 = 1;
 
-/// Where the checksum is.
+/// Offset of the checksum.
 const CRC_AT: usize = 8;
 const CRC_END: usize = CRC_AT + 4;
 
-/// Where the entries begin.
+/// Offset of the entries.
 const ENTRIES_AT: usize = 64;
 const ENTRY_BYTES: usize = 24;
 
-/// Entries of a head: eight fewer than it has room for, which is kept for marks.
+/// Entries of a head. It has room for eight more, which is kept for marks.
 pub(crate) const ENTRIES_MAX: usize = 160;
 
-/// Slots of data behind a head: all entries may have some. So a write of 1 MiB is two records: a disk takes
-/// longer for more and smaller pieces.
+/// Slots of data after a head: every entry may have one.
+///
+/// So a write of 1 MiB takes two records, because a disk takes longer for more and smaller pieces.
 pub(crate) const DATA_SLOTS_MAX: usize = ENTRIES_MAX;
 
-/// Blocks that one entry can zero; a larger range takes several.
+/// Blocks that one entry can zero; a larger range takes several entries.
 pub(crate) const ZEROED_BLOCKS_MAX: u64 = (1 << 48) - 1;
 
 const _: () = assert!(ENTRIES_AT + ENTRIES_MAX * ENTRY_BYTES <= SLOT_BYTES, "the entries fit into a slot");
@@ -36,12 +37,12 @@ const KIND_BLOCK: u8 = 1;
 const KIND_MOVED: u8 = 2;
 const KIND_ZEROS: u8 = 3;
 
-/// Whose records a segment holds.
+/// The source of the records in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// What hosts write.
+    /// Writes of hosts.
     Hosts,
-    /// What the cleaner moves.
+    /// Blocks that the cleaner moves.
     Survivors,
 }
 
@@ -49,19 +50,19 @@ pub(crate) enum Stream {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub stream: Stream,
-    /// Of the segment.
+    /// The generation of the segment.
     pub generation: u64,
     pub sequence: u64,
-    /// Records of smaller sequence numbers are durable.
+    /// Records with smaller sequence numbers are durable.
     pub durable_below: u64,
-    /// The newest root that is durable.
+    /// The newest durable root.
     pub root: u64,
-    /// Where the head is.
+    /// The place of the head.
     pub place: Place,
     pub entries: Vec<Entry>,
 }
 
-/// What a record says of a block, or of a range.
+/// What a record says about a block, or about a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub branch: u32,
@@ -71,16 +72,16 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The next slot of data, with this checksum.
+    /// The block is in the next slot of data, with this checksum.
     Block { crc: u32 },
-    /// The same, moved by the cleaner.
+    /// The same for a block that the cleaner has moved.
     Moved { crc: u32, from: Place },
-    /// So many blocks read as zeros.
+    /// This many blocks read as zeros.
     Zeros { count: u64 },
 }
 
 impl Entry {
-    /// Whether a slot of data belongs to it.
+    /// Whether the entry has a slot of data.
     pub(crate) fn has_data(&self) -> bool {
         !matches!(self.what, What::Zeros { .. })
     }
@@ -114,7 +115,7 @@ impl Entry {
         let branch = fields.u32()?;
         let block = six(fields)?;
         let kind = fields.u8()?;
-        // Eras come with marks.
+        // Eras will come with marks.
         if fields.u32()? != 0 {
             return None;
         }
@@ -146,7 +147,7 @@ fn six(fields: &mut Cursor<'_>) -> Option<u64> {
 }
 
 impl Head {
-    /// Slots of data behind it.
+    /// Number of slots of data after the head.
     pub(crate) fn data_slots(&self) -> usize {
         self.entries.iter().filter(|entry| entry.has_data()).count()
     }
@@ -179,7 +180,7 @@ impl Head {
         slot
     }
 
-    /// The head in a slot, if there is one that is whole.
+    /// Decodes a slot; `None` if it is not an intact head.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Head> {
         if bytes.len() != SLOT_BYTES || !bytes.starts_with(MAGIC) {
             return None;
@@ -210,7 +211,7 @@ impl Head {
     }
 }
 
-/// Makes a block that begins like a head begin like none. Where it begins like neither nothing is changed.
+/// Changes a block that begins like a head, so that it does not. All other blocks remain unchanged.
 pub(crate) fn disguise(block: &mut SharedBuf) {
     if block.starts_with(MAGIC) {
         invert(block.make_mut());
@@ -221,7 +222,7 @@ fn invert(block: &mut [u8]) {
     block.iter_mut().take(MAGIC.len()).for_each(|byte| *byte = !*byte);
 }
 
-/// Whether `block`, as it was read, is the one with this checksum; what [`disguise`] did to it is undone.
+/// Whether `block`, as read, has this checksum. Undoes what [`disguise`] changed.
 pub(crate) fn reveal(block: &mut [u8], crc: u32) -> bool {
     if crc32c(block) == crc {
         return true;
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(stored[..], written[..]);
     }
 
-    /// A guest may write what a disguised block looks like.
+    /// A guest may write a block that looks like a disguised one.
     #[test]
     fn a_block_that_looks_disguised_is_read_as_it_was_written() {
         let mut block = Buf::copy_of(&[7; SLOT_BYTES]);

@@ -1,9 +1,9 @@
-//! Recovery: the newest root, and the records behind it.
+//! Recovery: finds the newest root, and replays the records after it.
 //!
-//! The segments that the root announces are gone through, slot by slot where there is no head. Every record
-//! that is whole is taken, in the order of sequence numbers. What a later record knew to be durable must be
-//! there: else the log is damaged, and not opened. Before anything is acknowledged again all of it is merged,
-//! and a root says so.
+//! The segments that the root announces are scanned from head to head, and slot by slot where there is none.
+//! Every intact record is taken, in the order of sequence numbers. Records that a later record knew to be
+//! durable must be there; otherwise the log is damaged and is not opened. Before the log acknowledges
+//! anything again, everything is merged and a new root is written.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,12 +21,12 @@ use super::state::State;
 use super::{Inner, Running};
 use crate::canary::{Canary, makes};
 
-/// Bytes that are read of a segment at once; more than a record has.
+/// How many bytes of a segment are read at once; more than the longest record has.
 const WINDOW_BYTES: usize = 1 << 20;
 
 const _: () = assert!(WINDOW_BYTES > (1 + DATA_SLOTS_MAX) * SLOT_BYTES, "a window holds the longest record");
 
-/// How often a log is read when it is opened, and how long after a read that failed.
+/// How many times recovery tries to read a log, and the pause after a failed attempt.
 const READS_MAX: u32 = 4;
 const READ_AGAIN: Duration = Duration::from_millis(250);
 
@@ -53,7 +53,7 @@ pub(super) enum RecoveryError {
 struct Found {
     place: Place,
     entries: Vec<Entry>,
-    /// Its data is what it says.
+    /// The data matches the checksums.
     whole: bool,
 }
 
@@ -66,10 +66,10 @@ struct Findings {
 }
 
 impl Inner {
-    /// Brings the log to where it was. Afterwards it may serve.
+    /// Recovers the log's state. Afterwards it may serve.
     pub(super) async fn recover(self: &Rc<Inner>) -> Result<(), RecoveryError> {
         let mut found = self.find().await;
-        // A disk may fail to read something once.
+        // A read failure may be temporary.
         for _ in 1..READS_MAX {
             if found.is_ok() || self.closing.get() {
                 break;
@@ -86,7 +86,7 @@ impl Inner {
         Ok(checkpoint?)
     }
 
-    /// Reads what is there. Nothing has been changed on the disks.
+    /// Reads the root, the state and the records. Changes nothing on the disks.
     async fn find(&self) -> Result<(Root, Findings), RecoveryError> {
         let root = self.read_root().await?;
         let state = self.read_state(&root).await?;
@@ -141,7 +141,7 @@ impl Inner {
         State::decode(bytes, self.handle.slots()).ok_or(RecoveryError::State)
     }
 
-    /// Makes the state what runs.
+    /// Turns the state that the root names into the running state.
     fn load(&self, root: &Root, loaded: State) -> Result<(), RecoveryError> {
         let mut state = self.state.borrow_mut();
         state.root = root.number;
@@ -183,7 +183,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Goes through an announced segment.
+    /// Scans an announced segment.
     async fn walk(&self, replay: Replay, root: &Root, findings: &mut Findings) -> Result<(), RecoveryError> {
         let slots = self.handle.slots() as usize;
         let window_slots = (WINDOW_BYTES / SLOT_BYTES).min(slots);
@@ -194,7 +194,7 @@ impl Inner {
                 return Err(CheckpointError::Closed.into());
             }
             let loaded = start + window.len() / SLOT_BYTES;
-            // As long as a record fits into what is loaded, or there is no more.
+            // Read more, unless the longest record fits into what is loaded, or the segment has no more.
             if slot + 1 + DATA_SLOTS_MAX > loaded && loaded < slots || slot >= loaded {
                 start = slot;
                 let count = window_slots.min(slots - slot);
@@ -220,7 +220,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads slots; what the disk does not read reads as zeros, slot by slot, which is no record.
+    /// Reads slots. A slot that the disk cannot read returns zeros, which are no record.
     async fn read_slots(&self, place: Place, count: usize) -> Result<Buf, RecoveryError> {
         let (disk, _, at) = self.locate(place).ok_or(RecoveryError::Foreign(place.segment))?;
         match disk.read(at, Buf::uncleared(count * SLOT_BYTES)).await {
@@ -240,7 +240,7 @@ impl Inner {
     }
 }
 
-/// Whether the data behind a head is what the head says.
+/// Whether the data after a head matches the head.
 fn is_whole(head: &Head, data: &mut [u8]) -> bool {
     let crcs = head.entries.iter().filter_map(|entry| match entry.what {
         What::Block { crc } | What::Moved { crc, .. } => Some(crc),
@@ -250,7 +250,7 @@ fn is_whole(head: &Head, data: &mut [u8]) -> bool {
 }
 
 impl super::Running {
-    /// Takes what was found.
+    /// Applies what was found.
     fn replay(&mut self, root: &Root, findings: Findings) -> Result<(), RecoveryError> {
         let Findings { records, durable_below, newest_root } = findings;
         if newest_root > root.number {
@@ -264,7 +264,8 @@ impl super::Running {
             root.replay.iter().map(|replay| (replay.segment, replay.generation)).collect();
         for (sequence, Found { place, entries, whole }) in records {
             self.append.next = sequence + 1;
-            // One that is not whole, and was known to be durable, has rotted: reads of its bad blocks say so.
+            // A record that is known to be durable but not intact has rotted. It is applied, and reads of its
+            // bad blocks fail.
             if !whole && sequence >= durable_below && !makes(Canary::TakeWithoutChecksum) {
                 continue;
             }

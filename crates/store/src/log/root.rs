@@ -1,4 +1,4 @@
-//! The root of a log: where its state lies, and where it goes on. Byte table: `docs/formats/log.md`.
+//! The root of a log: where its state lies, and where the log continues. Byte table: `docs/formats/log.md`.
 
 use base::crc32c;
 
@@ -13,20 +13,20 @@ const LISTS_AT: usize = 64;
 const RUN_BYTES: usize = 8;
 const REPLAY_BYTES: usize = 16;
 
-/// Runs of the state: with the smallest segments that is 7 MiB of it, with the usual ones more than anybody
-/// has.
+/// Runs of the state. With the smallest segments they hold 7 MiB of it; with ordinary ones, more than any log
+/// needs.
 pub(crate) const RUNS_MAX: usize = 120;
 
-/// Segments that are replayed: those since the last root, and those into which the log will go on.
+/// Segments that are replayed: those written since the last root, and those in which the log will continue.
 pub(crate) const REPLAY_MAX: usize = 192;
 
 const _: () =
     assert!(LISTS_AT + RUNS_MAX * RUN_BYTES + REPLAY_MAX * REPLAY_BYTES <= SLOT_BYTES, "a slot is enough");
 
-/// Bytes of a log in each mirror: two roots.
+/// Bytes of a log's roots in each mirror: two roots.
 pub(crate) const ROOTS_BYTES: u64 = 2 * SLOT_BYTES as u64;
 
-/// Slots of a segment that follow each other.
+/// Consecutive slots of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub segment: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Run {
     pub slots: u16,
 }
 
-/// A segment that may hold records of interest.
+/// A segment that may hold records to be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replay {
     pub segment: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Root {
     pub identity: [u8; 16],
     pub segment_shift: u8,
     pub number: u64,
-    /// Records of smaller ones are in the map.
+    /// Records with smaller numbers are in the map.
     pub sequence: u64,
     pub state_len: u32,
     pub state_crc: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// The first root of a log: it holds nothing.
+    /// The first root of a log, which holds nothing.
     pub(crate) fn first(identity: [u8; 16], segment_shift: u8) -> Root {
         let state = super::state::empty();
         Root {
@@ -71,7 +71,7 @@ impl Root {
         }
     }
 
-    /// Where root `number` is among the roots of its log, in bytes.
+    /// The offset of root `number` among the roots of its log, in bytes.
     pub(crate) fn offset(number: u64) -> u64 {
         number % 2 * SLOT_BYTES as u64
     }
@@ -110,7 +110,7 @@ impl Root {
         bytes
     }
 
-    /// The root in a slot, if there is one that is whole.
+    /// Decodes a slot; `None` if it is not an intact root.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Root> {
         if bytes.len() != SLOT_BYTES || !bytes.starts_with(MAGIC) {
             return None;

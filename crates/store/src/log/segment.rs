@@ -1,26 +1,26 @@
-//! The segments of a log: which are free, which are in use, and which of their slots somebody needs.
+//! The segments of a log: which are free, which are in use, and which of their slots are live.
 //!
-//! A segment is written once from front to back, and only into segments that a durable root has announced go
-//! records: recovery knows where to look. A segment that nobody needs any more is free for others only after
-//! the root that says so, and when no read of it is under way. What was freed last is taken first: a segment
-//! of a file that was written before costs the file system less than one that never was.
+//! A segment is written once from front to back. Records only go into segments that a durable root has
+//! announced, so that recovery knows where to look. A segment that is no longer needed becomes free only
+//! after the root that says so, and when no read of it is under way. The segment that was freed last is used
+//! first: a part of a file that has been written before costs the file system less than one that never was.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::leaf::LEAF_GRAIN;
 use super::place::{Place, SLOT_BYTES};
 
-/// Grains of a slot.
+/// Number of grains of a slot.
 pub(crate) const SLOT_GRAINS: u32 = (SLOT_BYTES / LEAF_GRAIN) as u32;
 
 /// A zone, as the log sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Zone {
-    /// The disk's place in the pool.
+    /// The index of the disk in the pool.
     pub disk: u16,
-    /// Where it begins there, in bytes.
+    /// The zone's offset on the disk, in bytes.
     pub offset: u64,
-    /// It goes back to the pool as soon as no root names it: no segment of it is used any more.
+    /// The zone goes back to the pool as soon as no root names it; none of its segments is used any more.
     pub leaving: bool,
 }
 
@@ -35,27 +35,28 @@ pub(crate) enum Kind {
 pub(crate) struct Used {
     pub kind: Kind,
     pub generation: u64,
-    /// Slots with a block that somebody needs, 64 a word; empty for the map.
+    /// The live slots, 64 per word; empty for a map segment.
     pub bits: Vec<u64>,
-    /// How many bits are set; of the map, grains of leaves that the directory points at.
+    /// How many bits are set; for a map segment, how many grains of leaves the directory points at.
     pub live: u32,
-    /// It is still being written to.
+    /// The segment is still being written.
     pub open: bool,
-    /// The newest record in it.
+    /// The newest record in the segment.
     pub newest: u64,
-    /// Where records begin that the next root does not cover.
+    /// The first slot of the records that the next root does not cover.
     pub replay_from: u16,
-    /// Reads under way.
+    /// How many reads are under way.
     pub readers: u32,
-    /// The cleaner has been through it, with records below this one; 0: it has not, or a root has come since.
+    /// The cleaner has been through the segment, with records below this one. 0: it has not, or there was a
+    /// root since.
     pub cleaned: u64,
-    /// The cleaner found a block in it that it cannot read: it stays as it is.
+    /// The cleaner found a block that it cannot read: the segment stays as it is.
     pub stuck: bool,
-    /// A root says that it is free; reads are still under way.
+    /// A root says that the segment is free, but reads are still under way.
     pub released: bool,
 }
 
-/// Where one stream goes on.
+/// The position at which a stream continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
     pub segment: u32,
@@ -64,25 +65,25 @@ pub(crate) struct Open {
 }
 
 pub(crate) struct Segments {
-    /// Of a segment.
+    /// Number of slots of a segment.
     pub slots: u32,
     pub zone_segments: u32,
     pub zones: BTreeMap<u32, Zone>,
-    /// How many of them stay.
+    /// How many zones are not leaving.
     staying: u64,
     pub used: BTreeMap<u32, Used>,
-    /// Taken from the end.
+    /// Free segments; taken from the end.
     pub free: Vec<u32>,
-    /// Announced by the durable root, in the order in which they are taken, with their generations.
+    /// Announced by the durable root: segments, in the order of use, and their generations.
     pub ready: VecDeque<(u32, u64)>,
     pub hosts: Option<Open>,
     pub survivors: Option<Open>,
     pub map: Option<Open>,
-    /// Bits that are set in all segments.
+    /// How many bits are set in all segments.
     pub live: u64,
     /// Grains of leaves in all map segments.
     pub live_map: u64,
-    /// How many are [`Used::stuck`].
+    /// How many segments are [`Used::stuck`].
     pub stuck: u64,
 }
 
@@ -118,14 +119,14 @@ impl Segments {
         zone * self.zone_segments..(zone + 1) * self.zone_segments
     }
 
-    /// The disk of a segment, and where the segment begins there.
+    /// The disk of a segment, and the segment's offset there.
     pub(crate) fn locate(&self, segment: u32) -> Option<(u16, u64)> {
         let zone = self.zones.get(&self.zone_of(segment))?;
         let within = u64::from(segment % self.zone_segments) * u64::from(self.slots) * SLOT_BYTES as u64;
         Some((zone.disk, zone.offset + within))
     }
 
-    /// Takes in a zone that the pool has lent. Its segments are free, but for those that are in use.
+    /// Adds a zone that the pool has lent. Its segments are free, except those that are in use.
     pub(crate) fn add_zone(&mut self, number: u32, zone: Zone) {
         self.staying += u64::from(!zone.leaving);
         let before = self.zones.insert(number, zone);
@@ -134,7 +135,7 @@ impl Segments {
         let unused = self.segments_of(number).rev();
         let unused = unused.filter(|segment| !self.used.contains_key(segment) && !ready.contains(segment));
         let unused: Vec<u32> = unused.collect();
-        // Below those that were written before.
+        // Put them before those that have been written, which are used first.
         self.free.splice(0..0, unused);
     }
 
@@ -150,7 +151,7 @@ impl Segments {
         self.used.range(self.segments_of(zone)).next().is_none()
     }
 
-    /// A zone is not used any more. From the next root on nothing names it.
+    /// Stops using a zone. From the next root on nothing names it.
     pub(crate) fn retire_zone(&mut self, number: u32) {
         if let Some(zone) = self.zones.get_mut(&number).filter(|zone| !zone.leaving) {
             zone.leaving = true;
@@ -161,7 +162,7 @@ impl Segments {
         self.ready.retain(|(segment, _)| !gone.contains(segment));
     }
 
-    /// Makes a segment one in use, from its first slot on.
+    /// Puts a segment into use, from its first slot on.
     pub(crate) fn begin(&mut self, segment: u32, generation: u64, kind: Kind) -> Open {
         let words = match kind {
             Kind::Data => self.slots.div_ceil(u64::BITS) as usize,
@@ -184,35 +185,36 @@ impl Segments {
         Open { segment, generation, next: 0 }
     }
 
-    /// A block of a segment cannot be read: nothing is gained from it until somebody has repaired the block.
+    /// Marks a segment as having a block that cannot be read: cleaning gains nothing from it until the block
+    /// is repaired.
     pub(crate) fn set_stuck(&mut self, segment: u32) {
         if let Some(used) = self.used.get_mut(&segment) {
             self.stuck += u64::from(!std::mem::replace(&mut used.stuck, true));
         }
     }
 
-    /// Nobody needs a segment any more, and nobody reads it.
+    /// Frees a segment that is neither needed nor being read.
     fn end(&mut self, segment: u32) {
         let ended = self.used.remove(&segment);
         self.stuck -= u64::from(ended.is_some_and(|used| used.stuck));
         self.make_free(segment);
     }
 
-    /// No more is written to a segment.
+    /// Ends writing to a segment.
     pub(crate) fn seal(&mut self, segment: u32) {
         if let Some(used) = self.used.get_mut(&segment) {
             used.open = false;
         }
     }
 
-    /// The stream of hosts goes on in another segment.
+    /// Makes the hosts' stream continue in another segment.
     pub(crate) fn seal_hosts(&mut self) {
         if let Some(open) = self.hosts.take() {
             self.seal(open.segment);
         }
     }
 
-    /// Slots that are left in an open segment.
+    /// How many slots are left in an open segment.
     pub(crate) fn rest(&self, open: Option<Open>) -> u32 {
         open.map_or(0, |open| self.slots - u32::from(open.next))
     }
@@ -222,12 +224,12 @@ impl Segments {
         word.is_some_and(|word| word >> (place.slot % 64) & 1 == 1)
     }
 
-    /// Somebody needs the block at `place`.
+    /// Marks the block at `place` as live.
     pub(crate) fn set(&mut self, place: Place) {
         self.change(place, true);
     }
 
-    /// Nobody needs it any more.
+    /// Marks the block at `place` as dead.
     pub(crate) fn clear(&mut self, place: Place) {
         self.change(place, false);
     }
@@ -250,7 +252,7 @@ impl Segments {
         *word ^= bit;
     }
 
-    /// The directory points at so many more grains of a map segment.
+    /// Counts grains of a map segment that the directory points at from now on.
     pub(crate) fn add_leaf(&mut self, segment: u32, grains: u8) {
         if let Some(used) = self.used.get_mut(&segment) {
             used.live += u32::from(grains);
@@ -258,7 +260,7 @@ impl Segments {
         }
     }
 
-    /// So many fewer.
+    /// Counts grains that it no longer points at.
     pub(crate) fn remove_leaf(&mut self, segment: u32, grains: u8) {
         if let Some(used) = self.used.get_mut(&segment) {
             used.live -= u32::from(grains);
@@ -266,14 +268,14 @@ impl Segments {
         }
     }
 
-    /// A read of a segment begins.
+    /// Counts a read of a segment that begins.
     pub(crate) fn pin(&mut self, segment: u32) {
         if let Some(used) = self.used.get_mut(&segment) {
             used.readers += 1;
         }
     }
 
-    /// It has ended. True if that made a segment free.
+    /// Counts a read that has ended. Returns whether that freed the segment.
     pub(crate) fn unpin(&mut self, segment: u32) -> bool {
         let Some(used) = self.used.get_mut(&segment) else { return false };
         used.readers -= 1;
@@ -284,7 +286,7 @@ impl Segments {
         true
     }
 
-    /// A durable root says that nobody needs a segment.
+    /// Releases a segment that a durable root says is not needed.
     pub(crate) fn release(&mut self, segment: u32) {
         let Some(used) = self.used.get_mut(&segment) else { return };
         assert!(used.live == 0 && !used.open, "segment {segment} is not free");

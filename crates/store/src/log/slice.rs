@@ -1,10 +1,10 @@
 //! A slice of a log-structured volume.
 //!
-//! Blocks of 4 KiB are written as a whole: of a write of parts of some the rest is read first, under the
-//! range lock, which every write takes. So no two records that are under way say something of the same block,
-//! and the order in which they complete does not matter.
+//! Blocks of 4 KiB are written as a whole. If a write covers only part of a block, the rest is read first,
+//! under the range lock that every write takes. So no two records under way concern the same block, and the
+//! order in which they complete does not matter.
 //!
-//! The pages of a copy's dirty map lie in extents of the volume, as those of a thick one do.
+//! The pages of a copy's dirty map lie in extents of the volume, like those of a thick one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,8 +29,9 @@ use crate::thick::{read_error, write_error};
 /// Bytes of a block.
 const BLOCK: u64 = SLOT_BYTES as u64;
 
-/// What is given to the log at a time, in blocks: 4 MiB, so that a long write neither asks for all of its
-/// room at once nor is copied as a whole.
+/// Blocks that are handed to the log at a time: 4 MiB.
+///
+/// So a long write neither needs all of its room at once, nor is copied as a whole.
 const STEP_BLOCKS: u64 = 1024;
 
 /// One core's part of a log-structured volume.
@@ -45,6 +46,8 @@ pub struct LogSlice {
 }
 
 impl LogSlice {
+    /// Opens the slice, and its log if that is not open.
+    ///
     /// # Panics
     /// If the log is open on another core.
     pub(crate) fn new(spec: SliceSpec, disks: CoreDisks) -> LogSlice {
@@ -64,12 +67,12 @@ impl LogSlice {
         self.spec.borrow().index
     }
 
-    /// How long the slice is.
+    /// The length of the slice.
     pub fn len(&self) -> ByteLen {
         ByteLen(self.len.get())
     }
 
-    /// Whether the volume is so small that this slice has nothing.
+    /// Whether the slice has no bytes because the volume is so small.
     pub fn is_empty(&self) -> bool {
         self.len.get() == 0
     }
@@ -103,7 +106,7 @@ impl LogSlice {
         Ok(data.slice(from..from + len.0 as usize))
     }
 
-    /// Reads whole blocks; `from` is the byte that an error names if it is in the first of them.
+    /// Reads whole blocks. `from` is the offset that an error names if the first block is bad.
     async fn read_blocks(&self, blocks: Range<u64>, from: u64) -> Result<Chain, SliceError> {
         let read = self.log.inner.read(self.branch, blocks).await;
         read.map_err(|unread| match unread {
@@ -147,7 +150,9 @@ impl LogSlice {
         Ok(())
     }
 
-    /// The blocks of a range that is to be written, with what it leaves of them. The caller holds the lock.
+    /// The blocks of a range that is about to be written, with the parts that the write leaves unchanged.
+    ///
+    /// The caller holds the lock.
     async fn whole_blocks(&self, range: Range<u64>, data: Chain) -> Result<Chain, SliceError> {
         let around = range.start / BLOCK * BLOCK..range.end.next_multiple_of(BLOCK);
         if around == range {
@@ -168,8 +173,8 @@ impl LogSlice {
         Ok(merged.into())
     }
 
-    /// The blocks that a write changes in part: its first, its last, or none. What is behind the end of the
-    /// slice is zeros.
+    /// The blocks that a write changes in part: the first, the last, both or none. Beyond the end of the
+    /// slice there are zeros.
     fn edges(&self, range: &Range<u64>) -> [Option<u64>; 2] {
         let head = (!range.start.is_multiple_of(BLOCK)).then_some(range.start / BLOCK);
         let has_tail = !range.end.is_multiple_of(BLOCK) && range.end != self.len.get();
@@ -189,7 +194,7 @@ impl LogSlice {
         self.ready().await?;
         let range = offset.0..offset.0 + len.0;
         let _locked = self.lock(&range).await;
-        // A block that reaches beyond the slice is zeroed as a whole.
+        // A block that extends beyond the slice is zeroed as a whole.
         let end = if range.end == self.len.get() { range.end.next_multiple_of(BLOCK) } else { range.end };
         let (first, behind) = (range.start.div_ceil(BLOCK), end / BLOCK);
         if first < behind {
@@ -208,7 +213,7 @@ impl LogSlice {
         Ok(())
     }
 
-    /// Writes blocks that could not be read somewhere else, durably, and reads them back.
+    /// Repairs blocks that could not be read: writes them somewhere else, durably, and reads them back.
     pub(crate) async fn rewrite(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
         let len = ByteLen(data.len() as u64);
         self.write(offset, data.clone(), Durability::Durable).await?;
@@ -216,7 +221,7 @@ impl LogSlice {
         if found.to_vec() == data.to_vec() { Ok(()) } else { Err(SliceError::Unwritable) }
     }
 
-    /// What is read as a whole, or not at all.
+    /// The unit that is readable as a whole, or not at all.
     pub(crate) fn write_unit(&self) -> u64 {
         BLOCK
     }
@@ -237,7 +242,7 @@ impl LogSlice {
         self.log.inner.flush().await
     }
 
-    /// Brings all that has been written into the map, so that no recovery has to find its records.
+    /// Merges everything that has been written into the map, so that no recovery needs to find its records.
     pub(crate) async fn merge_all(&self) -> Result<(), SliceError> {
         self.ready().await?;
         self.log.inner.merge_all().await
@@ -257,7 +262,7 @@ impl LogSlice {
         let mut found = Vec::new();
         let (start, end) = (offset.0, offset.0 + len.0);
         let mut at = start / BLOCK;
-        // One more than is wanted: the last may still become longer.
+        // One more than requested, because the last one may still grow.
         while at * BLOCK < end && found.len() <= max {
             let Some(next) = self.log.inner.next_leaf(self.branch, at / LEAF_BLOCKS) else { break };
             at = at.max(next * LEAF_BLOCKS);
@@ -288,7 +293,7 @@ impl LogSlice {
         self.spec.borrow().map_pages
     }
 
-    /// As for a thick one.
+    /// Reads a page of the slice's map. Page 0 is the list of lost blocks.
     pub(crate) async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
         let (place, disk_offset) = self.page_place(page);
         let disk = Rc::clone(self.disks.borrow().disk(place));
@@ -311,13 +316,13 @@ impl LogSlice {
         map.place(spec.index, page)
     }
 
-    /// Waits until nobody else writes to blocks of the range.
+    /// Waits until no other write covers blocks of the range.
     async fn lock(&self, range: &Range<u64>) -> Locked<'_> {
         self.lock.lock(range.start / BLOCK * BLOCK, range.end.next_multiple_of(BLOCK)).await
     }
 }
 
-/// Blocks as a record has them: those that are zeros are ranges of zeros.
+/// Converts blocks to items of a record; blocks of zeros become ranges of zeros.
 fn into_items(first: u64, data: &Chain) -> Vec<Item> {
     let mut items: VecDeque<Item> = VecDeque::new();
     let single: Option<SharedBuf> = match data.parts() {

@@ -1,8 +1,8 @@
-//! Room: who may take which segment, which writes begin, and when the tasks are wanted that make room.
+//! Room: which streams may take which segments, which writes may begin, and when tasks must make room.
 //!
 //! What must never happen: a write begins that cannot be finished; UNMAP, the cleaner or a checkpoint finds
-//! no segment. So hosts leave the last announced segments to others, and writes begin only while a tenth of
-//! what the log can use is not needed by anybody: then some segment has something to be gained.
+//! no segment. So hosts' data leaves the last announced segments to others, and writes begin only while at
+//! least a tenth of what the log can use is not live: then some segment has something to gain.
 
 use std::rc::Rc;
 
@@ -18,61 +18,67 @@ use super::segment::{SLOT_GRAINS, Used};
 use super::{Inner, LogTuning, Request, Running};
 use crate::error::SliceError;
 
-/// Announced segments that only survivors go to: one that is begun, and one for what does not fit into its
-/// rest.
+/// Announced segments for survivors only: one that is being filled, and one for what does not fit into the
+/// first.
 const SURVIVOR_SEGMENTS: usize = 2;
 
-/// Announced segments that only requests without data, and survivors, go to.
+/// Announced segments for survivors and for requests without data only.
 const CONTROL_SEGMENTS: usize = 1;
 
-/// Announced segments that hosts' data never goes to.
+/// Announced segments that hosts' data never uses.
 pub(super) const RESERVE: usize = SURVIVOR_SEGMENTS + CONTROL_SEGMENTS;
 
-/// Segments that are being written, of hosts and of survivors: nothing is gained from them.
+/// Segments that are being written, one for hosts and one for survivors: cleaning gains nothing from them.
 const OPEN_SEGMENTS: u64 = 2;
 
-/// Segments that can be taken, reserve included: with fewer there is cleaning, in thousandths of all, and at
-/// least.
+/// High water: with fewer available segments than this (reserve included), the cleaner runs. In thousandths
+/// of all segments, and the minimum.
 const HIGH_PERMILLE: u64 = 30;
 const HIGH_MIN: u64 = RESERVE as u64 + 4;
 
-/// With fewer, hosts' records take no more than their share of what the cleaner gains.
+/// Low water: with fewer available segments than this, hosts' records only get a share of what the cleaner
+/// gains.
 const LOW_PERMILLE: u64 = 20;
 const LOW_MIN: u64 = RESERVE as u64 + 1;
 
-/// What hosts get of what the cleaner gains, at least.
+/// The minimum share of the cleaner's gain that hosts get.
 const HOSTS_SHARE_MIN_PERMILLE: u64 = 100;
 
-/// What may be live of what the log can use, in percent: the rest is what cleaning gains.
+/// Percentage of what the log can use that may be live; the rest is what cleaning gains from.
 const LIVE_PERCENT: u64 = 90;
 
-/// The same for [`Inner::reserve`]: who was told that there is room finds it a moment later.
+/// The same for [`Inner::reserve`]. It is lower, so that a write which was promised room still finds it a
+/// moment later.
 const RESERVE_PERCENT: u64 = 88;
 
-/// Announced segments beside those that a replay's bytes fill: the reserve, and one that is begun of each
-/// stream.
+/// Announced segments in addition to those that the replay bytes fill: the reserve, and one partly filled
+/// segment of each stream.
 const ANNOUNCED_EXTRA: u64 = RESERVE as u64 + 3;
 
-/// Blocks that are zeroed before the log merges them when nothing else is to do: 1 MiB, so that the space is
-/// free soon.
+/// After zeroing this many blocks (1 MiB), an otherwise idle log merges them, so that the space becomes free
+/// soon.
 const ZEROED_BLOCKS: u64 = 256;
 
-/// A checkpoint begins when this part of the bytes of a replay has been written: the rest is for what comes
-/// while it is made.
+/// A checkpoint begins when 1/`FREEZE_PART` of the replay bytes have been written; the rest is for what is
+/// written meanwhile.
 const FREEZE_PART: u64 = 2;
 
-/// A zone is asked for while this part of what the log can use has room still, so that no write waits for it.
+/// The log asks for a zone when less than 1/`AHEAD_PART` of what it can use is left, so that no write waits
+/// for one.
 const AHEAD_PART: u64 = 16;
 
-/// A zone goes back only if more than this part of what the log can use has room without it: so much more
-/// than [`AHEAD_PART`] that it is not asked for again soon.
+/// The log returns a zone only if more than 1/`SPARE_PART` of what it can use is left without it.
+///
+/// That is so much more than [`AHEAD_PART`] that the log does not ask for the zone again soon.
 const SPARE_PART: u64 = 8;
 
-/// What hosts and the cleaner write at most while a checkpoint is made: it begins when no more is announced,
-/// so that nobody waits for it.
+/// How many bytes hosts and the cleaner write at most while a checkpoint is made.
+///
+/// The checkpoint begins when no more than this is left in announced segments, so that no write waits for it.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
-/// Such a checkpoint frees so many bytes at least as long as the cleaner works: the map is written for them.
+/// While the cleaner works, such a checkpoint must free at least this many bytes, because it writes the map
+/// for them.
 const GAIN_BYTES: u64 = 8 << 20;
 
 /// Slots that a checkpoint may waste at the ends of segments and of its pieces, in percent of what it writes.
@@ -83,24 +89,25 @@ impl Running {
         u64::from(self.segments.slots) * SLOT_BYTES as u64
     }
 
-    /// Segments that the next checkpoint takes at most: the leaves that may change, the state, and what is
-    /// begun.
+    /// How many segments the next checkpoint takes at most: for leaves that may change, for the state, and
+    /// for partly filled segments.
     pub(super) fn map_need(&self) -> u64 {
         let changes = (self.active.len() + self.frozen.as_ref().map_or(0, Changes::len)) as u64;
         let leaves = self.segments.live_map * super::leaf::LEAF_GRAIN as u64;
         let rewritten = leaves.min(changes * LEAF_BYTES_MAX as u64);
-        // Evacuated map segments are rewritten as well: less than half of each, one segment at a time.
+        // Map segments that are evacuated are rewritten as well: less than half of each, one segment at a
+        // time.
         let bytes =
             rewritten + changes * LEAF_BYTES_ONE as u64 + self.state_len as u64 + 4 * SLOT_BYTES as u64;
         (bytes + bytes * WASTE_PERCENT / 100).div_ceil(self.segment_bytes()) + 2
     }
 
-    /// Free segments beside those that the map needs.
+    /// Free segments in addition to those that the map needs.
     pub(super) fn spare(&self) -> u64 {
         (self.segments.free.len() as u64).saturating_sub(self.map_need())
     }
 
-    /// Segments that records can take now, or after the next root.
+    /// Segments that records can use now, or after the next root.
     fn stock(&self) -> u64 {
         self.segments.ready.len() as u64 + self.spare()
     }
@@ -116,12 +123,14 @@ impl Running {
     /// How many segments a root announces.
     pub(super) fn announced(&self, replay_bytes: u64) -> usize {
         let wanted = replay_bytes.div_ceil(self.segment_bytes()) + ANNOUNCED_EXTRA;
-        // Of those that a root can name, half are for the ones that were begun since the freeze.
+        // Half of the segments that a root can name are for those that were begun since the freeze.
         (wanted as usize).min(REPLAY_MAX / 2 - 4)
     }
 
-    /// Blocks that the log can hold: what is not in reserve and can be cleaned, without the map and twice its
-    /// size in holes, and without the heads that the fullest segments have.
+    /// How many blocks the log can hold.
+    ///
+    /// Excluded are the reserve, segments that cannot be cleaned, the map and twice its size in holes, and
+    /// the heads in the fullest segments.
     fn usable(&self) -> u64 {
         let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need() + self.segments.stuck;
         let segments = self.segments.total().saturating_sub(kept);
@@ -130,7 +139,7 @@ impl Running {
         (segments * u64::from(slots)).saturating_sub(map)
     }
 
-    /// Blocks that may be live: what hosts' data may take.
+    /// How many blocks may be live: the limit for hosts' data.
     pub(super) fn may_be_live(&self) -> u64 {
         self.share_of_usable(LIVE_PERCENT)
     }
@@ -139,7 +148,7 @@ impl Running {
         self.usable() * percent / 100
     }
 
-    /// Whether so many blocks more have room.
+    /// Whether there is room for this many more blocks.
     fn fits(&self, blocks: u64, percent: u64) -> bool {
         self.live_blocks() + self.append.expected + blocks <= self.share_of_usable(percent)
     }
@@ -152,43 +161,46 @@ impl Running {
         self.segments.ready.len() > CONTROL_SEGMENTS
     }
 
-    /// Whether hosts' data is paid for by the cleaner.
+    /// Whether hosts' data must be paid for with credit that the cleaner earns.
     pub(super) fn is_paced(&self) -> bool {
         self.cleaning && self.stock() <= self.low()
     }
 
-    /// Whether it is paid for, or need not be.
+    /// Whether there is credit, or none is needed.
     pub(super) fn may_write_data(&self) -> bool {
         self.credit > 0 || !self.is_paced()
     }
 
-    /// The cleaner has gained slots: near low water hosts may take a part of them, the smaller the fewer
-    /// there are. If they could take all, the map would be written out of the reserve, for fewer and fewer
-    /// segments each time.
+    /// Gives hosts credit for slots that the cleaner has gained.
+    ///
+    /// Near low water hosts get only part of the gain, the less the fewer segments are left. If they could
+    /// take all of it, the map would have to be written into the reserve, for fewer and fewer segments each
+    /// time.
     pub(super) fn earn(&mut self, slots: u64) {
         let share = (self.stock() * 1000 / self.low()).clamp(HOSTS_SHARE_MIN_PERMILLE, 1000);
         let earned = (slots * share / 1000).max(1) as i64;
         self.credit = (self.credit + earned).min(i64::from(self.segments.slots));
     }
 
-    /// Whether the cleaner is wanted.
+    /// Whether the cleaner should run.
     pub(super) fn wants_cleaning(&self) -> bool {
         !self.exhausted && self.stock() < self.high()
     }
 
-    /// Segments that the next root frees: nobody needs them, or the cleaner has been through them.
+    /// Segments that the next root frees: nothing in them is live, or the cleaner has been through them.
     fn freed_next(&self) -> impl Iterator<Item = &Used> {
         let freed = |used: &&Used| !used.open && !used.released && (used.live == 0 || used.cleaned > 0);
         self.segments.used.values().filter(freed)
     }
 
-    /// Whether the next root frees any.
+    /// Whether the next root frees any segments.
     pub(super) fn frees_next(&self) -> bool {
         self.freed_next().next().is_some()
     }
 
-    /// Whether a checkpoint announces enough for its cost. It writes the map for it, so it is not made for
-    /// each segment that becomes free.
+    /// Whether a checkpoint would announce enough segments for its cost.
+    ///
+    /// A checkpoint writes the map, so it is not worth making one for each segment that becomes free.
     fn gains_by_checkpoint(&self, replay_bytes: u64) -> bool {
         let (ready, announced) = (self.segments.ready.len() as u64, self.announced(replay_bytes) as u64);
         let missing = announced.saturating_sub(ready);
@@ -223,7 +235,7 @@ impl Running {
         std::mem::take(&mut self.stock_changed) && self.gains_by_checkpoint(replay_bytes)
     }
 
-    /// Whether a zone of the pool would be of use.
+    /// Whether the log should ask the pool for a zone.
     fn wants_zone(&self) -> bool {
         let live = self.live_blocks();
         let refused = self.refused_at.is_some_and(|at| live <= at + self.usable() / 100);
@@ -231,8 +243,10 @@ impl Running {
         !self.asking && !refused && is_short()
     }
 
-    /// Whether the log can do without a zone. What was overwritten counts as live until it is merged, which
-    /// may be as much as a replay has: it must not be asked for at once again.
+    /// Whether the log can do without a zone.
+    ///
+    /// Overwritten blocks count as live until they are merged, and may amount to what a replay covers. They
+    /// are allowed for, so that the log does not ask for the zone again at once.
     pub(super) fn can_return_zone(&self, replay_bytes: u64) -> bool {
         let zone = u64::from(self.segments.zone_segments);
         let overwritten = (replay_bytes / FREEZE_PART / SLOT_BYTES as u64).min(self.live_blocks());
@@ -246,19 +260,19 @@ impl Running {
 }
 
 impl Inner {
-    /// Waits until so many blocks have room, and counts them as expected.
+    /// Waits until there is room for this many blocks, and counts them as expected.
     pub(super) async fn admit(self: &Rc<Inner>, blocks: u64) -> Result<(), SliceError> {
         self.find_room(blocks, LIVE_PERCENT).await?;
         self.state.borrow_mut().append.expected += blocks;
         Ok(())
     }
 
-    /// Whether a write of so many blocks would find room.
+    /// Waits until a write of this many blocks would find room.
     pub(super) async fn reserve(self: &Rc<Inner>, blocks: u64) -> Result<(), SliceError> {
         self.find_room(blocks, RESERVE_PERCENT).await
     }
 
-    /// What the log can take, once the pool has lent what makes a sixteenth of that free, if it can.
+    /// What the log can take. First asks the pool to lend enough that a sixteenth of the log is free.
     pub(super) async fn room(self: &Rc<Inner>) -> Room {
         let wanted = self.state.borrow().usable() / AHEAD_PART;
         let _ = self.find_room(wanted, RESERVE_PERCENT).await;
@@ -279,12 +293,13 @@ impl Inner {
                 return Ok(());
             }
             let lent = self.borrow_zone(true).await;
-            // Whoever waited for the answer to another question looks again.
+            // Another task may have waited for this answer: let it check again.
             self.pump();
             if lent {
                 continue;
             }
-            // What was overwritten since the last merge counts as live: the second one has all of it.
+            // Blocks that were overwritten since the last merge count as live. The second merge covers all of
+            // them.
             let worth = {
                 let state = self.state.borrow();
                 merged < 2 && (state.frozen.is_some() || !state.active.is_empty())
@@ -297,7 +312,7 @@ impl Inner {
         }
     }
 
-    /// Has a checkpoint made, and waits for the end of one.
+    /// Requests a checkpoint, and waits until one has ended.
     pub(super) async fn wait_for_checkpoint(self: &Rc<Inner>) {
         let before = {
             let mut state = self.state.borrow_mut();
@@ -308,8 +323,9 @@ impl Inner {
         self.changed.until(|| self.state.borrow().checkpoints > before || !self.goes_on()).await;
     }
 
-    /// Has all records merged that have completed by now. One checkpoint that is under way may have begun
-    /// before they did.
+    /// Merges all records that have completed by now.
+    ///
+    /// A checkpoint that is under way may have begun before they completed, so it takes two then.
     pub(super) async fn merge_all(self: &Rc<Inner>) -> Result<(), SliceError> {
         let checkpoints = if self.state.borrow().checkpointing { 2 } else { 1 };
         for _ in 0..checkpoints {
@@ -318,7 +334,7 @@ impl Inner {
         if self.goes_on() { Ok(()) } else { Err(SliceError::Offline) }
     }
 
-    /// Starts what is wanted: a checkpoint, a zone, the cleaner, records.
+    /// Starts the tasks that are needed: a checkpoint, a request for a zone, the cleaner.
     pub(super) fn tend(self: &Rc<Inner>) {
         if !self.goes_on() {
             return;
@@ -329,7 +345,7 @@ impl Inner {
             let checkpoint = state.wants_checkpoint(&tuning);
             state.checkpointing |= checkpoint;
             let zone = state.wants_zone();
-            // Zones are asked for before anything is moved.
+            // Ask for a zone before moving anything.
             let clean = !zone && !state.asking && !state.cleaning && state.wants_cleaning();
             state.cleaning |= clean;
             (checkpoint, zone, clean)
@@ -352,7 +368,8 @@ impl Inner {
         }
     }
 
-    /// A task has ended: the others may go on. If none can, data that waits finds no room.
+    /// Called when a task has ended: the others may continue. If none can, requests that wait fail for lack
+    /// of room.
     pub(super) fn settle(self: &Rc<Inner>) {
         self.tell();
         self.tend();
@@ -361,9 +378,11 @@ impl Inner {
         self.pump();
     }
 
-    /// Something waits, has no announced segment to go to, and no task is under way that makes one free: a
-    /// checkpoint announces what is free, and may find what the cleaner can work on. If there is nothing to
-    /// merge either, there is no room.
+    /// Resolves a deadlock: requests wait without an announced segment, and no task is under way that would
+    /// free one.
+    ///
+    /// A checkpoint announces what is free, and may find segments that the cleaner can work on. If there is
+    /// nothing to merge either, there is no room, and the requests fail.
     pub(super) fn unstick(self: &Rc<Inner>) {
         let refused = {
             let mut state = self.state.borrow_mut();
@@ -375,7 +394,7 @@ impl Inner {
             if busy || !(data || control) {
                 return;
             }
-            // A rest of one slot is of no use to data, and keeps the segment from the cleaner.
+            // A single slot is too small for data, and keeps the segment from the cleaner.
             state.segments.seal_hosts();
             if state.has_unmerged() || state.spare() > 0 {
                 state.checkpoint_wanted = true;
@@ -395,13 +414,13 @@ impl Inner {
         refused.into_iter().for_each(|request| request.fail(SliceError::Full));
     }
 
-    /// Asks the pool for a zone. With `urgent` a write waits for it.
+    /// Asks the pool for a zone; returns whether it lent one. With `urgent`, a write waits for it.
     async fn borrow_zone(self: &Rc<Inner>, urgent: bool) -> bool {
         let (reply, answer) = oneshot();
         let (live_permille, urgent) = {
             let mut state = self.state.borrow_mut();
             state.asking = true;
-            // Cleaning does not make up for segments that cannot be cleaned, however little lives in them.
+            // Cleaning cannot make up for segments that cannot be cleaned, however few live blocks they have.
             (state.live_permille(), urgent || state.segments.stuck > 0)
         };
         self.handle.lender.ask(Request::Borrow { log: self.handle.number, live_permille, urgent, reply });

@@ -1,4 +1,4 @@
-//! What a root says of segments and leaves. Byte table: `docs/formats/log.md`.
+//! The state of segments and leaves that a root names. Byte table: `docs/formats/log.md`.
 
 use std::collections::BTreeMap;
 
@@ -9,48 +9,50 @@ use crate::cursor::Cursor;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafPlace {
     pub segment: u32,
-    /// In the segment, in multiples of [`super::leaf::LEAF_GRAIN`].
+    /// The offset in the segment, in multiples of [`super::leaf::LEAF_GRAIN`].
     pub at: u32,
-    /// How long it is, in the same unit.
+    /// The length in the same unit.
     pub len: u8,
-    /// Its blocks that have a place.
+    /// How many of its blocks have a place.
     pub blocks: u16,
 }
 
-/// A segment of data.
+/// A data segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataSegment {
     pub generation: u64,
     /// The newest record in it.
     pub newest: u64,
-    /// The slots that hold a block which somebody needs, 64 a word.
+    /// The live slots, 64 per word.
     pub bits: Vec<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub data: BTreeMap<u32, DataSegment>,
-    /// Generations of map segments.
+    /// The generations of map segments.
     pub map: BTreeMap<u32, u64>,
     pub leaves: BTreeMap<LeafKey, LeafPlace>,
 }
 
-/// Bytes of a state with so many of each, whose segments have so many slots.
+/// Bytes of a state with these numbers of data segments, map segments and leaves, for segments of `slots`
+/// slots.
 pub(crate) fn encoded_len(data: usize, map: usize, leaves: usize, slots: u32) -> usize {
     let words = slots.div_ceil(u64::BITS) as usize;
     4 + data * (20 + words * 8) + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * 23
 }
 
-/// Bytes of a map segment's entry.
+/// Bytes of a map segment's entry in the state.
 pub(crate) const MAP_ENTRY_BYTES: usize = 12;
 
-/// The state of a log that holds nothing, which is not written anywhere.
+/// The state of a log that holds nothing. It is never written.
 pub(crate) fn empty() -> Vec<u8> {
     Vec::new()
 }
 
 impl State {
-    /// The bytes, with these leaves instead of its own: a running log need not copy its directory.
+    /// Encodes the state with these leaves instead of its own, so that a running log need not copy its
+    /// directory.
     pub(crate) fn encode_with(&self, leaves: &BTreeMap<LeafKey, LeafPlace>) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&(self.data.len() as u32).to_le_bytes());
@@ -69,7 +71,7 @@ impl State {
         bytes
     }
 
-    /// Reads what [`State::encode_with`] wrote, for segments of so many slots.
+    /// Decodes what [`State::encode_with`] wrote, for segments of `slots` slots.
     pub(crate) fn decode(bytes: &[u8], slots: u32) -> Option<State> {
         let mut state = State::default();
         if bytes.is_empty() {

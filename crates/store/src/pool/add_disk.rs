@@ -1,7 +1,7 @@
-//! Adding a disk to a pool, while it is in use.
+//! Adding a disk to a pool while it is in use.
 //!
-//! The new disk says that it belongs to the pool before the catalogue names it: after a cut at any point the
-//! newest catalogue decides whether it does, and all disks that it names can be opened. See
+//! The new disk claims to belong to the pool before the catalog names it. So after a power cut at any point,
+//! the newest catalog decides whether it does, and all disks that it names can be opened. See
 //! `docs/why/pool.md`.
 
 use std::rc::Rc;
@@ -22,14 +22,14 @@ impl Inner {
     pub(super) async fn add_disk(self: Rc<Inner>, new: NewDisk, wipe: bool) -> Result<(), StoreError> {
         let mut made = MadeFiles::default();
         let added = Rc::clone(&self).add_disk_of(new, wipe, &mut made).await;
-        // If the metadata could not be written the pool may name it.
+        // If writing the metadata failed, the catalog on the disks may already name the file.
         if added.is_err() && self.state.borrow().metadata != MetadataState::Failed {
             made.remove();
         }
         added
     }
 
-    /// Whether a disk could be added, and what would be overwritten.
+    /// Checks whether a disk could be added, and returns what would be overwritten.
     pub(super) async fn check_disk(&self, new: NewDisk, wipe: bool) -> Result<LookedAt, StoreError> {
         self.writable()?;
         if self.closing.get() {
@@ -52,7 +52,7 @@ impl Inner {
         let disk = open_new(&new, wipe, made).await?;
         let geometry = self.lay_out(&new, disk.size())?;
         let disk = Rc::new(PoolDisk::new(disk, new.path));
-        // Not in the pool yet: nobody waits for this.
+        // The disk is not in the pool yet, so no other change has to wait for this.
         clear_metadata(&disk, &geometry).await?;
         let _turn = self.turn().await;
         self.writable()?;
@@ -60,14 +60,14 @@ impl Inner {
         let layout = self.layout().with(Rc::clone(&disk), DiskId::random(), geometry);
         let added = self.take_in(layout).await;
         if added.is_err() && self.writable().is_ok() {
-            // Nothing names it: it is to look as it did, so that it can be added again. What counts is why it
-            // was not.
+            // The catalog does not name the disk: clear it, so that it can be added again. The caller gets
+            // the original error.
             let _ = clear_metadata(&disk, &geometry).await;
         }
         added
     }
 
-    /// The caller has its turn.
+    /// Commits the catalog that names the new disk. The caller has its turn to commit.
     async fn take_in(&self, layout: Layout) -> Result<(), StoreError> {
         let generation = self.state.borrow().generation;
         let index = layout.len() - 1;
@@ -85,7 +85,7 @@ impl Inner {
         if self.layout().len() < DISKS_MAX { Ok(()) } else { Err(StoreError::TooManyDisks) }
     }
 
-    /// How a disk of `size` bytes is laid out in this pool.
+    /// The layout of a disk of `size` bytes in this pool.
     fn lay_out(&self, new: &NewDisk, size: u64) -> Result<Geometry, StoreError> {
         let needed = Geometry::bytes_min(self.extent_bytes, self.slot_bytes);
         Geometry::new(size, self.extent_bytes, self.slot_bytes).ok_or_else(|| {

@@ -1,8 +1,9 @@
-//! Making a change durable: the only place where a pool's metadata is written.
+//! Making a change durable. No other code writes a pool's metadata.
 //!
-//! A new generation of the catalogue goes to the slots that hold the generation before the last, on both ends
-//! of the metadata disks, and is flushed; then superblocks promise it, and are flushed. Whatever is cut off:
-//! a slot with the last generation is never written to, and no superblock promises what is not there.
+//! A new generation of the catalog is written to the slots of the generation before the last, on both ends of
+//! the metadata disks, and flushed. Then superblocks that promise it are written and flushed. Wherever a
+//! power cut interrupts this: the slots of the last generation are not touched, and no superblock promises a
+//! generation that is not durable.
 
 use std::rc::Rc;
 
@@ -21,22 +22,24 @@ use crate::superblock::Superblock;
 /// Which disks get a new superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Superblocks {
-    /// Those that have metadata: for a usual change.
+    /// Those of the disks that have metadata: for an ordinary change.
     OfMetadataDisks,
-    /// All: when a pool is made, opened or exported, which also repairs damaged ones.
+    /// Those of all disks: when the pool is created, opened or exported, which also repairs damaged ones.
     OfAllDisks,
 }
 
 impl Inner {
-    /// Makes `catalog` what the pool is. The caller has its turn to change the pool.
+    /// Makes `catalog` the pool's catalog. The caller has its turn to commit.
     ///
-    /// If it fails and [`MetadataState`] is still `Writable`, nothing was written.
+    /// If this fails and [`MetadataState`] is still `Writable`, nothing was written.
     pub(super) async fn commit(&self, catalog: Catalog, superblocks: Superblocks) -> Result<(), StoreError> {
         self.commit_on(self.layout(), catalog, superblocks, 0).await
     }
 
-    /// As [`Inner::commit`], and makes `layout` the pool's disks: those it has, and perhaps more behind them.
-    /// At least `room` bytes are to be left in the metadata area.
+    /// Like [`Inner::commit`], and makes `layout` the pool's disks: the present ones, possibly with others
+    /// after them.
+    ///
+    /// At least `room` bytes must be left in the metadata area.
     pub(super) async fn commit_on(
         &self,
         layout: Rc<Layout>,
@@ -54,7 +57,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether changes are possible.
+    /// Checks that the pool accepts changes.
     pub(super) fn writable(&self) -> Result<(), StoreError> {
         match self.state.borrow().metadata {
             MetadataState::Writable => Ok(()),
@@ -63,7 +66,7 @@ impl Inner {
         }
     }
 
-    /// The slot's bytes, padded to whole blocks.
+    /// The bytes of a slot, padded to whole blocks.
     fn encode_slot(&self, generation: u64, catalog: &Catalog, room: u64) -> Result<SharedBuf, StoreError> {
         let bytes = slot::encode(self.id, generation, &catalog.encode());
         let padded = (bytes.len() as u64).next_multiple_of(SUPERBLOCK_BYTES);
@@ -76,7 +79,7 @@ impl Inner {
         Ok(slot.share())
     }
 
-    /// Writes a generation. If that fails nobody knows what is on the disks.
+    /// Writes a generation. After a failure it is unknown what the disks hold.
     async fn write(
         &self,
         layout: &Layout,
@@ -86,8 +89,8 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let written = match self.write_slots(layout, generation, slot).await {
             Err(error) if is_full(&error) => {
-                // Nothing promises this generation, and the next attempt writes it again, over what there is
-                // of it now.
+                // No superblock promises this generation, and the next attempt writes it again, over whatever
+                // this one has left.
                 tracing::warn!(pool = %self.id, "the file system under the pool is full: a metadata change was not made");
                 return Err(error);
             }
@@ -150,12 +153,12 @@ impl Inner {
     }
 }
 
-/// Whether it is for want of space alone that something could not be written.
+/// Whether a write failed only for lack of space.
 fn is_full(error: &StoreError) -> bool {
     matches!(error, StoreError::Disk { source: rt::DiskError::Full, .. })
 }
 
-/// Writes to several disks at the same time, and flushes them. Ends when all have ended.
+/// Writes to several disks concurrently, and flushes them. Returns when all have ended.
 async fn write_disks(
     layout: &Layout,
     writes: impl Iterator<Item = (usize, Vec<(u64, SharedBuf)>)>,
@@ -173,7 +176,7 @@ async fn write_disks(
     result
 }
 
-/// What is being done: canaries leave out a flush of one kind.
+/// The steps of a commit: a canary can leave out the flush of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Slots,
@@ -183,7 +186,7 @@ pub(super) enum Step {
     Joining,
 }
 
-/// Whether a canary leaves this out.
+/// Whether a canary leaves out the flush of this step.
 fn skips(step: Step) -> bool {
     #[cfg(test)]
     return canary::SKIPPED.get() == Some(step);
@@ -206,7 +209,7 @@ pub(super) async fn write_and_flush(
     flush(disk, step).await
 }
 
-/// Makes durable what was written to `disk`.
+/// Makes earlier writes to `disk` durable.
 pub(super) async fn flush(disk: &PoolDisk, step: Step) -> Result<(), StoreError> {
     if skips(step) {
         return Ok(());
@@ -214,14 +217,14 @@ pub(super) async fn flush(disk: &PoolDisk, step: Step) -> Result<(), StoreError>
     disk.flush().await.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })
 }
 
-/// Breaks the code on purpose, so that the tests can show that they would notice.
+/// Breaks the code on purpose, to show that the tests notice.
 #[cfg(test)]
 pub(super) mod canary {
     use super::Step;
     use std::cell::Cell;
 
     thread_local! {
-        /// This is left out.
+        /// The step whose flush is left out.
         pub(crate) static SKIPPED: Cell<Option<Step>> = const { Cell::new(None) };
     }
 }

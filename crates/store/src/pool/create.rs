@@ -1,4 +1,4 @@
-//! Making a pool.
+//! Creating a pool.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,25 +19,25 @@ use crate::geometry::{self, DISKS_MAX, End, Geometry, SUPERBLOCK_BYTES};
 use crate::id::{DiskId, PoolId};
 use crate::signature::{Content, LOOKED_AT_BYTES};
 
-/// A disk for a new pool.
+/// A disk for a pool.
 #[derive(Clone, Debug)]
 pub struct NewDisk {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// Make a file of this size, which must not exist. `None`: it exists (a file or a block device).
+    /// Create a file of this size, which must not exist. `None`: a file or block device that exists.
     pub create: Option<ByteLen>,
-    /// With `create`: reserve the space in the file system now, so that it cannot run out later.
+    /// With `create`: reserve the file's space in the file system now, so that it cannot run out later.
     pub reserve: bool,
 }
 
-/// How to make a pool.
+/// How to create a pool.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    /// What it is called; a name like a volume's.
+    /// The pool's name; the rules are those of volume names.
     pub name: String,
-    /// Who makes it, and has it open then.
+    /// The host that creates the pool, and then has it open.
     pub host: Host,
-    /// The size of extents, `None` for one that fits the pool. Each slice of a volume takes whole extents.
+    /// The extent size; `None`: one that suits the pool's size. Each slice of a volume takes whole extents.
     pub extent: Option<ByteLen>,
     /// Overwrite what the disks hold.
     pub wipe: bool,
@@ -45,23 +45,23 @@ pub struct CreateOptions {
     pub ram: RamBudget,
 }
 
-/// A disk that a pool could get, as it is.
+/// A disk that a pool could get, as it is now.
 #[derive(Clone, Debug)]
 pub struct LookedAt {
-    /// Where it is, or would be made.
+    /// The path, of a file that may not exist yet.
     pub path: PathBuf,
     /// Its size.
     pub size: ByteLen,
-    /// What it holds; `None`: it would be made.
+    /// What it holds; `None`: the file would be created.
     pub holds: Option<Content>,
-    /// If it is a disk of another pool: what that tells of itself.
+    /// If it is a disk of another pool: what that pool's metadata says.
     pub pool: Option<ProbedContents>,
 }
 
-/// How much is cleared at once.
+/// How many bytes are cleared at once.
 const CLEAR_BYTES: u64 = 1 << 20;
 
-/// What is looked at, at the end of a disk: backup partition tables, superblocks of RAID and ours.
+/// How much of the end of a disk is checked: backup partition tables, superblocks of RAID and of pools.
 const TAIL_LOOKED_AT_BYTES: u64 = 64 << 10;
 
 pub(super) async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Result<Pool, StoreError> {
@@ -74,7 +74,7 @@ pub(super) async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Resul
     created
 }
 
-/// Whether a pool could be made so, and what would be overwritten.
+/// Checks whether such a pool could be created, and returns what would be overwritten.
 pub(super) async fn check(disks: &[NewDisk], name: &str, wipe: bool) -> Result<Vec<LookedAt>, StoreError> {
     check_names(disks, name)?;
     let looked_at = look_at(disks, wipe).await?;
@@ -133,12 +133,12 @@ async fn create_on(
     Ok(Pool(inner))
 }
 
-/// Files that did not exist before a change began, and are not to be left behind if it fails.
+/// Files that a change has created, to be removed if it fails.
 #[derive(Default)]
 pub(super) struct MadeFiles(Vec<(Disk, PathBuf)>);
 
 impl MadeFiles {
-    /// Removes them. One that cannot be removed is named in the log.
+    /// Removes the files. Those that cannot be removed are logged.
     pub(super) fn remove(self) {
         for (disk, path) in self.0 {
             if let Err(error) = disk.remove(&path) {
@@ -148,7 +148,7 @@ impl MadeFiles {
     }
 }
 
-/// Opens or makes a disk, and looks whether it is empty. What was made is noted in `made`.
+/// Opens or creates a disk, and checks that it is empty. A file that is created is added to `made`.
 pub(super) async fn open_new(new: &NewDisk, wipe: bool, made: &mut MadeFiles) -> Result<Disk, StoreError> {
     let options =
         rt::OpenOptions { create: new.create.map(|len| len.0), reserve: new.reserve, ..Default::default() };
@@ -168,7 +168,7 @@ pub(super) async fn open_new(new: &NewDisk, wipe: bool, made: &mut MadeFiles) ->
     }
 }
 
-/// What is on a disk, as far as is looked.
+/// What a disk holds, as far as is checked.
 async fn content_of(disk: &Disk, path: &Path) -> Result<Content, StoreError> {
     let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
     let failed = |source| StoreError::Disk { path: path.to_owned(), source };
@@ -187,10 +187,11 @@ async fn content_of(disk: &Disk, path: &Path) -> Result<Content, StoreError> {
     })
 }
 
-/// Looks at disks that a pool could get, and refuses those that it could not. Nothing is written, and no file
-/// is made.
+/// Inspects disks that a pool could get, and refuses those that it could not.
+///
+/// Nothing is written, and no file is created.
 pub(super) async fn look_at(disks: &[NewDisk], wipe: bool) -> Result<Vec<LookedAt>, StoreError> {
-    // All stay open until the last one is: one that is named twice is in use.
+    // All disks stay open until the last one has been opened, so a disk that is specified twice is in use.
     let mut open = Vec::new();
     let mut looked_at: Vec<LookedAt> = Vec::new();
     for new in disks {
@@ -202,7 +203,7 @@ pub(super) async fn look_at(disks: &[NewDisk], wipe: bool) -> Result<Vec<LookedA
             }
             None => {
                 let disk = open_new(new, wipe, &mut MadeFiles::default()).await?;
-                // Who overwrites what cannot be read is not refused.
+                // With `wipe`, a disk that cannot be read is not refused.
                 let holds = match wipe {
                     true => content_of(&disk, &path).await.unwrap_or(Content::Data),
                     false => Content::Nothing,
@@ -221,7 +222,7 @@ pub(super) async fn look_at(disks: &[NewDisk], wipe: bool) -> Result<Vec<LookedA
     Ok(looked_at)
 }
 
-/// Whether a file could be made for this disk, after `others`.
+/// Checks whether a file could be created for this disk, in addition to `others`.
 fn check_new(new: &NewDisk, size: ByteLen, others: &[LookedAt]) -> Result<(), StoreError> {
     if others.iter().any(|other| other.path == new.path) {
         let source = std::io::ErrorKind::AlreadyExists.into();
@@ -234,7 +235,7 @@ fn too_small((path, size): (&Path, u64), needed: u64) -> StoreError {
     StoreError::DiskTooSmall { path: path.to_owned(), size, needed }
 }
 
-/// How disks of these sizes are laid out.
+/// The layout of disks of these sizes.
 fn lay_out(disks: &[(&Path, u64)], extent: Option<ByteLen>) -> Result<Vec<Geometry>, StoreError> {
     if let Some(disk) = disks.iter().find(|(_, size)| *size < geometry::DISK_BYTES_MIN) {
         return Err(too_small(*disk, geometry::DISK_BYTES_MIN));
@@ -256,7 +257,7 @@ fn lay_out(disks: &[(&Path, u64)], extent: Option<ByteLen>) -> Result<Vec<Geomet
 }
 
 impl Host {
-    /// With a name that fits its field.
+    /// Shortens the name to the length of its field.
     pub(crate) fn cut(mut self) -> Host {
         let mut end = self.name.len().min(crate::catalog::NAME_BYTES_MAX);
         while !self.name.is_char_boundary(end) {
@@ -267,14 +268,16 @@ impl Host {
     }
 }
 
-/// Overwrites with zeros all that will be metadata: what was there is forgotten, and a sparse file has the
-/// space from now on, so that a full file system cannot fail a change.
+/// Overwrites all metadata areas with zeros.
+///
+/// Old content is gone, and a sparse file has the space from now on, so that a full file system cannot fail a
+/// change.
 pub(super) async fn clear_metadata(disk: &PoolDisk, geometry: &Geometry) -> Result<(), StoreError> {
     clear(disk, 0..geometry.extents_offset()).await?;
     clear_tail(disk, geometry).await
 }
 
-/// As [`clear_metadata`], at the end of the disk alone.
+/// Like [`clear_metadata`], but only at the end of the disk.
 pub(super) async fn clear_tail(disk: &PoolDisk, geometry: &Geometry) -> Result<(), StoreError> {
     clear(disk, geometry.slot_offset(End::Tail, 0)..geometry.disk_bytes).await?;
     disk.flush().await.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })

@@ -1,8 +1,8 @@
-//! Disks of a pool that have become larger: the pool takes what is new, while it is in use.
+//! Growing a pool whose disks have grown, while it is in use.
 //!
-//! The metadata at a disk's tail moves to the new end. The catalogue says first that the disk is larger, then
-//! its superblocks do: after a cut in between, the catalogue counts (`docs/why/pool.md`). What is new, and
-//! where the tail was, becomes free extents, which are zeroed before a volume has them.
+//! The metadata at the tail of a disk moves to the new end. First the catalog says that the disk is larger,
+//! then its superblocks do; after a power cut in between, the catalog counts (`docs/why/pool.md`). The new
+//! space, and the place of the old tail, become free extents, which are zeroed before a volume gets them.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -22,16 +22,16 @@ use crate::geometry::{End, Geometry};
 /// A disk that is larger than its pool knew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrownDisk {
-    /// Where it is here.
+    /// The path on this node.
     pub path: PathBuf,
-    /// What volumes could take of it.
+    /// The space for volumes on it before.
     pub before: ByteLen,
-    /// What they can take with what is new.
+    /// The space for volumes on it now.
     pub after: ByteLen,
 }
 
 impl Inner {
-    /// Which disks the pool could use more of. Nothing is written.
+    /// The disks of which the pool could use more. Nothing is written.
     pub(super) fn check_growth(&self) -> Result<Vec<GrownDisk>, StoreError> {
         self.writable()?;
         let layout = self.layout();
@@ -59,8 +59,8 @@ impl Inner {
             let new = ExtentRun { disk: *index as u16, start, count: geometry.extents - start };
             self.state.borrow_mut().allocator.put(new);
         }
-        // The new tails have one generation only, and two are wanted. Where this fails the pool has grown all
-        // the same, and it says itself that its metadata failed.
+        // So far the new tails hold one generation only, and they need two. If this second commit fails, the
+        // pool has grown nevertheless, and its metadata state shows the failure.
         if let Err(error) = self.commit(catalog, Superblocks::OfAllDisks).await
             && self.state.borrow().metadata == MetadataState::Failed
         {
@@ -69,7 +69,7 @@ impl Inner {
         Ok(larger.iter().map(|(index, geometry)| grown(&before, *index, geometry)).collect())
     }
 
-    /// The disks that are large enough for more extents, by their place, and how they are laid out then.
+    /// The disks that are large enough for more extents, by index, with their new layouts.
     fn larger(&self, layout: &Layout) -> Result<Vec<(usize, Geometry)>, StoreError> {
         let mut larger = Vec::new();
         for (index, (disk, before)) in layout.disks.all().iter().zip(&layout.geometry).enumerate() {
@@ -78,7 +78,7 @@ impl Inner {
                 disk.look_for_growth().map_err(|error| StoreError::Disk { path: path(), source: error })?;
             let after = Geometry::new(size, self.extent_bytes, self.slot_bytes)
                 .ok_or_else(|| StoreError::DiskTooLarge { path: path(), size, extent: self.extent_bytes })?;
-            // The new tail must not lie on the old one: a cut would leave neither.
+            // The new tail must not overlap the old one: a power cut would destroy both.
             let is_apart = after.slot_offset(End::Tail, 0) >= before.disk_bytes;
             if is_apart && after.extents > before.extents {
                 larger.push((index, after));
@@ -90,13 +90,13 @@ impl Inner {
         }
     }
 
-    /// By so much a disk must grow at least so that the pool has more in any case, in bytes.
+    /// By how many bytes a disk must grow at least so that the pool grows in any case.
     fn growth_min(&self) -> u64 {
         Geometry::tail_bytes(self.slot_bytes).max(self.extent_bytes)
     }
 }
 
-/// A file that was reserved stays so.
+/// Allocates the new part of a file whose space is reserved.
 async fn set_space_aside(disk: &PoolDisk, new: std::ops::Range<u64>) -> Result<(), StoreError> {
     if !disk.is_reserved() {
         return Ok(());

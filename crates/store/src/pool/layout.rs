@@ -1,4 +1,4 @@
-//! The disks of a pool, in their order: who they are and how each is laid out.
+//! The disks of a pool, in order: their identities and layouts.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use crate::disks::{CoreDisks, PoolDisk};
 use crate::geometry::Geometry;
 use crate::id::DiskId;
 
-/// All disks of a pool. Never changed in place: who uses one goes on with it while another comes into force.
+/// All disks of a pool. A layout is never changed in place: its users keep it when another one replaces it.
 #[derive(Clone)]
 pub(super) struct Layout {
     pub(super) disks: CoreDisks,
@@ -17,12 +17,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// How many disks there are.
+    /// The number of disks.
     pub(super) fn len(&self) -> usize {
         self.geometry.len()
     }
 
-    /// With one more, behind the others.
+    /// The same disks, with one more at the end.
     pub(super) fn with(&self, disk: Rc<PoolDisk>, id: DiskId, geometry: Geometry) -> Layout {
         let mut layout = self.clone();
         layout.disks = self.disks.with(vec![disk]);
@@ -31,7 +31,7 @@ impl Layout {
         layout
     }
 
-    /// As the catalogue has them.
+    /// The disks' entries for the catalog.
     pub(super) fn entries(&self) -> Vec<DiskEntry> {
         let entry = |(id, geometry): (&DiskId, &Geometry)| DiskEntry {
             id: *id,
@@ -41,7 +41,7 @@ impl Layout {
         self.ids.iter().zip(&self.geometry).map(entry).collect()
     }
 
-    /// Where they are here.
+    /// The disks' paths on this node.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         self.disks.all().iter().map(|disk| disk.path().to_owned()).collect()
     }

@@ -1,7 +1,7 @@
-//! The logs of a pool: making them, lending them zones, and taking those back.
+//! The logs of a pool: creating them, lending them zones, and taking zones back.
 //!
-//! A log lives on another core than the pool. It asks ahead of need, so that no write waits for a commit; a
-//! zone is its own when the catalogue says so, and has its space in the file system before that.
+//! A log may live on another core than the pool. It asks for zones ahead of need, so that no write waits for
+//! a commit. Before the catalog gives a zone to the log, the zone's space is allocated in the file system.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -19,64 +19,65 @@ use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT
 use crate::log::root::{ROOTS_BYTES, Root};
 use crate::log::{Lender, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request};
 
-/// A segment is this part of a pool, unless somebody wishes otherwise.
+/// A segment is this part of a pool, unless the tuning says otherwise.
 const SEGMENT_PART: u64 = 1024;
 
-/// The smallest segment then, in bytes: a zone of sixteen is 4 MiB, an extent of a usual pool.
+/// The smallest segment in that case, in bytes: a zone of sixteen is 4 MiB, an extent of an ordinary pool.
 const SEGMENT_BYTES_MIN: u64 = 256 << 10;
 
-/// What hosts' data can take of a zone, in percent: the rest is what cleaning gains.
+/// Percentage of a zone that hosts' data can take; the rest is what cleaning gains from.
 const LENT_PERCENT: u64 = 90;
 
-/// What its log volumes have of a pool, in bytes. Of logs that have not been opened yet only what they have
-/// is known: it counts as live.
+/// The space of a pool's log volumes, in bytes.
+///
+/// Of logs that have not been opened yet only the lent space is known, and all of it counts as live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSpace {
-    /// What the pool has lent to its logs.
+    /// The space that the pool has lent to its logs.
     pub lent: u64,
-    /// Blocks of that which volumes need, as far as is known: what was overwritten counts until the map has
+    /// The blocks of it that volumes need, as far as is known: overwritten blocks count until the map has
     /// been merged.
     pub live: u64,
-    /// What volumes can still take: of what is lent, and of what the pool can still lend.
+    /// The space that volumes can still take: in what is lent, and in what the pool can still lend.
     pub room: u64,
-    /// What hosts have written since the logs were opened.
+    /// Bytes that hosts have written since the logs were opened.
     pub written_by_hosts: u64,
-    /// All that was written to the disks for it since then.
+    /// All bytes that were written to the disks for that.
     pub written: u64,
-    /// Memory of their maps.
+    /// The memory that the logs take.
     pub memory: u64,
 }
 
-/// A log in which less is live, of a thousand blocks that it can use, cleans rather than borrows.
+/// Below this share of live blocks, in thousandths of what it can use, a log cleans rather than borrows.
 const LIVE_WORTH_LENDING: u64 = 500;
 
-/// The same in a pool that is less than half free.
+/// The same in a pool with less than half of its space free.
 const LIVE_WORTH_LENDING_WHEN_TIGHT: u64 = 800;
 
-/// A log that may get more gets this part of what it has: one that is filled asks the less often the larger
-/// it is.
+/// A log that borrows gets this part of what it has, so that a growing log asks less often the larger it is.
 const LENT_PART: usize = 16;
 
 impl Pool {
-    /// Sets the bounds of logs that are made, or opened for the first time since the pool was opened, from
+    /// Sets the bounds of logs that are created, or opened for the first time since the pool was opened, from
     /// now on.
     pub fn set_log_tuning(&self, tuning: LogTuning) {
         self.0.log_tuning.set(tuning);
     }
 
-    /// The memory that its logs share with those of other pools, from the next one on that is opened for the
-    /// first time since the pool was opened.
+    /// Sets the memory that this pool's logs share with those of other pools.
+    ///
+    /// It applies to logs that are opened for the first time since the pool was opened, from now on.
     pub fn set_log_memory(&self, memory: LogMemory) {
         self.0.log_memory.replace(memory);
     }
 
-    /// How full its logs are, by number; of those that were opened since the pool was.
+    /// The figures of the logs, by number; only of those that have been opened since the pool was opened.
     pub fn log_figures(&self) -> Vec<(u16, LogFigures)> {
         let state = self.0.state.borrow();
         state.logs.iter().map(|(number, log)| (*number, log.figures())).collect()
     }
 
-    /// What its log volumes have of it; `None` if it has none.
+    /// The space of the pool's log volumes; `None` if it has no logs.
     pub fn log_space(&self) -> Option<LogSpace> {
         let state = self.0.state.borrow();
         let (mut space, mut rooms) = (LogSpace::default(), Vec::new());
@@ -96,13 +97,14 @@ impl Pool {
             space.written += log.written;
             space.memory += log.memory;
         }
-        // Volumes are striped over the logs: when one is full, writes fail.
+        // Volumes are striped over the logs, so writes fail as soon as one of the logs is full.
         space.room += rooms.iter().min().copied().unwrap_or(0) * rooms.len() as u64;
         (space.lent > 0).then_some(space)
     }
 
-    /// Waits until logs whose slices have all been closed have no I/O under way: before the pool is dropped,
-    /// so that its disks can be opened again.
+    /// Waits until logs whose slices are all closed have no I/O under way.
+    ///
+    /// To be called before the pool is dropped, so that its disks can be opened again.
     pub async fn logs_ended(&self) {
         self.0.logs_ended().await;
     }
@@ -114,11 +116,11 @@ impl Inner {
         for log in logs.iter().filter(|log| !log.is_open()) {
             log.ended().await;
         }
-        // What they have asked for last goes on without them.
+        // Their last requests are still carried out after they have ended.
         self.change_ended.until(|| self.lender.is_idle()).await;
     }
 
-    /// The log of this number.
+    /// The log with this number.
     pub(super) fn log(self: &Rc<Inner>, number: u16) -> Option<Arc<LogHandle>> {
         if let Some(log) = self.state.borrow().logs.get(&number) {
             return Some(Arc::clone(log));
@@ -149,13 +151,13 @@ impl Inner {
         Some(log)
     }
 
-    /// The disk of an extent run, and the byte at which it begins there.
+    /// The disk of an extent run, and the run's offset there.
     fn place_of(&self, run: ExtentRun) -> (u16, u64) {
         let geometry = self.layout().geometry[usize::from(run.disk)];
         (run.disk, geometry.extents_offset() + u64::from(run.start) * geometry.extent_bytes)
     }
 
-    /// The place of a byte of several runs.
+    /// The disk and offset of byte `at` of several runs.
     fn place_in(&self, runs: &[ExtentRun], mut at: u64) -> (u16, u64) {
         for run in runs {
             let len = u64::from(run.count) * self.extent_bytes;
@@ -168,8 +170,10 @@ impl Inner {
         panic!("the catalogue was checked: roots have their extents")
     }
 
-    /// Adds logs to `catalog` until there are `count`. Their space is taken, and ready for them; what was
-    /// taken is returned. The caller has its turn.
+    /// Adds logs to `catalog` until there are `count`, with space that is ready for use. Returns the extents
+    /// taken.
+    ///
+    /// The caller has its turn to commit.
     pub(super) async fn add_logs(
         &self,
         catalog: &mut Catalog,
@@ -230,7 +234,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes the first roots of logs that are new in `catalog`.
+    /// Writes the first roots of the logs that are new in `catalog`.
     async fn make_logs(
         &self,
         catalog: &Catalog,
@@ -250,7 +254,8 @@ impl Inner {
             for mirror in &catalog.logs.roots {
                 let (disk, start) = self.place_in(mirror, u64::from(*number) * ROOTS_BYTES);
                 let disk = layout.disks.disk(disk);
-                // What a former log of this number has left means nothing: it has another identity.
+                // Whatever a former log of this number has left here is ignored, because its identity
+                // differs.
                 let written =
                     disk.write(start + Root::offset(root.number), bytes.clone(), Durability::Durable).await;
                 written.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })?;
@@ -259,7 +264,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes logs out of `catalog` that no volume needs any more. Returns what they had.
+    /// Removes the logs that no volume needs any more from `catalog`. Returns their extents.
     pub(super) async fn drop_logs(&self, catalog: &mut Catalog) -> Vec<ExtentRun> {
         let volumes = catalog.volumes.values().filter(|volume| volume.kind == VolumeKind::Log);
         let needed = volumes.map(|volume| volume.stripe.slices()).max().unwrap_or(0);
@@ -279,7 +284,7 @@ impl Inner {
         given_up
     }
 
-    /// Answers what logs ask, from now on.
+    /// Starts the task that answers the logs' requests, if it does not run yet.
     fn lend_from_now_on(self: &Rc<Inner>) {
         if self.lending.replace(true) {
             return;
@@ -288,7 +293,7 @@ impl Inner {
         rt::spawn(async move { answer(&inner, &lender).await }).detach();
     }
 
-    /// Whether a log gets a zone, and what it is then.
+    /// Decides whether a log gets zones, and lends them. Returns whether it got any.
     async fn lend(self: Rc<Inner>, number: u16, live_permille: u64, urgent: bool) -> bool {
         let Ok(_change) = self.begin_change() else { return false };
         let _turn = self.turn().await;
@@ -333,14 +338,14 @@ impl Inner {
         true
     }
 
-    /// Takes a zone back.
+    /// Takes a zone back, and frees its extents.
     async fn take_back(self: Rc<Inner>, number: u16, zone: u32) {
         let Ok(_change) = self.begin_change() else { return };
         let turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
         let log = catalog.logs.logs.get_mut(&number);
         let Some(run) = log.and_then(|log| log.zones.remove(&zone)) else { return };
-        // If it cannot be said, the zone is the log's until the pool is reopened.
+        // If this fails, the zone belongs to the log until the pool is reopened.
         if self.commit(catalog, super::Superblocks::OfMetadataDisks).await.is_err() {
             return;
         }
@@ -363,7 +368,7 @@ impl Inner {
     }
 }
 
-/// Answers logs until the pool is gone. Holds on to nothing while it waits.
+/// Answers the logs' requests until the pool is gone. It keeps nothing alive while it waits.
 async fn answer(pool: &Weak<Inner>, lender: &Lender) {
     loop {
         lender.bell.wait().await;
@@ -392,14 +397,14 @@ fn no_space(wanted: u64, free: u64) -> StoreError {
     StoreError::NoSpace { wanted: ByteLen(wanted), free: ByteLen(free) }
 }
 
-/// Bytes of a segment and segments of a zone, in a pool of `total` bytes.
+/// The bytes of a segment and the segments of a zone, for a pool of `total` bytes.
 fn sizes(tuning: &LogTuning, total: u64, extent: u64) -> (u64, u32) {
     let slot = SLOT_BYTES as u64;
     let (min, max) = (u64::from(SEGMENT_SLOTS_MIN) * slot, u64::from(SEGMENT_SLOTS_MAX) * slot);
     let usual = || (total / SEGMENT_PART).clamp(SEGMENT_BYTES_MIN, max);
     let wanted = tuning.segment.map_or_else(usual, |segment| segment.0.clamp(min, max));
     let segment = 1 << wanted.ilog2();
-    // Whole extents.
+    // A zone is whole extents.
     let least = u64::from(tuning.zone_segments.max(1)).next_multiple_of((extent / segment).max(1));
     (segment, u32::try_from(least).unwrap_or(u32::MAX))
 }

@@ -1,10 +1,10 @@
-//! A pool: disks that together hold volumes, and describe themselves.
+//! A pool: disks that together hold volumes, and carry their own description.
 //!
-//! What must never happen: an acknowledged change is lost, a volume shows another's data, two servers write
-//! one pool. How the three are kept is in `docs/why/pool.md`.
+//! What must never happen: an acknowledged change is lost, a volume shows another volume's data, or two
+//! servers write to the same pool. `docs/why/pool.md` explains how each is prevented.
 //!
-//! A pool lives on one core. Its changes are made one after the other, each as a new generation of the
-//! catalogue ([`commit`]); the data path does not wait for them.
+//! A pool lives on one core. Changes are made one after the other, each as a new generation of the catalog
+//! ([`commit`]); the data path does not wait for them.
 
 mod add_disk;
 mod commit;
@@ -48,45 +48,46 @@ pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
 pub use volumes::{VolumeInfo, VolumeSpec};
 pub use zeroing::{Zeroing, ZeroingWatch};
 
-/// Disks of a pool that have a copy of the metadata, both ends each: the first ones. Three, so that two may
-/// be damaged, and not all, so that a change does not become slower with each disk.
+/// How many disks, the first ones of the pool, have a copy of the metadata at each end.
+///
+/// Three, so that two may be damaged; not all, so that changes do not become slower with each disk.
 const METADATA_DISKS: usize = 3;
 
-/// Memory of the logs of a pool that shares none with other pools.
+/// Memory for the logs of a pool that shares no log memory with other pools.
 const LOG_MEMORY: ByteLen = ByteLen(1 << 30);
 
-/// An open pool. Cheap to clone; used by the core that opened it.
+/// An open pool. It is cheap to clone, and used by the core that opened it.
 ///
-/// A change, once begun, goes on to its end even if its future is dropped.
+/// A change, once begun, runs to completion even if its future is dropped.
 #[derive(Clone)]
 pub struct Pool(Rc<Inner>);
 
 struct Inner {
     id: PoolId,
-    /// Of all its disks alike.
+    /// The same on all disks.
     extent_bytes: u64,
     slot_bytes: u64,
-    /// Its disks; replaced when one is added, or has become larger.
+    /// The pool's disks. Replaced when a disk is added or has grown.
     layout: RefCell<Rc<Layout>>,
     ram: RamBudget,
-    /// One permit: generations are written one after the other.
+    /// One permit, so that generations are written one after the other.
     turns: rt::sync::Semaphore,
-    /// Changes that are under way, the zeroing that belongs to them included.
+    /// How many changes are under way, including the zeroing that belongs to them.
     changes: Cell<usize>,
     change_ended: Notify,
-    /// An export has begun, which waits for the changes under way and lets no other begin.
+    /// An export has begun: it waits for the changes under way, and no other change may begin.
     closing: Cell<bool>,
-    /// Whoever remembers how far the pool has come has agreed to what it is, since it was opened: see
-    /// [`Pool::is_vouched_for`].
+    /// Since the pool was opened, its mark has been compared with the mark that the cluster's record (or
+    /// another party) remembers: see [`Pool::is_vouched_for`].
     vouched_for: Cell<bool>,
-    /// Disks that were set back, as seen when the pool was opened.
+    /// The disks that were found to be set back when the pool was opened.
     older_disks: Vec<PathBuf>,
-    /// Of logs that are made or opened from now on.
+    /// Bounds of logs that are created or opened from now on.
     log_tuning: Cell<LogTuning>,
     log_memory: RefCell<LogMemory>,
-    /// Brings what logs ask to this core.
+    /// Brings the logs' requests to this core.
     lender: Arc<Lender>,
-    /// A task answers that.
+    /// A task answers those requests.
     lending: Cell<bool>,
     state: RefCell<State>,
 }
@@ -99,87 +100,89 @@ impl Drop for Inner {
 }
 
 struct State {
-    /// Of the catalogue.
+    /// The generation of the catalog.
     generation: u64,
-    /// The superblocks of all disks are of this generation at least, since the pool was opened; what the
-    /// catalogue says of that while nothing was written.
+    /// The superblocks of all disks have at least this generation. As written since the pool was opened;
+    /// before the first such write, as the catalog says.
     sealed: u64,
-    /// What is durable.
+    /// The durable catalog.
     catalog: Catalog,
     metadata: MetadataState,
-    /// Free extents. Taken ones belong to volumes of the catalogue, to one that is being made or grown, or to
-    /// one whose space is being zeroed after it was deleted.
+    /// The free extents. The others belong to volumes of the catalog, to a volume that is being created or
+    /// grown, or to a deleted volume whose space is still being zeroed.
     allocator: Allocator,
-    /// What lives as long as a volume is in the catalogue.
+    /// What exists as long as a volume is in the catalog.
     volumes: BTreeMap<VolumeId, Live>,
-    /// Those of the catalogue whose slices were opened.
+    /// The logs of the catalog whose slices have been opened.
     logs: BTreeMap<u16, Arc<LogHandle>>,
 }
 
-/// A volume's part outside the catalogue.
+/// The part of a volume's state that is not in the catalog.
 #[derive(Default)]
 struct Live {
-    /// Cloned into each slice.
+    /// Each slice holds a clone.
     in_use: Arc<()>,
-    /// The memory of a RAM volume.
+    /// The memory reserved for a RAM volume.
     grants: Vec<Arc<RamGrant>>,
 }
 
 /// Whether a pool's volumes can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataState {
-    /// They can.
+    /// Changes are possible.
     Writable,
-    /// Writing the metadata failed: nobody knows what is on the disks, so nothing more is written until the
-    /// pool has been reopened. Volumes go on.
+    /// Writing the metadata failed. It is unknown what the disks hold, so no metadata is written until the
+    /// pool has been reopened. Volumes continue.
     Failed,
-    /// The pool was exported: whoever still has it must not write.
+    /// The pool was exported: nothing may be written to it any more.
     Exported,
 }
 
 /// How full a pool is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// What volumes can take altogether.
+    /// The space for volumes.
     pub total: ByteLen,
-    /// What is left.
+    /// The free part of it.
     pub free: ByteLen,
-    /// What a volume's slices take in multiples of.
+    /// The size of an extent. The slices of volumes take whole extents.
     pub extent: ByteLen,
-    /// By disk, in the pool's order.
+    /// Usage of each disk, in the pool's order.
     pub disks: Vec<DiskUsage>,
 }
 
 /// How full a disk of a pool is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskUsage {
-    /// Which.
+    /// The disk's identity.
     pub id: DiskId,
-    /// Where it is here.
+    /// The disk's path on this node.
     pub path: PathBuf,
-    /// What volumes can take of it.
+    /// The space for volumes on the disk.
     pub total: ByteLen,
-    /// What is left.
+    /// The free part of it.
     pub free: ByteLen,
-    /// What took it out of service: nothing is written to it until the pool has been reopened.
+    /// The failure that took the disk out of service: nothing is written to it until the pool has been
+    /// reopened.
     pub failure: Option<DiskFailure>,
 }
 
 impl Pool {
-    /// Makes a pool of `disks`, and opens it.
+    /// Creates a pool of `disks` and opens it.
     ///
     /// # Errors
-    /// A disk that cannot be opened, is too small, or holds something ([`StoreError::NotEmpty`]); options
-    /// that cannot be.
+    /// A disk cannot be opened, is too small, or holds data ([`StoreError::NotEmpty`]); or an option is not
+    /// valid.
     pub async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Result<Pool, StoreError> {
         create::create(disks, options).await
     }
 
-    /// Whether [`Pool::create`] could make a pool so, as far as that is seen without doing it, and what it
-    /// would overwrite. Nothing is written.
+    /// Checks whether [`Pool::create`] could create such a pool, and returns what it would overwrite.
+    ///
+    /// Finds what can be found without doing it; nothing is written.
     ///
     /// # Errors
-    /// As [`Pool::create`].
+    /// As for [`Pool::create`].
     pub async fn check_create(
         disks: &[NewDisk],
         name: &str,
@@ -188,50 +191,53 @@ impl Pool {
         create::check(disks, name, wipe).await
     }
 
-    /// Whether [`Pool::open`] could open the pool of these disks, and what it is. Nothing is written.
+    /// Checks whether [`Pool::open`] could open the pool of these disks, and describes it. Nothing is
+    /// written.
     ///
     /// # Errors
-    /// As [`Pool::open`].
+    /// As for [`Pool::open`].
     pub async fn check_open(paths: &[PathBuf], options: &OpenPool) -> Result<FoundPool, StoreError> {
         open::check(paths, options).await
     }
 
-    /// Opens the pool of all these disks, in any order.
+    /// Opens the pool that consists of these disks, given in any order.
     ///
     /// # Errors
-    /// With the reason and what to do: a disk is missing, damaged, foreign, of another version or pool;
+    /// With the reason and what to do: a disk is missing, damaged, foreign, or of another version or pool; or
     /// another server uses the pool.
     pub async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, StoreError> {
         open::open(paths, options).await
     }
 
-    /// Who it is.
+    /// The pool's identity.
     pub fn id(&self) -> PoolId {
         self.0.id
     }
 
-    /// What it is, as [`Pool::check_open`] says it of one that is not open.
+    /// Describes the pool, as [`Pool::check_open`] does for one that is not open.
     pub fn as_found(&self) -> FoundPool {
         let catalog = self.0.state.borrow().catalog.clone();
         let contents = ProbedContents::of(catalog, self.0.extent_bytes);
         FoundPool { id: self.id(), paths: self.paths(), contents }
     }
 
-    /// What it is called.
+    /// The pool's name.
     pub fn name(&self) -> String {
         self.0.state.borrow().catalog.name.clone()
     }
 
-    /// How far it has come.
+    /// The pool's mark: how far it has come.
     pub fn mark(&self) -> PoolMark {
         self.0.state.borrow().catalog.mark
     }
 
-    /// Sets how far the pool has come: durable when done. With `set_back` the pool was found to be older than
-    /// somebody remembers, and what its copies hold is `CopyState::SetBack` in the same change.
+    /// Sets the mark, how far the pool has come. Durable when it returns.
+    ///
+    /// With `set_back`, the pool was found to be older than the remembered mark: the same change sets its
+    /// copies to `CopyState::SetBack`.
     ///
     /// # Errors
-    /// What writing the metadata met.
+    /// Any failure to write the metadata.
     pub async fn set_mark(&self, mark: PoolMark, set_back: bool) -> Result<(), StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.set_mark(mark, set_back).await }).await
@@ -242,19 +248,22 @@ impl Pool {
         self.0.vouched_for.get()
     }
 
-    /// Its copies may be used: whoever remembers how far the pool had come has been asked, and knows how far
-    /// it is now.
+    /// Allows the pool's copies to be used.
+    ///
+    /// The caller has compared the pool's mark with the one that the cluster's record (or another party)
+    /// remembers, and that party knows the pool's present mark.
     pub fn vouch_for(&self) {
         self.0.vouched_for.set(true);
     }
 
-    /// Disks that held less than the others when the pool was opened: they were set back, and its copies are
-    /// `CopyState::SetBack`.
+    /// The disks that were older than the others when the pool was opened.
+    ///
+    /// They were set back, so the pool's copies are `CopyState::SetBack`.
     pub fn older_disks(&self) -> &[PathBuf] {
         &self.0.older_disks
     }
 
-    /// Where its disks are here, in the pool's order.
+    /// The paths of the pool's disks on this node, in the pool's order.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.0.layout().paths()
     }
@@ -264,64 +273,66 @@ impl Pool {
         self.0.state.borrow().metadata
     }
 
-    /// The disks for another core (or this one): attach them there once, and open slices with them.
+    /// The disks, to be sent to any core: attach them there once, and open slices with them.
     pub fn share_disks(&self) -> SharedDisks {
         self.0.layout().disks.share()
     }
 
-    /// Gives the pool another name.
+    /// Renames the pool.
     ///
     /// # Errors
-    /// [`StoreError::NameInvalid`], or what writing the metadata met.
+    /// [`StoreError::NameInvalid`], or any failure to write the metadata.
     pub async fn rename(&self, name: &str) -> Result<(), StoreError> {
         let (inner, name) = (Rc::clone(&self.0), name.to_owned());
         to_the_end(async move { inner.rename(name).await }).await
     }
 
-    /// Adds a disk to the pool, while it is in use. Then give the cores the new disk
-    /// ([`SharedDisks::attach_added`]). Volumes stay where they are; new ones, and what volumes grow by, go
-    /// where most is left.
+    /// Adds a disk to the pool while it is in use.
+    ///
+    /// Afterwards the caller gives the cores the new disk ([`SharedDisks::attach_added`]). Volumes stay where
+    /// they are; new ones, and the space by which volumes grow, go where most space is left.
     ///
     /// # Errors
-    /// A disk that cannot be opened, is too small, or holds something ([`StoreError::NotEmpty`]); the pool
-    /// has as many as it can; or what writing met.
+    /// The disk cannot be opened, is too small, or holds data ([`StoreError::NotEmpty`]); the pool has the
+    /// maximum number of disks; or a write failed.
     pub async fn add_disk(&self, disk: NewDisk, wipe: bool) -> Result<(), StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.add_disk(disk, wipe).await }).await
     }
 
-    /// Whether [`Pool::add_disk`] could add a disk, as far as that is seen without doing it, and what it
-    /// would overwrite. Nothing is written.
+    /// Checks whether [`Pool::add_disk`] could add a disk, and returns what it would overwrite.
+    ///
+    /// Finds what can be found without doing it; nothing is written.
     ///
     /// # Errors
-    /// As [`Pool::add_disk`].
+    /// As for [`Pool::add_disk`].
     pub async fn check_disk(&self, disk: NewDisk, wipe: bool) -> Result<LookedAt, StoreError> {
         self.0.check_disk(disk, wipe).await
     }
 
-    /// Takes what is new of disks that have become larger, while the pool is in use, and says which those are.
+    /// Takes the additional space of disks that have grown, while the pool is in use. Returns these disks.
     ///
     /// # Errors
-    /// [`StoreError::NotGrown`]; or what writing met.
+    /// [`StoreError::NotGrown`], or any failure to write.
     pub async fn grow(&self) -> Result<Vec<GrownDisk>, StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.grow().await }).await
     }
 
-    /// Whether [`Pool::grow`] would find more, and what. Nothing is written.
+    /// Checks whether [`Pool::grow`] would find additional space, and where. Nothing is written.
     ///
     /// # Errors
-    /// As [`Pool::grow`].
+    /// As for [`Pool::grow`].
     pub fn check_growth(&self) -> Result<Vec<GrownDisk>, StoreError> {
         self.0.check_growth()
     }
 
-    /// How full it is.
+    /// How full the pool is.
     pub fn usage(&self) -> Usage {
         self.0.usage()
     }
 
-    /// What the file systems have for its files that take space as they are written; see [`rt::Disk::room`].
+    /// The free space in the file systems under the pool's sparse files; see [`rt::Disk::room`].
     pub fn rooms(&self) -> Vec<Room> {
         self.0.layout().disks.all().iter().filter_map(|disk| disk.room()).collect()
     }
@@ -329,26 +340,27 @@ impl Pool {
     /// Closes the pool so that any server may open it. All slices must have been closed and flushed.
     ///
     /// # Errors
-    /// [`StoreError::VolumeOpen`], or what writing the metadata met.
+    /// [`StoreError::VolumeOpen`], or any failure to write the metadata.
     pub async fn export(&self) -> Result<(), StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.export().await }).await
     }
 }
 
-/// Runs `change` to its end, even if the caller stops waiting for it: half a change would leave I/O under way
-/// to places that the next change believes to be free.
+/// Runs `change` to completion, even if the caller stops waiting for it.
+///
+/// Half a change would leave I/O under way to places that the next change believes to be free.
 async fn to_the_end<T: 'static>(change: impl Future<Output = T> + 'static) -> T {
     let (ended, result) = rt::sync::oneshot();
     rt::spawn(async move { ended.send(change.await) }).detach();
     match result.await {
         Ok(result) => result,
-        // The core is being torn down; so is the caller.
+        // The core is being torn down, and the caller with it.
         Err(rt::sync::Closed) => std::future::pending().await,
     }
 }
 
-/// While it lives, a change is under way.
+/// A change is under way while this exists.
 struct Change(Rc<Inner>);
 
 impl Drop for Change {
@@ -358,7 +370,7 @@ impl Drop for Change {
     }
 }
 
-/// While it lives, its owner alone may commit.
+/// Only the owner of this may commit.
 struct Turn<'a>(&'a Inner);
 
 impl Drop for Turn<'_> {
@@ -368,7 +380,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Inner {
-    /// The part of an open pool that does not depend on where it comes from.
+    /// Builds the in-memory state, which is the same for a pool that was created and one that was opened.
     fn new(parts: Parts) -> Inner {
         let Parts { id, layout, ram, generation, catalog, older_disks } = parts;
         let mut allocator = Allocator::new(layout.geometry.iter().map(|geometry| geometry.extents));
@@ -407,12 +419,12 @@ impl Inner {
         }
     }
 
-    /// The disks of the moment.
+    /// The present disks.
     fn layout(&self) -> Rc<Layout> {
         Rc::clone(&self.layout.borrow())
     }
 
-    /// Begins a change, if changes are possible.
+    /// Begins a change, if the pool accepts changes.
     fn begin_change(self: &Rc<Inner>) -> Result<Change, StoreError> {
         self.writable()?;
         if self.closing.get() {
@@ -422,7 +434,7 @@ impl Inner {
         Ok(Change(Rc::clone(self)))
     }
 
-    /// Waits for one's turn to commit.
+    /// Waits until the caller may commit.
     async fn turn(&self) -> Turn<'_> {
         self.turns.acquire(1).await;
         Turn(self)
@@ -450,7 +462,7 @@ impl Inner {
         let _turn = self.turn().await;
         let catalog = Catalog { exported: true, ..self.state.borrow().catalog.clone() };
         let committed = self.commit(catalog, Superblocks::OfAllDisks).await;
-        // Who has it goes on.
+        // If the export failed, the pool stays in use.
         self.closing.set(committed.is_ok());
         committed?;
         self.state.borrow_mut().metadata = MetadataState::Exported;
@@ -487,15 +499,15 @@ impl Inner {
     }
 }
 
-/// What an open pool is made of.
+/// The parts of an open pool.
 struct Parts {
     id: PoolId,
     layout: Layout,
     ram: RamBudget,
-    /// Of `catalog`: the next commit is the one after it.
+    /// The generation of `catalog`; the next commit writes the one after it.
     generation: u64,
     catalog: Catalog,
-    /// Disks that were set back.
+    /// The disks that were set back.
     older_disks: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Opening a pool: which disks there are, which generation counts, and whether we may.
+//! Opening a pool: which disks it has, which generation counts, and whether this host may open it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,31 +22,32 @@ use crate::superblock::{Superblock, Unreadable, VERSION};
 /// How to open a pool.
 #[derive(Clone, Debug)]
 pub struct OpenPool {
-    /// Who opens it.
+    /// The host that opens it.
     pub host: Host,
-    /// Open it although another server may be using it: an administrator has said that it does not.
+    /// Open the pool although another server may be using it: an administrator has confirmed that it does
+    /// not.
     pub force: bool,
     /// The memory for RAM volumes, shared with the node's other pools.
     pub ram: RamBudget,
-    /// A disk that was perhaps added ([`Pool::add_disk`] was cut off): it belongs to the pool if the pool
-    /// says so.
+    /// A disk that may have been added ([`Pool::add_disk`] was interrupted). Whether it belongs to the pool
+    /// is decided by the pool's catalog.
     pub joining: Option<PathBuf>,
 }
 
-/// What a disk tells about its pool.
+/// What a disk says about its pool.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// The pool.
+    /// The pool's identity.
     pub pool: PoolId,
-    /// The disk.
+    /// The disk's identity.
     pub disk: DiskId,
-    /// The disk's place in the pool, from 0.
+    /// The index of the disk in the pool, from 0.
     pub index: u16,
     /// How many disks the pool has.
     pub count: u16,
     /// The part of the disk that the pool uses.
     pub size: ByteLen,
-    /// What the metadata on this disk says, if it has some that is whole.
+    /// What the metadata on this disk says, if the disk has intact metadata.
     pub contents: Option<ProbedContents>,
 }
 
@@ -55,11 +56,11 @@ pub struct Probe {
 pub struct ProbedContents {
     /// The pool's name.
     pub name: String,
-    /// Who used it last.
+    /// The host that used the pool last.
     pub host: Host,
-    /// That host closed it, and any other may open it.
+    /// That host exported the pool, so any other may open it.
     pub exported: bool,
-    /// Its volumes, by name.
+    /// The pool's volumes, by name.
     pub volumes: Vec<VolumeInfo>,
 }
 
@@ -70,10 +71,10 @@ impl ProbedContents {
     }
 }
 
-/// Looks at a disk without changing it.
+/// Inspects a disk without changing it.
 ///
 /// # Errors
-/// As for [`Pool::open`], as far as one disk can tell.
+/// As for [`Pool::open`], as far as one disk can show.
 pub async fn probe(path: &Path) -> Result<Probe, StoreError> {
     let member = Member::open(path, true).await?;
     let superblock = member.superblock;
@@ -94,15 +95,15 @@ pub async fn probe(path: &Path) -> Result<Probe, StoreError> {
 /// A pool that could be opened.
 #[derive(Clone, Debug)]
 pub struct FoundPool {
-    /// Who it is.
+    /// The pool's identity.
     pub id: PoolId,
-    /// Where its disks are here, in the pool's order.
+    /// The paths of its disks on this node, in the pool's order.
     pub paths: Vec<PathBuf>,
     /// What its metadata says.
     pub contents: ProbedContents,
 }
 
-/// Whether the pool of these disks could be opened, and what it is.
+/// Checks whether the pool of these disks could be opened, and describes it.
 pub(super) async fn check(paths: &[PathBuf], options: &OpenPool) -> Result<FoundPool, StoreError> {
     let Assembled { members, catalog, .. } = assemble(paths, options).await?;
     let Superblock { pool, geometry, .. } = members[0].superblock;
@@ -112,7 +113,8 @@ pub(super) async fn check(paths: &[PathBuf], options: &OpenPool) -> Result<Found
 
 pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, StoreError> {
     let Assembled { members, generation, mut catalog } = assemble(paths, &options).await?;
-    // A superblock that was being written when the power failed may have been the newest.
+    // A disk with a damaged superblock is not judged: the newest one may have been under way when the power
+    // failed.
     let is_older = |member: &&Member| member.superblock.generation < catalog.sealed && !member.torn;
     let older_disks: Vec<PathBuf> =
         members.iter().filter(is_older).map(|member| member.path.clone()).collect();
@@ -131,22 +133,23 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
     if !inner.older_disks.is_empty() {
         catalog.distrust_copies();
     }
-    // Says that it is ours now, and brings all copies of the metadata to one generation again.
+    // Record this host as the user, and bring all copies of the metadata to the same generation again.
     let catalog = Catalog { host: options.host.cut(), exported: false, ..catalog };
     inner.allocate_again(&catalog).await;
     inner.commit(catalog, Superblocks::OfAllDisks).await?;
     Ok(Pool(inner))
 }
 
-/// A pool that may be opened: at least one disk, in the pool's order.
+/// A pool that may be opened. It has at least one disk; disks are in the pool's order.
 struct Assembled {
     members: Vec<Member>,
     generation: u64,
     catalog: Catalog,
 }
 
-/// Opens all of a pool's disks, and looks whether they are all there and the pool is ours to open. Nothing is
-/// written.
+/// Opens all disks of a pool, and checks that none is missing and that this host may open the pool.
+///
+/// Nothing is written.
 async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, StoreError> {
     let mut members = Vec::new();
     for path in paths {
@@ -168,7 +171,7 @@ async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, St
     if let (Some(path), Some(known)) = (&options.joining, known) {
         members.retain(|member| member.path != *path || known.has_disk(member.superblock.disk));
     }
-    // Why the disk that was being added could not be opened tells more than that it is missing.
+    // The reason why the disk that was being added could not be opened says more than that it is missing.
     all_there(&members, known).map_err(|missing| left_out.unwrap_or(missing))?;
     let promised = members.iter().map(|member| member.superblock.generation).max().unwrap_or(0);
     let (generation, catalog) = match found.zip(catalog) {
@@ -192,13 +195,13 @@ async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, St
     Ok(Assembled { members, generation, catalog })
 }
 
-/// A disk that says that it belongs to a pool.
+/// A disk that claims to belong to a pool.
 struct Member {
     disk: Disk,
     path: PathBuf,
-    /// The newest of its superblocks that is whole.
+    /// The newest intact superblock of the disk.
     superblock: Superblock,
-    /// Another one is damaged, or cannot be read.
+    /// Another superblock of the disk is damaged, or cannot be read.
     torn: bool,
 }
 
@@ -214,7 +217,8 @@ impl Member {
         Ok(member)
     }
 
-    /// While a disk was being grown, its superblock knows less of it than the catalogue of `generation`.
+    /// Takes the disk's size from the catalog of `generation` if its superblock is older and knows a smaller
+    /// disk: growing was interrupted.
     fn grow(&mut self, generation: u64, catalog: &Catalog) -> Result<(), StoreError> {
         let Superblock { index, disk, geometry, .. } = self.superblock;
         let entry = catalog.disks.get(usize::from(index)).filter(|entry| entry.id == disk);
@@ -234,17 +238,18 @@ impl Member {
         Ok(())
     }
 
-    /// What the superblock says of the disk's space counts, whatever the file looks like.
+    /// Whether zeroing returns the disk's space is decided by its superblock, whatever the file looks like.
     fn into_disk(self) -> Rc<PoolDisk> {
         self.disk.set_reserved(self.superblock.reserved);
         Rc::new(PoolDisk::new(self.disk, self.path))
     }
 }
 
-/// Reads all copies of the superblock. One that is damaged was being written when the power failed, so that
-/// the generation before counts. But where the disk reads neither copy of a generation nobody knows whether
-/// that is the newest: who took the one before for it would forget what is in the newest, and give its space
-/// away. Says, too, whether one is damaged.
+/// Reads all superblocks of a disk. Returns the newest intact one, and whether another is damaged.
+///
+/// A damaged superblock was being written when the power failed, so the generation before it counts. If
+/// neither copy of one generation can be read, however, that generation may be the newest one: continuing
+/// from the one before would forget its changes and give away its space. So that is an error.
 async fn newest_superblock(disk: &Disk, path: &Path) -> Result<(Superblock, bool), StoreError> {
     let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
     let mut newest: Option<Superblock> = None;
@@ -254,7 +259,7 @@ async fn newest_superblock(disk: &Disk, path: &Path) -> Result<(Superblock, bool
         return Err(not_a_pool(disk, path).await);
     }
     for end in End::BOTH {
-        // The disk may have become longer: a whole copy at the start knows where the end was.
+        // The disk may have grown: an intact superblock at the start knows where the end was.
         let disk_bytes = newest.map_or(size, |superblock| superblock.geometry.disk_bytes.min(size));
         for generation in 0..2 {
             let offset = geometry::superblock_offset(disk_bytes, end, generation);
@@ -296,7 +301,7 @@ async fn not_a_pool(disk: &Disk, path: &Path) -> StoreError {
     StoreError::NotAPool { path: path.to_owned(), found }
 }
 
-/// A generation of the catalogue that was found whole.
+/// A generation of the catalog that was found intact.
 struct Generation {
     generation: u64,
     catalog: Vec<u8>,
@@ -308,7 +313,7 @@ impl Generation {
     }
 }
 
-/// The newest whole catalogue on any of the disks.
+/// The newest intact catalog on any of the disks.
 async fn newest_catalog(members: &[Member]) -> Option<Generation> {
     let mut candidates = Vec::new();
     for member in members.iter().filter(|member| usize::from(member.superblock.index) < METADATA_DISKS) {
@@ -325,7 +330,8 @@ async fn newest_catalog(members: &[Member]) -> Option<Generation> {
         let Some(len) = len.filter(|len| *len <= member.superblock.geometry.slot_bytes) else { continue };
         let padded = len.next_multiple_of(SUPERBLOCK_BYTES);
         let Ok(bytes) = member.disk.read(offset, Buf::uncleared(padded as usize)).await else { continue };
-        // The checksum covers the header that was read with the rest: it must be the one we go by.
+        // The checksum covers the header as well, so this read must have returned the same header as the
+        // first one.
         if slot::decode_header(member.superblock.pool, &bytes) != Some(header) {
             continue;
         }
@@ -336,7 +342,7 @@ async fn newest_catalog(members: &[Member]) -> Option<Generation> {
     None
 }
 
-/// Whether all disks say that they belong to the same pool, each at its own place.
+/// Checks that all disks claim the same pool, each at its own index.
 fn same_pool(members: &[Member]) -> Result<(), StoreError> {
     for (at, member) in members.iter().enumerate() {
         for earlier in &members[..at] {
@@ -358,10 +364,10 @@ fn same_pool(members: &[Member]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether no disk is missing; `catalog` knows their identities if it could be read.
+/// Checks that no disk is missing. `catalog` knows their identities, if it could be read.
 fn all_there(members: &[Member], catalog: Option<&Catalog>) -> Result<(), StoreError> {
     let Some(first) = members.first() else { return Err(StoreError::NoDisks) };
-    // While a disk is being added, superblocks know less than the catalogue.
+    // While a disk is being added, superblocks count fewer disks than the catalog.
     let told = members.iter().map(|member| member.superblock.count).max().unwrap_or(0);
     let count = catalog.map_or(told, |catalog| catalog.disks.len() as u16);
     let present: BTreeSet<u16> = members.iter().map(|member| member.superblock.index).collect();
@@ -378,7 +384,7 @@ fn all_there(members: &[Member], catalog: Option<&Catalog>) -> Result<(), StoreE
     Err(StoreError::DisksMissing { pool: first.superblock.pool, count, missing })
 }
 
-/// Whether the disks, in order, are those that the catalogue names.
+/// Checks that the disks, in order, are those that the catalog names.
 fn as_in_catalog(members: &[Member], catalog: &Catalog) -> Result<(), StoreError> {
     let known = |member: &&Member| usize::from(member.superblock.index) < catalog.disks.len();
     if let Some(member) = members.iter().find(|member| !known(member)) {
@@ -403,7 +409,7 @@ fn as_in_catalog(members: &[Member], catalog: &Catalog) -> Result<(), StoreError
     Ok(())
 }
 
-/// Whether the disks disagree about what is the same for a whole pool.
+/// Whether the disks disagree about values that are the same for a whole pool.
 fn has_mixed_layouts(members: &[Member]) -> bool {
     let layout = |member: &Member| {
         let geometry = member.superblock.geometry;

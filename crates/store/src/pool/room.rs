@@ -1,8 +1,8 @@
-//! Space that is set aside in the file systems under a pool: for what must find room whenever it is written.
+//! Space that is allocated in advance in the file systems under a pool, because writes to it must never fail.
 //!
-//! That is the pool's own metadata (else a full file system fails each change, a reservation of a host among
-//! them), the dirty maps of copies (a copy that cannot note what another one misses is lost), and what logs
-//! have (a checkpoint must not fail for want of space).
+//! It is the space of the pool's own metadata (otherwise a full file system would fail every change, even a
+//! host's reservation), of the dirty maps of copies (a copy that cannot note what another copy misses is
+//! lost), and of logs (a checkpoint must not fail for lack of space).
 
 use super::Inner;
 use crate::catalog::Catalog;
@@ -12,7 +12,7 @@ use crate::extent::ExtentRun;
 use crate::geometry::End;
 
 impl Inner {
-    /// Sets space aside for extents.
+    /// Allocates the space of extents.
     pub(super) async fn allocate(&self, runs: &[ExtentRun]) -> Result<(), StoreError> {
         let layout = self.layout();
         for run in runs {
@@ -24,8 +24,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Sets space aside for all that has had it since the pool was made, and has lost it if its file was
-    /// copied without what is zero. A pool that finds none is opened nevertheless: what it holds can be read.
+    /// Allocates again all space that was allocated in advance.
+    ///
+    /// It is missing if a file of the pool was copied without its zeros. If there is no room, the pool is
+    /// opened nevertheless: its data can be read.
     pub(super) async fn allocate_again(&self, catalog: &Catalog) {
         if let Err(error) = self.try_allocate_again(catalog).await {
             let error = &error as &dyn std::error::Error;

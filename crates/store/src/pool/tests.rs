@@ -1,6 +1,7 @@
-//! Power cuts: a pool's life is recorded, and cut at every point with subsets of what was not flushed. After
-//! each cut the pool opens, shows what was acknowledged or one change more, and no volume shows anything but
-//! what was written to it. The canaries show that a missing flush would be noticed.
+//! Power cuts at every point of a pool's life, with subsets of what was not flushed.
+//!
+//! After each cut the pool opens, shows what was acknowledged or one change more, and no volume shows
+//! anything that was not written to it. Canaries show that a missing flush would be noticed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +48,7 @@ fn machine(world: &World, images: Vec<DiskImage>) -> NodeId {
     node
 }
 
-/// Disks of 2 MiB that hold someone else's mail.
+/// Disks of 2 MiB that are full of old data.
 fn used_disks(count: usize, block: u32) -> Vec<DiskImage> {
     let disk = |_| {
         let mut image = DiskImage::new(2 << 20, block);
@@ -57,7 +58,7 @@ fn used_disks(count: usize, block: u32) -> Vec<DiskImage> {
     (0..count).map(disk).collect()
 }
 
-/// The disks of a new pool, made larger by what a larger and older pool has at its end.
+/// The disks of a new pool, enlarged by the end of a larger and older pool.
 fn grown_disks(count: usize, block: u32) -> Vec<DiskImage> {
     let with_pool = |size: u64, changes: u64| {
         let mut images = used_disks(count, block);
@@ -98,7 +99,7 @@ async fn open_with(disks: usize, joining: Option<PathBuf>) -> Result<Pool, Store
     Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram(), joining }).await
 }
 
-/// One thing that is done to the pool. Volumes are named by letters.
+/// An act on the pool. Volumes are named by letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Create(char, u64),
@@ -106,25 +107,25 @@ enum Act {
     Grow(char, u64),
     Rename(char, char),
     LuState(char, usize),
-    /// So many sectors from one on, each with a new number.
+    /// Writes to a volume: the first sector, and how many. Each gets a new number.
     Write(char, u64, u64, Durability),
     Zero(char, u64, u64),
     Flush(char),
     AddDisk,
-    /// The pool takes what its disks have become larger by.
+    /// The pool takes the space by which its disks have grown.
     GrowDisks,
-    /// A volume that is a copy, blank.
+    /// Creates a volume that is a blank copy.
     CreateCopy(char, u64),
-    /// A volume becomes a copy.
+    /// Makes a volume a copy.
     MakeCopy(char),
     SetCopy(char, CopyState),
-    /// The pool has come so far.
+    /// Sets the pool's mark.
     Mark(u64),
     /// Writes the first page of this slice's map, each sector with a new number.
     WriteMap(char, u16),
 }
 
-/// A life with all changes, in which extents change hands.
+/// A life with all kinds of changes, in which extents change hands.
 const LIFE: &[Act] = &[
     Act::Create('a', 2 * EXTENT),
     Act::Write('a', 1, 5, Durability::Durable),
@@ -145,7 +146,7 @@ const LIFE: &[Act] = &[
     Act::LuState('b', 1),
 ];
 
-/// A life in which the pool gets one disk more, and volumes that lie on it.
+/// A life in which the pool gets another disk, and volumes that lie on it.
 const LIFE_WITH_MORE: &[Act] = &[
     Act::Create('a', 4 * EXTENT),
     Act::Write('a', 0, 8, Durability::Durable),
@@ -160,7 +161,7 @@ const LIFE_WITH_MORE: &[Act] = &[
     Act::Create('c', 2 * EXTENT),
 ];
 
-/// A life of a pool whose disks are larger than it knows, with volumes that lie on what is new.
+/// A life of a pool whose disks are larger than it knows, with volumes in the new space.
 const LIFE_THAT_GROWS: &[Act] = &[
     Act::Create('a', 4 * EXTENT),
     Act::Write('a', 0, 8, Durability::Durable),
@@ -174,8 +175,8 @@ const LIFE_THAT_GROWS: &[Act] = &[
     Act::Create('c', 30 * EXTENT),
 ];
 
-/// A life in which the pool gets copies, and extents change hands between them, their maps and volumes that
-/// are none.
+/// A life in which the pool gets copies, and extents change hands between copies, their maps, and other
+/// volumes.
 const LIFE_OF_COPIES: &[Act] = &[
     Act::Create('a', 2 * EXTENT),
     Act::Write('a', 1, 5, Durability::Durable),
@@ -201,23 +202,23 @@ const LIFE_OF_COPIES: &[Act] = &[
     Act::Delete('a'),
 ];
 
-/// Which copy one is that is made.
+/// What copies are created as.
 const COPY: CopyOf = CopyOf { cluster: ClusterId([9; 16]), slot: 2, state: CopyState::Blank };
 
-/// Sectors of a volume's map, in the numbers of sectors: behind those of any volume.
+/// The sectors of a volume's map are numbered from here on, beyond those of any volume.
 const MAP_SECTORS: u64 = 1 << 50;
 
-/// The first of the sectors of a slice's first page.
+/// The number of the first sector of a slice's first page.
 fn map_sector(slice: u16) -> u64 {
     MAP_SECTORS + u64::from(slice) * MAP_PAGE_BYTES as u64 / SECTOR
 }
 
-/// What is done to a pool that is made of so many disks.
+/// A life: the acts, and how many disks the pool is created with.
 #[derive(Clone, Copy)]
 struct Life {
     acts: &'static [Act],
     disks: usize,
-    /// Those of the machine: with those that are added.
+    /// The disks of the machine, including those that are added later.
     all_disks: usize,
     block: u32,
 }
@@ -235,12 +236,12 @@ impl Life {
         Life { acts: LIFE_THAT_GROWS, disks, all_disks: disks, block: 512 }
     }
 
-    /// A new pool to live in.
+    /// Creates a pool to live in.
     async fn begin(self) -> Pool {
         if self.acts == LIFE_THAT_GROWS { self.open().await.unwrap() } else { create(self.disks).await }
     }
 
-    /// What the machine's disks hold before.
+    /// What the machine's disks hold at first.
     fn images(self) -> Vec<DiskImage> {
         if self.acts == LIFE_THAT_GROWS {
             grown_disks(self.disks, self.block)
@@ -253,23 +254,23 @@ impl Life {
         Life { acts: LIFE_WITH_MORE, disks, all_disks: disks + 1, block: 512 }
     }
 
-    /// Opens the pool as a node does that knows which disk was being added.
+    /// Opens the pool like a node that knows which disk was being added.
     async fn open(self) -> Result<Pool, StoreError> {
         let joining = (self.disks < self.all_disks).then(|| path(self.disks));
         open_with(self.disks, joining).await
     }
 }
 
-/// What a volume is at some moment.
+/// A volume at some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
     name: String,
     capacity: u64,
     lu_state: Vec<u8>,
     copy: Option<CopyOf>,
-    /// The number that a sector is known to keep from now on; 0: zeros.
+    /// The number that a sector certainly keeps from now on; 0: zeros.
     durable: BTreeMap<u64, u64>,
-    /// The same, after the next flush.
+    /// The same after the next flush.
     cached: BTreeMap<u64, u64>,
 }
 
@@ -278,17 +279,17 @@ type State = BTreeMap<VolumeId, Known>;
 /// What a recording is judged by.
 #[derive(Default)]
 struct History {
-    /// After so many acts.
+    /// The state after each act.
     states: Vec<State>,
-    /// How many disks the pool had then.
+    /// The number of disks at that time.
     disks: Vec<usize>,
-    /// How they were laid out then.
+    /// Their layouts at that time.
     geometry: Vec<Vec<Geometry>>,
-    /// What volumes could take of it then.
+    /// The space for volumes at that time.
     totals: Vec<ByteLen>,
-    /// The generation of the metadata then.
+    /// The generation of the metadata at that time.
     generations: Vec<u64>,
-    /// All that was ever written to a sector.
+    /// Everything that was ever written to a sector.
     written: BTreeMap<(VolumeId, u64), BTreeSet<u64>>,
 }
 
@@ -422,7 +423,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
     }
 }
 
-/// Records a life, from after the pool was made on.
+/// Records a life, from the time at which the pool was created.
 fn record(life: Life, skipped: Option<Step>) -> (Recording, Rc<RefCell<History>>) {
     let world = World::new(11);
     let node = machine(&world, life.images());
@@ -455,18 +456,18 @@ fn record(life: Life, skipped: Option<Step>) -> (Recording, Rc<RefCell<History>>
     (recording, history)
 }
 
-/// Without what only matters to sectors.
+/// The state without what only concerns sectors.
 fn outline(state: &State) -> State {
     let known = |known: &Known| Known { durable: BTreeMap::new(), cached: BTreeMap::new(), ..known.clone() };
     state.iter().map(|(id, volume)| (*id, known(volume))).collect()
 }
 
-/// What is found on the disks of a cut.
+/// What is found on the disks after a cut.
 struct Found {
     state: State,
-    /// How many disks the pool has.
+    /// The number of disks of the pool.
     disks: usize,
-    /// What volumes can take of it.
+    /// The space for volumes.
     total: ByteLen,
     /// The content of each sector that is not zero.
     sectors: BTreeMap<(VolumeId, u64), Vec<u8>>,
@@ -534,15 +535,15 @@ fn judge(cut: &Cut, life: Life, history: &History) {
     }
 }
 
-/// What the header of a slot says, if there is one.
+/// The generation in the header of a slot, if there is one.
 fn generation_at(image: &DiskImage, offset: u64) -> Option<u64> {
     let mut header = [0; slot::HEADER_BYTES];
     image.read(offset, &mut header);
     header.starts_with(b"URSAMETA").then(|| u64::from_le_bytes(header[32..40].try_into().unwrap()))
 }
 
-/// Somebody opens the pool without the disk that was being added, and changes it: with that disk it either
-/// shows the change or is refused.
+/// Opens the pool without the disk that was being added, and changes it. With that disk, it then either shows
+/// the change or is refused.
 fn judge_without(cut: &Cut, life: Life) {
     let world = World::new(14);
     let node = machine(&world, cut.images.clone());
@@ -563,7 +564,7 @@ fn judge_without(cut: &Cut, life: Life) {
     });
 }
 
-/// If the newest acknowledged metadata rots everywhere, the pool is refused; it does not go back in time.
+/// If the newest acknowledged metadata rots everywhere, the pool is refused instead of going back in time.
 fn judge_promise(cut: &Cut, life: Life, history: &History) {
     let mut images = cut.images.clone();
     let promised = history.generations[cut.acked as usize];
@@ -589,7 +590,7 @@ fn judge_promise(cut: &Cut, life: Life, history: &History) {
     );
 }
 
-/// Records, cuts and judges; returns how many cuts there were.
+/// Records, cuts and judges. Returns the number of cuts.
 fn cut_everywhere(life: Life, bits: u32, skipped: Option<Step>) -> usize {
     let (recording, history) = record(life, skipped);
     let history = history.borrow();
@@ -639,8 +640,8 @@ fn disks_that_grow_survive_every_cut() {
     assert!(cut_everywhere(Life::that_grows(4), 2, None) > 300);
 }
 
-/// What is found at a disk's new end is not taken for the pool's, and less than the metadata takes is not
-/// enough.
+/// A disk's new end may hold another pool's metadata, which is ignored. Growing by less than the metadata
+/// takes is not enough.
 #[test]
 fn a_pool_grows_when_its_disk_has_grown_enough() {
     let world = World::new(1);
@@ -663,7 +664,7 @@ fn a_pool_grows_when_its_disk_has_grown_enough() {
             pool.usage().total.0
         })
     });
-    // The disk had less than an extent to spare.
+    // The disk had less than one extent to spare.
     let more = (totals[1] - totals[0]) / EXTENT;
     assert!((needed / EXTENT..=needed.div_ceil(EXTENT)).contains(&more), "{totals:?}, {needed}");
     drop(pool);
@@ -702,7 +703,7 @@ fn canary_a_joining_disk_that_is_not_flushed_is_noticed() {
     cut_everywhere(Life::with_more(1), 3, Some(Step::Joining));
 }
 
-/// A pool whose making was cut off is refused, and can be made again.
+/// A pool whose creation was interrupted is refused, and can be created again.
 #[test]
 fn making_a_pool_can_be_cut_off() {
     let world = World::new(5);
@@ -728,7 +729,7 @@ fn making_a_pool_can_be_cut_off() {
     });
 }
 
-/// One sector of rot anywhere in the metadata, at random, is repaired when the pool is opened.
+/// Rot in one random sector of the metadata is repaired when the pool is opened.
 #[test]
 fn rot_in_one_place_is_survived() {
     for seed in 0..60 {
@@ -743,7 +744,7 @@ fn rot_in_one_place_is_survived() {
             (pool.0.layout().geometry[0], outline(&state))
         });
         let mut rng = base::Rng::new(seed);
-        // One end loses everything that a catalogue of this size uses, at most.
+        // One end loses at most everything that a catalog of this size takes.
         let end = if rng.one_in(2) { End::Head } else { End::Tail };
         for parity in 0..2 {
             let slot = geometry.slot_offset(end, parity);
@@ -758,8 +759,8 @@ fn rot_in_one_place_is_survived() {
     }
 }
 
-/// Where nothing of the newest generation can be read the pool does not go back to the one before: it opens
-/// when the disk reads again.
+/// If nothing of the newest generation can be read, the pool does not fall back to the previous one: it opens
+/// when the disk can be read again.
 #[test]
 fn what_cannot_be_read_is_not_forgotten() {
     let world = World::new(1);

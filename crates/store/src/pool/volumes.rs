@@ -1,4 +1,4 @@
-//! Making, growing, changing and deleting volumes.
+//! Creating, growing, changing and deleting volumes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,61 +18,61 @@ use crate::id::VolumeId;
 use crate::slice::{SliceSpec, SpecKind};
 use crate::stripe::{STRIPE_UNIT, Stripe};
 
-/// A volume to be made.
+/// The specification of a new volume.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
-    /// What it is called: 1 to 63 letters, digits, `.`, `_` or `-`, unique in the pool.
+    /// The name: 1 to 63 letters, digits, `.`, `_` or `-`, unique in the pool.
     pub name: String,
-    /// Where its blocks are.
+    /// Where the volume's blocks are stored.
     pub kind: VolumeKind,
-    /// The logical block.
+    /// The logical block size.
     pub block_size: BlockSize,
-    /// log2 of logical blocks in a physical block: 3 for 512e, 0 where they are the same. Only kept for the
-    /// node.
+    /// log2 of the logical blocks per physical block: 3 for 512e, 0 if they are the same. The store only
+    /// keeps it for the node.
     pub physical_exponent: u8,
-    /// The size: a multiple of the block.
+    /// The size, a multiple of the block size.
     pub capacity: ByteLen,
-    /// Over how many slices it is striped, for ever; a power of two. `None`: one a core, fewer if it is
-    /// small.
+    /// The number of slices, a power of two; it never changes. `None`: one per core, or fewer if the volume
+    /// is small.
     pub slices: Option<u16>,
-    /// When it is made, in seconds since 1970.
+    /// The time of creation, in seconds since 1970.
     pub created: u64,
-    /// Who it is; `None`: somebody new. All copies of a volume are the same, on all nodes: that is how hosts
-    /// know it.
+    /// The identity; `None`: a new one. All copies of a volume have the same identity on all nodes, by which
+    /// hosts recognize the volume.
     pub id: Option<VolumeId>,
-    /// Which copy of a volume it is, if a cluster's record has the volume, or is about to. All but a sole one
-    /// keep a dirty map for each slice.
+    /// Which copy of a volume it is, if a cluster's record contains the volume, or is about to. Unless it is
+    /// a sole copy, each of its slices keeps a dirty map.
     pub copy: Option<CopyOf>,
 }
 
-/// A volume.
+/// The description of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
-    /// Who it is, for ever.
+    /// The identity, which never changes.
     pub id: VolumeId,
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Where its blocks are.
+    /// Where the volume's blocks are stored.
     pub kind: VolumeKind,
-    /// The logical block.
+    /// The logical block size.
     pub block_size: BlockSize,
-    /// log2 of logical blocks in a physical block.
+    /// log2 of the logical blocks per physical block.
     pub physical_exponent: u8,
     /// The size.
     pub capacity: ByteLen,
-    /// How it maps to slices.
+    /// How the volume maps to slices.
     pub stripe: Stripe,
-    /// When it was made, in seconds since 1970.
+    /// The time of creation, in seconds since 1970.
     pub created: u64,
-    /// What it takes of the pool (thick), of the pool's logs as far as they were opened (log-structured), or
-    /// of memory at most (RAM).
+    /// The space that the volume takes: of the pool (thick), of those of the pool's logs that have been
+    /// opened (log-structured), or of memory at most (RAM).
     pub reserved: ByteLen,
-    /// Which copy it is, if a cluster's record has the volume.
+    /// Which copy it is, if a cluster's record contains the volume.
     pub copy: Option<CopyOf>,
 }
 
 impl VolumeInfo {
-    /// Whether no other node has a copy, or ever had one.
+    /// Whether no other node has, or ever had, a copy.
     pub fn is_sole(&self) -> bool {
         self.copy.is_none_or(|copy| copy.state == CopyState::Sole)
     }
@@ -85,12 +85,12 @@ impl Pool {
         infos.into_iter().map(|info| self.0.with_used(info)).collect()
     }
 
-    /// Identities of all volumes.
+    /// The identities of all volumes.
     pub fn volume_ids(&self) -> Vec<VolumeId> {
         self.0.state.borrow().catalog.volumes.keys().copied().collect()
     }
 
-    /// The volumes of which no other node has a copy, or ever had one.
+    /// The volumes of which no other node has, or ever had, a copy.
     pub fn sole_volumes(&self) -> Vec<VolumeId> {
         let state = self.0.state.borrow();
         let is_sole = |volume: &VolumeEntry| volume.copy.is_none_or(|copy| copy.state == CopyState::Sole);
@@ -98,13 +98,13 @@ impl Pool {
         sole.map(|(id, _)| *id).collect()
     }
 
-    /// One volume.
+    /// The volume with this identity.
     pub fn volume(&self, id: VolumeId) -> Option<VolumeInfo> {
         let volume = self.0.entry(id).ok()?;
         Some(self.0.with_used(info(id, &volume, self.0.extent_bytes)))
     }
 
-    /// The volume of this name.
+    /// The volume with this name.
     pub fn volume_named(&self, name: &str) -> Option<VolumeInfo> {
         let id = {
             let state = self.0.state.borrow();
@@ -114,18 +114,19 @@ impl Pool {
         self.volume(id)
     }
 
-    /// Makes a volume that reads as zeros.
+    /// Creates a volume that reads as zeros.
     ///
     /// # Errors
-    /// A specification that cannot be, a name that is taken, no space, or what writing the metadata met.
+    /// The specification is not valid, the name is taken, there is not enough space, or writing the metadata
+    /// failed.
     pub async fn create_volume(&self, spec: VolumeSpec) -> Result<VolumeInfo, StoreError> {
         self.create_volume_watched(spec, ZeroingWatch::default()).await
     }
 
-    /// As [`Pool::create_volume`]; `watch` is told how far it is.
+    /// Like [`Pool::create_volume`]; reports its progress to `watch`.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Pool::create_volume`].
     pub async fn create_volume_watched(
         &self,
         spec: VolumeSpec,
@@ -135,19 +136,21 @@ impl Pool {
         to_the_end(async move { inner.create_volume(spec, &watch).await }).await
     }
 
-    /// Makes a volume larger; what is new reads as zeros. Then give the slices that are open their new
-    /// specifications ([`Slice::grow`](crate::Slice::grow)), and only then tell hosts the new size.
+    /// Grows a volume; the added space reads as zeros.
+    ///
+    /// Afterwards the caller gives the open slices their new specifications
+    /// ([`Slice::grow`](crate::Slice::grow)), and only then tells hosts the new size.
     ///
     /// # Errors
-    /// [`StoreError::Shrink`], no space, or what writing the metadata met.
+    /// [`StoreError::Shrink`], not enough space, or any failure to write the metadata.
     pub async fn grow_volume(&self, id: VolumeId, capacity: ByteLen) -> Result<VolumeInfo, StoreError> {
         self.grow_volume_watched(id, capacity, ZeroingWatch::default()).await
     }
 
-    /// As [`Pool::grow_volume`]; `watch` is told how far it is.
+    /// Like [`Pool::grow_volume`]; reports its progress to `watch`.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Pool::grow_volume`].
     pub async fn grow_volume_watched(
         &self,
         id: VolumeId,
@@ -166,23 +169,25 @@ impl Pool {
         to_the_end(async move { inner.enlarge(id, grow, &watch).await }).await
     }
 
-    /// Makes a volume a copy. Unless that is a sole one, which may become another later, it has a dirty map
-    /// for each slice from now on, in which no bit is set. Then give the slices that are open their new
-    /// specifications ([`Slice::grow`](crate::Slice::grow)).
+    /// Makes a volume a copy.
+    ///
+    /// Unless the copy is a sole one (which may become another kind later), each slice has a dirty map from
+    /// now on, in which no bit is set. Afterwards the caller gives the open slices their new specifications
+    /// ([`Slice::grow`](crate::Slice::grow)).
     ///
     /// # Errors
-    /// [`StoreError::AlreadyACopy`] if it has a dirty map, no space for the map, or what writing the metadata
-    /// met.
+    /// [`StoreError::AlreadyACopy`] if the volume has a dirty map, not enough space for the map, or any
+    /// failure to write the metadata.
     pub async fn make_copy(&self, id: VolumeId, copy: CopyOf) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
         let become_copy = move |volume: &mut VolumeEntry| become_copy(id, volume, copy);
         to_the_end(async move { inner.enlarge(id, become_copy, &ZeroingWatch::default()).await }).await
     }
 
-    /// Whether [`Pool::make_copy`] would find space now.
+    /// Checks whether [`Pool::make_copy`] would find space now.
     ///
     /// # Errors
-    /// As there, but for what writing the metadata meets.
+    /// As for [`Pool::make_copy`], except failures to write the metadata.
     pub fn check_make_copy(&self, id: VolumeId, copy: CopyOf) -> Result<(), StoreError> {
         let before = self.0.entry(id)?;
         let mut after = VolumeEntry::clone(&before);
@@ -192,27 +197,27 @@ impl Pool {
         Ok(())
     }
 
-    /// Deletes a volume, and gives its space back. Its slices must have been closed on all cores.
+    /// Deletes a volume and frees its space. Its slices must have been closed on all cores.
     ///
     /// # Errors
-    /// [`StoreError::VolumeOpen`], or what writing the metadata met.
+    /// [`StoreError::VolumeOpen`], or any failure to write the metadata.
     pub async fn delete_volume(&self, id: VolumeId) -> Result<(), StoreError> {
         self.delete_volume_watched(id, ZeroingWatch::default()).await
     }
 
-    /// As [`Pool::delete_volume`]; `watch` is told how far it is.
+    /// Like [`Pool::delete_volume`]; reports its progress to `watch`.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Pool::delete_volume`].
     pub async fn delete_volume_watched(&self, id: VolumeId, watch: ZeroingWatch) -> Result<(), StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.delete_volume(id, &watch).await }).await
     }
 
-    /// Gives a volume another name.
+    /// Renames a volume.
     ///
     /// # Errors
-    /// A name that cannot be or is taken, or what writing the metadata met.
+    /// The name is not valid or taken, or writing the metadata failed.
     pub async fn rename_volume(&self, id: VolumeId, name: &str) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
         let name = name.to_owned();
@@ -227,11 +232,12 @@ impl Pool {
         .await
     }
 
-    /// Says what the content of a copy with a dirty map is worth from now on, and its slot. Durable when
-    /// done.
+    /// Sets the slot of a copy with a dirty map, and how far its content can be trusted. Durable when it
+    /// returns.
     ///
     /// # Errors
-    /// [`StoreError::NotACopy`]: it has none; [`StoreError::SlotInvalid`]; or what writing the metadata met.
+    /// [`StoreError::NotACopy`] if it has no dirty map; [`StoreError::SlotInvalid`]; or any failure to write
+    /// the metadata.
     pub async fn set_copy(&self, id: VolumeId, slot: u8, state: CopyState) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move {
@@ -246,11 +252,12 @@ impl Pool {
         .await
     }
 
-    /// Keeps the state of a volume's logical unit (reservations, mode pages): bytes that mean nothing here.
-    /// Durable when done.
+    /// Stores the state of a volume's logical unit (reservations, mode pages). Durable when it returns.
+    ///
+    /// The store does not interpret these bytes.
     ///
     /// # Errors
-    /// [`StoreError::LuStateTooLarge`], [`StoreError::MetadataFull`], or what writing the metadata met.
+    /// [`StoreError::LuStateTooLarge`], [`StoreError::MetadataFull`], or any failure to write the metadata.
     pub async fn set_lu_state(&self, id: VolumeId, state: Vec<u8>) -> Result<(), StoreError> {
         if state.len() > LU_STATE_BYTES_MAX {
             return Err(StoreError::LuStateTooLarge(state.len()));
@@ -266,7 +273,7 @@ impl Pool {
         .await
     }
 
-    /// What [`Pool::set_lu_state`] kept last; empty if it never did.
+    /// What [`Pool::set_lu_state`] stored last; empty if it was never called.
     ///
     /// # Errors
     /// [`StoreError::NoSuchVolume`].
@@ -274,12 +281,13 @@ impl Pool {
         Ok(self.0.entry(id)?.lu_state.clone())
     }
 
-    /// The slices of a volume that `core` of `cores` serves: slice `i` belongs to core `i % cores`. To be
-    /// opened there, once.
+    /// The slices of a volume that `core` of `cores` serves, to be opened there once.
+    ///
+    /// Slice `i` belongs to core `i % cores`.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchVolume`]; [`StoreError::Exported`]; [`StoreError::NoMemory`] for a RAM volume of
-    /// an opened pool whose memory is not there.
+    /// [`StoreError::NoSuchVolume`]; [`StoreError::Exported`]; [`StoreError::NoMemory`] if the memory for a
+    /// RAM volume of a reopened pool is not available.
     pub fn volume_slices(
         &self,
         id: VolumeId,
@@ -291,7 +299,7 @@ impl Pool {
         }
         let entry = self.0.entry(id)?;
         let kind = self.0.slice_kind(id, &entry)?;
-        // Absent while the volume is being deleted.
+        // Missing while the volume is being deleted.
         let in_use = {
             let state = self.0.state.borrow();
             Arc::clone(&state.volumes.get(&id).ok_or(StoreError::NoSuchVolume(id))?.in_use)
@@ -310,7 +318,7 @@ impl Pool {
     }
 }
 
-/// What is told of all volumes of `catalog`, by name.
+/// Describes all volumes of `catalog`, by name.
 pub(super) fn infos(catalog: &Catalog, extent_bytes: u64) -> Vec<VolumeInfo> {
     let mut infos: Vec<VolumeInfo> =
         catalog.volumes.iter().map(|(id, volume)| info(*id, volume, extent_bytes)).collect();
@@ -336,14 +344,16 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
     }
 }
 
-/// What the reservations of thick volumes may still take. A slot has room for them beside all the extents
-/// that the pool was made with; of the extents of disks that were added no more are given out than leave it.
+/// The metadata space that the logical unit states of thick volumes may still take.
+///
+/// A slot has room for them together with all extents that the pool had when it was created. Of the extents
+/// of disks that were added later, only as many are handed out as leave this room.
 fn room_for_lu_states(catalog: &Catalog) -> u64 {
     let thick = catalog.volumes.values().filter(|volume| volume.kind == VolumeKind::Thick);
     thick.map(|volume| SLOT_LU_STATE_BYTES.saturating_sub(volume.lu_state.len() as u64)).sum()
 }
 
-/// Whether a volume (`None`: a new one) may be called `name`.
+/// Checks whether a volume (`None`: a new one) may have this name.
 fn check_name(catalog: &Catalog, name: &str, of: Option<VolumeId>) -> Result<(), StoreError> {
     if !is_name(name) {
         return Err(StoreError::NameInvalid(name.to_owned()));
@@ -354,7 +364,7 @@ fn check_name(catalog: &Catalog, name: &str, of: Option<VolumeId>) -> Result<(),
     }
 }
 
-/// Whether a new volume may be `id`.
+/// Checks whether a new volume may have this identity.
 fn check_id(catalog: &Catalog, id: VolumeId) -> Result<(), StoreError> {
     if catalog.volumes.contains_key(&id) { Err(StoreError::VolumeExists(id)) } else { Ok(()) }
 }
@@ -379,8 +389,10 @@ fn check_capacity(capacity: ByteLen, block_size: BlockSize) -> Result<(), StoreE
     if fits { Ok(()) } else { Err(StoreError::CapacityInvalid(capacity)) }
 }
 
-/// Over how many slices a volume is striped if nobody says: one a core, but not more than it has pieces of
-/// `piece` bytes, so that none takes space that it cannot use.
+/// The number of slices of a volume if none is specified.
+///
+/// One per core, but no more than the volume has pieces of `piece` bytes, so that no slice takes space that
+/// it cannot use.
 fn slices_for(cores: usize, capacity: ByteLen, piece: u64) -> u16 {
     let mut slices = u16::try_from(cores.next_power_of_two()).unwrap_or(SLICES_MAX).min(SLICES_MAX);
     while slices > 1 && u64::from(slices) * piece > capacity.0 {
@@ -389,9 +401,9 @@ fn slices_for(cores: usize, capacity: ByteLen, piece: u64) -> u16 {
     slices
 }
 
-/// Memory or extents that a volume is about to get.
+/// Memory or extents that are taken for a volume.
 struct Space {
-    /// By slice.
+    /// The extents of each slice.
     slices: Vec<Vec<ExtentRun>>,
     map: Vec<ExtentRun>,
     grant: Option<crate::budget::RamGrant>,
@@ -408,7 +420,7 @@ impl Inner {
         self.state.borrow().catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))
     }
 
-    /// A new volume without space.
+    /// Builds the entry of a new volume, without space.
     fn new_entry(&self, spec: VolumeSpec) -> Result<VolumeEntry, StoreError> {
         check_capacity(spec.capacity, spec.block_size)?;
         let state = self.state.borrow();
@@ -439,7 +451,7 @@ impl Inner {
         })
     }
 
-    /// Makes space ready for a volume.
+    /// Prepares the space for a volume.
     async fn prepare(&self, space: &Space, watch: &ZeroingWatch) -> Result<(), StoreError> {
         self.zero(&space.runs(), watch).await?;
         self.allocate(&space.map).await
@@ -502,13 +514,13 @@ impl Inner {
         Ok(info)
     }
 
-    /// What is told of a volume, with what it takes in logs.
+    /// Adds to a volume's description what it takes in the logs.
     fn with_used(&self, info: VolumeInfo) -> VolumeInfo {
         let used = self.used_in_logs(info.id);
         VolumeInfo { reserved: ByteLen(info.reserved.0 + used.0), ..info }
     }
 
-    /// Changes a volume to one that takes more space, and gives it that.
+    /// Applies a change after which a volume takes more space, and gives it that space.
     async fn enlarge(
         self: Rc<Inner>,
         id: VolumeId,
@@ -521,7 +533,8 @@ impl Inner {
             let mut after = VolumeEntry::clone(&before);
             change(&mut after)?;
             if before.kind == VolumeKind::Ram {
-                // Of a pool that was opened since: what it has must be set aside before what it gets.
+                // The pool may have been opened since the volume was created: reserve the present memory
+                // before the additional one.
                 self.grants(id, &before)?;
             }
             let space = self.take_space(&before, &after)?;
@@ -539,7 +552,7 @@ impl Inner {
                 return Err(StoreError::NoSuchVolume(id));
             };
             if (now.capacity, now.has_map()) != (before.capacity, before.has_map()) {
-                // Somebody else was faster: what we took does not fit any more.
+                // Another change was faster, and the extents taken here no longer fit.
                 self.put_back(&runs);
                 continue;
             }
@@ -567,7 +580,7 @@ impl Inner {
         let turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
         let volume = catalog.volumes.remove(&id).ok_or(StoreError::NoSuchVolume(id))?;
-        // Taken away first, so that nobody opens a slice from here on.
+        // Removed first, so that no slice can be opened from here on.
         let live = {
             let mut state = self.state.borrow_mut();
             match state.volumes.get(&id) {
@@ -587,7 +600,8 @@ impl Inner {
             state.logs.values().for_each(|log| log.remove_branch(volume.branch));
         }
         drop(turn);
-        // Nobody else gets the extents before they are zeroed: a late zero would hit the next owner's data.
+        // The extents become free only after they have been zeroed: a late zero would hit the next owner's
+        // data.
         let runs: Vec<ExtentRun> = volume.runs().chain(of_logs).collect();
         if let Err(error) = self.zero(&runs, watch).await {
             tracing::warn!(volume = %id, %error, "the space of a deleted volume could not be released on the disk");
@@ -596,7 +610,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Changes one volume's record.
+    /// Changes the entry of one volume.
     async fn change_volume(
         self: Rc<Inner>,
         id: VolumeId,
@@ -613,7 +627,7 @@ impl Inner {
         Ok(info)
     }
 
-    /// Takes what a volume needs to become what it is `after` a change.
+    /// Takes the space that a volume needs to go from `before` to `after`.
     fn take_space(&self, before: &VolumeEntry, after: &VolumeEntry) -> Result<Space, StoreError> {
         let extent_bytes = self.extent_bytes;
         let of_slice =
@@ -646,8 +660,10 @@ impl Inner {
         runs.iter().for_each(|run| state.allocator.put(*run));
     }
 
-    /// Commits; gives the extents back if nothing was written. If something was, they stay taken until the
-    /// pool is reopened, because the disks may or may not say that they are.
+    /// Commits, and frees the extents if nothing was written.
+    ///
+    /// If something was written, they stay taken until the pool is reopened, because it is unknown whether
+    /// the catalog on the disks contains them.
     pub(super) async fn commit_or_put_back(
         &self,
         catalog: Catalog,
@@ -661,7 +677,7 @@ impl Inner {
         committed
     }
 
-    /// What the slices of a volume are made of, by slice.
+    /// Builds the [`SpecKind`] of each slice of a volume.
     fn slice_kind(
         self: &Rc<Inner>,
         id: VolumeId,
@@ -697,7 +713,7 @@ impl Inner {
         })
     }
 
-    /// The memory of a RAM volume; set aside now if the pool was opened since the volume was made.
+    /// The memory of a RAM volume. Reserved now if the pool was opened after the volume was created.
     fn grants(
         &self,
         id: VolumeId,

@@ -1,5 +1,7 @@
-//! Space that a volume gets, or has left, is made to read as zeros. Where the disk cannot do that by itself
-//! the zeros are written, which takes as long as that much data: whoever waits is told how far it is.
+//! Zeroing the space that a volume gets, or has freed.
+//!
+//! If the disk cannot zero by itself, zeros are written, which takes as long as writing that much data. So
+//! the progress is reported.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,30 +13,32 @@ use super::commit::{self, Step};
 use crate::error::StoreError;
 use crate::extent::ExtentRun;
 
-/// What a disk is asked for at a time, in bytes: a slow one that has to write the zeros does that in some
-/// seconds, and a large volume on one that need not is not thousands of requests.
+/// How many bytes a disk zeroes at a time.
+///
+/// Small enough that a slow disk that has to write the zeros does so in some seconds; large enough that a
+/// large volume on other disks does not take thousands of requests.
 const PIECE_BYTES: u64 = 128 << 20;
 
-/// How far the zeroing is that belongs to a change of a volume.
+/// The progress of the zeroing that belongs to a change of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zeroing {
-    /// What reads as zeros.
+    /// The bytes that are zeroed.
     pub done: ByteLen,
-    /// What shall.
+    /// The bytes to be zeroed altogether.
     pub total: ByteLen,
-    /// When it began.
+    /// The time when the zeroing began.
     pub began: Instant,
-    /// When `done` became what it is.
+    /// The time when `done` last changed.
     pub moved: Instant,
 }
 
-/// Where it is told how far the zeroing is. Cheap to clone: one clone goes with the change, another one is
-/// looked at.
+/// Reports the progress of a zeroing. Cheap to clone: the change gets one clone, and the observer reads
+/// another.
 #[derive(Clone, Debug, Default)]
 pub struct ZeroingWatch(Rc<Cell<Option<Zeroing>>>);
 
 impl ZeroingWatch {
-    /// As it is; `None`: it has not begun, or there is nothing to be zeroed.
+    /// The present progress; `None` if the zeroing has not begun, or there is nothing to zero.
     pub fn now(&self) -> Option<Zeroing> {
         self.0.get()
     }
@@ -53,7 +57,7 @@ impl ZeroingWatch {
 }
 
 impl Inner {
-    /// Makes extents read as zeros, durably.
+    /// Zeroes extents, durably.
     pub(super) async fn zero(&self, runs: &[ExtentRun], watch: &ZeroingWatch) -> Result<(), StoreError> {
         let layout = self.layout();
         let len_of =

@@ -1,4 +1,4 @@
-//! A pool gets a disk more while its volumes are in use.
+//! Adding a disk to a pool while its volumes are in use.
 
 use base::{BlockSize, ByteLen};
 use rt::Durability;
@@ -13,7 +13,7 @@ fn disk(number: usize) -> NewDisk {
     NewDisk { path: path(number), create: None, reserve: false }
 }
 
-/// Writes of one block each, at the same time, all over the volume: blocks that share one of the disk's.
+/// Concurrent writes of one block each, all over the volume: some share a block of the disk.
 async fn fill(volume: Volume, seed: u8) -> Volume {
     let volume = std::rc::Rc::new(volume);
     let blocks = volume.info.capacity.0 / 512;
@@ -50,7 +50,7 @@ fn a_volume_grows_onto_a_disk_with_larger_blocks_while_it_is_open() {
     let node = machine(&world, &[(2 * MIB, 512), (4 * MIB, 4096)]);
     world.block_on(node, CORE, || async {
         let pool = Pool::create(existing(1), creating()).await.unwrap();
-        // Two of its blocks of 512 bytes are in each extent's last block of the new disk.
+        // Of the volume's 512-byte blocks, two are in the last block of each extent of the new disk.
         let spec = VolumeSpec { block_size: BlockSize::B512, ..thick("db", MIB) };
         let info = pool.create_volume(spec).await.unwrap();
         let mut volume = fill(Volume::open(&pool, info.id), 1).await;
@@ -91,7 +91,7 @@ fn disks_that_cannot_be_added_are_refused_and_stay_as_they_were() {
         assert!(matches!(none, Err(StoreError::Open(_))), "{none:?}");
         assert_eq!(pool.usage(), before);
         assert_eq!(pool.metadata_state(), MetadataState::Writable);
-        // Of another pool.
+        // A disk of another pool.
         let options = CreateOptions { name: "other".into(), ..creating() };
         drop(Pool::create(vec![disk(3)], options).await.unwrap());
         let other = pool.add_disk(disk(3), false).await;
@@ -126,12 +126,12 @@ fn a_new_disk_that_fails_does_no_harm_to_the_pool() {
     });
 }
 
-/// However many extents a pool gets, its volumes' reservations can be kept.
+/// However many extents a pool gets, its volumes' reservations can be stored.
 #[test]
 fn extents_of_added_disks_leave_room_for_reservations() {
     const LU_STATE: usize = 2048;
     let world = World::new(3);
-    // A slot of 212 KiB: 64 volumes with their reservations.
+    // A slot of 212 KiB has room for 64 volumes with their reservations.
     let node = machine(&world, &[(2 * MIB, 512), (16 * MIB, 512)]);
     world.block_on(node, CORE, || async {
         let pool = Pool::create(existing(1), creating()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Copies of volumes that other nodes have, too: who they are, what they are worth, and their dirty maps.
+//! Copies of volumes that other nodes have, too: their identities, states and dirty maps.
 
 use base::{ByteLen, ByteOffset, Chain};
 use replica::{Damaged, DirtyMap, Geometry, Slots};
@@ -24,14 +24,14 @@ fn copy(name: &str, capacity: u64) -> VolumeSpec {
     VolumeSpec { id: Some(ID), copy: Some(blank(3)), ..thick(name, capacity) }
 }
 
-/// A machine with one disk that takes memory only where it is written to.
+/// A machine with one disk that only takes memory where it is written.
 fn large(world: &World, bytes: u64) -> NodeId {
     let node = world.add_node("node", 1, |_| std::future::pending());
     world.put_disk(node, path(0), DiskImage::new(bytes, 512));
     node
 }
 
-/// The same numbers stand in both crates, since neither uses the other.
+/// Both crates have the same numbers, because neither depends on the other.
 #[test]
 fn pages_are_those_of_the_dirty_map() {
     assert_eq!(store::MAP_PAGE_BYTES, replica::PAGE_BYTES);
@@ -44,7 +44,7 @@ fn map_of(slice: &Slice) -> DirtyMap {
     DirtyMap::new(Geometry::new(slice.len().0 / 4096, 4096).regions())
 }
 
-/// What the disk holds of a slice's map.
+/// Loads the map of a slice from the disk.
 async fn load(slice: &Slice) -> Result<DirtyMap, Damaged> {
     let mut map = map_of(slice);
     for page in 0..slice.map_pages() {
@@ -53,8 +53,10 @@ async fn load(slice: &Slice) -> Result<DirtyMap, Damaged> {
     Ok(map)
 }
 
-/// A dirty map as a copy keeps it: bits that were said to be durable survive a power cut; a page that was cut
-/// off in its write is whole, as it was, or known to be damaged.
+/// A dirty map as a copy keeps it.
+///
+/// Bits that were acknowledged as durable survive a power cut. A page whose write was interrupted is intact,
+/// as before, or known to be damaged.
 #[test]
 fn bits_that_are_durable_survive_a_power_cut() {
     let others = Slots::from_bits(0b0101);
@@ -77,7 +79,7 @@ fn bits_that_are_durable_survive_a_power_cut() {
                 map.handle_written(write.page);
             }
             assert!(map.is_durable(3..5, others) && map.is_durable(last..last + 1, others));
-            // One more write, which the cut comes in the way of.
+            // One more write, which the power cut interrupts.
             map.mark(7..8, others);
             let write = map.poll_write(false).unwrap();
             rt::spawn(async move {
@@ -107,7 +109,7 @@ fn bits_that_are_durable_survive_a_power_cut() {
     assert!(before > 0 && after > 0, "{before} before, {after} after, {damaged} damaged");
 }
 
-/// A page that no other slice and no other page has.
+/// A page that differs from every other page of every slice.
 fn page_of(slice: u16, page: usize) -> [u8; 4096] {
     let number = (u64::from(slice) << 32) + page as u64 + 1;
     number.to_le_bytes().repeat(512).try_into().unwrap()
@@ -121,7 +123,7 @@ async fn write_pages(volume: &Volume) {
     }
 }
 
-/// That the first `written` pages of each slice are those of [`write_pages`], and the others zeros.
+/// Checks that the first `written` pages of each slice are those of [`write_pages`], and the others zeros.
 async fn check_pages(volume: &Volume, written: usize) {
     for slice in &volume.slices {
         for page in 0..slice.map_pages() {
@@ -168,7 +170,7 @@ fn a_copy_is_who_it_is_told_to_be() {
         assert_eq!(pool.volume(ID).unwrap().copy, Some(blank(3)));
         assert_eq!(Volume::open(&pool, other.id).slices[0].map_pages(), 0);
 
-        // A volume that was none becomes one while it is open, and keeps what it holds.
+        // A volume that is not a copy becomes one while it is open, and keeps its data.
         let open = Volume::open(&pool, other.id);
         let slice = &open.slices[0];
         slice.write(ByteOffset(512), Chain::copy_of(&[7; 512]), Durability::Cached).await.unwrap();
@@ -178,7 +180,7 @@ fn a_copy_is_who_it_is_told_to_be() {
         assert!(matches!(pool.make_copy(other.id, blank(4)).await, Err(StoreError::SlotInvalid(4))));
         pool.check_make_copy(other.id, second).unwrap();
         assert_eq!(pool.usage().free, free, "that takes nothing");
-        // The sole copy of a volume has no map until it gets others.
+        // The sole copy of a volume has no map until there are others.
         let sole = CopyOf { state: CopyState::Sole, ..blank(0) };
         let info = pool.make_copy(other.id, sole).await.unwrap();
         assert_eq!((info.copy, info.is_sole(), pool.usage().free), (Some(sole), true, free));
@@ -186,7 +188,7 @@ fn a_copy_is_who_it_is_told_to_be() {
         let none = pool.set_copy(other.id, 0, state).await;
         assert!(matches!(none, Err(StoreError::NotACopy(id)) if id == other.id), "{none:?}");
         assert_eq!(slice.map_pages(), 0);
-        // One that was made to be that, and of which no record may know, is none yet.
+        // A copy that was created as a sole one, and that perhaps no record contains, is not a sole copy yet.
         let info = pool.make_copy(other.id, CopyOf { state: CopyState::New, ..sole }).await.unwrap();
         assert_eq!((info.is_sole(), pool.usage().free), (false, free));
         assert!(pool.sole_volumes().is_empty());
@@ -205,7 +207,7 @@ fn a_copy_is_who_it_is_told_to_be() {
         assert_eq!((&held[..512], &held[512..]), (&[0; 512][..], &[7; 512][..]));
         drop(open);
 
-        // The same again, once the first is gone.
+        // The same again after the first was deleted.
         pool.delete_volume(ID).await.unwrap();
         pool.delete_volume(other.id).await.unwrap();
         assert_eq!(pool.usage().free, pool.usage().total);
@@ -213,7 +215,7 @@ fn a_copy_is_who_it_is_told_to_be() {
     });
 }
 
-/// Two that are made at the same time cannot be one.
+/// Of two volumes that are created with the same identity at the same time, one is refused.
 #[test]
 fn one_of_two_that_claim_an_identity_is_made() {
     let world = World::new(1);
@@ -243,9 +245,9 @@ fn pages_stay_where_they_are_while_a_volume_grows() {
     let node = large(&world, 12 * GIB);
     world.block_on(node, CORE, || async {
         let pool = Pool::create(existing(1), creating()).await.unwrap();
-        // Each slice has three times 508 MiB, and some.
+        // Each slice has three times 508 MiB and some more.
         pool.create_volume(copy("mail", 3 * GIB)).await.unwrap();
-        // In between, so that the map cannot stay in one piece.
+        // A volume in between, so that the map cannot stay in one run.
         pool.create_volume(thick("between", 64 << 10)).await.unwrap();
         let mut volume = Volume::open(&pool, ID);
         assert_eq!(volume.slices.iter().map(store::Slice::map_pages).collect::<Vec<_>>(), [4, 4]);
@@ -337,7 +339,7 @@ async fn write(slice: &Slice, offset: u64, byte: u8, len: usize) -> Result<(), S
     slice.write(ByteOffset(offset), Chain::copy_of(&vec![byte; len]), Durability::Cached).await
 }
 
-/// The byte of which all of the range is, or the first one there that is lost.
+/// The byte that fills the range, or the first lost offset in it.
 async fn found(slice: &Slice, offset: u64, len: u64) -> Result<u8, u64> {
     match slice.read(ByteOffset(offset), ByteLen(len)).await {
         Ok(data) => {
@@ -380,12 +382,12 @@ fn what_is_lost_cannot_be_read_until_it_is_written() {
                 assert_eq!(found(&slice, offset, len).await, Ok(7), "{offset}");
             }
             assert_eq!(slice.read_map_page(0).await.unwrap(), page_of(0, 0), "that is another page");
-            // It does not pass for zeros, either, where nothing was ever written.
+            // It is not reported as zeros, even where nothing was ever written.
             let parts = slice.allocated(ByteOffset(256 << 10), ByteLen(512 << 10), 9).await.unwrap();
             let (start, len) = parts.last().copied().unwrap();
             assert!(start.0 <= 512 << 10 && start.0 + len.0 == 768 << 10, "{parts:?}");
 
-            // The rest of a block that is lost as a whole cannot be read by who would write a part of it.
+            // A partial write of a block that is lost as a whole cannot read the rest of it.
             let torn = slice.read_edges(ByteOffset(4096), ByteLen(4096 + 512)).await;
             let Err(SliceError::Unreadable(bad)) = torn else { panic!("{torn:?}") };
             assert_eq!((bad.cause, bad.offset.0), (ReadFailure::Lost, 8192 + 512));
@@ -405,7 +407,7 @@ fn what_is_lost_cannot_be_read_until_it_is_written() {
             slice.rewrite(ByteOffset((512 << 10) + 4096), again).await.unwrap();
             assert!(!slice.has_lost());
         });
-        // What was written is as durable as the end of the loss.
+        // The end of the loss is as durable as the data that was written.
         world.crash(node);
         world.restart(node, |_| std::future::pending());
         world.block_on(node, CORE, move || async move {

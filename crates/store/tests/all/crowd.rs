@@ -1,5 +1,6 @@
-//! Many who make, fill, grow and delete volumes of one pool at the same time: extents change hands while I/O
-//! is under way, and nobody ever sees another's bytes.
+//! Many tasks that create, fill, grow and delete volumes of one pool concurrently.
+//!
+//! Extents change hands while I/O is under way, and no task ever sees another's data.
 
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ use store::{Pool, StoreError, VolumeSpec};
 
 use crate::disk::{CORE, Volume, creating, existing, machine, opening, paths, thick};
 
-/// Rounds of one of the crowd.
+/// Rounds of each task.
 const ROUNDS: u32 = 6;
 
 async fn one(pool: Rc<Pool>, number: u8, mut rng: Rng) {
@@ -71,7 +72,7 @@ fn nobody_sees_anothers_bytes() {
     }
 }
 
-/// An export waits for what is under way, and lets nothing else begin.
+/// An export waits for changes under way, and no other change may begin.
 #[test]
 fn an_export_waits_for_changes() {
     let world = World::new(1);

@@ -1,4 +1,4 @@
-//! What the tests in the simulated world share: a machine with disks, and volumes as a whole.
+//! What the tests in the simulated world share: a machine with disks, and volumes with all their slices.
 
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub(crate) fn paths(count: usize) -> Vec<PathBuf> {
     (0..count).map(path).collect()
 }
 
-/// A machine with disks that are full of other people's mail.
+/// A machine with disks that are full of old data.
 pub(crate) fn machine(world: &World, disks: &[(u64, u32)]) -> NodeId {
     let node = world.add_node("node", 1, |_| std::future::pending());
     for (number, (size, block)) in disks.iter().enumerate() {
@@ -112,7 +112,7 @@ impl Volume {
         for piece in self.info.stripe.pieces(ByteOffset(offset), ByteLen(data.len() as u64)) {
             let from = (piece.volume_offset.0 - offset) as usize;
             let part = &data[from..from + piece.len.0 as usize];
-            // In two buffers, the second of which lies anywhere in memory.
+            // In two buffers, the second of which is not aligned.
             let middle = part.len() / 1024 * 512;
             let mut chain = Chain::copy_of(&part[..middle]);
             let mut shifted = Buf::zeroed(part.len() - middle + 8);
@@ -138,7 +138,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The allocated sectors of 512 bytes, asked for a few extents at a time.
+    /// The allocated sectors of 512 bytes, requested a few extents at a time.
     pub(crate) async fn allocated(&self) -> Vec<bool> {
         const EXTENTS: usize = 3;
         let mut sectors = vec![false; (self.info.capacity.0 / 512) as usize];

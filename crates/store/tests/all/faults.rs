@@ -1,4 +1,4 @@
-//! Disks that fail or are full; names, sizes and numbers that cannot be.
+//! Disks that fail or are full; invalid names, sizes and numbers.
 
 use base::{ByteLen, ByteOffset};
 use rt::sim::{DiskFaults, World};
@@ -22,7 +22,7 @@ fn the_block_that_cannot_be_read_is_named() {
         volume.write(0, &vec![7; 1 << 20], Durability::Durable).await.unwrap();
         (pool, volume)
     });
-    // Find where the volume lies: its bytes are on no other place of the disk.
+    // Find where the volume lies: its bytes occur nowhere else on the disk.
     let mut disk = vec![0; 4 << 20];
     world.disk_image(node, path(0)).read(0, &mut disk);
     let start = disk.windows(4096).position(|bytes| bytes.iter().all(|byte| *byte == 7)).unwrap() as u64;
@@ -55,7 +55,7 @@ fn one_dead_disk_stops_changes_but_not_the_volumes_of_the_others() {
     let node = machine(&world, &[(4 << 20, 512); 4]);
     let (pool, volume) = world.block_on(node, CORE, || async {
         let pool = Pool::create(existing(4), creating()).await.unwrap();
-        // One slice a disk.
+        // One slice per disk.
         let info =
             pool.create_volume(VolumeSpec { slices: Some(4), ..thick("mail", 1 << 20) }).await.unwrap();
         let volume = Volume::open(&pool, info.id);
@@ -137,7 +137,7 @@ fn memory_is_counted() {
         assert_eq!(budget.free(), ByteLen(1 << 20));
         drop(pool);
         assert_eq!(budget.free(), ByteLen(10 << 20));
-        // Less memory than before: the pool opens, the volume is there but has no slices.
+        // With less memory than before, the pool opens and shows the volume, but the volume has no slices.
         let small = store::OpenPool { ram: RamBudget::new(ByteLen(1 << 20)), ..opening(1) };
         let pool = Pool::open(&paths(1), small).await.unwrap();
         assert!(matches!(pool.volume_slices(info.id, CORE, 1), Err(StoreError::NoMemory { .. })));
@@ -167,7 +167,7 @@ fn what_cannot_be_is_refused() {
         let large = pool.set_lu_state(info.id, vec![0; (64 << 10) + 1]).await;
         assert!(matches!(large, Err(StoreError::LuStateTooLarge(65_537))));
         assert_eq!(pool.usage().free, free, "refusals take nothing");
-        // States fill the metadata area long before the pool is full; nothing breaks.
+        // States fill the metadata area long before the pool is full. Nothing breaks.
         let mut made = 0;
         let full = loop {
             let spec =
@@ -188,7 +188,7 @@ fn what_cannot_be_is_refused() {
     });
 }
 
-/// A caller that stops waiting does not stop the change.
+/// A change continues even if its caller stops waiting.
 #[test]
 fn a_change_goes_on_without_its_caller() {
     let world = World::new(1);
@@ -211,7 +211,7 @@ fn a_change_goes_on_without_its_caller() {
     });
 }
 
-/// A volume of 512-byte blocks on a disk of 4096 that is full of sevens, and where on the disk it begins.
+/// A volume of 512-byte blocks on a disk of 4096 that is full of sevens, and its offset on the disk.
 fn small_blocks(world: &World, node: rt::sim::NodeId, blocks: u64) -> (Pool, Volume, u64) {
     let len = blocks * 512;
     let (pool, volume) = world.block_on(node, CORE, move || async move {
@@ -245,14 +245,14 @@ fn a_write_of_a_part_of_a_bad_block_fails_and_nothing_else() {
                 (block * 512, start + 4096, ReadFailure::Medium)
             );
         };
-        // Inside it, across its beginning, across its end.
+        // Inside the bad block, across its beginning, and across its end.
         for (first, named) in [(10, 10), (7, 8), (15, 15)] {
             let (offset, data) = bytes(first);
             cannot(slice.read_edges(offset, ByteLen(1024)).await, named);
             cannot(slice.write(offset, data, Durability::Durable).await, named);
             cannot(slice.zero(offset, ByteLen(1024)).await, named);
         }
-        // The disk is in service, and other blocks are written, in parts or as a whole.
+        // The disk is in service, and other blocks can be written, in part or as a whole.
         for first in [2, 16, 17] {
             let (offset, data) = bytes(first);
             slice.read_edges(offset, ByteLen(1024)).await.unwrap();
@@ -269,7 +269,7 @@ fn a_write_of_a_part_of_a_bad_block_fails_and_nothing_else() {
     });
 }
 
-/// The last block of a slice may be a part of one of the disk: what is behind it is nobody's.
+/// The last block of a slice may be part of a disk block. What follows it belongs to no slice.
 #[test]
 fn the_last_block_is_written_without_its_rest_and_what_is_behind_it_stays_zero() {
     let world = World::new(1);

@@ -1,4 +1,4 @@
-//! On real files and a real ring, with two cores: what the simulator assumes is true.
+//! Tests on real files and a real ring, with two cores: the simulator's assumptions are true.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use store::{
     probe,
 };
 
-/// A directory that is removed at the end.
+/// A directory that is removed at the end of the test.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -72,7 +72,7 @@ fn volume(name: &str, capacity: u64) -> VolumeSpec {
     }
 }
 
-/// Whether the file system around `path` is one whose word on holes is believed.
+/// Whether the file system around `path` reports holes reliably.
 async fn knows_holes(path: &Path) -> bool {
     let options = rt::OpenOptions { create: Some(4096), ..Default::default() };
     rt::Disk::open(path, options).await.unwrap().knows_holes()
@@ -89,7 +89,7 @@ fn a_pool_in_a_file_keeps_what_was_written() {
             CreateOptions { name: "p".into(), host: host(1), extent: None, wipe: false, ram: ram() };
         let pool = Pool::create(vec![disk], options).await.unwrap();
         let info = pool.create_volume(volume("mail", 8 << 20)).await.unwrap();
-        // Each slice on its core, as the node does it.
+        // Each slice on its core, as in a node.
         for core in 0..2u16 {
             let specs = pool.volume_slices(info.id, CoreId(core), 2).unwrap();
             let disks = pool.share_disks();
@@ -136,12 +136,12 @@ fn a_pool_in_a_file_keeps_what_was_written() {
 const POOL_BYTES: u64 = 32 << 20;
 const VOLUME_BYTES: u64 = 8 << 20;
 
-/// Bytes that a file takes.
+/// Bytes that a file takes on disk.
 fn space(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// As a file that has been written everywhere, or as one without what is zero.
+/// Rewrites a file: every byte of it, or everything but zeros.
 fn write_anew(path: &Path, sparse: bool) {
     let bytes = std::fs::read(path).unwrap();
     let file = std::fs::File::create(path).unwrap();
@@ -154,7 +154,7 @@ fn write_anew(path: &Path, sparse: bool) {
     file.sync_all().unwrap();
 }
 
-/// A pool in a new file, with a volume that is full of data. It is closed.
+/// Creates a pool in a new file, with a volume that is full of data, and closes it.
 async fn pool_with_data(path: &Path, reserve: bool) {
     let disk = NewDisk { path: path.to_owned(), create: Some(ByteLen(POOL_BYTES)), reserve };
     let options = CreateOptions { name: "p".into(), host: host(1), extent: None, wipe: false, ram: ram() };
@@ -181,7 +181,7 @@ async fn trim(path: &Path) {
     }
 }
 
-/// Of both kinds of pools in files, whatever their files look like when they are opened.
+/// For pools in files of both kinds, whatever the files look like when they are opened.
 #[test]
 fn space_is_given_back_or_kept_as_the_pool_was_made() {
     let directory = Directory::new("space");
@@ -197,7 +197,7 @@ fn space_is_given_back_or_kept_as_the_pool_was_made() {
         pool_with_data(&reserved, true).await;
         trim(&reserved).await;
         assert!(space(&reserved) >= POOL_BYTES);
-        // Reserved, and copied without what was zero: what it has it keeps.
+        // Reserved, and copied without its zeros: it keeps the space that it has.
         let copied = reserved.with_file_name("copied");
         pool_with_data(&copied, true).await;
         write_anew(&copied, true);
@@ -232,8 +232,10 @@ fn foreign_files_are_refused() {
     });
 }
 
-/// A volume a virtual machine. Each change writes the whole catalogue: it must not be felt. (On the machine
-/// where this was written: 0.5 ms for the first volumes, 0.7 ms for the thousandth, 3 ms to open the pool.)
+/// A thousand volumes, as with one per virtual machine.
+///
+/// Each change writes the whole catalog, which must not take noticeable time. (On the machine where this was
+/// written: 0.5 ms for the first volumes, 0.7 ms for the thousandth, 3 ms to open the pool.)
 #[test]
 fn a_thousand_volumes_stay_quick() {
     let directory = Directory::new("thousand");

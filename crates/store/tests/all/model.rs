@@ -1,4 +1,5 @@
-//! Random operations on a pool and its volumes, against maps; everything is compared after each one.
+//! Random operations on a pool and its volumes, compared with maps. Everything is compared after each
+//! operation.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,8 +37,8 @@ enum Op {
         blocks: u64,
         durable: bool,
     },
-    /// Writes of one block each, all at the same time, to consecutive blocks; those with a bit in `zeroed`
-    /// are zeroed instead.
+    /// Concurrent writes of one block each, to consecutive blocks. Those with a bit in `zeroed` are zeroed
+    /// instead.
     WriteTogether {
         volume: prop::sample::Index,
         at: prop::sample::Index,
@@ -51,7 +52,7 @@ enum Op {
     },
     Flush(prop::sample::Index),
     SetCopy(prop::sample::Index, u64),
-    /// The first page of one of the slices.
+    /// Writes the first page of a slice's map.
     WriteMap(prop::sample::Index, prop::sample::Index),
     AddDisk,
     Reopen,
@@ -86,7 +87,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a volume should be.
+/// The expected state of a volume.
 #[derive(Debug)]
 struct Expected {
     name: String,
@@ -94,27 +95,27 @@ struct Expected {
     block: u64,
     capacity: u64,
     lu_state: Vec<u8>,
-    /// The number written to a sector last; absent: zeros.
+    /// The number last written to each sector; missing: zeros.
     sectors: BTreeMap<u64, u64>,
     copy: Option<CopyOf>,
-    /// The number written to the first page of a slice's map last; absent: zeros.
+    /// The number last written to the first page of each slice's map; missing: zeros.
     maps: BTreeMap<u16, u64>,
 }
 
 struct Model {
     disks: usize,
-    /// Those of the machine: what can be added.
+    /// The disks of the machine, including those that can be added.
     all_disks: usize,
     host: u8,
     pool: Option<Pool>,
-    /// Open all the time.
+    /// Always open.
     volumes: BTreeMap<VolumeId, Rc<Volume>>,
     expected: BTreeMap<VolumeId, Expected>,
     /// The last number that was written.
     written: u64,
 }
 
-/// Each sector is full of its number.
+/// A sector filled with its number.
 fn sector(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(SECTOR as usize / 8)
 }
@@ -129,14 +130,14 @@ impl Model {
         (!ids.is_empty()).then(|| *index.get(&ids))
     }
 
-    /// The range of `blocks` from anywhere on, cut at the end of the volume, in bytes.
+    /// A byte range of `blocks` at a random place, cut at the end of the volume.
     fn range(&self, id: VolumeId, at: prop::sample::Index, blocks: u64) -> (u64, u64) {
         let expected = &self.expected[&id];
         let start = at.index((expected.capacity / expected.block) as usize) as u64 * expected.block;
         (start, (blocks * expected.block).min(expected.capacity - start))
     }
 
-    /// New content for a range, noted as what is to be there.
+    /// New content for a range, which is noted as expected.
     fn content(&mut self, id: VolumeId, start: u64, len: u64) -> Vec<u8> {
         let sectors = &mut self.expected.get_mut(&id).expect("picked").sectors;
         let mut data = Vec::new();
@@ -148,7 +149,7 @@ impl Model {
         data
     }
 
-    /// A range is to be zeros.
+    /// Notes that a range should be zeros.
     fn forget(&mut self, id: VolumeId, start: u64, len: u64) {
         let sectors = &mut self.expected.get_mut(&id).expect("picked").sectors;
         sectors.retain(|sector, _| !(start..start + len).contains(&(sector * SECTOR)));
@@ -284,13 +285,13 @@ impl Model {
         }
     }
 
-    /// A write has ended. Logs may be full; what the range holds is then unknown, and unmapping it finds
-    /// room.
+    /// Handles the end of a write. Logs may be full: then the content of the range is unknown, and unmapping
+    /// it finds room.
     async fn written(&mut self, id: VolumeId, start: u64, len: u64, result: Result<(), SliceError>) {
         if result.is_err() {
             assert_eq!((result, self.expected[&id].kind), (Err(SliceError::Full), VolumeKind::Log));
             self.forget(id, start, len);
-            // Parts of blocks are written, so whole ones are given up.
+            // Parts of blocks are written, so whole blocks are unmapped.
             let whole = |at: u64| at / 4096 * 4096;
             let end = (whole(start + len + 4095)).min(self.expected[&id].capacity);
             self.forget(id, whole(start), end - whole(start));
@@ -322,7 +323,7 @@ impl Model {
         let info = match self.pool().create_volume(spec.clone()).await {
             Ok(info) => info,
             Err(StoreError::NoSpace { wanted, free: told }) => {
-                // A zone lies in one piece.
+                // A zone is one run.
                 assert!(kind == VolumeKind::Log || wanted > free && told == free);
                 return;
             }
@@ -355,7 +356,7 @@ impl Model {
         self.volumes.insert(id, volume);
     }
 
-    /// As after the end of the process: nothing is flushed, but the disks keep their power.
+    /// As after the process ends: nothing is flushed, but the disks keep their power.
     async fn reopen(&mut self) {
         self.volumes.clear();
         self.pool().logs_ended().await;
@@ -428,12 +429,12 @@ impl Model {
     }
 }
 
-/// Logs that have room in a pool of some MiB.
+/// Bounds for logs that fit in a pool of some MiB.
 fn small_logs() -> LogTuning {
     LogTuning { segment: Some(ByteLen(64 << 10)), changes_min: 128, changes_max: 512, ..LogTuning::default() }
 }
 
-/// The pool is made of the first `count` disks.
+/// Runs operations on a pool that is created on the first `count` disks.
 fn run(disks: Vec<(u64, u32)>, count: usize, ops: Vec<Op>, seed: u64) {
     let world = World::new(seed);
     let node = machine(&world, &disks);

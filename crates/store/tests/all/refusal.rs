@@ -5,7 +5,7 @@ use store::{MissingDisk, Pool, StoreError, probe};
 
 use crate::disk::{CORE, creating, existing, host, machine, opening, path, paths, thick};
 
-/// A machine with a pool of so many disks and one volume, closed without an export.
+/// A machine with a pool of this many disks and one volume, which was closed without an export.
 fn pool(world: &World, disks: usize) -> NodeId {
     let node = machine(world, &vec![(4 << 20, 512); disks]);
     world.block_on(node, CORE, move || async move {
@@ -15,7 +15,7 @@ fn pool(world: &World, disks: usize) -> NodeId {
     node
 }
 
-/// What opening these disks says.
+/// The result of opening these disks.
 fn open(world: &World, node: NodeId, disks: Vec<usize>, by: u8) -> Result<usize, StoreError> {
     world.block_on(node, CORE, move || async move {
         let paths: Vec<_> = disks.into_iter().map(path).collect();
@@ -86,7 +86,7 @@ fn a_pool_is_not_made_over_another() {
         Pool::create(existing(1), options).await.map(drop)
     });
     assert!(matches!(refused, Err(StoreError::NotEmpty { found: store::Content::Pool, .. })));
-    // Nor if the start was cleared, and only the end tells.
+    // Nor if the start was cleared, and only the end shows it.
     let mut image = world.disk_image(node, path(0));
     image.zero(0, 1 << 20);
     world.put_disk(node, path(1), image);
@@ -105,7 +105,7 @@ fn a_damaged_start_or_end_is_survived_and_repaired() {
         let node = pool(&world, 1);
         world.corrupt_disk(node, path(0), range.clone());
         assert_eq!(open(&world, node, vec![0], 1).unwrap(), 1);
-        // Opening brought the other end up to date: now that one is all there is.
+        // Opening repaired the damaged end. Next, the other end is damaged.
         assert_eq!(open(&world, node, vec![0], 1).unwrap(), 1);
         let other = if range.start == 0 { 3 << 20..4 << 20 } else { 0..1 << 20 };
         world.corrupt_disk(node, path(0), other);
@@ -121,14 +121,14 @@ fn damage_everywhere_is_told_from_a_stranger() {
     let node = pool(&world, 1);
     for end in [0, (4 << 20) - 8192] {
         for copy in [end, end + 4096] {
-            // Not the magic: what is there once was a pool.
+            // Not the magic, so that it can be seen that this was a pool.
             world.corrupt_disk(node, path(0), copy + 512..copy + 1024);
         }
     }
     assert!(matches!(open(&world, node, vec![0], 1), Err(StoreError::SuperblockDamaged { .. })));
 
     let node = pool(&world, 1);
-    // One bit of a sector may be behind the catalogue, where it does not matter.
+    // A flipped bit may be beyond the catalog, where it does not matter.
     for _ in 0..20 {
         world.corrupt_disk(node, path(0), 64 << 10..1 << 20);
         world.corrupt_disk(node, path(0), 3 << 20..(4 << 20) - 8192);

@@ -1,4 +1,4 @@
-//! Pools whose disks are set back to an earlier day.
+//! Pools whose disks were set back to an earlier state.
 
 use rt::sim::{DiskImage, NodeId, World};
 use store::{ClusterId, CopyOf, CopyState, Pool, PoolMark, VolumeId, VolumeSpec};
@@ -8,7 +8,7 @@ use crate::disk::{CORE, creating, existing, machine, opening, path, paths, thick
 const ID: VolumeId = VolumeId([0x42; 16]);
 const STATE: CopyState = CopyState::Trusted { epoch: 7 };
 
-/// A pool of so many disks with a copy and a volume that is none.
+/// A pool of this many disks, with a copy and a volume that is not one.
 fn pool_of(world: &World, disks: usize) -> NodeId {
     let node = machine(world, &vec![(4 << 20, 512); disks]);
     world.block_on(node, CORE, move || async move {
@@ -27,8 +27,7 @@ fn images(world: &World, node: NodeId, disks: usize) -> Vec<DiskImage> {
     (0..disks).map(|disk| world.disk_image(node, path(disk))).collect()
 }
 
-/// What an opened pool says: how far it has come, what its copy is worth, and how many of its disks were set
-/// back.
+/// The state of an opened pool: its mark, the state of its copy, and how many of its disks were set back.
 fn opened(world: &World, node: NodeId, disks: usize) -> (u64, CopyState, usize) {
     world.block_on(node, CORE, move || async move {
         let pool = Pool::open(&paths(disks), opening(1)).await.unwrap();
@@ -47,7 +46,7 @@ fn how_far_a_pool_has_come_is_kept() {
         pool.vouch_for();
         pool.set_mark(PoolMark { count: 9, at: 20 }, true).await.unwrap();
         assert!(pool.volume_named("other").unwrap().copy.is_none());
-        // It has come that far, be it without copies.
+        // The mark stays, even without copies.
         pool.delete_volume(ID).await.unwrap();
         drop(pool);
         let pool = Pool::open(&paths(2), opening(1)).await.unwrap();
@@ -66,10 +65,11 @@ fn copies_of_a_pool_that_was_set_back_are_known_as_such() {
     assert_eq!(opened(&world, node, 1), (5, CopyState::SetBack { epoch: 7 }, 0));
 }
 
-/// A stale leg of what was made of several disks: the others have gone on.
+/// A stale disk of several, as from a mirror leg: the others have newer generations.
 #[test]
 fn one_disk_of_several_that_was_set_back_is_noticed() {
-    // Only the first three have metadata. One opening and one mark is the least that a disk can have missed.
+    // Only the first three disks have metadata. A disk that was set back has missed at least one opening and
+    // one mark.
     for (older, missed) in (0..5).flat_map(|disk| [(disk, 1), (disk, 2)]) {
         let last = 1 + missed;
         let world = World::new(1);

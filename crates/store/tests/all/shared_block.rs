@@ -1,5 +1,7 @@
-//! Volumes with blocks smaller than the disk's: several of their blocks share one of the disk's, and what is
-//! done to one of them must not undo what is done to its neighbours.
+//! Volumes with blocks smaller than the disk's.
+//!
+//! Several of their blocks share one of the disk's, and a change of one must not undo changes of its
+//! neighbors.
 
 use std::rc::Rc;
 
@@ -12,11 +14,11 @@ use crate::disk::{CORE, Volume, creating, existing, machine, thick};
 
 const BLOCK: u64 = 512;
 const DISK_BLOCK: u64 = 4096;
-/// Disk blocks that everybody works on.
+/// The disk blocks that all tasks work on.
 const SHARED: u64 = 2;
 
-/// UNMAP beside writes of the same block of the disk: zeroing a part of it reads, changes and writes it back
-/// as a write does.
+/// UNMAP concurrent with writes of the same disk block: zeroing part of it reads, changes and writes it back,
+/// like a write.
 #[test]
 fn zeroing_a_part_of_a_disk_block_does_not_undo_writes_beside_it() {
     for seed in 0..20 {

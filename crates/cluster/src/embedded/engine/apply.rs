@@ -1,4 +1,4 @@
-//! What was committed takes effect, on every node alike.
+//! Applies what was committed, in the same way on every node.
 
 use raft::eraftpb::{Entry, Snapshot};
 
@@ -76,14 +76,15 @@ impl Engine {
             Err(refusal) => return self.reply(proposal.op_id, &Err(refusal.into())),
         };
         if after != *self.members() {
-            // It can fail though it is committed; then it has no effect, on every node alike.
+            // raft-rs may refuse a change that was committed; then it has no effect, on any node.
             if self.raft.apply_conf_change(&proposal.conf_change()).is_err() {
                 return;
             }
             self.saved_mut().set_members(after);
             (self.deferred.members, self.deferred.promises) = (true, true);
             if self.is_leader() && !self.is_voter() {
-                // raft-rs lets a leader that is no member go on, and it could propose nothing.
+                // raft-rs lets a leader continue that is no longer a member, although it could propose
+                // nothing.
                 let term = self.raft.raft.term;
                 self.raft.raft.become_follower(term, 0);
             }

@@ -1,4 +1,4 @@
-//! What becomes one transaction of the disk.
+//! Collects the changes that become one transaction of the disk.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use crate::embedded::saved::{Batch, Position};
 use crate::limits::{LOG_BYTES_MAX, LOG_KEPT_PART};
 use crate::record::Remembered;
 
-/// What waits for a batch to be durable.
+/// What waits until a batch is durable.
 pub(super) struct Unconfirmed {
-    /// raft-rs's; 0 if it does not wait.
+    /// raft-rs's number of the batch; 0 if raft-rs does not wait for it.
     pub(super) number: u64,
     pub(super) messages: Vec<Message>,
     pub(super) replies: Vec<Reply>,
 }
 
-/// What has changed since the last batch.
+/// The changes since the last batch.
 #[derive(Default)]
 pub(super) struct Deferred {
-    /// When the first of it changed.
+    /// When the first of them happened.
     pub(super) since: Option<u64>,
     pub(super) replaced: bool,
     pub(super) members: bool,
@@ -32,7 +32,7 @@ pub(super) struct Deferred {
 }
 
 impl Engine {
-    /// All that has changed since the last batch, and what of the log may go.
+    /// Everything that has changed since the last batch, and which log entries to delete.
     pub(super) fn take_batch(&mut self, number: u64, messages: Vec<Message>) -> Batch {
         let replies = std::mem::take(&mut self.member_replies);
         self.unconfirmed = Some(Unconfirmed { number, messages, replies });
@@ -62,7 +62,7 @@ impl Engine {
         batch
     }
 
-    /// Drops entries of the log that everybody has, or gets with a snapshot.
+    /// Drops log entries that all nodes have, or will get with a snapshot.
     fn shorten(&mut self) {
         let entries_max = self.settings.log_entries;
         let saved = self.raft.mut_store();

@@ -1,5 +1,5 @@
-//! Whether this node's disk was set back: others remember what it has promised them. `docs/why/record.md`, *A
-//! voter that was set back*.
+//! Whether this node's disk was set back: the others remember what it has promised. See `docs/why/record.md`,
+//! *A voter that was set back*.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,19 @@ use crate::embedded::saved::Position;
 use crate::limits::{DOUBT_TICKS, QUESTION_TICKS};
 use crate::node_id::NodeId;
 
-/// A node that starts cannot know what it has forgotten: it asks the voters, and votes for nobody until they
+/// A node that starts cannot know what it has forgotten. It asks the voters, and votes for no node until they
 /// have answered.
 pub(super) struct Doubt {
-    /// Of its questions.
+    /// The ID of its questions.
     pub(super) name: u64,
     pub(super) answered: BTreeSet<NodeId>,
 }
 
 impl Engine {
-    /// Ends the doubt, or asks who has not answered yet. All voters answer, or with this node a quorum does
-    /// and the others had their time: more than that nobody can wait for without making every fault of one
-    /// node a fault of the cluster.
+    /// Ends the doubt, or asks the voters that have not answered yet.
+    ///
+    /// The doubt ends when all voters have answered, or when a quorum with this node has and the others have
+    /// had their time: waiting longer would make every fault of one node a fault of the cluster.
     pub(super) fn settle_doubt(&mut self) {
         let Some(doubt) = self.doubt.as_ref().filter(|_| !self.has_forgotten()) else { return };
         let me = self.node();
@@ -31,7 +32,7 @@ impl Engine {
             self.members().voters.iter().copied().filter(|voter| *voter != me).collect();
         let silent: Vec<NodeId> =
             others.iter().copied().filter(|voter| !doubt.answered.contains(voter)).collect();
-        // With this node, which may have been made a voter since.
+        // This counts this node, which may have become a voter since.
         let has_quorum = silent.len() * 2 < others.len() + 1;
         if silent.is_empty() || (has_quorum && self.ticks >= DOUBT_TICKS) {
             self.doubt = None;
@@ -41,12 +42,12 @@ impl Engine {
         }
     }
 
-    /// Whether this node may stand for election: it has all that it may ever have had.
+    /// Whether this node may stand for election: it has everything that it may ever have had.
     pub(super) fn may_stand(&self) -> bool {
         !self.has_forgotten() && self.doubt.is_none() && self.saved().last() >= self.floor
     }
 
-    /// Whether `message` may be heeded, which may be a candidate's.
+    /// Whether this node may accept `message`, which may be a candidate's.
     pub(super) fn may_heed(&self, message: &Message) -> bool {
         match message.get_msg_type() {
             MessageType::MsgTimeoutNow => self.may_stand(),
@@ -65,13 +66,14 @@ impl Engine {
         }
         let before = self.saved().promises.get(&node).copied().unwrap_or_default();
         let (log, term) = (&self.raft.raft.raft_log, self.raft.raft.term);
-        // What is not in the log any more it has had from here.
+        // No position for an entry that is no longer in this log: `node` has received it from here.
         let position = |index| log.term(index).map_or(Position::default(), |term| Position { index, term });
-        // It was not taken: if its sender loses it, too, nobody has it, and nobody could be asked to have it.
+        // The entry was not accepted here. If its sender loses it, too, no node has it, and none can be
+        // required to have it.
         if position(promise.sent.index) != promise.sent {
             promise.sent = Position::default();
         }
-        // Whoever leads knows what it is.
+        // Only the leader knows which entry was acknowledged.
         let leads = |of: u64| self.is_leader() && of == term;
         let acknowledged = promise.acknowledged.index;
         promise.acknowledged = if leads(promise.term) { position(acknowledged) } else { Position::default() };
@@ -87,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Another node remembers a promise that this one has not kept.
+    /// Another node remembers a promise that this node's disk does not have.
     pub(super) fn find_set_back(&mut self) {
         if !self.saved().set_back {
             self.saved_mut().set_back = true;
@@ -96,7 +98,7 @@ impl Engine {
     }
 
     pub(super) fn post(&mut self, to: NodeId, content: &Content) {
-        // What is committed since it was acknowledged.
+        // Updates which of the acknowledged entries are committed.
         self.remember(to, Promise::default());
         let saved = self.saved();
         let promised = saved.promises.get(&to).copied().unwrap_or_default();

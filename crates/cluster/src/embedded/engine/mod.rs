@@ -34,23 +34,23 @@ use crate::store::Status;
 use crate::transaction::{Outcome, Transaction};
 use crate::watch::Change;
 
-/// A caller's name for a call.
+/// The caller's ID for a call.
 pub type CallId = u64;
 
-/// What the engine of a node is told once.
+/// The settings of a node's engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// It leads only if nobody else can.
+    /// It leads only if no other node can.
     pub witness: bool,
-    /// Of election timeouts and names; different in each life of each node.
+    /// The seed for election timeouts and IDs; different in each life of each node.
     pub seed: u64,
-    /// Entries of the log above which it is shortened to a quarter of that; [`LOG_ENTRIES_MAX`] outside of
-    /// tests.
+    /// The number of entries above which the log is shortened to a quarter of it; [`LOG_ENTRIES_MAX`] outside
+    /// of tests.
     pub log_entries: usize,
 }
 
 impl Settings {
-    /// Of a node with volumes.
+    /// The settings of a node with volumes.
     pub fn new(seed: u64) -> Settings {
         Settings { witness: false, seed, log_entries: LOG_ENTRIES_MAX }
     }
@@ -59,42 +59,42 @@ impl Settings {
 /// A call's result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Which call.
+    /// The call.
     pub call: CallId,
-    /// What its caller is told.
+    /// Its result.
     pub result: Result<Answered, error::Error>,
 }
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// [`Engine::record`] may be read for it, now or later.
+    /// The caller may read [`Engine::record`], now or later.
     Read,
-    /// Of a transaction.
+    /// The outcome of a transaction.
     Outcome(Outcome),
-    /// The members are so now.
+    /// The members are as requested.
     Members,
 }
 
-/// What watches are told.
+/// What watches receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The next change.
     Change(Change),
-    /// The record came as a snapshot.
+    /// The record was replaced by a snapshot.
     Replaced,
 }
 
-/// Why a message was not taken.
+/// Why a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// It is of another version, or damaged, or not from who it says.
+    /// It has another version, is damaged, or names another sender or receiver.
     #[error("a malformed message")]
     Malformed,
-    /// Of another cluster.
+    /// It is from another cluster.
     #[error("a message from another cluster")]
     OtherCluster,
-    /// Of another generation of this cluster: a survivor was made a new cluster.
+    /// It is from another generation of this cluster: a survivor was made a new cluster.
     #[error(
         "a message from another generation of this cluster: one of the nodes belongs to a cluster that was abandoned"
     )]
@@ -111,42 +111,42 @@ pub enum Refused {
 
 /// The engine of one node.
 ///
-/// After each input (`handle_*`) and each command: take messages and send them, take a batch, make it
-/// durable, say so with [`Engine::handle_persisted`], and so on until there is none; then take messages,
-/// replies and what watches are told. Whatever depends on a batch comes out after it was said to be durable.
-/// A batch that cannot be made durable is the end of the engine: another one begins with what the file has
-/// then, as after a crash.
+/// After each input (`handle_*`) and each command, the caller repeats until no batch is left: take messages
+/// and send them, take a batch, make it durable, confirm that with [`Engine::handle_persisted`]. Then it
+/// takes messages, replies and changes for watches. Whatever depends on a batch is only returned after the
+/// batch was confirmed. If a batch cannot be made durable, the engine must be dropped; another one starts
+/// from the content of the file, as after a crash.
 pub struct Engine {
     raft: RawNode<Saved>,
     rng: Rng,
     settings: Settings,
-    /// A unique name of this life of this node.
+    /// A unique ID of this life of this node.
     life: [u8; 10],
     ticks: u64,
-    /// The election timeout in force, and of which term and role.
+    /// The current election timeout, and the term and role that it is for.
     timeout: (usize, u64, StateRole),
-    /// When the leader was last heard of, and who it was in which term.
+    /// When this node last heard from the leader, and the leader and its term.
     heard: u64,
     leader: (u64, u64),
-    /// Since when nobody leads.
+    /// When this node last knew a leader.
     leaderless: u64,
     pending: Pending,
     reads: Reads,
-    /// What is not durable yet, nor on its way to the disk.
+    /// Changes that are neither durable nor on their way to the disk.
     deferred: Deferred,
     /// The batch that is being made durable.
     unconfirmed: Option<Unconfirmed>,
-    /// Results of changes of members, which wait for the batch that is to be taken next.
+    /// Results of changes of members, which wait for the next batch.
     member_replies: Vec<Reply>,
-    /// In so many ticks this node stands for election, if the dead leader of this term has no successor by
-    /// then.
+    /// The number of ticks after which this node stands for election, and the term of the dead leader. It
+    /// applies if there is no successor by then.
     succession: Option<(u64, u64)>,
-    /// While it is not known whether this node's disk was set back.
+    /// Present while it is unknown whether this node's disk was set back.
     doubt: Option<Doubt>,
-    /// The newest end of a log that this node may have had before it started, as others know it. It votes as
-    /// if its own log ended there.
+    /// The newest end of a log that this node may have had before it started, according to others. It votes
+    /// as if its own log ended there.
     floor: Position,
-    /// Since when a follower gets a snapshot.
+    /// The followers that are receiving a snapshot, and since when.
     snapshots: BTreeMap<u64, u64>,
     messages: VecDeque<(NodeId, Vec<u8>)>,
     replies: VecDeque<Reply>,
@@ -169,7 +169,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Goes on from what was `saved`.
+    /// An engine that continues from `saved`.
     pub fn new(saved: Saved, settings: Settings) -> Engine {
         let config = Config {
             id: saved.identity.node.raft(),
@@ -219,7 +219,7 @@ impl Engine {
             replies: VecDeque::new(),
             told: VecDeque::new(),
         };
-        // Nobody else can lead a cluster of one, or say what this node has forgotten.
+        // In a cluster of one no other node can lead, or tell what this node has forgotten.
         let alone = engine.members().voters.len() == 1 && engine.is_voter();
         if alone && !engine.has_forgotten() {
             engine.raft.campaign().expect("a voter may stand for election");
@@ -241,7 +241,7 @@ impl Engine {
         &self.saved().record
     }
 
-    /// Whether this node has forgotten what it had confirmed to others, and so takes no part any more.
+    /// Whether this node has forgotten what it had confirmed to others, so that it no longer takes part.
     pub fn has_forgotten(&self) -> bool {
         self.saved().set_back
     }
@@ -251,7 +251,7 @@ impl Engine {
         &self.saved().members
     }
 
-    /// How it is doing.
+    /// The state of the record.
     pub fn status(&self) -> Status {
         let leader = self.known_leader();
         let numbers = |nodes: &BTreeSet<NodeId>| nodes.iter().map(|node| node.raft()).collect();
@@ -277,12 +277,12 @@ impl Engine {
         if self.may_stand() {
             self.raft.tick();
         } else if self.raft.raft.election_elapsed < ELECTION_TICKS_MIN {
-            // It does not stand, but misses the leader: else it would keep to one that is dead, and vote for
-            // nobody.
+            // The node does not stand for election, but notices that the leader is missing: otherwise it
+            // would stay with a dead leader, and vote for no other node.
             self.raft.raft.election_elapsed += 1;
         }
         if self.raft.raft.election_elapsed < standing {
-            // The time was over: another one for the next election, also in the same term.
+            // The timeout was over: the next election needs another one, even in the same term.
             self.timeout.1 = u64::MAX;
         }
         self.succeed();
@@ -300,7 +300,7 @@ impl Engine {
         self.hand_on();
     }
 
-    /// A message that the node `from` has sent.
+    /// Handles a message that the node `from` has sent.
     pub fn handle_message(&mut self, from: NodeId, bytes: &[u8]) -> Result<(), Refused> {
         let (envelope, content) = message::decode(bytes).map_err(|_| Refused::Malformed)?;
         let identity = self.saved().identity;
@@ -337,7 +337,8 @@ impl Engine {
                 return Ok(());
             }
         };
-        // What a leader says is taken in any case: it was elected without what this node may have forgotten.
+        // Messages from a leader are always accepted: it was elected without what this node may have
+        // forgotten.
         if !self.may_heed(&message) {
             return Ok(());
         }
@@ -349,7 +350,7 @@ impl Engine {
             }
         }
         let promise = Promise::of(&message);
-        // A peer that is not known, or a proposal that cannot be taken now: the sender tries again.
+        // Fails for an unknown peer, or a proposal that cannot be accepted now: the sender tries again.
         let _ = self.raft.step(message);
         self.remember(from, promise);
         if self.raft.raft.leader_id == from.raft() {
@@ -369,15 +370,16 @@ impl Engine {
         self.settle();
     }
 
-    /// The process of `node` is dead. If it led, somebody else stands for election at once, and the others
-    /// one after the other if that one does not succeed: several at a time would share the votes. Whoever
-    /// stands, and whenever, is safe.
+    /// The process of `node` is dead.
+    ///
+    /// If it led, one voter stands for election at once, and the others follow one after the other if it does
+    /// not succeed: simultaneous candidates would split the votes. Any node may stand at any time safely.
     pub fn handle_death(&mut self, node: NodeId) {
         if !self.may_stand() || self.raft.raft.leader_id != node.raft() || !self.is_voter() {
             return;
         }
         let others = self.members().voters.iter().filter(|voter| **voter != node && **voter < self.node());
-        // The witness leads only if nobody else can.
+        // The witness leads only if no other node can.
         let rank = if self.settings.witness { self.members().voters.len() } else { others.count() };
         self.succession = Some((rank as u64 * SUCCESSION_TICKS, self.raft.raft.term));
         self.succeed();
@@ -385,7 +387,7 @@ impl Engine {
         self.hand_on();
     }
 
-    /// Stands for election in the place of a dead leader, when it is this node's turn.
+    /// Stands for election to replace a dead leader when it is this node's turn.
     fn succeed(&mut self) {
         let Some((left, term)) = self.succession else { return };
         if self.raft.raft.term != term || self.raft.raft.state != StateRole::Follower {
@@ -397,15 +399,15 @@ impl Engine {
             return;
         }
         self.succession = None;
-        // As if the leader had handed over before it died: voters need not wait until they miss it.
+        // As if the leader had handed over before it died: voters need not wait for their timeout.
         let mut message = Message::default();
         message.set_msg_type(MessageType::MsgTimeoutNow);
         (message.from, message.to, message.term) = (self.raft.raft.leader_id, self.node().raft(), term);
-        // If it cannot stand now, it does so when it misses the leader.
+        // If the node cannot stand now, it does so when it misses the leader.
         let _ = self.raft.step(message);
     }
 
-    /// Carries out `transaction`, whose limits were checked. A reply will say what became of it.
+    /// Executes `transaction`, whose limits were checked. A reply will have the outcome.
     pub fn propose(&mut self, call: CallId, transaction: Transaction, deadline: Instant) {
         if self.is_busy() {
             return self.replies.push_back(Reply { call, result: Err(error::Error::Busy) });
@@ -416,7 +418,7 @@ impl Engine {
         self.hand_on();
     }
 
-    /// A reply will say when the record may be read.
+    /// Requests a read. A reply will say when the record may be read.
     pub fn read(&mut self, call: CallId, deadline: Instant) {
         if self.is_busy() {
             return self.replies.push_back(Reply { call, result: Err(error::Error::Busy) });
@@ -425,7 +427,7 @@ impl Engine {
         self.hand_on();
     }
 
-    /// Changes the members. A reply will say when they are so.
+    /// Changes the members. A reply will say when the change is in effect.
     pub fn change_members(&mut self, call: CallId, change: MemberChange, deadline: Instant) {
         if self.is_busy() {
             return self.replies.push_back(Reply { call, result: Err(error::Error::Busy) });
@@ -436,20 +438,20 @@ impl Engine {
         self.hand_on();
     }
 
-    /// The next batch to make durable. What only says what was applied is kept back for a moment: it is in
-    /// the log.
+    /// The next batch to make durable. A batch that only records what was applied is deferred for a moment,
+    /// because the log has it.
     pub fn poll_batch(&mut self) -> Option<Batch> {
         while self.unconfirmed.is_none() && self.raft.has_ready() {
             let mut ready = self.raft.ready();
             let number = ready.number();
             let committed = ready.take_committed_entries();
-            // What was applied is in the log, and need not be durable as such; but who is a member must be
-            // before anybody acts on it. Else the last of two voters forgets that the other was removed and
-            // switched off, and waits for its vote.
+            // Applied state is in the log and need not be durable as such. But membership must be durable
+            // before any node acts on it. Otherwise the last of two voters could forget that the other was
+            // removed and switched off, and wait for its vote.
             let members = committed.iter().any(|entry| entry.get_entry_type() == EntryType::EntryConfChange);
-            // A leader's messages need not wait for its disk, says Raft; but they do for the vote that made
-            // it one, which is its own where it is the only voter: a learner must not hear of a term that may
-            // begin anew, with other entries.
+            // According to Raft, a leader's messages need not wait for its disk. But they must wait for the
+            // vote that made it leader, which is its own if it is the only voter: a learner must not learn of
+            // a term that may start over with other entries.
             let voted = Vote::of(&self.raft.raft.hard_state());
             let saved = self.saved().vote;
             let elected = (voted.term, voted.vote) != (saved.term, saved.vote);
@@ -493,7 +495,7 @@ impl Engine {
         if due { self.poll_rest() } else { None }
     }
 
-    /// What was kept back: at the end.
+    /// The deferred batch, at the end.
     pub fn poll_rest(&mut self) -> Option<Batch> {
         if self.unconfirmed.is_some() || self.deferred.since.is_none() {
             return None;
@@ -509,7 +511,7 @@ impl Engine {
         }
         self.send(done.messages);
         self.replies.extend(done.replies);
-        // A snapshot is applied when it is durable.
+        // A snapshot counts as applied when it is durable.
         let applied = self.saved().applied;
         if self.raft.raft.raft_log.applied < applied {
             self.raft.advance_apply_to(applied);
@@ -527,17 +529,17 @@ impl Engine {
         self.replies.pop_front()
     }
 
-    /// What watches are told next.
+    /// The next change for watches.
     pub fn poll_told(&mut self) -> Option<Told> {
         self.told.pop_front()
     }
 
-    /// What it will save, as a whole.
+    /// The whole state that the engine saves.
     pub fn saved(&self) -> &Saved {
         self.raft.store()
     }
 
-    /// That its parts agree.
+    /// Asserts that the parts are consistent.
     pub fn check(&self) {
         self.saved().check();
         let raft = &self.raft.raft;
@@ -569,8 +571,8 @@ impl Engine {
         (raft.leader_id != 0 && (self.is_leader() || lately)).then_some(raft.leader_id)
     }
 
-    /// After each call of raft-rs: the election timeout, which it draws from the thread's random numbers, is
-    /// ours again.
+    /// Restores our election timeout after each call of raft-rs, which draws it from the thread's random
+    /// numbers.
     fn settle(&mut self) {
         let (term, role) = (self.raft.raft.term, self.raft.raft.state);
         if (self.timeout.1, self.timeout.2) != (term, role) {
@@ -587,15 +589,15 @@ impl Engine {
         if leader.0 != 0 {
             self.leaderless = self.ticks;
         }
-        // A witness may have what no other voter has, and then nobody but it can be elected, while those
-        // others, whose priority is higher, do not vote for it.
+        // A witness may have entries that no other voter has. Then only the witness can be elected, but the
+        // others have a higher priority and do not vote for it.
         if self.settings.witness {
             let patient = self.ticks < self.leaderless + WITNESS_PATIENCE_TICKS;
             self.raft.set_priority(if patient { -1 } else { 0 });
         }
     }
 
-    /// Hands on what is due to be proposed and asked.
+    /// Forwards the changes and reads that are due.
     fn hand_on(&mut self) {
         for (op_id, what) in self.pending.due(self.ticks) {
             let entry = match what {
@@ -619,7 +621,7 @@ impl Engine {
         self.settle();
     }
 
-    /// Whether a leader proposes `entry` now. Who asked tries again.
+    /// Whether a leader proposes `entry` now. Otherwise the node that requested it tries again.
     fn admits(&mut self, entry: &Entry) -> bool {
         if !self.is_leader() || entry.get_entry_type() != EntryType::EntryConfChange {
             return true;
@@ -628,7 +630,7 @@ impl Engine {
         let (me, change) = (self.node(), proposal.change);
         let raft = &self.raft.raft;
         if change.ends_vote() && change.node() == me {
-            // Somebody else must lead first.
+            // Another node must lead first.
             let matched = |node: &&NodeId| raft.prs().get(node.raft()).map_or(0, |it| it.matched);
             let others = self.members().voters.iter().filter(|node| **node != me);
             let Some(next) = others.max_by_key(matched).copied() else { return true };
@@ -655,7 +657,7 @@ impl Engine {
         }
     }
 
-    /// raft-rs waits for a snapshot's fate without end.
+    /// raft-rs waits forever for the outcome of a snapshot.
     fn resend_lost_snapshots(&mut self) {
         let late: Vec<u64> = {
             let late = self.snapshots.iter().filter(|(_, since)| self.ticks >= *since + SNAPSHOT_TICKS);

@@ -1,4 +1,4 @@
-//! What happened, told once for all nodes: changes by revision, and what callers were told when.
+//! What happened, once for all nodes: changes by revision, and which results callers got when.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use cluster::{Change, Everything, Outcome, Revision};
 pub(super) struct History {
     /// By revision, from 1.
     changes: Vec<Change>,
-    /// All there was after each of them.
+    /// The whole record after each of them.
     states: Vec<Everything>,
-    /// Which operation wrote which revision; each writes a key of its own.
+    /// The revision that each operation wrote; each writes a key of its own.
     by_op: BTreeMap<u64, Revision>,
-    /// The highest revision that a finished call has shown to anybody.
+    /// The highest revision that any completed call has shown.
     pub(super) shown: Revision,
-    /// Operations that certainly did nothing.
+    /// Operations that certainly had no effect.
     void: BTreeSet<u64>,
-    /// Conflicts: key, what was found, and from which revision on it may have been found.
+    /// Conflicts: key, revision found, and the range of revisions at which it may have been found.
     conflicts: Vec<(String, Option<Revision>, Revision, Revision)>,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn mark(op: u64) -> String {
 }
 
 impl History {
-    /// A node tells its watches of `change`.
+    /// A node sends `change` to its watches.
     pub(super) fn tell(&mut self, change: &Change) {
         let at = change.revision.0 as usize;
         assert!(at <= self.changes.len() + 1, "revision {at} came before the one before it");
@@ -46,7 +46,7 @@ impl History {
         }
     }
 
-    /// All there was at `revision`.
+    /// The whole record at `revision`.
     pub(super) fn at(&self, revision: u64) -> Everything {
         revision.checked_sub(1).map(|before| self.states[before as usize].clone()).unwrap_or_default()
     }
@@ -55,7 +55,7 @@ impl History {
         Revision(self.changes.len() as u64)
     }
 
-    /// A transaction that was begun when `since` had been shown has its outcome.
+    /// The outcome of a transaction that began when `since` had been shown.
     pub(super) fn outcome(&mut self, op: u64, outcome: &Outcome, since: Revision) {
         match outcome {
             Outcome::Committed(revision) => {
@@ -70,19 +70,20 @@ impl History {
         }
     }
 
-    /// A read that was begun when `since` had been shown has seen `all`.
+    /// The result of a read that began when `since` had been shown.
     pub(super) fn read(&mut self, all: &Everything, since: Revision) {
         assert!(all.revision >= since, "a read at {} after {since} was shown", all.revision);
         assert_eq!(*all, self.at(all.revision.0));
         self.shown = self.shown.max(all.revision);
     }
 
-    /// Operation `op` did nothing, its caller was told.
+    /// Operation `op` had no effect, according to its caller's result.
     pub(super) fn void(&mut self, op: u64) {
         self.void.insert(op);
     }
 
-    /// At the end: what did nothing is nowhere, and each conflict was one at some time during its call.
+    /// Checks at the end that operations without effect are nowhere, and that each conflict existed at some
+    /// time during its call.
     pub(super) fn check(&self) {
         for op in &self.void {
             assert!(!self.by_op.contains_key(op), "operation {op} was said to have done nothing");
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// What operation `op` writes as revision `revision`, with a key that others write, too.
+    /// The change of operation `op` at `revision`, with a key that others write, too.
     fn change(revision: u64, op: u64, value: u8) -> Change {
         let key = |key: String, value: u8| (key, Some(vec![value].into()));
         Change { revision: Revision(revision), writes: vec![key(mark(op), 0), key("k".to_owned(), value)] }

@@ -1,5 +1,5 @@
-//! Nodes with the embedded engine under a seed: crashes at any boundary of messages and disks, messages that
-//! are lost, repeated and late, partitions, changes of members, and disks that are set back.
+//! Nodes with the embedded engine under a seed: crashes at any boundary of messages and disks; lost, repeated
+//! and late messages; partitions; changes of members; disks that are set back.
 
 mod history;
 mod scenarios;
@@ -11,7 +11,7 @@ use std::thread;
 
 use world::{Faults, World};
 
-/// `URSA_SEEDS` of them, from 0; or the one in `URSA_SEED`.
+/// The number of seeds in `URSA_SEEDS`, from 0, or the one in `URSA_SEED`.
 fn seeds(count: u64) -> Vec<u64> {
     let number = |name| std::env::var(name).ok().map(|it| it.parse::<u64>().expect("a number"));
     match number("URSA_SEED") {
@@ -29,7 +29,7 @@ fn run(seed: u64, faults: Faults) -> World {
     world
 }
 
-/// Runs seeds on as many threads as there are processors, and adds up what happened.
+/// Runs seeds on one thread per processor, and adds up their counts.
 fn run_all(seeds: &[u64]) -> world::Counts {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let share = |first: usize| {

@@ -1,4 +1,4 @@
-//! Stories told one step at a time, of what seeds would tell rarely or never.
+//! Scenarios, step by step, that seeds would produce rarely or never.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ fn node(number: u16) -> NodeId {
     NodeId::new(number).unwrap()
 }
 
-/// Nodes whose messages arrive at once, unless a test says otherwise.
+/// Nodes whose messages arrive at once, unless a test decides otherwise.
 #[derive(Default)]
 struct Lab {
     engines: BTreeMap<NodeId, Engine>,
     disks: BTreeMap<NodeId, Saved>,
     ticks: u32,
     replies: Vec<Reply>,
-    /// Messages of these ways are lost: from, to.
+    /// Directions in which messages are lost: from, to.
     cut: Vec<(u16, u16)>,
-    /// So many snapshots get lost.
+    /// The number of snapshots that will get lost.
     snapshots_lost: u32,
-    /// So many batches are made durable, then the power of the node fails.
+    /// The number of batches that a node still makes durable before its power fails.
     batches_left: BTreeMap<NodeId, u32>,
 }
 
 impl Lab {
-    /// With nodes 1 to `voters`; 3 is a witness.
+    /// A cluster of nodes 1 to `voters`; 3 is a witness.
     fn new(voters: u16) -> Lab {
         let mut lab = Lab::default();
         lab.disks.insert(node(1), Saved::founding(7, node(1)));
@@ -65,7 +65,7 @@ impl Lab {
         Instant::default() + TICK * self.ticks
     }
 
-    /// Until nothing is left to do.
+    /// Runs until nothing is left to do.
     fn run(&mut self) {
         loop {
             let mut messages = Vec::new();
@@ -90,7 +90,7 @@ impl Lab {
                 return;
             }
             for (from, to, bytes) in messages {
-                // The second byte is the kind of a message, and 7 a snapshot.
+                // The second byte of a message is its kind; 7 is a snapshot.
                 if bytes[1] == 7 && self.snapshots_lost > 0 {
                     self.snapshots_lost -= 1;
                     continue;
@@ -114,7 +114,7 @@ impl Lab {
         self.run();
     }
 
-    /// So many ticks until `done`.
+    /// Lets up to `ticks` ticks pass until `done`; returns how many.
     fn until(&mut self, ticks: u64, mut done: impl FnMut(&mut Lab) -> bool) -> u64 {
         for tick in 0..ticks {
             if done(self) {
@@ -150,10 +150,11 @@ impl Lab {
         });
     }
 
-    /// Makes `number` lead.
+    /// Makes `number` the leader.
     fn lead(&mut self, number: u16) {
         let others: Vec<u16> = self.engines.keys().map(|id| id.get()).filter(|it| *it != number).collect();
-        // Nobody but it hears of anybody: they cannot be elected, and it can, once it is heard.
+        // The others do not hear from each other, so they cannot be elected. `number` can be, once they hear
+        // from it.
         while self.leader() != Some(number) {
             let leader = self.leader();
             self.cut = others.iter().flat_map(|it| others.iter().map(|other| (*it, *other))).collect();
@@ -167,8 +168,8 @@ impl Lab {
     }
 }
 
-/// Of the last of two voters the other is switched off as soon as it was said to be removed; the power of the
-/// one that is left fails at any boundary of its disk. (Seed 169 of an earlier mix.)
+/// Of two voters, one is switched off as soon as its removal was reported, and the power of the other one
+/// fails at any boundary of its disk. (Seed 169 of an earlier mix.)
 #[test]
 fn who_was_removed_is_not_waited_for_after_a_power_cut() {
     let mut told = 0;
@@ -192,8 +193,8 @@ fn who_was_removed_is_not_waited_for_after_a_power_cut() {
     assert!(told > 5, "{told}");
 }
 
-/// A voter's disk is set back to an earlier day: the leader knows that it had confirmed more. It may have
-/// forgotten votes as well. (raft-rs ends the thread.)
+/// A voter's disk is set back to an earlier state, and the leader knows that the voter had confirmed more. It
+/// may have forgotten votes as well. (raft-rs ends the thread.)
 #[test]
 fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
     let mut lab = Lab::new(3);
@@ -206,14 +207,14 @@ fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
     lab.disks.insert(node(2), earlier);
     lab.start(2);
     lab.until(20, |lab| lab.engine(2).has_forgotten());
-    // The others are enough.
+    // The others form a quorum.
     lab.put(1, "d");
     lab.stop(1);
     for _ in 0..200 {
         lab.tick();
         assert_eq!(lab.leader(), None, "nobody is elected by who has forgotten");
     }
-    // Nor does a restart give it its vote back.
+    // A restart does not restore its vote either.
     lab.stop(2);
     lab.start(2);
     assert!(lab.engine(2).has_forgotten());
@@ -222,7 +223,7 @@ fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
     lab.put(1, "e");
 }
 
-/// Nobody leads when the nodes come back, so no leader knows what they had confirmed; but all remember what
+/// No node leads when the nodes return, so no leader knows what they had confirmed; but all remember what
 /// they were promised.
 #[test]
 fn who_was_set_back_during_a_black_out_elects_nobody() {
@@ -230,12 +231,12 @@ fn who_was_set_back_during_a_black_out_elects_nobody() {
         let mut lab = Lab::new(3);
         lab.lead(1);
         let earlier = lab.disks[&node(set_back)].clone();
-        // Only nodes 1 and 2 have what was committed.
+        // Only nodes 1 and 2 have the committed entries.
         lab.cut = vec![(1, 3), (3, 1)];
         for key in ["a", "b", "c"] {
             lab.put(1, key);
         }
-        // What was promised is written down.
+        // The promises are stored.
         (0..10).for_each(|_| lab.tick());
         let latest = lab.engine(1).record().clone();
         [1, 2, 3].into_iter().for_each(|number| lab.stop(number));
@@ -243,7 +244,7 @@ fn who_was_set_back_during_a_black_out_elects_nobody() {
         lab.disks.insert(node(set_back), earlier);
         [1, 2, 3].into_iter().for_each(|number| lab.start(number));
         (0..2 * QUESTION_TICKS).for_each(|_| lab.tick());
-        // The only one that has everything has said so, and is gone for a while.
+        // The only node that has everything has answered, and is cut off for a while.
         let other = 3 - set_back;
         lab.cut = [(other, set_back), (set_back, other), (other, 3), (3, other)].to_vec();
         for _ in 0..2 * WITNESS_PATIENCE_TICKS {
@@ -255,14 +256,14 @@ fn who_was_set_back_during_a_black_out_elects_nobody() {
         let leader = lab.leader().unwrap();
         assert_ne!(leader, set_back);
         lab.put(leader, "d");
-        // What a leader writes itself it promises nobody: it only has to catch up.
+        // A leader promises its own entries to no other node, so it only has to catch up.
         assert_eq!(lab.engine(set_back).has_forgotten(), set_back == 2);
         let kept = lab.engine(leader).record();
         assert!(latest.list("").all(|(key, _)| kept.get(key).is_some()), "what was committed is there");
     }
 }
 
-/// A voter that starts, and cannot ask everybody, does not wait for ever.
+/// A voter that starts and cannot ask all others does not wait forever.
 #[test]
 fn who_cannot_ask_all_votes_after_a_while() {
     let mut lab = Lab::new(3);
@@ -294,8 +295,8 @@ fn nobody_hears_of_a_term_whose_vote_is_not_durable() {
     assert!(alone.poll_message().is_some_and(|(to, _)| to == node(4)));
 }
 
-/// Entries that no quorum had are kept, because they may have been answered; changes of members among them
-/// are not made.
+/// Entries that never had a quorum are kept, because their outcome may have been reported; changes of members
+/// among them have no effect.
 #[test]
 fn a_survivor_keeps_what_it_has_but_no_member() {
     let mut lab = Lab::new(3);
@@ -318,7 +319,7 @@ fn a_survivor_keeps_what_it_has_but_no_member() {
     let engine = lab.engine(1);
     assert!(["committed", "perhaps", "after"].iter().all(|key| engine.record().get(key).is_some()));
     assert_eq!(engine.members().voters, [node(1)].into());
-    // Who was given up is not understood any more, whatever it says.
+    // Messages of a node that was given up are refused.
     lab.cut.clear();
     let identity = lab.disks[&node(2)].identity;
     assert_eq!((identity.generation, lab.engine(1).status().generation), (1, 2));
@@ -355,7 +356,8 @@ fn a_leader_hands_over_before_it_is_removed() {
 fn a_witness_with_the_newest_entry_leads_in_the_end() {
     let mut lab = Lab::new(3);
     lab.lead(2);
-    // 2 writes what nobody gets; then 1 leads, and only the witness gets the first entry of its term.
+    // 2 writes entries that no other node gets; then 1 leads, and only the witness gets the first entry of
+    // its term.
     lab.cut = vec![(2, 1), (2, 3), (1, 2), (3, 2)];
     let deadline = lab.now() + TICK * 10;
     for number in 0..4 {
@@ -406,7 +408,7 @@ fn a_snapshot_that_got_lost_is_sent_again() {
     lab.start(4);
     let ticks = lab.until(2 * SNAPSHOT_TICKS, |lab| lab.engine(4).record().get("k39").is_some());
     assert!(ticks >= SNAPSHOT_TICKS && lab.snapshots_lost == 0, "{ticks}");
-    // Whoever carries messages can say so at once.
+    // The transport can report the loss at once.
     lab.stop(4);
     for number in 0..40 {
         lab.put(1, &format!("l{number}"));

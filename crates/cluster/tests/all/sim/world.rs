@@ -10,27 +10,27 @@ use cluster::{Error, MemberChange, NodeId, Revision, Transaction};
 
 use super::history::{History, mark};
 
-/// How often things go wrong: once in so many.
+/// How often each fault happens: once in this many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
     lost: u64,
     repeated: u64,
-    /// Rounds that a message takes at most.
+    /// The most rounds that a message takes.
     slow: u64,
     /// At a boundary of the disk or of messages.
     crash: u64,
     partition: u64,
     members: u64,
-    /// So many voters there are to be: changes of members begin when there are.
+    /// The intended number of voters: once there are as many, other changes of members begin.
     voters: usize,
-    /// A disk is set back to what it held earlier.
+    /// A disk is set back to an earlier state.
     set_back: u64,
-    /// A crash takes back the last batch, though it was durable: this must be noticed.
+    /// A crash undoes the last batch although it was durable: the checks must detect this.
     pub(crate) forgets: bool,
 }
 
 impl Faults {
-    /// A mix of its own for each seed.
+    /// The faults of this seed; each seed has its own mix.
     pub(crate) fn of(seed: u64) -> Faults {
         let mut rng = Rng::new(seed ^ 0xfa17);
         let mut pick = |choices: [u64; 3]| choices[rng.below(3) as usize];
@@ -58,7 +58,7 @@ pub(crate) struct Counts {
     pub(crate) snapshots: u64,
     pub(crate) members: u64,
     pub(crate) elections: u64,
-    /// Disks that were set back, and after how many of these that was noticed.
+    /// Disks that were set back, and how many of these cases were detected.
     pub(crate) set_back: u64,
     pub(crate) noticed: u64,
 }
@@ -82,12 +82,12 @@ pub(crate) struct World {
     rng: Rng,
     faults: Faults,
     nodes: BTreeMap<NodeId, Node>,
-    /// When, from, to, bytes.
+    /// Round, sender, receiver, bytes.
     flying: Vec<(u64, NodeId, NodeId, Vec<u8>)>,
-    /// Nodes on the one side of a partition.
+    /// The nodes on one side of a partition.
     apart: Vec<NodeId>,
     round: u64,
-    /// By name: at which node, and what.
+    /// By ID: the node and the call.
     calls: BTreeMap<u64, (NodeId, Call)>,
     next: u64,
     highest: u16,
@@ -96,29 +96,30 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
 }
 
-/// One disk is set back, and nothing else fails meanwhile: two faults at once are more than is promised.
+/// One disk is set back, and nothing else fails meanwhile: two simultaneous faults are more than is
+/// guaranteed.
 #[derive(Clone, Copy)]
 struct Trial {
     since: u64,
-    /// Whose, once it is.
+    /// The node whose disk was set back, once it was.
     node: Option<NodeId>,
     noticed: bool,
 }
 
-/// Rounds in which nodes write down what others have promised, before a disk is set back.
+/// Rounds before a disk is set back, in which nodes store what others have promised.
 const BEFORE: u64 = 20;
-/// Rounds in which it is noticed, or does no harm.
+/// Rounds afterwards, in which it is detected or does no harm.
 const AFTER: u64 = 200;
 
 struct Node {
-    /// `None`: it is down.
+    /// `None`: the node is down.
     engine: Option<Engine>,
     disk: Saved,
     /// The disk before the last batch.
     before: Saved,
-    /// What it held earlier.
+    /// Earlier contents of the disk.
     earlier: Vec<Saved>,
-    /// What its watches have seen in this life.
+    /// The last revision that its watches have seen in this life.
     seen: Revision,
     term: u64,
 }
@@ -167,7 +168,7 @@ impl World {
 
     fn start(&mut self, id: NodeId) {
         let seed = self.rng.next();
-        // One in three is a witness, as far as its priority goes.
+        // One in three has the priority of a witness.
         let settings =
             Settings { witness: id.get().is_multiple_of(3), log_entries: 40, ..Settings::new(seed) };
         let node = self.nodes.get_mut(&id).unwrap();
@@ -188,7 +189,7 @@ impl World {
         }
     }
 
-    /// One tick's time.
+    /// Simulates one tick.
     pub(crate) fn round(&mut self) {
         self.round += 1;
         self.try_set_back();
@@ -212,7 +213,7 @@ impl World {
                 self.crash(id);
                 continue;
             }
-            // Clocks are not equally fast.
+            // Clocks run at different speeds.
             if !self.rng.one_in(30) {
                 let now = self.now();
                 self.nodes.get_mut(&id).unwrap().engine.as_mut().unwrap().handle_tick(now);
@@ -225,7 +226,7 @@ impl World {
         self.deliver();
     }
 
-    /// Begins, continues or ends a trial.
+    /// Starts, continues or ends a trial.
     fn try_set_back(&mut self) {
         let Some(trial) = self.trial else {
             if self.rng.one_in(self.faults.set_back) {
@@ -253,7 +254,7 @@ impl World {
         } else if !trial.noticed && self.round > trial.since + AFTER {
             self.trial = None;
         } else if trial.noticed && self.rng.one_in(20) {
-            // A restart does not give it its vote back, and somebody removes it.
+            // A restart does not restore its vote, and another node removes it.
             self.crash(id);
             self.start(id);
             let other = self.nodes.keys().copied().find(|other| *other != id && self.rng.one_in(2));
@@ -266,8 +267,10 @@ impl World {
         }
     }
 
-    /// Sets the disk of a voter back to what it held when it had the same members, with a restart of its own
-    /// or of all nodes; says whose. Of three voters or more: the others have to be a quorum.
+    /// Sets the disk of a voter back to a state with the same members, with a restart of this node or of all;
+    /// returns the node.
+    ///
+    /// It needs at least three voters, because the others must form a quorum.
     fn set_back(&mut self) -> Option<NodeId> {
         let leader = self.nodes.values().filter_map(|node| node.engine.as_ref());
         let leader = leader.filter(|it| it.status().leader == Some(u64::from(it.node().get())));
@@ -293,8 +296,8 @@ impl World {
         Some(id)
     }
 
-    /// Nodes that were removed run on for a while, and then somebody who heard of it from a member switches
-    /// them off.
+    /// Removed nodes continue to run for a while, until someone who learned of the removal from a member
+    /// switches them off.
     fn retire(&mut self) {
         let engines = self.nodes.values().filter_map(|node| node.engine.as_ref());
         let engines = engines.filter(|engine| engine.members().has(engine.node()));
@@ -307,7 +310,7 @@ impl World {
         }
     }
 
-    /// Messages whose time has come, in any order, and what they bring about in the same round.
+    /// Delivers the messages that are due, in any order, and those that they cause in the same round.
     fn deliver(&mut self) {
         for _ in 0..4 {
             let due: Vec<_> = self.flying.extract_if(.., |(at, ..)| *at <= self.round).collect();
@@ -351,11 +354,11 @@ impl World {
             let mut transaction = Transaction::new(u128::from(call)).put(&mark(call), "");
             let key = format!("counter/{}", self.rng.below(3));
             if self.rng.one_in(2) {
-                // As a caller would: what it knows may be stale.
+                // Like a real caller: what it knows may be stale.
                 let found = engine.record().get(&key).map(|entry| entry.revision);
                 transaction = transaction.expect(&key, found);
             }
-            // Marks of long ago need not be kept, but the history has each once.
+            // Old marks need not be kept, because the history has each of them.
             let old = engine.record().list("op/").next().map(|(key, _)| key.clone());
             let many = engine.record().list("op/").count() > 20;
             if let Some(old) = old.filter(|old| many && *old != mark(call)) {
@@ -393,7 +396,7 @@ impl World {
         })
     }
 
-    /// Does what the engine of `id` wants done, unless it crashes.
+    /// Does everything that the engine of `id` requests, unless it crashes.
     fn drive(&mut self, id: NodeId) {
         loop {
             let Some(engine) = self.nodes.get_mut(&id).and_then(|node| node.engine.as_mut()) else { return };
@@ -432,7 +435,7 @@ impl World {
             }
             if self.rng.one_in(8) {
                 node.earlier.push(node.disk.clone());
-                // Also the first ones.
+                // The earliest ones are kept, too.
                 if node.earlier.len() > 12 {
                     node.earlier.remove(self.rng.below(12) as usize);
                 }
@@ -458,7 +461,7 @@ impl World {
             }
             Told::Replaced => {
                 self.counts.snapshots += 1;
-                // The snapshot is what the record is, unless more was applied since; `drive` asks after each
+                // The record equals the snapshot, unless more was applied since; `drive` polls after each
                 // step.
                 let record = node.engine.as_ref().unwrap().record();
                 assert!(record.revision() >= node.seen, "{id} went back");
@@ -492,7 +495,7 @@ impl World {
         }
     }
 
-    /// Nothing fails any more: all members come to the same end, and every call has its answer.
+    /// Ends all faults: all members must reach the same state, and every call must be answered.
     pub(crate) fn heal(&mut self) {
         let calm = u64::MAX;
         self.faults = Faults {
@@ -515,7 +518,7 @@ impl World {
                 self.start(id);
             }
         }
-        // Enough for the longest call, an election, and a snapshot that was lost. No more calls.
+        // Enough for the longest call, an election, and a lost snapshot. There are no more calls.
         for _ in 0..400 {
             self.round += 1;
             for id in self.nodes.keys().copied().collect::<Vec<_>>() {
@@ -550,7 +553,7 @@ impl World {
         self.history.check();
     }
 
-    /// A sum over what became of everything.
+    /// A checksum of the final state.
     pub(crate) fn digest(&self) -> u32 {
         let mut bytes = self.history.last().0.to_le_bytes().to_vec();
         for node in self.nodes.values() {

@@ -1,4 +1,4 @@
-//! An older node, which leaves its records to rustls, at one end.
+//! One end is an older node, which leaves its records to rustls.
 
 use std::io::{BufRead, Read, Write};
 
@@ -9,7 +9,7 @@ use super::*;
 struct Older(Connection);
 
 impl Older {
-    /// Node 2, which calls node 1.
+    /// Node 2, which connects to node 1.
     fn client(authority: &ClusterAuthority, suite: SupportedCipherSuite) -> Older {
         let credentials = authority.issue(NodeId(2)).unwrap();
         let config = ClientConfig::builder_with_details(only(suite), Arc::new(NoClock))
@@ -22,7 +22,7 @@ impl Older {
         Older::new(ClientConnection::new(Arc::new(config), name).unwrap().into())
     }
 
-    /// Node 1, which is called.
+    /// Node 1, which accepts.
     fn server(authority: &ClusterAuthority, suite: SupportedCipherSuite) -> Older {
         let credentials = authority.issue(NodeId(1)).unwrap();
         let trust = trust_in(credentials.authority()).unwrap();
@@ -33,7 +33,7 @@ impl Older {
             .with_client_cert_verifier(clients)
             .with_single_cert(vec![credentials.certificate().clone()], credentials.private_key())
             .unwrap();
-        // It gives tickets, too: they are ignored.
+        // It also sends tickets, which must be ignored.
         Older::new(ServerConnection::new(Arc::new(config)).unwrap().into())
     }
 
@@ -76,7 +76,7 @@ fn only(suite: SupportedCipherSuite) -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider { cipher_suites: vec![suite], ..Arc::unwrap_or_clone(provider()) })
 }
 
-/// The two in either role with each suite, agreed.
+/// Both kinds in either role with each suite, after the handshake.
 fn meetings() -> Vec<(Tls, Older)> {
     let nodes = Nodes::new();
     let mut meetings = Vec::new();
@@ -92,8 +92,8 @@ fn meetings() -> Vec<(Tls, Older)> {
     meetings
 }
 
-/// Brings across what the two have to say, in pieces of so many bytes: what the new one has got, and what the
-/// older.
+/// Delivers everything between the two, in pieces of this size. Returns what the new one and the older one
+/// received.
 fn settle(new: &mut Tls, older: &mut Older, piece: usize) -> (Vec<u8>, Vec<u8>) {
     let mut got = (Vec::new(), Vec::new());
     loop {
@@ -138,7 +138,7 @@ fn either_takes_new_keys_under_way() {
     for (mut new, mut older) in meetings() {
         records(&mut new).renew_at = 7;
         for round in 0..20u8 {
-            // The older asks for new keys in turn, and takes its own at once.
+            // The older one requests new keys in turn, and takes its own at once.
             for _ in 0..round % 3 {
                 older.0.refresh_traffic_keys().unwrap();
             }

@@ -11,16 +11,16 @@ use crate::recorder::{Told, link};
 
 struct Networks {
     cluster: Cluster,
-    /// The addresses that the nodes have from the first, and those on the second network.
+    /// The addresses of the nodes on the first network, and those on the second.
     first: [IpAddr; 2],
     second: [IpAddr; 2],
 }
 
 impl Networks {
-    /// The nodes listen on both networks; who connects knows of the first one only.
+    /// The nodes listen on both networks; the node that connects knows only the first.
     fn new(seed: u64) -> Networks {
         let cluster = Cluster::new(seed, &[1, 1]);
-        // What is lost and sent again may take longer than a control link is believed to work.
+        // Retransmission of lost packets may take longer than a control link may be silent.
         cluster.world.set_net_profile(NetProfile { spike_one_in: 0, ..NetProfile::default() });
         let second = [1_u8, 2].map(|number| IpAddr::from([192, 168, 7, number]));
         let first = [0, 1].map(|index: usize| cluster.world.address(cluster.nodes[index].sim));
@@ -39,7 +39,7 @@ impl Networks {
         [&self.cluster.nodes[0], &self.cluster.nodes[1]]
     }
 
-    /// Who connects learns what the networks are for: the second one for data.
+    /// The node that connects learns what the networks are for: the second one is for data.
     fn keep(&self, first_for: Option<Role>) {
         let mut peers = self.cluster.peers();
         let [first, second] = [self.first[0], self.second[0]].map(|ip| SocketAddr::new(ip, PORT));
@@ -47,7 +47,7 @@ impl Networks {
         self.cluster.set_peers(self.nodes()[1], peers);
     }
 
-    /// By which address the control link goes, and by which the one for data.
+    /// The addresses that the control link and the data link use.
     fn used(&self) -> [Option<IpAddr>; 2] {
         self.cluster.on(self.nodes()[1], CORE, || {
             [control(1), replication(1, 0)].map(|name| link(name).map(|link| link.peer_address().ip()))
@@ -63,7 +63,7 @@ impl Networks {
         }
     }
 
-    /// How many links were lost by each node.
+    /// How many links each node has lost.
     fn downs(&self) -> [usize; 2] {
         self.nodes().map(|node| node.log.count(|told| matches!(told, Told::Down(_))))
     }
@@ -75,13 +75,13 @@ fn replication_goes_back_to_its_own_network_when_that_is_there_again() {
     let ([common, _], [own, _]) = (networks.first, networks.second);
     networks.cluster.settle();
     networks.keep(None);
-    // It was up before it was known that there is a network for it, and need not wait for that.
+    // The link was up before the network for it was known, and need not wait for that network.
     networks.cluster.settle();
     assert_eq!(networks.used(), [Some(common), Some(own)]);
     networks.cut(networks.second, true);
     networks.cluster.world.run_for(12 * SECOND);
     assert_eq!(networks.used(), [Some(common), Some(common)]);
-    // Trying in vain costs nothing.
+    // Failed attempts do no harm.
     networks.cluster.world.run_for(100 * SECOND);
     assert_eq!(networks.used(), [Some(common), Some(common)]);
     assert_eq!(networks.downs(), [2, 2]);
@@ -110,7 +110,7 @@ fn a_control_link_goes_by_another_network_when_its_own_falls_silent() {
         let took = networks.cluster.world.now() - began;
         assert!((SECOND / 20..SECOND / 4).contains(&took), "{took:?}");
         assert_eq!(networks.used(), [Some(data), Some(data)]);
-        // Trying in vain costs nothing.
+        // Failed attempts do no harm.
         networks.cluster.world.run_for(100 * SECOND);
         assert!(lost(1));
         networks.cut(networks.first, false);

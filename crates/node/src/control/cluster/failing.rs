@@ -1,9 +1,9 @@
 //! A node that cannot take part in its cluster: its copy of the record is damaged, a certificate cannot be
-//! read, settings do not fit.
+//! read, or settings do not match.
 //!
-//! None of that is about volumes that it alone has, so it starts, serves these by the access rules that it
-//! knew last ([`KnownAccess`]), and tries again. Volumes with copies stay closed: who is in sync is in the
-//! cluster's record alone. Nothing of what the cluster shares can be changed meanwhile.
+//! Its sole volumes do not depend on any of that. So it starts, serves these by the access rules that it knew
+//! last ([`KnownAccess`]), and keeps trying. Volumes with copies stay closed, because only the cluster's
+//! record knows which copies are in sync. Nothing that the cluster shares can be changed meanwhile.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,17 +25,17 @@ use crate::port_numbers::NodeNumber;
 use crate::record::set;
 use crate::shard::{Shard, on_all_cores};
 
-/// How often a node tries again to take part in its cluster. Each time is a life of it, which its record
-/// notes.
+/// How often a node tries again to take part in its cluster. Each attempt is a life of its own, which the
+/// node's record counts.
 pub(in crate::control) const TRY_EVERY: Duration = Duration::from_secs(10);
-/// How often it is looked whether the cluster's access rules have changed, to be kept for a start without the
-/// cluster. Each change writes the node's record.
+/// How often the node checks whether the cluster's access rules have changed, and saves them for a start
+/// without the cluster. Each change writes the node's record.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Where the node's own record has what it knew last of the cluster's targets and host groups.
+/// The key in the node's own record of the last known targets and host groups of the cluster.
 pub(in crate::control) const KNOWN_ACCESS: &str = "known_access";
 
-/// The cluster's targets and host groups, as the node knew them last.
+/// The cluster's targets and host groups, as the node last knew them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::control) struct KnownAccess {
     pub(in crate::control) targets: Vec<Target>,
@@ -45,19 +45,19 @@ pub(in crate::control) struct KnownAccess {
 /// Why the node does not take part in its cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterFailure {
-    /// What is the matter, for people.
+    /// The reason, as text.
     pub why: String,
     /// Since when.
     pub since: Instant,
 }
 
 impl Control {
-    /// Why the node does not take part in its cluster, though it is in one.
+    /// Why the node does not take part in its cluster, if it is in one.
     pub fn cluster_failure(&self) -> Option<ClusterFailure> {
         self.cluster_failure.borrow().clone()
     }
 
-    /// What cannot be done while the node does not take part in its cluster.
+    /// Fails while the node does not take part in its cluster.
     pub(in crate::control) fn check_cluster(&self) -> Result<(), ControlError> {
         match &*self.cluster_failure.borrow() {
             Some(failure) => Err(ControlError::ClusterFailed(failure.why.clone())),
@@ -65,8 +65,7 @@ impl Control {
         }
     }
 
-    /// Goes on with the cluster that the node is in, at the start. What keeps it from that is shown, and
-    /// tried again.
+    /// Returns to the node's cluster at the start. If that fails, the node shows why and tries again.
     pub(crate) async fn go_on_in_cluster(self: &Rc<Control>) {
         let Some(place) = self.place() else { return };
         let error = match self.leave_if_asked(&place).await {
@@ -78,7 +77,7 @@ impl Control {
             Err(error) => error,
         };
         self.note_cluster_failure(&error);
-        // Hosts know the node's ports by its number, whether the cluster is there or not.
+        // Hosts know the node's ports by its number, whether or not the cluster is available.
         let number = NodeNumber::new(place.node.into());
         on_all_cores(move || async move { Shard::current().set_place(number) }).await;
         rt::spawn(Rc::clone(self).try_cluster_again()).detach();
@@ -93,11 +92,11 @@ impl Control {
             }
         }
         self.cluster_failure.replace(None);
-        // It may have left meanwhile.
+        // The node may have left meanwhile.
         let Some(keeper) = self.keeper() else { return };
         let name = self.host.name.clone();
         tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
-        // The rules that were known last may name what is gone.
+        // The last known rules may name objects that no longer exist.
         while !keeper.is_stopping() {
             if keeper.until(RECORD_DEADLINE, || keeper.acts_by() > Revision(0)).await {
                 return self.announce_record().await;
@@ -127,7 +126,7 @@ impl Control {
         *failure = Some(ClusterFailure { why, since });
     }
 
-    /// Keeps the cluster's access rules for a start without the cluster, for as long as the node is in it.
+    /// Saves the cluster's access rules for a start without the cluster, as long as the node is in it.
     pub(super) async fn keep_access(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(KEEP_EVERY).await;

@@ -1,13 +1,14 @@
-//! A node that leaves its cluster without asking anybody: it was removed, or given up, or its copy of the
+//! A node that leaves its cluster without the other nodes: it was removed or abandoned, or its copy of the
 //! record is damaged.
 //!
-//! It is done with the next start, when nothing of the cluster runs yet. The directory with the certificates
-//! and the record is moved aside, not deleted: it may have the key that lets nodes into the cluster. Pools
-//! stay as they are. Volumes that it alone has keep the targets and host groups by which hosts used them;
-//! copies of the cluster's volumes are shown and served to nobody. A node whose directory is gone is in its
-//! cluster still, as long as nobody says otherwise: the directory may be on a file system that is not mounted
-//! yet. It serves volumes that it alone has ([`super::failing`]), and may join again: then it leaves at once
-//! ([`Control::leave_lost`]).
+//! The node leaves at its next start, when nothing of the cluster runs yet. It moves the directory with the
+//! certificates and the record aside instead of deleting it, because it may contain the key that lets nodes
+//! join the cluster. Pools stay as they are. Sole volumes keep the targets and host groups through which
+//! hosts used them; copies of the cluster's volumes are listed, but not served.
+//!
+//! A node whose directory is missing stays in its cluster until an administrator decides otherwise: the
+//! directory may be on a file system that is not mounted yet. The node serves its sole volumes
+//! ([`super::failing`]), and may join again; then it leaves at once ([`Control::leave_lost`]).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ use crate::record::{Change, delete, set};
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// Where the node's own record says which cluster it has left.
+/// The key under which the node's own record stores the cluster that it has left.
 const LEFT: &str = "left_cluster";
 
 /// A cluster that the node has left.
@@ -39,22 +40,24 @@ const LEFT: &str = "left_cluster";
 struct LeftCluster {
     /// The cluster's identity.
     cluster: String,
-    /// What was kept of its access rules; `None`: that is still to be done.
+    /// The access rules that were kept; `None` if that is still to be done.
     access: Option<KnownAccess>,
 }
 
 /// What leaving the cluster would keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// Volumes that this node alone has, and always had, which are served as before.
+    /// Sole volumes of this node, which it serves as before.
     pub local: Vec<String>,
-    /// Volumes of which there is a copy here, which stays in its pool and is served to nobody.
+    /// Volumes with a copy here. The copy stays in its pool and is not served.
     pub copies: Vec<String>,
 }
 
 impl Control {
-    /// What leaving the cluster would keep. Not for a node that takes part in it: the other nodes would wait
-    /// for it, and what it has may be the only copy.
+    /// Checks whether the node could leave its cluster; returns what that would keep.
+    ///
+    /// An active member cannot leave this way: the other nodes would wait for it, and it may have the only
+    /// copy of a volume.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`], [`ControlError::TakesPart`].
@@ -71,7 +74,7 @@ impl Control {
         Ok(Leaving { local: names(local), copies: names(copies) })
     }
 
-    /// Has the node leave its cluster with its next start. Nobody else is asked, or told.
+    /// Makes the node leave its cluster at its next start. The other nodes are neither asked nor informed.
     ///
     /// # Errors
     /// As [`Control::check_leaving`]; [`ControlError::Record`].
@@ -87,7 +90,7 @@ impl Control {
         .await
     }
 
-    /// Leaves the cluster if the node is to; says whether it has.
+    /// Leaves the cluster if the node is to do so; returns whether it has.
     pub(super) async fn leave_if_asked(self: &Rc<Control>, place: &Place) -> Result<bool, ControlError> {
         if !place.leave {
             return Ok(false);
@@ -101,14 +104,16 @@ impl Control {
         Ok(true)
     }
 
-    /// Whether the node is in a cluster, and has nothing of it any more: its directory is gone, or empty.
-    /// That alone is no reason to forget the place: it may not be mounted yet.
+    /// Whether the node is in a cluster but its directory for the cluster is missing or empty.
+    ///
+    /// That alone is no reason to forget the cluster: the directory may not be mounted yet.
     pub(in crate::control) fn has_lost_files(&self) -> bool {
         let is_there = |file: &str| cluster_path().join(file).exists();
         self.place().is_some() && keeps_files() && ![RECORD_FILE, NODE_KEY_FILE].into_iter().any(is_there)
     }
 
-    /// What the node knows of the access rules of a cluster of which it has lost everything else.
+    /// The keys of the access rules that the node still knows of a cluster of which it has lost everything
+    /// else.
     pub(in crate::control) fn known_of_lost(&self, cluster: &str) -> Vec<String> {
         let is_it = self.has_lost_files() && self.place().is_some_and(|place| place.cluster == cluster);
         let known: Option<KnownAccess> = self.record.borrow().get(KNOWN_ACCESS);
@@ -116,7 +121,7 @@ impl Control {
         in_own_record(&known).map(|(key, _)| key).collect()
     }
 
-    /// Leaves a cluster of which the node has lost everything, to join again; else nothing is done.
+    /// Leaves a cluster of which the node has lost everything, to join again. Otherwise does nothing.
     ///
     /// # Errors
     /// [`ControlError::Record`].
@@ -142,7 +147,7 @@ impl Control {
         Ok(())
     }
 
-    /// Takes over the targets and host groups by which hosts used volumes that it alone has, when these are
+    /// Takes over the targets and host groups through which hosts used the node's sole volumes, if these are
     /// known.
     pub(crate) async fn finish_leaving(self: &Rc<Control>) {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
@@ -152,7 +157,7 @@ impl Control {
         let ids = |sole: bool| volumes().filter(move |info| info.is_sole() == sole).map(|info| info.id);
         let (local, copies): (BTreeSet<VolumeId>, BTreeSet<VolumeId>) =
             (ids(true).collect(), ids(false).collect());
-        // What is in a pool that is not open may be local.
+        // A pool that is not open may hold sole volumes, too.
         let all_known = self.all_pools_are_open();
         let is_kept = |id: &VolumeId| local.contains(id) || (!all_known && !copies.contains(id));
         let access = known.only(is_kept);
@@ -171,8 +176,8 @@ impl Control {
         }
     }
 
-    /// Changes of the node's own record that undo what was taken over from this cluster, which has it itself,
-    /// as far as nobody has changed it since.
+    /// The changes of the node's own record that undo what it took over from this cluster and nobody has
+    /// changed since. The cluster has these rules itself.
     pub(in crate::control) fn forget_left(&self, cluster: &str) -> Vec<Change> {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
         let access =
@@ -188,12 +193,12 @@ impl Control {
     }
 }
 
-/// Whether the node has files of a cluster at all; simulated ones have none.
+/// Whether the node keeps files of a cluster at all; simulated nodes do not.
 fn keeps_files() -> bool {
     matches!(Shard::current().config().record, RecordEngine::Embedded | RecordEngine::Etcd(_))
 }
 
-/// A name for a directory that is moved aside: what was moved there before stays.
+/// A free name for a directory that is moved aside. Directories that were moved before stay.
 fn free_name(directory: &Path) -> PathBuf {
     let names = (1..).map(|number: u32| match number {
         1 => directory.with_extension("left"),
@@ -203,7 +208,8 @@ fn free_name(directory: &Path) -> PathBuf {
 }
 
 impl KnownAccess {
-    /// With maps of these volumes only, the targets that have any, and the host groups that these name.
+    /// The rules for these volumes only: their maps, the targets with any of these, and the host groups that
+    /// these name.
     fn only(mut self, is_kept: impl Fn(&VolumeId) -> bool) -> KnownAccess {
         for target in &mut self.targets {
             target.maps.retain(|map| is_kept(&map.volume));

@@ -1,4 +1,4 @@
-//! What a node had alone when it made its cluster becomes the cluster's.
+//! Moves what a node had before it created its cluster into the cluster's record.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,25 +14,26 @@ use crate::access::{HostGroup, Target};
 use crate::copies::{ClusterError, Keeper};
 use crate::record::{Change, delete, set};
 
-/// Entries that one transaction moves to the cluster's record: it takes a hundred, of 1 MiB together, and a
-/// large host group has 20 KiB.
+/// How many entries one transaction moves. A transaction takes a hundred, of 1 MiB together, and a large host
+/// group has 20 KiB.
 const MOVED_AT_ONCE: usize = 50;
 
-/// How often a node tries again to move what it had alone to the record of its cluster.
+/// The pause before the node tries again to move its entries.
 const MOVE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Control {
-    /// The targets, hosts, users and tokens that the node had alone when it made the cluster are the
-    /// cluster's from now on. The caller holds the record.
+    /// Moves the targets, hosts, users and tokens that the node had before it created the cluster. The caller
+    /// holds the record.
     ///
-    /// What is in the cluster's record already is left as it is there: it was moved before, by a life that
-    /// ended in between. In the node's own record everything stays until all of it is moved.
+    /// Entries that the cluster's record already has stay as they are there: an earlier life that was
+    /// interrupted moved them. The node's own record keeps everything until all of it is moved.
     pub(super) async fn move_own_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
         let (Some(keeper), Some(place)) = (self.keeper(), self.place()) else { return Ok(()) };
         if !place.is_founders() {
             return Ok(());
         }
-        // People come last, and of these the marker: until then the cluster can still be set up.
+        // Users and tokens come last, and the marker last of these: until then the cluster can still be set
+        // up.
         let mut own = self.own_access();
         own.extend(self.own_people());
         if own.is_empty() {
@@ -45,7 +46,7 @@ impl Control {
         self.commit(changing, own.into_iter().map(|(key, _)| delete(key)).collect()).await
     }
 
-    /// What the node alone has of targets and hosts, by key.
+    /// The targets and hosts in the node's own record, by key.
     fn own_access(&self) -> Vec<Change> {
         let record = self.record.borrow();
         let targets = record.list::<Target>(TARGETS).into_iter();
@@ -56,7 +57,7 @@ impl Control {
         own
     }
 
-    /// Moves what is left to be moved, until that is done.
+    /// Moves what is left to be moved, and tries again until that succeeds.
     pub(super) async fn move_later(self: Rc<Control>) {
         while self.keeper().is_some_and(|keeper| !keeper.is_stopping()) {
             rt::sleep(MOVE_AGAIN).await;
@@ -73,7 +74,7 @@ impl Control {
     }
 }
 
-/// Puts these into the cluster's record, but for those that are there.
+/// Adds these entries to the cluster's record, except those that exist there.
 async fn move_some(keeper: &Keeper, mut some: Vec<Change>) -> Result<(), ControlError> {
     loop {
         let put = |transaction: Transaction, (key, value): &Change| match value {

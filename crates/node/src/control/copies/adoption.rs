@@ -1,19 +1,19 @@
-//! Volumes with a single copy, which hosts use without asking anybody: they get into the cluster's record,
-//! and get other copies, while hosts use them.
+//! Sole copies: how they get into the cluster's record and get other copies, while hosts use the volume.
 //!
-//! Such a volume is *sole*: no configuration has ever named another copy. Its pool and the record both say
-//! so. It is served from its pool alone, from the moment that the pool is open, whether the record can be
-//! asked or not; its slices are no copies yet, and writes cost what they cost on a node without a cluster.
+//! A volume is *sole* if no configuration has ever named another copy. Its pool and the record both say so.
+//! The node serves it from its pool alone as soon as the pool is open, whether or not the record can be
+//! reached. Its slices are not copies yet, so writes cost what they cost on a node without a cluster.
 //!
-//! That ends when it is to get another copy. First its pool says durably that it is one of several from now
-//! on, and gives it a dirty map; then its slices become copies, each when what hosts do there has ended; and
-//! only then does the record get a configuration with the other one, which by that is not sole any more. A
-//! node that crashes in between opens it like any copy, when the record says that it is the only one in sync.
+//! This ends when the volume is to get another copy. First the pool durably marks it as one of several copies
+//! and gives it a dirty map. Then its slices become copies, each once the hosts' commands there have ended.
+//! Only then does the record get a configuration with the other copy, and the volume is no longer sole. A
+//! node that crashes in between opens the copy like any other one, when the record says that it is the only
+//! one in sync.
 //!
-//! So a pool that has a sole copy where the record knows of others was set back to the time before, and so
-//! was one that has no copy at all. What it holds is taken for such a copy, and not served
-//! (`docs/why/replication.md`, *Copies that were set back*). The pool's mark shows that, too, but not where
-//! it was compared before the pool had this copy.
+//! So if a pool has a sole copy but the record knows others, the pool was set back to the time before; so was
+//! a pool that has no copy at all. What it holds is treated as a copy that was set back, and is not served
+//! (`docs/why/replication.md`, *Copies that were set back*). The pool's mark usually shows this, too, but not
+//! if it was compared before the pool had this copy.
 
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
-/// How what is here of a volume is served.
+/// How this node serves its data of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServedAs {
     /// From its pool alone.
@@ -41,12 +41,13 @@ pub(crate) enum ServedAs {
 }
 
 impl Control {
-    /// Makes a volume that this node alone has ready for copies elsewhere: it gets into the cluster's record,
-    /// and its slices become copies. Returns when it serves as one.
+    /// Makes a sole volume ready for copies on other nodes; returns when it is served as a copy.
+    ///
+    /// The volume gets into the cluster's record, and its slices become copies.
     ///
     /// # Errors
-    /// [`ControlError::Exists`]: another volume of the cluster has its name. No space for its dirty map; what
-    /// the cluster's record says.
+    /// [`ControlError::Exists`]: another volume of the cluster has its name. No space for its dirty map;
+    /// errors of the cluster's record.
     pub(in crate::control) async fn make_ready_for_copies(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
@@ -75,15 +76,17 @@ impl Control {
         .await
     }
 
-    /// Has the cluster's record know all volumes that are here: those that the node had before it was in the
-    /// cluster, and those of pools that come from elsewhere; and not those that have left with their pools.
+    /// Keeps the cluster's record complete as to the volumes on this node.
+    ///
+    /// It adds volumes that the node had before it was in the cluster, and those of pools that come from
+    /// elsewhere. It removes volumes that have left with their pools.
     pub(in crate::control) async fn keep_recorded(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
             if keeper.knows_this_life() && keeper.expelled().is_none() {
                 self.record_what_is_here(&keeper).await;
             }
-            // What could not be opened when it was heard of.
+            // Retries volumes that could not be opened when the record announced them.
             keeper.open_volumes_soon();
         }
     }
@@ -98,7 +101,7 @@ impl Control {
                 if self.is_unknown(keeper, &pool, id)
                     && let Err(error) = self.record_found(keeper, &pool, id).await
                 {
-                    // Without a quorum that is so of all of them.
+                    // Without a quorum, the same is true of all of them.
                     return tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
                 }
             }
@@ -125,8 +128,8 @@ impl Control {
         .await
     }
 
-    /// Volumes that are here alone, as the record says, and that no pool has any more, for it was exported or
-    /// forgotten, leave the record. They get into it again where the pool is imported.
+    /// Removes from the record sole volumes of this node that no pool has any more, because theirs was
+    /// exported or forgotten. They are added again where the pool is imported.
     async fn forget_what_is_gone(&self, keeper: &Keeper) {
         if !self.all_pools_are_open() {
             return;
@@ -141,22 +144,22 @@ impl Control {
         }
     }
 
-    /// Whether the record can get a volume that it does not have: one that is neither being made for it nor
+    /// Whether a volume that the record does not list can be added: it is neither being created for it nor
     /// deleted.
     fn is_unknown(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> bool {
         let is_made = self.being_made.borrow().contains_key(&id);
         !keeper.has(id) && !is_made && !keeper.is_deleted(id) && self.name_taken(keeper, pool, id).is_none()
     }
 
-    /// What a volume here is called, if the cluster's record has another one of that name: it cannot get into
-    /// the record.
+    /// The name of a volume here if the cluster's record has another volume of that name, so that this one
+    /// cannot be added.
     fn name_taken(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Option<String> {
         let name = pool.volume(id)?.name;
         let named = keeper.get::<String>(&volume_name_key(&name));
         named.is_some_and(|(other, _)| other != id.to_string()).then_some(name)
     }
 
-    /// Volumes here of which the cluster does not know, since it has others of their names.
+    /// Volumes here that are not in the cluster's record because it has others of the same names.
     pub(in crate::control) fn unrecorded(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let fault = |pool: &Pool, id: VolumeId| {
@@ -169,7 +172,7 @@ impl Control {
         self.open_pools().into_iter().flat_map(of_pool).collect()
     }
 
-    /// Gives the record a volume that it does not have.
+    /// Adds a volume to the record that it does not list.
     async fn record_sole(&self, keeper: &Keeper, volume: &VolumeInfo) -> Result<(), ControlError> {
         let made = Made::here(keeper);
         let new = NewEntry {
@@ -184,7 +187,8 @@ impl Control {
         Ok(())
     }
 
-    /// Other nodes may get copies from now on. The caller holds the volume, and has it opened as a copy.
+    /// Allows other nodes to get copies from now on. The caller holds the volume, and opens it as a copy
+    /// afterwards.
     async fn end_sole(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
         let key = volume_key(id);
         let gone = || ControlError::not_found("volume", &id.to_string());
@@ -192,8 +196,8 @@ impl Control {
         let (_, copy) = entry.copy_on(keeper.me()).ok_or_else(gone)?;
         let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, CopyState::Trusted { epoch: copy.made }) };
         pool.make_copy(id, kept).await?;
-        // The record may have it from an earlier life. In this one it is served already, and in sync from the
-        // beginning.
+        // The record may list it from an earlier life. In this life it is already served, and has been in
+        // sync from the beginning.
         let mut next = VolumeEntry { sole: false, epoch: entry.epoch + 1, ..entry };
         next.copies.iter_mut().for_each(|copy| copy.incarnation = keeper.incarnation().0);
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
@@ -206,7 +210,7 @@ impl Control {
         Ok(())
     }
 
-    /// Whether this node alone has a volume, and its slices are no copies yet.
+    /// Whether only this node has a volume, and its slices are not copies yet.
     pub(in crate::control) fn is_sole_here(&self, keeper: &Keeper, name: &str) -> bool {
         match keeper.entry_named(name) {
             Some((id, _)) => self.has_sole(id),
@@ -214,10 +218,10 @@ impl Control {
         }
     }
 
-    /// Whether a volume that this node alone has could get into the record, and a dirty map.
+    /// Checks whether a sole volume could get into the record, and get a dirty map.
     ///
     /// # Errors
-    /// As [`Control::make_ready_for_copies`], but for what the record says.
+    /// As [`Control::make_ready_for_copies`], except those of the record.
     fn check_adoption(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<(), ControlError> {
         let named = keeper.get::<String>(&volume_name_key(&volume.name));
         if named.is_some_and(|(id, _)| id != volume.id.to_string()) {
@@ -229,11 +233,11 @@ impl Control {
         }
     }
 
-    /// Whether a volume that this node alone has could get a copy elsewhere.
+    /// Checks whether a sole volume could get a copy on another node.
     ///
     /// # Errors
-    /// As [`Control::make_ready_for_copies`], but for what the record says; a copy that is to move from
-    /// another node.
+    /// As [`Control::make_ready_for_copies`], except those of the record; a copy that is to move from another
+    /// node.
     pub(in crate::control) fn check_first_copy(
         &self,
         keeper: &Keeper,
@@ -248,11 +252,11 @@ impl Control {
         }
     }
 
-    /// The record has a copy of a volume here: has its pool know that, if it does not yet, and says how it is
+    /// Lets the pool know that the record has a copy of a volume here, if it does not yet; returns how it is
     /// served.
     ///
     /// # Errors
-    /// What the pool or the record says.
+    /// Errors of the pool or of the record.
     pub(crate) async fn adopt_what_is_recorded(
         &self,
         keeper: &Keeper,
@@ -263,7 +267,7 @@ impl Control {
         };
         let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(ServedAs::Copy) };
         let found = self.copies_of(id);
-        // Two pools have it if one had been given up, and is back.
+        // Two pools have it if one of them had been given up and came back.
         let is_sole = entry.sole && found.len() == 1;
         let mut served = ServedAs::Copy;
         for (pool, info) in &found {
@@ -281,7 +285,8 @@ impl Control {
             let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
             if info.copy != Some(kept) {
                 match pool.make_copy(id, kept).await {
-                    // Who makes it ready for copies and who opens what is recorded both do this.
+                    // Both the change that makes it ready for copies and the one that opens recorded volumes
+                    // do this.
                     Ok(_) | Err(StoreError::AlreadyACopy(_)) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -293,7 +298,7 @@ impl Control {
         }
         let capacity = found.iter().map(|(_, info)| info.capacity.0).max().unwrap_or_default();
         let next = match served {
-            // It was made larger, and its node crashed before the record knew. Hosts have seen that size.
+            // It was grown, and its node crashed before the record knew. Hosts have seen that size.
             ServedAs::Sole if capacity > entry.size => {
                 VolumeEntry { size: capacity, epoch: entry.epoch + 1, reason: Cause::VolumeResized, ..entry }
             }
@@ -309,8 +314,8 @@ impl Control {
         Ok(served)
     }
 
-    /// Serves the sole copy of a volume from its pool, if that is open and it is not served yet. Says whether
-    /// it is.
+    /// Serves the sole copy of a volume from its pool, unless it is already served. Returns whether it is
+    /// served.
     pub(crate) async fn serve_sole(self: &Rc<Control>, id: VolumeId) -> bool {
         if Shard::current().unit(id).is_some() {
             return true;
@@ -332,14 +337,15 @@ impl Control {
         }
     }
 
-    /// Whether a pool here has the sole copy of the volume.
+    /// Whether a pool of this node has the sole copy of the volume.
     pub(crate) fn has_sole(&self, id: VolumeId) -> bool {
         self.copies_of(id).iter().any(|(_, info)| info.is_sole())
     }
 
-    /// A volume of the cluster has no copy here, as the record says. What a pool here has of it, that does
-    /// not know of others, is from the time before it had any; or the volume has gone to another node with
-    /// its pool.
+    /// Handles a volume that has no copy here by the record.
+    ///
+    /// If a pool here has a sole copy of it, that is from the time before there were others; or the volume
+    /// has moved to another node with its pool.
     pub(crate) async fn note_no_copy(&self, id: VolumeId) {
         let older = self.copies_of(id).into_iter().find(|(_, info)| info.is_sole());
         let Some((pool, info)) = older.filter(|_| !self.being_made.borrow().contains_key(&id)) else {
@@ -347,7 +353,7 @@ impl Control {
         };
         self.serve_no_more(&pool, &info).await;
         if self.keeper().and_then(|keeper| keeper.volume(id)).is_some_and(|volume| volume.entry.sole) {
-            // It may be the volume, which is on its way here.
+            // This may be the volume itself, on its way back to this node.
             self.unserved.borrow_mut().remove(&id);
         }
     }
@@ -363,7 +369,7 @@ impl Control {
         self.unserved.borrow_mut().insert(id, ControlError::OldCopy { volume, pool });
     }
 
-    /// Whether the record decides when, and whether, a volume of an open pool is served.
+    /// Whether the record decides if and when a volume of an open pool is served.
     pub(in crate::control) fn is_served_by_record(&self, info: &VolumeInfo) -> bool {
         let is_recorded = |keeper: Rc<Keeper>| {
             let entry = keeper.volume(info.id).map(|volume| volume.entry);
@@ -372,8 +378,10 @@ impl Control {
         !info.is_sole() || self.keeper().is_some_and(is_recorded)
     }
 
-    /// Whether changes of a volume here go through the cluster's record. Not those of a volume that the
-    /// record does not have: its name is taken there, or the node has left its cluster.
+    /// Whether changes of a volume here go through the cluster's record.
+    ///
+    /// They do not if the record does not list the volume: its name is taken there, or the node has left its
+    /// cluster.
     pub(in crate::control) fn is_the_clusters(&self, info: &VolumeInfo) -> bool {
         let is_recorded = || match self.keeper() {
             Some(keeper) => keeper.has(info.id),
@@ -382,10 +390,10 @@ impl Control {
         info.copy.is_some() && (!info.is_sole() || is_recorded())
     }
 
-    /// Whether a volume that no pool here calls a copy may be changed as one that this node has alone.
+    /// Checks that a volume that no pool here calls a copy may be changed locally.
     ///
     /// # Errors
-    /// It is getting into the cluster's record, or is older than what that has.
+    /// The volume is being added to the cluster's record, or is older than what the record has.
     pub(in crate::control) fn check_alone(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
         let recorded = self.keeper().and_then(|keeper| Some((keeper.volume(info.id)?.entry, keeper.me())));
         let volume = info.name.clone();
@@ -397,11 +405,10 @@ impl Control {
     }
 }
 
-/// Takes a volume that has never had another copy than the one that it has out of the record, with its data
-/// left where it is.
+/// Removes from the record a volume that has never had a second copy. Its data stays where it is.
 ///
 /// # Errors
-/// What the record says.
+/// Those of the record.
 pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Result<(), ControlError> {
     let key = volume_key(id);
     let Some((entry, revision)) = keeper.get::<VolumeEntry>(&key).filter(|(entry, _)| entry.sole) else {
@@ -415,7 +422,7 @@ pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Re
     Ok(())
 }
 
-/// The first copy of a volume.
+/// The description of a volume's first copy.
 fn first_copy(keeper: &Keeper, state: CopyState) -> CopyOf {
     CopyOf { cluster: ClusterId(keeper.cluster().0), slot: 0, state }
 }

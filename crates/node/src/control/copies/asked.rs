@@ -1,4 +1,4 @@
-//! What other nodes ask this one for: copies that it is to make, delete and enlarge, and what it is to tell.
+//! Requests from other nodes: to create, delete and grow copies, and to report things.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::copies::{Answer, Ask, ClusterError, Keeper, NewCopy};
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// How long whoever has asked for a copy may take to tell the cluster's record of it: longer than all that it
-/// waits for.
+/// How long a node that asked for a copy may take to add it to the cluster's record: longer than everything
+/// that it waits for.
 const ASKED_MAX: Duration = Duration::from_secs(120);
 
 impl Control {
-    /// Does what another node asks for.
+    /// Executes a request from another node.
     pub(crate) async fn carry_out_ask(self: Rc<Control>, ask: Ask) -> Result<Answer, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         match ask {
@@ -125,8 +125,10 @@ impl Control {
         .await
     }
 
-    /// Whether there is such a copy already, made for this request, whose answer was lost, or for another
-    /// one. A blank copy of another shape that was made in vain is deleted.
+    /// Whether a matching copy exists already, created for this request, whose answer was lost, or for
+    /// another one.
+    ///
+    /// A blank copy of a different shape that was never used is deleted.
     async fn has_made_already(
         &self,
         changing: &Changing,
@@ -145,9 +147,9 @@ impl Control {
             if info.copy.is_none_or(|kept| kept.state != CopyState::Blank) {
                 return Err(ControlError::OldCopy { volume: info.name, pool: other.name() });
             }
-            // Whoever asked before may be telling the record of it now, and two know the record as of
-            // different moments: the slot and the name follow the record, and it is as long as the longer one
-            // of them.
+            // The node that asked before may be adding the copy to the record now, and the two requests may
+            // come from different states of the record. That is fine: slot and name follow the record, and
+            // the copy is grown to the longer of the two sizes.
             let fits = other.id() == pool.id()
                 && info.copy.is_some_and(|kept| kept.cluster == copy.cluster)
                 && (info.kind, info.block_size, info.stripe.slices())
@@ -170,14 +172,14 @@ impl Control {
         self.being_made.borrow_mut().entry(id).or_default().insert(asker, rt::now());
     }
 
-    /// Whether somebody who has asked for a copy here may still be telling the cluster's record of it.
+    /// Whether a node that asked for a copy here may still be adding it to the cluster's record.
     fn was_asked_for_lately(&self, id: VolumeId) -> bool {
         let now = rt::now();
         let is_lately = |asked: &Instant| now.since(*asked) < ASKED_MAX;
         self.being_made.borrow().get(&id).is_some_and(|askers| askers.values().any(is_lately))
     }
 
-    /// A request for a copy here needs it no more.
+    /// Forgets a request for a copy here that has ended.
     pub(in crate::control) fn forget_asker(&self, id: VolumeId, asker: u64) {
         let mut being_made = self.being_made.borrow_mut();
         if let Some(askers) = being_made.get_mut(&id)
@@ -188,8 +190,8 @@ impl Control {
         }
     }
 
-    /// One that asked for a copy here has given up. Says whether another one has asked for it, too, and may
-    /// be telling the cluster's record of it now.
+    /// Forgets a request for a copy here that was given up. Returns whether another request needs the copy,
+    /// and may be adding it to the cluster's record now.
     fn is_wanted_by_another(&self, id: VolumeId, asker: u64) -> bool {
         let mut being_made = self.being_made.borrow_mut();
         being_made.get_mut(&id).is_some_and(|askers| {
@@ -211,11 +213,12 @@ impl Control {
             let Some(copy) = info.copy else {
                 return Err(ControlError::Internal("refused to delete a volume that no other node has"));
             };
-            // What was written here alone is somebody's to give up.
+            // Only an administrator may give up what was written here alone.
             if control.keeper().is_some_and(|keeper| keeper.has_fork(info.id)) {
                 return Err(ControlError::Forked(info.name));
             }
-            // What was asked for by somebody is in the record, perhaps, of which this life has not heard yet.
+            // A copy that a node asked for may be in the record already, in a change that this life has not
+            // received yet.
             if let Some(asker) = asker
                 && !control.keeper().is_some_and(|keeper| keeper.knows_this_life())
             {
@@ -227,7 +230,7 @@ impl Control {
             if asker.is_some_and(|asker| control.is_wanted_by_another(info.id, asker) || is_recorded) {
                 return Ok(());
             }
-            // Of a volume that is in use only what was to be a copy of it and has never been one.
+            // Of a volume that is in use, only a blank copy may be deleted, which has never been part of it.
             if is_recorded || known.is_some() && copy.state != CopyState::Blank {
                 return Err(ControlError::Internal("refused to delete a volume that is in use"));
             }
@@ -239,7 +242,8 @@ impl Control {
         .await
     }
 
-    /// Makes this node's copy of a volume as large as the volume is about to be. Nobody sees it yet.
+    /// Grows this node's copy of a volume to the size that the volume is about to get. Hosts do not see that
+    /// yet.
     async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
         let (control, (pool, before)) = (Rc::clone(self), self.volume_named(id)?);
         self.change(Work::new(Doing::GrowCopy, &before.name), |changing| async move {

@@ -1,4 +1,4 @@
-//! Volumes with copies that are made: on which nodes, there first, and then in the cluster's record.
+//! Creation of volumes with copies: the copies on their nodes first, then the entry in the cluster's record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,41 +23,43 @@ use crate::volume::VolumeId;
 /// The key of the number that the next volume with copies gets.
 const NEXT_NUMBER: &str = "next-volume-number";
 
-/// How long it is waited for the record to tell of a number that another node has drawn, before the next one
-/// is tried.
+/// How long to wait for the record's update after another node has drawn the same number, before the next
+/// attempt.
 const DRAWN_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long after the record is asked again whether it has a volume.
+/// The pause before the record is asked again whether it has a volume.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How many copies a volume of a cluster gets if nobody says: the loss of one node or pool loses no data.
+/// How many copies a volume of a cluster gets by default: two, so that the loss of one node or pool loses no
+/// data.
 const DEFAULT_COPIES: u8 = 2;
 
-/// The copies that a volume is to have.
+/// Where the copies of a volume go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// [`DEFAULT_COPIES`] in a cluster of several nodes; otherwise one on this node.
     Default,
-    /// On as many nodes, this one among them if it can.
+    /// On this many nodes, including this one if possible.
     Count(u8),
     /// On these nodes, by number.
     Nodes(Vec<u16>),
 }
 
-/// The nodes that could have the copies of a new volume.
+/// The nodes that could get the copies of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranking {
-    /// How many copies there are to be.
+    /// How many copies are wanted.
     pub wanted: usize,
     /// Nodes by number, best first: the first `wanted` that can take a copy get one.
     pub nodes: Vec<u16>,
-    /// These nodes and no others.
+    /// The caller named these nodes; no others are used.
     pub named: bool,
 }
 
 impl Control {
-    /// Where a new volume's copies are to be, if it is `asked` for that; otherwise it gets one on this node.
-    /// `None`: the node is in no cluster.
+    /// Where a new volume's copies go. Without `asked`, it gets one on this node.
+    ///
+    /// `None`: the node is not in a cluster.
     pub fn placement(&self, asked: Option<&Placement>) -> Option<Placement> {
         let here = || Some(Placement::Nodes(vec![self.place()?.node]));
         match asked {
@@ -65,8 +67,8 @@ impl Control {
             Some(Placement::Default) => {}
             Some(_) => return asked.cloned(),
         }
-        // What is not known yet is not taken for one node: a volume with a single copy is nobody's default in
-        // a cluster.
+        // A cluster whose nodes are not known yet does not count as a single node: in a cluster, a volume
+        // must never get a single copy by default.
         let may_have_copies =
             |keeper: &Keeper| keeper.nodes().iter().filter(|(node, _)| !node.witness).count();
         let is_alone = match self.keeper() {
@@ -76,7 +78,7 @@ impl Control {
         if is_alone { here() } else { Some(Placement::Count(DEFAULT_COPIES)) }
     }
 
-    /// Makes a volume with copies on several nodes. The caller holds its name.
+    /// Creates a volume with copies on several nodes. The caller holds its name.
     pub(in crate::control) async fn make_replicated(
         &self,
         changing: &Changing,
@@ -86,7 +88,7 @@ impl Control {
         let keeper = self.keeper_or_why_not()?;
         let name: VolumeName = new.name.parse()?;
         if let Some(map) = &new.map {
-            // What can be known to fail does so before anything is made.
+            // Detect a bad map before anything is created.
             self.place_for_new(map)?;
         }
         let ranking = once_heard(&keeper, || rank_nodes(&keeper, placement)).await?;
@@ -125,7 +127,8 @@ impl Control {
         changing.waits_for(WaitsFor::ClusterRecord);
         let entry = NewEntry { id, name: name.as_str(), size, reason: Cause::VolumeCreated, made: &made };
         if let Err(error) = record_volume(&keeper, &entry).await {
-            // Where nobody knows whether the volume is there its copies stay: it would be one without data.
+            // If it is not known whether the volume was recorded, its copies stay: otherwise it could be a
+            // volume without data.
             if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
                 drop_copies(&keeper, &touched, id, Some(asker)).await;
             }
@@ -139,7 +142,7 @@ impl Control {
             }
             return Err(error);
         }
-        // Whoever is told of it may use it at once.
+        // The caller may use the volume at once.
         keeper.until_serves(id).await;
         Ok(id)
     }
@@ -165,7 +168,7 @@ impl Control {
     }
 }
 
-/// Which nodes may take copies, best first: this one, then those with the fewest copies.
+/// The nodes that may take copies, best first: this one, then those with the fewest copies.
 fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking, ControlError> {
     let there: Vec<NodeEntry> = keeper
         .nodes()
@@ -204,19 +207,19 @@ fn rank_nodes(keeper: &Keeper, placement: &Placement) -> Result<Ranking, Control
     Ok(Ranking { wanted, nodes, named })
 }
 
-/// What has come of asking nodes for the copies of a new volume.
+/// The result of asking nodes for the copies of a new volume.
 #[derive(Debug, Default)]
 pub(super) struct Made {
-    /// The nodes that have made one, by slot, and in which of their lives.
+    /// The nodes that have created a copy, by slot, with the life in which they did.
     copies: Vec<(NodeId, u64)>,
-    /// The nodes that have not, and why.
+    /// Why the other nodes have not.
     refused: Vec<ClusterError>,
-    /// Those of which nobody knows whether they have, or still will.
+    /// Nodes that may have created a copy, or may still do so.
     uncertain: Vec<NodeId>,
 }
 
 impl Made {
-    /// One on this node, in this life.
+    /// One copy on this node, created in this life.
     pub fn here(keeper: &Keeper) -> Made {
         Made { copies: vec![(keeper.me(), keeper.incarnation().0)], ..Made::default() }
     }
@@ -229,7 +232,7 @@ impl Made {
 
     fn why_too_few(mut self, ranking: &Ranking) -> ControlError {
         match (ranking.named, self.refused.len()) {
-            // The one that was named has said why.
+            // The named node has given the reason.
             (true, 1) => self.refused.remove(0).into(),
             _ => ControlError::Copies {
                 wanted: ranking.wanted,
@@ -240,8 +243,8 @@ impl Made {
     }
 }
 
-/// Asks nodes for a copy, best first, until there are enough. One that cannot is passed over, unless it was
-/// named.
+/// Asks nodes for a copy, best first, until there are enough. A node that refuses is skipped, unless the
+/// caller named it.
 async fn make_copies<F>(ranking: &Ranking, make: impl Fn(usize, NodeId) -> F) -> Made
 where
     F: Future<Output = Result<Answer, ClusterError>>,
@@ -265,7 +268,7 @@ where
     made
 }
 
-/// A volume that the record gets. All of its copies are in sync: they are empty, or there is one.
+/// A volume to be added to the record. All of its copies are in sync: they are empty, or there is only one.
 pub(super) struct NewEntry<'a> {
     pub id: VolumeId,
     pub name: &'a str,
@@ -274,9 +277,9 @@ pub(super) struct NewEntry<'a> {
     pub made: &'a Made,
 }
 
-/// Commits a new volume.
+/// Adds a new volume to the record.
 ///
-/// Nodes that make volumes at the same time draw their numbers from one key: who comes second draws again.
+/// Nodes that create volumes at the same time draw their numbers from one key: the second one draws again.
 pub(super) async fn record_volume(keeper: &Keeper, new: &NewEntry<'_>) -> Result<(), ControlError> {
     let until = rt::now() + RECORD_DEADLINE;
     loop {
@@ -301,7 +304,7 @@ pub(super) async fn record_volume(keeper: &Keeper, new: &NewEntry<'_>) -> Result
 /// The number that a new volume gets.
 struct Drawn {
     number: u32,
-    /// Of the key that it is drawn from: who changes that has drawn it.
+    /// The revision of the key that the number is drawn from. Whoever draws the number changes it.
     revision: Option<cluster::Revision>,
 }
 
@@ -311,15 +314,17 @@ impl Drawn {
         Drawn { number: next.map_or(1, |(number, _)| number), revision: next.map(|(_, revision)| revision) }
     }
 
-    /// Draws it: of several transactions with this one only is committed.
+    /// Draws the number: only one of several transactions with the same number is committed.
     fn transaction(&self) -> Transaction {
         Keeper::transaction().expect(NEXT_NUMBER, self.revision).put(NEXT_NUMBER, json(&(self.number + 1)))
     }
 }
 
-/// Whether the new volume is in the record after its transaction was not answered for: a transaction that
-/// draws the same number makes certain that it is, or never will be. `None`: the node stops before that is
-/// known.
+/// Whether a new volume is in the record if its transaction got no response; `None` if the node stops before
+/// that is known.
+///
+/// A transaction that draws the same number settles it: either the volume is in the record, or it never will
+/// be.
 async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) -> Option<bool> {
     let is_there = async || {
         let found = keeper.store().get(&volume_key(id), RECORD_DEADLINE).await;
@@ -331,8 +336,8 @@ async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) ->
         }
         match keeper.commit(drawn.transaction()).await {
             Ok(()) => return Some(false),
-            // Drawn already: by the new volume, or by somebody else, and then it cannot be committed any
-            // more.
+            // The number is drawn: by the new volume, or by another one, and then the new volume can no
+            // longer be committed.
             Err(ClusterError::Conflict(_)) => {
                 if let Some(is_there) = is_there().await {
                     return Some(is_there);
@@ -358,7 +363,7 @@ fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
         asker: 0,
         leaves: None,
     });
-    // A copy that a node may have made after all is one too many: its node deletes it.
+    // A copy that a node may have created after all is one too many, so its node deletes it.
     let dropped = made.uncertain.iter().map(|node| DroppedCopy { node: node.0, made: 1, asker: 0 });
     let entry = VolumeEntry {
         id: id.to_string(),

@@ -1,4 +1,4 @@
-//! The copy of a volume that this node has: opened when the cluster's record says what it is, and closed.
+//! This node's copy of a volume: opened when the cluster's record says what it is, and closed.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,15 +16,14 @@ use crate::copies::{Address, Copies, CopyEntry, SliceCopy};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
-/// How often it is looked whether the map of a new copy is on its disk.
+/// How often to check whether the map of a new copy is on its disk.
 const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a volume that is in use waits for a change of its reservations to end before it becomes a copy;
-/// then it is tried again later.
+/// How long a volume that is in use waits for a change of its reservations to end before it becomes a copy.
+/// After that it is tried again later.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
-/// How long a copy that is shorter than its volume may take to be made longer; then it is looked at again
-/// later.
+/// How long growing a copy that is shorter than its volume may take. After that it is tried again later.
 const GROWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// How a copy on this node is to be opened.
@@ -34,18 +33,18 @@ pub struct CopyOpening {
     pub number: u32,
     /// Which copy this is.
     pub me: Slot,
-    /// Since when: [`crate::copies::CopyEntry::made`].
+    /// The epoch in which it was added: [`crate::copies::CopyEntry::made`].
     pub made: u64,
     /// The volume's capacity.
     pub size: ByteLen,
     /// This life of the node.
     pub incarnation: Incarnation,
-    /// The copy is in sync in this very life: it was made in it.
+    /// The copy was created in this very life, and is in sync in it.
     pub new: bool,
 }
 
 impl CopyOpening {
-    /// How a slice of it is to be opened.
+    /// How to open a slice of it.
     pub(in crate::control) fn of_slice(
         &self,
         slice: u16,
@@ -69,18 +68,18 @@ impl CopyOpening {
 /// What the content of a copy is worth when it is opened.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::control) struct Worth {
-    /// Nothing: all of it is to be copied.
+    /// It is worthless: everything must be copied.
     pub blank: bool,
-    /// And its pool is to be told first that from now on its map says so.
+    /// In addition, the pool must first record that the copy's map says so.
     pub untrusted: bool,
 }
 
-/// A copy that was opened.
+/// A copy that has been opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenedCopy {
-    /// What its disk holds is to be trusted no more.
+    /// The content of its disk must not be trusted.
     pub blank: bool,
-    /// All of its slices are open: else it takes no part.
+    /// All of its slices are open. Otherwise it takes no part in replication.
     pub whole: bool,
 }
 
@@ -92,7 +91,7 @@ impl Control {
         let (_, known) = entry.copy_on(keeper.me())?;
         let mut kept = self.copies_of(id);
         kept.retain(|(_, info)| info.copy.is_some_and(|kept| known.is_kept_as(&kept)));
-        // One that is blank may be an older one.
+        // A blank one may be an older copy, so it comes last.
         kept.sort_by_key(|(_, info)| info.copy.is_some_and(|kept| kept.state == CopyState::Blank));
         let (pool, mut kept) = kept.into_iter().next()?;
         self.being_made.borrow_mut().remove(&id);
@@ -103,7 +102,7 @@ impl Control {
             self.unserved.borrow_mut().insert(id, error);
             return None;
         }
-        // Its pool may have been set back to a day before the volume grew.
+        // Its pool may have been set back to a time before the volume grew.
         if kept.capacity < copy.size {
             kept = match rt::timeout(GROWN_WITHIN, pool.grow_volume(id, copy.size)).await {
                 Ok(Ok(grown)) => grown,
@@ -113,29 +112,29 @@ impl Control {
                     self.unserved.borrow_mut().insert(id, error.into());
                     return None;
                 }
-                // It goes on, and others wait to be opened.
+                // The growth continues, while other copies wait to be opened.
                 Err(rt::Elapsed) => return None,
             };
         }
-        // It may have been made larger before the volume was.
+        // The copy may have been grown before the volume was.
         let info = VolumeInfo { capacity: copy.size.min(kept.capacity), ..kept };
         let untrusted = state.is_untrusted();
         let blank = untrusted || !copy.new && info.kind == VolumeKind::Ram;
         let mut _turn = None;
         if let Some(unit) = Shard::current().unit(id) {
-            // No change of its reservations is carried out by this node alone from here on.
+            // From here on, this node does not change the volume's reservations by itself.
             match rt::timeout(TURN_MAX, Shard::current().changes(id)).await {
                 Ok(turn) => _turn = Some(turn),
                 Err(rt::Elapsed) => return None,
             }
-            // The less there is to flush while hosts wait for it.
+            // Flush now, so that less is left to flush while hosts wait for it.
             let _flushed = unit.volume().flush().await;
         }
         match self.opening(&pool, &info, Some((copy, Worth { blank, untrusted }))) {
             Ok(opening) => {
                 self.unserved.borrow_mut().remove(&id);
                 let whole = open_on_all_cores(vec![opening]).await;
-                // It may have been made larger while it was being opened, and nobody else tells these slices.
+                // The copy may have been grown while it was being opened; nothing else informs these slices.
                 if let Err(error) = self.grow_slices(&pool, id).await {
                     tracing::debug!(volume = %id, %error, "a copy that was just opened is gone");
                 }
@@ -147,7 +146,8 @@ impl Control {
                 if untrusted && whole {
                     rt::spawn(Rc::clone(self).trust_copy(pool, id, copy)).detach();
                 }
-                // What is accepted counts here; all others are given everything.
+                // Data that an administrator has accepted counts here; all other copies are then resynced in
+                // full from it.
                 Some(OpenedCopy { blank: blank && !accepted, whole })
             }
             Err(error) => {
@@ -159,8 +159,10 @@ impl Control {
         }
     }
 
-    /// Once the disk has all of a blank copy's map, which says that all is to be copied, the map may be
-    /// trusted; and only then is anything copied: a copy in sync must never be blank after a restart.
+    /// Waits until the disk holds the whole map of a blank copy, then marks the copy as trusted.
+    ///
+    /// That map says that everything must be copied. Only then may anything be copied: a copy in sync must
+    /// never be blank after a restart.
     async fn trust_copy(self: Rc<Control>, pool: Pool, id: VolumeId, copy: CopyOpening) {
         let number = copy.number;
         loop {
@@ -170,15 +172,16 @@ impl Control {
             })
             .await;
             let slices: usize = written.iter().map(|(count, _)| count).sum();
-            // They were closed, and not all of them could be opened again.
+            // Some slices were closed, and not all of them could be opened again.
             if slices == 0 || slices < self.slices_of_copy(id) {
                 return;
             }
-            // Nor before the record calls it out of sync: trusted, it could go on alone in the next life
-            // (R16) with what it does not have.
+            // It must also wait until the record calls the copy out of sync. If it were trusted before, this
+            // node could continue alone in its next life (R16) with data that the copy does not have.
             let accepted = self.accepted_older.borrow().contains(&id);
             let Some(keeper) = self.keeper() else { return };
-            // It may have been taken off this node meanwhile, and put there again: another task sees to that.
+            // The copy may have been removed from this node meanwhile, and added again. Another task handles
+            // that one.
             let entry = keeper.volume(id).map(|volume| volume.entry);
             let is_it = |(slot, known): (Slot, &CopyEntry)| (slot, known.made) == (copy.me, copy.made);
             if entry.is_some_and(|entry| !entry.copy_on(keeper.me()).is_some_and(is_it)) {
@@ -203,7 +206,7 @@ impl Control {
         .await;
     }
 
-    /// This node has no copy of the volume any more: it is not served.
+    /// Closes a volume that has no copy on this node any more.
     pub(crate) async fn close_copy(self: &Rc<Control>, id: VolumeId) {
         let control = Rc::clone(self);
         let closed = self.change(Work::new(Doing::CloseCopy, &id.to_string()), |changing| async move {

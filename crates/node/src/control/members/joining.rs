@@ -1,4 +1,4 @@
-//! Nodes that are let in: by a token, once, on the node that made it.
+//! Nodes that join: with a token, which is valid once, on the node that created it.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,18 +17,18 @@ use super::{ETCD_VOTES, MEMBERS_DEADLINE, NEXT_NODE, reachable, told_portals};
 use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
 use crate::shard::Shard;
 
-/// What a node that wants to join says of itself.
+/// What a node that wants to join sends about itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct Newcomer {
     name: String,
     listen: Vec<SocketAddr>,
     portals: Vec<SocketAddr>,
     witness: bool,
-    /// Where it is set to find the cluster's record.
+    /// Where its settings say that the cluster's record is.
     record: RecordPlace,
 }
 
-/// What it is told.
+/// What the joining node receives.
 #[derive(Debug, Serialize, Deserialize)]
 struct Welcome {
     /// The generation of the cluster's record.
@@ -37,10 +37,11 @@ struct Welcome {
 }
 
 impl Control {
-    /// The text that lets one more node in, once. `now` is the time, in seconds since 1970.
+    /// Creates the text of a token with which one more node can join. `now` is the time, in seconds since
+    /// 1970.
     ///
     /// # Errors
-    /// Without a cluster, or on a node that does not have the authority's key.
+    /// The node is not in a cluster, or does not have the authority's key.
     pub fn make_token(&self, now: u64, validity: Duration) -> Result<String, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let authority = self.authority(&keeper)?;
@@ -50,8 +51,7 @@ impl Control {
         Ok(token.text())
     }
 
-    /// The node that can make tokens, if one of the cluster is known to: this one before others, and one that
-    /// is up before one that is not.
+    /// A node that can create tokens, if one is known: preferably this one, then one that is up.
     pub fn token_maker(&self) -> Option<u16> {
         let keeper = self.keeper()?;
         let makers = keeper.nodes().into_iter().filter(|(node, _)| node.authority);
@@ -59,16 +59,17 @@ impl Control {
         maker.map(|(node, _)| node.id)
     }
 
-    /// What signs for nodes that join: on the node that made the cluster.
+    /// The authority that signs certificates for nodes that join. Only the node that created the cluster has
+    /// it.
     fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority, ControlError> {
         let directory = self.cluster_directory()?;
         ClusterAuthority::load(&directory, keeper.cluster()).map_err(|_| ControlError::NoAuthority)
     }
 
-    /// Joins the cluster that the token is of.
+    /// Joins the cluster that the token belongs to.
     ///
     /// # Errors
-    /// A token that is none, a member that refuses or is not reached; a node that has targets or hosts of its
+    /// The token is invalid; a member refuses, or cannot be reached; the node has targets or hosts of its
     /// own.
     pub async fn join_cluster(
         self: &Rc<Control>,
@@ -81,7 +82,7 @@ impl Control {
             return Err(EnterError::Already.into());
         }
         let token = Token::parse(token).map_err(link::JoinError::from)?;
-        // What it took over from this cluster when it left is there.
+        // Access rules that the node took over from this cluster when it left are in the cluster already.
         let cluster = token.cluster.to_string();
         let taken_over = self.forget_left(&cluster).into_iter().map(|(key, _)| key);
         let taken_over: Vec<String> = taken_over.chain(self.known_of_lost(&cluster)).collect();
@@ -106,7 +107,7 @@ impl Control {
             Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness, record };
         let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await?;
         self.leave_lost().await?;
-        // First of all: the token is used up, and the key is nowhere else.
+        // This comes first: the token is used up, and the key exists nowhere else.
         let directory = self.cluster_directory()?;
         joined.credentials.save(&directory).map_err(EnterError::from)?;
         let welcome: Welcome = serde_json::from_slice(&joined.about)
@@ -125,13 +126,13 @@ impl Control {
         self.enter_cluster(place, welcome.generation).await
     }
 
-    /// From now on nodes with tokens of this one are let in.
+    /// Lets nodes join with tokens of this node from now on.
     pub(in crate::control) fn let_nodes_join(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
         unix_now: impl Fn() -> u64 + Copy + 'static,
     ) {
-        // The links keep the closure, and the keeper keeps the links.
+        // A weak reference: the links keep the closure, and the keeper keeps the links.
         let control = Rc::downgrade(self);
         keeper.links().let_join(move |request| {
             let control = control.upgrade();
@@ -161,7 +162,7 @@ impl Control {
         })?;
         let newcomer: Newcomer = serde_json::from_slice(&request.about)
             .map_err(|_| ControlError::Invalid { field: "node", reason: "it runs another version" })?;
-        // The token stays good for when that has been mended.
+        // The token remains valid, so that the node can join after its settings have been corrected.
         match (newcomer.record, keeper.nodes_vote()) {
             (RecordPlace::Nodes, false) => return Err(ControlError::JoinsWithoutEtcd),
             (RecordPlace::Etcd, true) => return Err(ControlError::JoinsWithEtcd),
@@ -171,7 +172,7 @@ impl Control {
         let authority = self.authority(keeper)?;
         let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         let next = keeper.get::<u16>(NEXT_NODE);
-        // The first node made itself number 1.
+        // The first node has number 1.
         let number = next.as_ref().map_or(2, |(number, _)| *number);
         let entry = NodeEntry {
             id: number,
@@ -180,7 +181,7 @@ impl Control {
             portals: newcomer.portals,
             witness: newcomer.witness,
             incarnation: 0,
-            // It says so itself.
+            // The node announces these itself.
             version: None,
             authority: false,
             cores: None,

@@ -14,28 +14,29 @@ use crate::copies::{
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// How long it is waited for the copies of a node to leave; then it goes on by itself.
+/// How long to wait until a node's copies are out of sync; after that, this continues automatically.
 const OUT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What taking a node out of the cluster would do.
+/// What the removal of a node from the cluster would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
     /// Its name.
     pub name: String,
-    /// Volumes that go with it: it alone has them, and has always done so.
+    /// Volumes that go with it, because it has their sole copies.
     pub sole: Vec<(VolumeId, String)>,
-    /// It votes: so many others do.
+    /// If it votes: the number of voters that would be left.
     pub voters_left: Option<usize>,
     /// No other node is known to have the cluster's authority.
     pub has_only_authority: bool,
-    /// It has the authority's key: whoever has its disk can sign a certificate for any member.
+    /// It has the authority's key. A person who has its disk can sign a certificate for any member.
     pub has_authority: bool,
 }
 
 impl Control {
-    /// Begins or ends a node's maintenance. When it has begun, its copies leave the ones in sync, so that it
-    /// can be stopped without a stall; when it has ended they are brought up to date. `Ok(false)`: that it
-    /// has no copy in sync takes longer.
+    /// Begins or ends a node's maintenance.
+    ///
+    /// At the beginning, its copies are taken out of sync, so that it can be stopped without a stall; at the
+    /// end, they resync. `Ok(false)`: it still has copies in sync, and it takes longer until it has none.
     ///
     /// # Errors
     /// [`ControlError::OnlyInSync`]: a volume would not be served.
@@ -66,9 +67,10 @@ impl Control {
         Ok(!on || keeper.until(OUT_DEADLINE, out).await)
     }
 
-    /// Whether a node could begin its maintenance now: what would become of volumes whose copies there are in
-    /// sync, by name, with how many copies in sync are left of each: none of one that has never had another
-    /// copy, which is not served while its node is down.
+    /// Checks whether a node could begin maintenance now; returns the volumes with a copy in sync there.
+    ///
+    /// Each volume comes with its name and the number of copies in sync that would be left. That number is 0
+    /// for a sole copy, which is not served while its node is down.
     ///
     /// # Errors
     /// As [`Control::maintain_node`].
@@ -92,18 +94,17 @@ impl Control {
         Ok(left)
     }
 
-    /// Takes a node out of the cluster for good. It must have no copies, but for those that are a volume's
-    /// only ones and always were, if it is down.
+    /// Removes a node from the cluster for good. It must have no copies, except sole copies if it is down.
     ///
     /// # Errors
-    /// A node that is none, or has copies, or is the one that is asked.
+    /// The node does not exist, has copies, or is the one that executes this.
     pub async fn remove_node(&self, number: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let key = node_key(NodeId(number));
-        // From before it is looked at: what changes meanwhile is found.
+        // Read before the checks, so that a change in between is detected.
         let revision = keeper.revision_of(&key);
-        // They get into the record again when the node is back, whether as a new one or because it was not
-        // removed after all, or when another one has its pools.
+        // The volumes are added to the record again when the node is back, as a new one or because it was not
+        // removed after all, or when another node has its pools.
         for (id, _) in self.check_removal(number).await?.sole {
             forget_sole(&keeper, id).await?;
         }
@@ -118,10 +119,10 @@ impl Control {
         Ok(keeper.commit(transaction).await?)
     }
 
-    /// Whether a node could be taken out of the cluster now, and what would go with it.
+    /// Checks whether a node could be removed from the cluster now; returns what would go with it.
     ///
     /// # Errors
-    /// As [`Control::remove_node`], but for what the record says.
+    /// As [`Control::remove_node`], except those of the record.
     pub async fn check_removal(&self, number: u16) -> Result<Removal, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let NodeEntry { name, authority, .. } = node_entry(&keeper, number)?;
@@ -132,7 +133,8 @@ impl Control {
             });
         }
         let has_copy = |entry: &VolumeEntry| entry.copies.iter().any(|copy| copy.node == number);
-        // One that is down cannot give them away. They are served again when it has joined again.
+        // A node that is down cannot move its volumes elsewhere. They are served again when it has joined
+        // again.
         let may_go = |entry: &VolumeEntry| entry.sole && !keeper.hears(NodeId(number));
         let mut sole = Vec::new();
         for entry in keeper.volumes().into_iter().map(|volume| volume.entry).filter(has_copy) {
@@ -159,8 +161,8 @@ impl Control {
     }
 }
 
-/// Whether those that vote and are up are a majority when this node is none of them any more. Each voter: its
-/// number, and whether it is up.
+/// Whether the voters that are up are a majority without this node. Each voter: its number, and whether it is
+/// up.
 fn decides_without(removed: u16, voters: &[(u16, bool)]) -> bool {
     let left = || voters.iter().filter(|(id, _)| *id != removed);
     2 * left().filter(|(_, up)| *up).count() > left().count()
@@ -174,7 +176,7 @@ mod tests {
     fn nobody_is_removed_whose_vote_is_needed() {
         let all = [(1, true), (2, true), (3, true)];
         assert!(decides_without(3, &all));
-        // The dead one may go; of the two that are left none may, or one alone would be half of two.
+        // The failed node may be removed. Of the other two, none may be: the last one would be half of two.
         let one_down = [(1, false), (2, true), (3, true)];
         assert!(decides_without(1, &one_down));
         assert!(!decides_without(3, &one_down));

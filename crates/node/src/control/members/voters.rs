@@ -1,5 +1,5 @@
-//! Whose word counts in the cluster's record, where its nodes have it: the leader sees to it, and of two
-//! nodes somebody may say which.
+//! Which nodes vote in the cluster's record, if the nodes keep it. The leader adjusts this; with two nodes,
+//! an administrator may choose the preferred one.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -11,14 +11,14 @@ use super::super::{Control, ControlError};
 use super::{ETCD_VOTES, MEMBERS_DEADLINE, PREFERRED, node_entry};
 use crate::copies::{ClusterError, Keeper, json};
 
-/// How often the leader of the record looks whether the right nodes vote.
+/// How often the leader of the record checks whether the right nodes vote.
 const VOTERS_EVERY: Duration = Duration::from_secs(2);
 
 impl Control {
-    /// Says which node decides alone while two nodes are the cluster; `None`: the one that does.
+    /// Sets the node that decides alone while the cluster has two nodes; `None` for the present one.
     ///
     /// # Errors
-    /// A node that is none, or a witness.
+    /// The node does not exist, or is a witness.
     pub async fn prefer_node(&self, node: Option<u16>) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         if node.is_some() && !keeper.nodes_vote() {
@@ -46,7 +46,7 @@ impl Control {
         Ok(keeper.commit(transaction).await?)
     }
 
-    /// Sees to it that the right nodes vote, where this one leads the record.
+    /// Adjusts the set of voters whenever this node leads the record.
     pub(in crate::control) async fn keep_voters(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(VOTERS_EVERY).await;
@@ -69,9 +69,10 @@ impl Control {
         let candidates: Vec<Candidate> = keeper
             .nodes()
             .iter()
-            // Who was never there has nothing to say.
+            // A node that has never started cannot vote.
             .filter(|(node, _)| node.incarnation > 0)
-            // Of a cluster that was given up: its number is never used again.
+            // A node that the record's members do not include belongs to an abandoned cluster; its number is
+            // never used again.
             .filter(|(node, _)| follows.contains(&u64::from(node.id)))
             .filter_map(|(node, _)| {
                 let votes = status.voters.contains(&u64::from(node.id));
@@ -81,7 +82,7 @@ impl Control {
         let wanted: BTreeSet<u64> = wanted_voters(keeper, &candidates);
         let now: BTreeSet<u64> = status.voters.iter().copied().collect();
         let id = |number: &u64| u16::try_from(*number).ok().and_then(cluster::NodeId::new);
-        // More before fewer: a quorum is never of nobody.
+        // Promote before demoting, so that the set of voters is never empty.
         let promote = wanted.difference(&now).find_map(id).map(MemberChange::Promote);
         let demote = now.difference(&wanted).find_map(id).map(MemberChange::Demote);
         match promote.or(demote) {
@@ -91,7 +92,10 @@ impl Control {
     }
 }
 
-/// Of two nodes without a witness one alone decides: two would both have to be there, and none could be lost.
+/// The nodes that should vote.
+///
+/// Of two nodes without a witness only one does: if both did, both would have to be up, and neither could be
+/// lost.
 fn wanted_voters(keeper: &Keeper, candidates: &[Candidate]) -> BTreeSet<u64> {
     let hosts: Vec<&Candidate> = candidates.iter().filter(|node| !node.witness).collect();
     let preferred = keeper.get::<u16>(PREFERRED).map(|(node, _)| node);

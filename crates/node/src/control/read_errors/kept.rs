@@ -1,10 +1,10 @@
-//! What nobody has acknowledged of failed reads, in the node's record, so that a restart does not make a
-//! failing disk look well.
+//! Unacknowledged failed reads in the node's record, so that a failing disk does not look healthy after a
+//! restart.
 //!
-//! Not in the pool, whose disks are those that fail: a change of its metadata that such a disk does not take
-//! makes the whole pool read-only. The first failed read of a disk is written at once, and what follows at
-//! most once in [`WRITE_EVERY`]. What could not be written stays in memory and is tried again. An entry goes
-//! when it is acknowledged, and with its pool, when that leaves this node.
+//! They are not in the pool, because its disks are the failing ones: if such a disk fails a write of
+//! metadata, the whole pool becomes read-only. The first failed read of a disk is written at once, later ones
+//! at most once in [`WRITE_EVERY`]. What could not be written stays in memory and is tried again. An entry is
+//! deleted when it is acknowledged, or when its pool leaves this node.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,8 +22,8 @@ use super::{DiskPlace, Found, OfDisk, Open, ReadErrors, disks_of};
 use crate::record::{Change, Record, delete, set};
 use crate::shard::Shard;
 
-/// How often the record is written for failed reads at most. A disk that fails more and more of them must not
-/// keep the record's disk busy.
+/// How often the record is written for failed reads, at most. A failing disk must not keep the record's disk
+/// busy.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 
 const READ_ERRORS: &str = "read-errors/";
@@ -32,14 +32,14 @@ fn key((pool, disk): DiskPlace) -> String {
     format!("{READ_ERRORS}{pool}/{disk:05}")
 }
 
-/// Reads that a disk has failed, in the record.
+/// The failed reads of a disk, as the record stores them.
 #[derive(Serialize, Deserialize)]
 struct KeptErrors {
     /// The pool's identity.
     pool: String,
-    /// The disk's place in the pool.
+    /// The disk's index in the pool.
     disk: u16,
-    /// Since when, in seconds since 1970; 0: the node had no wall clock.
+    /// Since when, in seconds since 1970; 0 if the node had no wall clock.
     since: u64,
     blocks: Vec<KeptBlock>,
     /// There were more blocks.
@@ -49,7 +49,7 @@ struct KeptErrors {
 
 #[derive(Serialize, Deserialize)]
 struct KeptBlock {
-    /// Where it begins on the disk, in bytes.
+    /// Its offset on the disk, in bytes.
     offset: u64,
     /// The volume's identity.
     volume: String,
@@ -75,7 +75,7 @@ impl KeptErrors {
         }
     }
 
-    /// `None`: it names no pool.
+    /// `None` if the pool's identity is invalid.
     fn parse(self, now: Instant, unix_now: u64) -> Option<(DiskPlace, Open)> {
         let block = |KeptBlock { offset, volume, lba, repaired }: KeptBlock| {
             Some((offset, Found { volume: VolumeId::parse(&volume)?, lba, at: None, repaired }))
@@ -105,7 +105,7 @@ impl ReadErrors {
         self.disks.borrow().values().any(OfDisk::is_unwritten)
     }
 
-    /// What the record lacks, and up to which change of each disk.
+    /// The changes that the record lacks, and the change number that each disk has with them.
     fn unwritten(&self, now: Instant, unix_now: u64) -> (Vec<Change>, Vec<(DiskPlace, u64)>) {
         let disks = self.disks.borrow();
         let unwritten = disks.iter().filter(|(_, disk)| disk.is_unwritten());
@@ -128,15 +128,15 @@ impl ReadErrors {
         }
     }
 
-    /// The disks of a pool with something to acknowledge, each with its last change.
+    /// The disks of a pool with something to acknowledge, each with its change number.
     fn open_of(&self, pool: PoolId) -> Vec<(DiskPlace, u64)> {
         let disks = self.disks.borrow();
         let open = disks.range(disks_of(pool)).filter(|(_, disk)| disk.open.is_some());
         open.map(|(place, disk)| (*place, disk.changes)).collect()
     }
 
-    /// Somebody has seen these, up to that change, and the record does not have them any more. What came
-    /// since nobody has seen.
+    /// Acknowledges these disks up to that change number, after they were deleted from the record. Later
+    /// changes remain.
     fn acknowledge(&self, seen: Vec<(DiskPlace, u64)>) {
         let mut disks = self.disks.borrow_mut();
         for (place, changes) in seen {
@@ -146,19 +146,19 @@ impl ReadErrors {
         }
     }
 
-    /// What takes a pool that leaves this node out of the record.
+    /// The changes that delete a pool's entries from the record.
     pub(in crate::control) fn without(&self, pool: PoolId) -> Vec<Change> {
         self.disks.borrow().range(disks_of(pool)).map(|(place, _)| delete(key(*place))).collect()
     }
 
-    /// The pool has left this node.
+    /// Forgets a pool that has left this node.
     pub(in crate::control) fn forget(&self, pool: PoolId) {
         self.disks.borrow_mut().retain(|(of, _), _| *of != pool);
     }
 }
 
 impl Control {
-    /// Writes down which reads have failed, for ever.
+    /// Writes failed reads to the record whenever necessary, until the node stops.
     pub(in crate::control) async fn keep_read_errors(self: Rc<Control>) {
         loop {
             self.read_errors.changed.until(|| self.read_errors.has_unwritten()).await;
@@ -182,10 +182,11 @@ impl Control {
         .await
     }
 
-    /// Somebody has seen which reads of the pool's disks have failed: it is told anew if that goes on.
+    /// Acknowledges the failed reads of a pool's disks. Further ones are reported again.
     ///
     /// # Errors
-    /// [`ControlError::NotFound`]; the node's record cannot be written: a restart would show them again.
+    /// [`ControlError::NotFound`]; the node's record cannot be written, so that a restart would show them
+    /// again.
     pub async fn acknowledge_read_errors(self: &Rc<Control>, pool: &str) -> Result<(), ControlError> {
         let id = self.pool_named(pool)?.id();
         if self.read_errors.open_of(id).is_empty() {
@@ -233,7 +234,7 @@ mod tests {
         let [(at_key, Some(value))] = &changes[..] else { panic!("{changes:?}") };
         assert_eq!(at_key, "read-errors/03030303030303030303030303030303/00001");
         let kept: KeptErrors = serde_json::from_str(value.get()).unwrap();
-        // The machine was restarted, too, and its clock of this life begins anew.
+        // The machine was restarted, too, so its clock starts again.
         let (place, open) = kept.parse(at(5), YEAR_2027 + 3600).unwrap();
         assert_eq!(place, PLACE);
         assert_eq!(open.lasts(at(6)), Duration::from_secs(60 + 3600 + 1));

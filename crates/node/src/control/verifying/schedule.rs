@@ -1,8 +1,8 @@
-//! When the copies of a volume are compared without anybody asking: at an interval, one volume of the cluster
-//! at a time, spread over the interval.
+//! The schedule of verifications: at an interval, one volume of the cluster at a time, spread over the
+//! interval.
 //!
-//! The decision, without I/O: times in seconds since 1970 and what the cluster's record has go in, and the
-//! volume whose turn it is comes out.
+//! This is the decision, without I/O. Times in seconds since 1970 and the entries of the cluster's record go
+//! in, and the volume whose turn it is comes out.
 
 use std::time::Duration;
 
@@ -10,28 +10,27 @@ use store::VolumeId;
 
 use crate::copies::VerificationEntry;
 
-/// Nodes' clocks may differ by this much. A comparison that ended later than that after now was noted by a
-/// clock that was wrong.
+/// How much nodes' clocks may differ. If a verification ended later than that in the future, the clock that
+/// noted it was wrong.
 const CLOCKS_DIFFER_MAX: u64 = 86_400;
-/// Hosts have this part of the time: a comparison pauses nine times as long as each part took, so it slows
-/// down with the disks.
+/// The pause after a part, as a multiple of the time that the part took. Hosts get this share of the time,
+/// and the verification slows down with the disks.
 const PAUSE_PARTS: u32 = 9;
-/// Bytes that are compared in a second at most: a volume of 1 TiB takes five hours or more.
+/// The highest rate of a verification. A volume of 1 TiB takes five hours or more.
 const BYTES_PER_SECOND_MAX: u64 = 64 << 20;
 
 /// A volume that this node could compare.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Which.
+    /// Its identity.
     pub id: VolumeId,
-    /// When it was made, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub created: u64,
-    /// What the record has of its comparisons.
+    /// What the record says about its verifications.
     pub entry: VerificationEntry,
 }
 
-/// When a volume is to be compared, in seconds since 1970. One that was begun and not finished is due since
-/// then.
+/// When a volume is due, in seconds since 1970. One that was interrupted has been due since it began.
 pub fn due(now: u64, every: Duration, id: VolumeId, created: u64, entry: &VerificationEntry) -> u64 {
     if let Some(progress) = &entry.progress {
         return progress.began.min(now);
@@ -43,19 +42,20 @@ pub fn due(now: u64, every: Duration, id: VolumeId, created: u64, entry: &Verifi
     }
 }
 
-/// The volume that is to be compared now: the one that has been due for longest.
+/// The volume to verify now: the one that has been due for longest.
 pub fn next(now: u64, every: Duration, candidates: &[Candidate]) -> Option<VolumeId> {
     let due = candidates.iter().map(|it| (due(now, every, it.id, it.created, &it.entry), it.id));
     due.filter(|(at, _)| *at <= now).min().map(|(_, id)| id)
 }
 
-/// How long to wait after a part of so many bytes that took so long.
+/// The pause after a part of `bytes` bytes that took `took`.
 pub fn pause(took: Duration, bytes: u64) -> Duration {
     let by_rate = Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_PER_SECOND_MAX);
     (took * PAUSE_PARTS).max(by_rate.saturating_sub(took))
 }
 
-/// A part of an interval, always the same for a volume: those that were made together are not due together.
+/// The share of the interval before a volume's first verification. It is fixed for each volume, so that
+/// volumes that were created together are not due together.
 fn share_of(id: VolumeId, every: u64) -> u64 {
     let [.., a, b, c, d] = id.0;
     ((u128::from(every) * u128::from(u32::from_be_bytes([a, b, c, d]))) >> u32::BITS) as u64

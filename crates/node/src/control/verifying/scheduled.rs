@@ -1,5 +1,4 @@
-//! Comparisons that nobody has asked for: begun by whichever node has a copy in sync and takes the cluster's
-//! turn first.
+//! Verifications by schedule. Any node with a copy in sync can run one; it first takes the cluster's turn.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -21,43 +20,43 @@ use crate::copies::{
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// Which node compares by schedule: one in the cluster.
+/// The key of the turn: which node compares by schedule. There is one turn in the cluster.
 const TURN: &str = "verification-turn";
-/// How often a node looks whether a comparison is due.
+/// How often a node checks whether a verification is due.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
-/// How often the record is told how far a comparison is: this much is compared again after a restart.
+/// How often progress is saved in the record. A restart repeats at most this much.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
-/// How often it is tried to note how a comparison ended, when somebody else changes the same.
+/// How many times noting a result is tried while other changes of the same entry interfere.
 const NOTE_TRIES_MAX: usize = 5;
 
 /// The node that has the turn.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Turn {
     node: u16,
-    /// Which life of it.
+    /// The life of this node.
     life: u64,
     volume: String,
 }
 
-/// What a comparison by schedule has beside one that somebody has asked for.
+/// The additional state of a verification that the schedule started.
 pub(super) struct Scheduled {
-    /// So many bytes were compared before.
+    /// How many bytes earlier runs have compared.
     pub(super) from: u64,
     /// When it began, in seconds since 1970.
     began: u64,
-    /// Of the volume.
+    /// The kind of the volume.
     kind: VolumeKind,
-    /// The revision of the turn that this node has.
+    /// The revision of the turn that this node has taken.
     turn: cluster::Revision,
     saved_at: Cell<Instant>,
-    /// Somebody waits for it now.
+    /// Somebody has requested this verification meanwhile.
     pub(super) is_asked_for: Cell<bool>,
     /// It continues later, here or on another node.
     pub(super) is_interrupted: Cell<bool>,
 }
 
 impl Control {
-    /// Compares volumes as they are due, until the node stops.
+    /// Verifies volumes when they are due, until the node stops.
     pub(in crate::control) async fn verify_by_schedule(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(LOOK_EVERY).await;
@@ -68,7 +67,7 @@ impl Control {
         }
     }
 
-    /// The volume whose turn it is, if this node can compare it and no other node is comparing.
+    /// The volume that is due, if this node can compare it and no other node is comparing.
     async fn due_volume(&self, keeper: &Rc<Keeper>) -> Option<VolumeId> {
         let every = keeper.verify_every()?;
         if is_taken(keeper) {
@@ -91,7 +90,7 @@ impl Control {
         Some(Candidate { id, created: info.created, entry: keeper.verification(id) })
     }
 
-    /// Takes the turn, compares, and gives it back.
+    /// Takes the turn, compares, and releases the turn.
     async fn verify_in_turn(self: &Rc<Control>, keeper: &Rc<Keeper>, id: VolumeId) {
         let turn = Turn { node: keeper.me().0, life: keeper.incarnation().0, volume: id.to_string() };
         let taken = Keeper::transaction().expect(TURN, keeper.revision_of(TURN)).put(TURN, json(&turn));
@@ -108,7 +107,7 @@ impl Control {
         self.give_turn_back(keeper).await;
     }
 
-    /// Nothing that this node has begun by schedule is under way.
+    /// Releases the turn if this node has it. The caller has no verification by schedule running.
     async fn give_turn_back(&self, keeper: &Keeper) {
         let Some((turn, revision)) = keeper.get::<Turn>(TURN) else { return };
         if NodeId(turn.node) == keeper.me() && turn.life == keeper.incarnation().0 {
@@ -127,7 +126,7 @@ impl Control {
     ) -> Result<Rc<Verifying>, ControlError> {
         let now = (Shard::current().config().unix_now)();
         let volume = self.volume(&id.to_string())?;
-        // What was compared of a volume of another size does not count.
+        // Progress on a volume of another size does not count.
         let progress =
             keeper.verification(id).progress.filter(|progress| progress.size == volume.info.capacity.0);
         let scheduled = Scheduled {
@@ -149,8 +148,8 @@ impl Control {
         Ok(verifying)
     }
 
-    /// After a part of so many bytes that took so long: leaves hosts their time, and says whether the
-    /// comparison may continue.
+    /// Pauses after a part of `bytes` bytes that took `took`, to leave time to hosts; returns whether the
+    /// verification may continue.
     pub(super) async fn may_continue(
         &self,
         keeper: &Rc<Keeper>,
@@ -159,7 +158,7 @@ impl Control {
         (took, bytes): (Duration, u64),
     ) -> bool {
         let Some(scheduled) = &verifying.scheduled else {
-            // Half of the time is the hosts'.
+            // Half of the time is left to hosts.
             rt::sleep(took).await;
             return true;
         };
@@ -174,7 +173,7 @@ impl Control {
         continues
     }
 
-    /// Writes down how far it is; `false`: another node has the turn, or nobody knows who has.
+    /// Saves the progress; `false` if another node has the turn, or it is not known which one has.
     async fn save_progress(
         &self,
         keeper: &Rc<Keeper>,
@@ -197,12 +196,12 @@ impl Control {
         keeper.has(id) && keeper.commit(transaction).await.is_ok()
     }
 
-    /// Has the cluster's record remember how a comparison ended: that all was compared, or that somebody
-    /// stopped it.
+    /// Stores the result in the cluster's record: what differs, and when it ended, if everything was compared
+    /// or the schedule had started it.
     pub(super) async fn remember(&self, keeper: &Rc<Keeper>, id: VolumeId, verifying: &Verifying) {
         let found = verifying.shown();
         let is_done = found.state == VerificationState::Done && found.unchecked == 0;
-        // One that somebody stopped is not begun again at once.
+        // One that was stopped does not start again at once.
         let counts = is_done || verifying.scheduled.is_some();
         let last = counts.then(|| Verified {
             at: (Shard::current().config().unix_now)(),
@@ -232,7 +231,7 @@ impl Control {
         }
     }
 
-    /// What the record remembers to differ, by volume. A volume that has one copy left differs from nothing.
+    /// The differences that the record remembers, by volume. A volume with only one copy left has none.
     pub(super) fn remembered_to_differ(&self) -> BTreeMap<VolumeId, DifferingEntry> {
         let Some(keeper) = self.keeper() else { return BTreeMap::new() };
         let found = keeper.list::<DifferingEntry>(DIFFERING).into_iter();
@@ -241,8 +240,9 @@ impl Control {
         known.filter(|(id, _)| several(*id)).collect()
     }
 
-    /// Volumes whose copies were found to differ. One node of the cluster says it: the first of those that
-    /// have a copy and are heard of.
+    /// Volumes whose copies were found to differ.
+    ///
+    /// Only one node of the cluster reports each: the first node that is up and has a copy.
     pub(in crate::control) fn differing_copies(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let fault = |(id, differing): (VolumeId, DifferingEntry)| {
@@ -256,10 +256,10 @@ impl Control {
         self.remembered_to_differ().into_iter().filter_map(fault).collect()
     }
 
-    /// Sets how often volumes are compared without anybody asking; `None`: never.
+    /// Sets how often volumes are verified by schedule; `None` for never.
     ///
     /// # Errors
-    /// An interval that is too short; what the record says.
+    /// The interval is too short; errors of the record.
     pub async fn set_verify_every(&self, every: Option<Duration>) -> Result<(), ControlError> {
         if every.is_some_and(|every| every < VERIFY_EVERY_MIN) {
             let reason = "the shortest interval is one hour";
@@ -268,7 +268,7 @@ impl Control {
         Ok(self.keeper_or_why_not()?.set_verify_every(every).await?)
     }
 
-    /// How often volumes are compared without anybody asking; `None`: never.
+    /// How often volumes are verified by schedule; `None` for never.
     ///
     /// # Errors
     /// [`ControlError::NoCluster`].
@@ -277,7 +277,7 @@ impl Control {
     }
 }
 
-/// Notes how a comparison of a volume stands, and what is known to differ.
+/// The transaction that stores the state of a volume's verification and what is known to differ.
 fn note(
     keeper: &Keeper,
     id: VolumeId,
@@ -298,18 +298,19 @@ fn note(
     }
 }
 
-/// Whether a node that may be at work has the turn.
+/// Whether another node that may be working has the turn.
 fn is_taken(keeper: &Keeper) -> bool {
     let Some((turn, _)) = keeper.get::<Turn>(TURN) else { return false };
     let node = NodeId(turn.node);
     let known = keeper.get::<NodeEntry>(&node_key(node));
     let is_that_life = known.is_some_and(|(entry, _)| entry.incarnation == turn.life);
-    // This node has given its own back.
+    // This node has released its own turn.
     node != keeper.me() && is_that_life && keeper.hears(node)
 }
 
-/// Whether this node can compare a volume's copies: all of them are in sync, and stay. A single copy is read
-/// where each block has a checksum.
+/// Whether this node can verify a volume: all copies are in sync, and none is being removed.
+///
+/// A single copy is verified only if each of its blocks has a checksum.
 fn is_fit(keeper: &Keeper, entry: &VolumeEntry, kind: VolumeKind) -> bool {
     let in_sync = |copy: &CopyEntry| copy.standing == StandingEntry::InSync && copy.leaves.is_none();
     (entry.copies.len() > 1 || kind == VolumeKind::Log)

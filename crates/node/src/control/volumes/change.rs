@@ -1,4 +1,4 @@
-//! Volumes that grow or get another name, while they are in use.
+//! Volumes that are grown or renamed while they are in use.
 
 use std::rc::Rc;
 
@@ -19,10 +19,10 @@ use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Makes a volume larger, while it is in use.
+    /// Grows a volume that is in use.
     ///
     /// # Errors
-    /// [`ControlError::WouldShrink`], no space.
+    /// [`ControlError::WouldShrink`]; no space.
     pub async fn grow_volume(
         self: &Rc<Control>,
         name: &str,
@@ -34,7 +34,7 @@ impl Control {
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;
             if control.is_the_clusters(&before) {
-                // Each node holds it for itself.
+                // Each node holds the volume for its own part.
                 drop(_volume);
                 changing.waits_for(WaitsFor::ClusterRecord);
                 control.grow_replicated(&before, size).await?;
@@ -61,7 +61,7 @@ impl Control {
         Ok(())
     }
 
-    /// Gives the slices of a volume what its pool has added to them.
+    /// Grows the slices of a volume on all cores to what its pool has added to them.
     pub(in crate::control) async fn grow_slices(
         &self,
         pool: &Pool,
@@ -82,10 +82,10 @@ impl Control {
         Ok(())
     }
 
-    /// Gives a volume another name. Its identity stays.
+    /// Renames a volume. Its identity stays the same.
     ///
     /// # Errors
-    /// A name that cannot be or is taken.
+    /// The name is invalid or taken.
     pub async fn rename_volume(
         self: &Rc<Control>,
         name: &str,
@@ -109,15 +109,15 @@ impl Control {
                 changing.waits_for(WaitsFor::ClusterRecord);
                 control.rename_replicated(&before, new_name.as_str()).await?;
                 changing.waits_for(WaitsFor::Disks(pool.paths()));
-                // So that the old name is free here at once. Should it fail, the pool follows as those of the
-                // other nodes do.
+                // So that the old name is free here at once. If this fails, the pool follows later, as those
+                // of the other nodes do.
                 let _followed = pool.rename_volume(before.id, new_name.as_str()).await;
                 return control.volume(&before.id.to_string());
             }
             control.check_alone(&pool, &before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             let info = pool.rename_volume(before.id, new_name.as_str()).await?;
-            // Of one with copies the cluster's record tells it, in the same words.
+            // For a volume with copies, the cluster's record emits this event, in the same words.
             let text = format!("volume {} renamed to {}", before.name, info.name);
             control.events().tell(Event::new(VOLUME_RENAMED, &info.name, text).of_volume(info.id));
             Ok(control.volume_status(info, &pool.name()))
@@ -125,11 +125,11 @@ impl Control {
         .await
     }
 
-    /// Whether a volume could be given another name and size, as far as that can be seen without doing it;
-    /// gives its size then.
+    /// Checks, without doing it, whether a volume could get another name and size; returns its size after
+    /// that.
     ///
     /// # Errors
-    /// As [`Control::rename_volume`] and [`Control::grow_volume`], but for what only pools can say.
+    /// As [`Control::rename_volume`] and [`Control::grow_volume`], except those that only pools can report.
     pub fn check_change(
         &self,
         name: &str,
@@ -161,7 +161,7 @@ impl Control {
     }
 }
 
-/// Tells hosts a volume's new capacity.
+/// Reports a volume's new capacity to hosts.
 pub(crate) async fn show_capacity(id: VolumeId, capacity: ByteLen) {
     on_all_cores(move || async move {
         let Some(unit) = Shard::current().unit(id) else { return };

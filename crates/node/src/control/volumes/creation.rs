@@ -1,4 +1,4 @@
-//! Volumes that are made, and taken back if they cannot be shown.
+//! Volumes that are created, and deleted again if they cannot be exposed.
 
 use std::rc::Rc;
 
@@ -15,11 +15,12 @@ use crate::access::VolumeName;
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Makes a volume and maps it: all of that or nothing. A power cut in the middle may leave it without its
-    /// map. Its copies may be on other nodes alone.
+    /// Creates a volume and maps it, or does neither. All of its copies may be on other nodes.
+    ///
+    /// A power cut in between may leave the volume without its map.
     ///
     /// # Errors
-    /// A name or size that cannot be, a name that is taken, no pool, no space, no place to map it to.
+    /// An invalid name or size; a name that is taken; no pool, no space, or no free LUN.
     pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeId, ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::MakeVolume, &new.name), |changing| async move {
@@ -28,11 +29,11 @@ impl Control {
         .await
     }
 
-    /// Whether a volume could be made, as far as that can be seen without making it; on which nodes of a
-    /// cluster. `None`: on this one alone.
+    /// Checks, without doing it, whether a volume could be created; returns the nodes of the cluster for its
+    /// copies, or `None` if it would be on this node only.
     ///
     /// # Errors
-    /// As [`Control::create_volume`], but for what only its pool can say.
+    /// As [`Control::create_volume`], except those that only the pool can report.
     pub async fn check_volume(&self, new: &NewVolume) -> Result<Option<Ranking>, ControlError> {
         let name: VolumeName = new.name.parse()?;
         if self.volume_named(name.as_str()).is_ok() {
@@ -77,7 +78,7 @@ impl Control {
         };
         let capacity = whole_blocks(new.size, new.block_size)?;
         if let Some(map) = &new.map {
-            // What can be known to fail does so before anything is made.
+            // Detect a bad map before anything is created.
             self.place_for_new(map)?;
         }
         let spec = VolumeSpec {
@@ -117,7 +118,7 @@ impl Control {
         self.change_access(changing, vec![place.taken_by(info.id)]).await
     }
 
-    /// Deletes a volume that was made in vain.
+    /// Deletes a new volume that could not be exposed.
     async fn take_back(&self, changing: &Changing, pool: &Pool, info: &VolumeInfo) {
         self.close_volume(changing, pool, info.id).await;
         changing.waits_for(WaitsFor::Disks(pool.paths()));

@@ -1,4 +1,4 @@
-//! Volumes that are deleted: out of all maps first, then off all cores, then from their pools.
+//! Deletion of volumes: they are unmapped first, then closed on all cores, then deleted from their pools.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -13,8 +13,10 @@ use crate::copies::volume_key;
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Deletes a volume with all its data, and the target that was made with it if it is left without maps,
-    /// alias and secret. `force`: its LUN maps, too.
+    /// Deletes a volume with all its data. `force` also deletes its LUN maps.
+    ///
+    /// The target that was created with the volume is deleted, too, if it has no other maps, no alias and no
+    /// secret.
     ///
     /// # Errors
     /// [`ControlError::Mapped`].
@@ -42,8 +44,8 @@ impl Control {
         .await
     }
 
-    /// Takes a volume that is to be deleted out of all maps, if that is allowed. The caller holds it, so that
-    /// there will be no more of them.
+    /// Deletes all maps of a volume that is to be deleted, if that is allowed. The caller holds the volume,
+    /// so nobody can add maps.
     async fn unmap_volume(
         &self,
         changing: &Changing,
@@ -58,7 +60,7 @@ impl Control {
             return Ok(());
         }
         let _record = changing.hold([Thing::Record]).await?;
-        // Others may have changed the targets until now.
+        // Other changes may have modified the targets in the meantime.
         self.change_access(changing, self.unmapping(&volumes, true)).await
     }
 

@@ -1,4 +1,4 @@
-//! Volumes on all cores: opened when their pools are, and closed.
+//! Volumes on all cores: opened and closed with their pools.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -31,12 +31,12 @@ pub(in crate::control) struct Opening {
     state: LuState,
     /// Other nodes have copies, or may have had some.
     replicated: bool,
-    /// Which, and what its content is worth, if the cluster says so.
+    /// Which copy this is and what its content is worth, if the cluster's record says so.
     copy: Option<(CopyOpening, Worth)>,
 }
 
 impl Opening {
-    /// How a slice of it is to be opened, if it is a copy.
+    /// How to open a slice of the volume, if the volume is a copy.
     fn of_slice(&self, slice: u16) -> Option<crate::copies::Opening> {
         let (copy, worth) = self.copy.as_ref()?;
         Some(copy.of_slice(slice, self.block_size, self.stripe, *worth))
@@ -44,11 +44,11 @@ impl Opening {
 }
 
 impl Control {
-    /// Opens all volumes of a pool on all cores. One that cannot be opened does not keep the others from it.
+    /// Opens all volumes of a pool on all cores. One that cannot be opened does not affect the others.
     pub(in crate::control) async fn open_volumes(&self, pool: &Pool) {
         let mut openings = Vec::new();
-        // A copy is opened when the cluster's record says what it is; without a cluster it is shown, and
-        // cannot be used.
+        // In a cluster, a copy is opened only when the cluster's record says what it is. Without a cluster, a
+        // copy is opened here, so that hosts see it, but they cannot use it.
         let in_cluster = self.place().is_some();
         for info in pool.volumes().into_iter().filter(|info| !(in_cluster && self.is_served_by_record(info)))
         {
@@ -87,13 +87,13 @@ impl Control {
         copy: Option<(CopyOpening, Worth)>,
     ) -> Result<Opening, ControlError> {
         let durable = pool.lu_state(info.id)?;
-        // Without its reservations it would let in again whoever was fenced off.
+        // Without its reservations, the volume would let hosts write that were fenced off.
         let state = self
             .state_set_aside(info.id)
             .or_else(|| LuState::from_durable(&durable))
             .ok_or_else(|| ControlError::LuStateUnreadable(info.name.clone()))?;
         self.set_unsettled_state(info.id, state.to_durable() != durable);
-        // What other nodes have, too, is served when the cluster says so.
+        // The cluster's record decides when a volume with copies on other nodes is served.
         let paths = if info.is_sole() { Paths::only() } else { Paths::not_known() };
         let numbers = Shard::current().port_numbers();
         Ok(Opening {
@@ -120,15 +120,15 @@ impl Control {
         (0..cores).map(|core| Ok(pool.volume_slices(id, rt::CoreId(core as u16), cores)?)).collect()
     }
 
-    /// Takes the volumes of a pool off all cores.
+    /// Closes the volumes of a pool on all cores.
     pub(in crate::control) async fn close_volumes(&self, changing: &Changing, pool: &Pool) {
         for volume in pool.volumes() {
             self.close_volume(changing, pool, volume.id).await;
         }
     }
 
-    /// Takes a volume off all cores, when the commands that are at its disks have ended. Returns what its
-    /// unit had agreed on in the end.
+    /// Closes a volume on all cores once the commands at its disks have ended. Returns the final state of its
+    /// unit.
     pub(in crate::control) async fn close_volume(
         &self,
         changing: &Changing,
@@ -142,7 +142,8 @@ impl Control {
     }
 }
 
-/// One message a core, however many volumes there are. Says whether all slices were opened.
+/// Opens volumes on all cores; returns whether all slices were opened. Sends one message per core, however
+/// many volumes there are.
 pub(in crate::control) async fn open_on_all_cores(openings: Vec<Opening>) -> bool {
     let openings: Arc<[Opening]> = openings.into();
     let whole = on_all_cores(move || {
@@ -178,7 +179,7 @@ async fn open_here(opening: &Opening) -> bool {
                 add_copy_of(&shard, &slice);
                 slices.push(slice);
             }
-            // Its core answers for it as for a disk that is out of service.
+            // Its core answers for this slice as for a disk that is out of service.
             Err(error) => {
                 whole = false;
                 tell_unopened(opening, number, error);
@@ -193,7 +194,7 @@ async fn open_here(opening: &Opening) -> bool {
     whole
 }
 
-/// The volume is in use, and was no copy until now.
+/// Turns a volume that is in use, and was not a copy so far, into a copy.
 async fn become_copy_here(opening: &Opening, unit: &Unit, disks: &CoreDisks) -> bool {
     let shard = Shard::current();
     let mut whole = true;
@@ -204,7 +205,8 @@ async fn become_copy_here(opening: &Opening, unit: &Unit, disks: &CoreDisks) -> 
         };
         match slice.become_copy(spec, disks, copy).await {
             Ok(()) => add_copy_of(&shard, &slice),
-            // Only a disk that is out of service does that, until its pool is opened again.
+            // The slice remains in this state, as with a disk that is out of service, until its pool is
+            // reopened.
             Err(error) => {
                 whole = false;
                 tell_unopened(opening, number, error);
@@ -221,7 +223,7 @@ fn add_copy_of(shard: &Shard, slice: &Slice) {
     }
 }
 
-/// A slice of a copy cannot be opened: the copy takes no part.
+/// Reports a slice of a copy that cannot be opened. The copy takes no part in replication.
 fn tell_unopened(opening: &Opening, slice: u16, source: SliceError) {
     let (pool, id) = (opening.pool, opening.id);
     let error = &source as &dyn std::error::Error;
@@ -235,7 +237,7 @@ fn tell_unopened(opening: &Opening, slice: u16, source: SliceError) {
     });
 }
 
-/// How a volume shows itself over SCSI, but for the ways that lead to it.
+/// What a volume reports over SCSI, without its paths.
 fn lu_config(info: &VolumeInfo) -> LuConfig {
     LuConfig {
         identity: identity(info.id),
@@ -245,7 +247,7 @@ fn lu_config(info: &VolumeInfo) -> LuConfig {
         unmap: true,
         solid_state: true,
         read_only: false,
-        // A power cut may tear a write in place at any sector: nothing to promise.
+        // A power cut may tear a write in place at any sector, so no atomicity is promised.
         atomic: AtomicWrites::default(),
         port_groups: Vec::new(),
         unlisted: AccessState::Unavailable,

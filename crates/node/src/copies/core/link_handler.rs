@@ -1,5 +1,5 @@
-//! What links to other nodes tell a core: control links are the keeper's, replication links those of its
-//! slices.
+//! How a core handles links to other nodes: the keeper handles control links, the core's slices replication
+//! links.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use super::super::{Address, message};
 use super::{Copies, FETCH, LOCK, SLICE, on_core, on_every_core};
 use crate::volume::core_of;
 
-/// What links tell a core.
+/// Handles the links to other nodes on a core.
 pub struct LinkHandler;
 
 impl Handler for LinkHandler {
@@ -65,7 +65,7 @@ impl Handler for LinkHandler {
             Role::Replication => {
                 match frame.kind {
                     SLICE | LOCK | FETCH => {}
-                    // What was not understood was not carried out, and whoever waits for it asks again.
+                    // The other node did not execute the frame; whatever waits for its effect sends it again.
                     message::UNKNOWN => {
                         let kind = message::unknown_in(&frame);
                         return tracing::warn!(

@@ -1,4 +1,4 @@
-//! What copies of a slice say to each other about blocks that one of them cannot read
+//! Messages between copies of a slice about blocks that one of them cannot read
 //! (`docs/formats/replication-link.md`).
 
 use std::ops::Range;
@@ -7,32 +7,34 @@ use std::time::Duration;
 use base::{ByteOffset, Chain, Crc32c};
 use replica::Epoch;
 
-/// A message. Numbers are those of the node that asks; ranges are bytes of the slice.
+/// A message about unreadable blocks.
+///
+/// Numbers are those of the node that asks; ranges are bytes of the slice.
 #[derive(Clone, Debug)]
 pub enum FetchMessage {
-    /// Read this for me, as for a host of your own.
+    /// Read this range for me, as for a host of your own.
     Ask {
-        /// Its number.
+        /// The question's number.
         number: u64,
-        /// What the sender acts in.
+        /// The epoch that the sender acts in.
         epoch: Epoch,
         /// The range.
         range: Range<u64>,
-        /// How long the sender waits, in milliseconds.
+        /// How long the sender waits; in milliseconds on the wire.
         within: Duration,
     },
-    /// What the range holds: as payload.
+    /// What the range holds; sent as payload.
     Data {
-        /// From the question.
+        /// The number of the question.
         number: u64,
         /// The bytes.
         data: Chain,
     },
-    /// The receiver of the question may not be read now, or has too much to do.
+    /// The copy that was asked may not be read now, or has too much to do.
     Refused(u64),
-    /// Its disk does not read this block either.
+    /// The disk of the copy that was asked cannot read this block either.
     Unreadable {
-        /// From the question.
+        /// The number of the question.
         number: u64,
         /// Where the block begins.
         first: ByteOffset,
@@ -40,7 +42,7 @@ pub enum FetchMessage {
 }
 
 impl FetchMessage {
-    /// Its bytes, and its payload.
+    /// The message as bytes, and its payload.
     pub fn encode(self) -> (Vec<u8>, Chain) {
         let (words, payload) = match self {
             FetchMessage::Ask { number, epoch, range, within } => {
@@ -54,7 +56,7 @@ impl FetchMessage {
         (words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect(), payload)
     }
 
-    /// Of its bytes and its payload; `None`: it is none.
+    /// Parses a message and its payload; `None`: it is malformed.
     pub fn parse(bytes: &[u8], payload: Chain) -> Option<FetchMessage> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();

@@ -1,9 +1,9 @@
-//! Blocks that a node's own disk does not read are asked of another copy in sync (R25 in
+//! Fetches blocks that a node's own disk cannot read from another copy in sync (R25 in
 //! `docs/why/replication.md`).
 //!
-//! Who is asked answers with what it could give to a host of its own at that moment, or not at all. It never
-//! asks a third one: whoever needs the blocks does, one after the other. No message is repeated. What a break
-//! of the link loses counts as refused.
+//! The copy that is asked answers what it could give to a host of its own at that moment, or refuses. It
+//! never asks a third copy: the copy that needs the blocks asks the others, one after the other. No message
+//! is repeated. A question that is lost when the link breaks counts as refused.
 
 mod message;
 
@@ -24,28 +24,34 @@ use super::SliceCopy;
 use super::core::{Copies, FETCH};
 use super::slice::LOOK_AGAIN;
 
-/// How long one copy may take to answer while a host waits: some times of a read that waits for a write which
-/// is under way. A host's read may ask two within [`super::HOLD_MAX`].
+/// How long one copy may take to answer while a host waits.
+///
+/// This is several times what a read takes that waits for a write under way. A host's read may ask two copies
+/// within [`super::HOLD_MAX`].
 pub(super) const HOST_WAITS: Duration = Duration::from_secs(1);
 
-/// How long one copy may take to answer while none waits. A disk may try for seconds before it says that it
-/// does not read; which of the blocks, it is asked in a second read.
+/// How long one copy may take to answer while no host waits.
+///
+/// A disk may try for seconds before it reports that it cannot read; a second read finds out which of the
+/// blocks.
 pub(super) const NOBODY_WAITS: Duration = Duration::from_secs(30);
 
-/// Questions that a slice answers at the same time. More are refused, and asked again: 32 MiB of memory.
+/// How many questions a slice answers at the same time; they take up to 32 MiB of memory.
+///
+/// Further ones are refused, and asked again.
 const SERVED_AT_ONCE_MAX: usize = 32;
 
-/// What is asked for at once: one frame of a link, and a small part of what it may queue.
+/// The most bytes in one question: one frame of a link, and a small part of what its queue may hold.
 pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
 
-/// The questions of a slice's copy.
+/// The questions of a slice's copy, and those that it answers.
 #[derive(Default)]
 pub(super) struct Fetches {
     last: Cell<u64>,
     open: RefCell<BTreeMap<u64, Question>>,
-    /// How many of others are being answered.
+    /// How many questions of other copies are being answered.
     served: Cell<usize>,
-    /// What is still being read for others that have been refused it for that.
+    /// Ranges that the disk is still reading for questions that have been refused because it was late.
     late: RefCell<Vec<Range<u64>>>,
 }
 
@@ -58,15 +64,17 @@ struct Question {
 /// Why another copy did not give blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotFetched {
-    /// There is none, or no disk of theirs reads them.
+    /// No other copy is in sync, or none of their disks can read them.
     Nowhere,
-    /// Not now: they do not serve at the moment, or do not answer.
+    /// Not now: another copy does not serve at the moment, or does not answer.
     Later,
 }
 
 impl SliceCopy {
-    /// What the first other copy in sync that reads them has in these bytes: it was so at some moment since
-    /// this was called. Each copy may take so long for each MiB: [`HOST_WAITS`] or [`NOBODY_WAITS`].
+    /// Fetches these bytes from the first other copy in sync that can read them.
+    ///
+    /// They are valid as of some moment since the call. `within` is how long each copy may take for each MiB:
+    /// [`HOST_WAITS`] or [`NOBODY_WAITS`].
     pub(super) async fn fetch(
         self: &Rc<Self>,
         range: Range<u64>,
@@ -81,8 +89,8 @@ impl SliceCopy {
 
     async fn fetch_part(self: &Rc<Self>, range: Range<u64>, within: Duration) -> Result<Chain, NotFetched> {
         let mut nowhere = NotFetched::Nowhere;
-        // A copy that has just been taken out has nobody whom it may ask, and others have what it does not
-        // read: whoever wants it looks again whether this copy may be read at all.
+        // A copy that has just left may ask no other copy, though others have what it cannot read: the caller
+        // checks again whether this copy may be read at all.
         for slot in self.whom_to_ask().ok_or(NotFetched::Later)? {
             match self.fetch_from(slot, range.clone(), within).await {
                 Ok(data) => return Ok(data),
@@ -93,14 +101,17 @@ impl SliceCopy {
         Err(nowhere)
     }
 
-    /// `None`: this copy is not in sync itself.
+    /// The other copies in sync; `None`: this copy is not in sync itself.
     pub(super) fn others_in_sync(&self) -> Option<Vec<Slot>> {
         let serves = matches!(self.replica.borrow().standing(), Standing::InSync(_));
         serves.then(|| self.whom_to_ask()).flatten()
     }
 
-    /// A joiner asks as well: of what it holds it may lose a block as others do. `None`: this copy is no
-    /// member.
+    /// The copies to ask: the other ones in sync.
+    ///
+    /// `None`: this copy is not a member.
+    ///
+    /// A joiner may ask as well: it can lose a block of what it holds, like any copy.
     fn whom_to_ask(&self) -> Option<Vec<Slot>> {
         let replica = self.replica.borrow();
         let config = replica.config().filter(|_| replica.standing() != Standing::Outside)?;
@@ -138,12 +149,12 @@ impl SliceCopy {
         Copies::current().send(node, FETCH, self.address(), head, payload);
     }
 
-    /// The link to the copy broke, or another node's is in its slot now.
+    /// Drops the questions to a slot: the link to its copy broke, or the slot now has a copy on another node.
     pub(super) fn forget_fetches(&self, slot: Slot) {
         self.fetches.open.borrow_mut().retain(|_, question| question.slot != slot);
     }
 
-    /// A message about blocks that a copy cannot read, of this life of its node.
+    /// Handles a message about unreadable blocks from node `from` in its life `life`.
     pub(super) fn receive_fetch(self: &Rc<Self>, from: NodeId, life: Incarnation, message: FetchMessage) {
         let Some(slot) = self.slot_of(from) else { return };
         let (number, answer) = match message {
@@ -185,10 +196,10 @@ impl SliceCopy {
     }
 
     async fn answer(self: &Rc<Self>, to: NodeId, number: u64, range: Range<u64>, within: Duration) {
-        // A little sooner than the other one gives up, so that this is said.
+        // A little before the asking copy gives up, so that the refusal still arrives.
         let until = rt::now() + within.min(NOBODY_WAITS) * 9 / 10;
         let is_late = |late: &Range<u64>| late.start < range.end && range.start < late.end;
-        // A disk that is asked again and again for what it still reads does nothing else.
+        // A disk that is asked again and again for what it is still reading would do nothing else.
         while self.fetches.late.borrow().iter().any(is_late) {
             if rt::now() >= until {
                 return self.say_of_fetch(to, FetchMessage::Refused(number));
@@ -219,7 +230,8 @@ impl SliceCopy {
         };
         if let Some(SliceError::Unreadable(bad)) = error {
             self.note_bad(bad);
-            // For what is lost here it asks by itself now and then: one may have asked because of that.
+            // This copy asks for its lost blocks from time to time anyway, and this very question may be such
+            // a one.
             if bad.cause != ReadFailure::Lost {
                 self.repair_soon(bad, range.end);
             }

@@ -1,18 +1,24 @@
-//! What all nodes that serve a volume agree on of its unit: mode pages and reservations.
+//! How all nodes that serve a volume agree on the state of its unit: mode pages and reservations.
 //!
-//! A change is decided by the node that was asked for it, in rounds of questions to all members of an epoch,
-//! itself included. First what each knows; the newest of that is brought to those that lack it. Then the
-//! change is decided against it, and the outcome brought to the member with the lowest slot in sync, which
-//! takes it only if what it has is what the change was decided against, so that of two changes at once one is
-//! decided again; then to all others. Only then is it answered. A member takes nothing of an epoch that it
-//! does not act in: who is asked in the middle of a change of members asks again. Nor does it take what is
-//! older than what it has: in the next epoch another change may have been decided while this one was on its
-//! way, and without it. Who decided this one sees by [`Agreed::contains`] whether it is to be decided again.
+//! The node that receives a change decides it, in rounds of questions to all members of an epoch, itself
+//! included:
 //!
-//! So what was answered is known to all members of an epoch, and to every later one: a copy that joins asks
-//! the members, and serves nothing and is not promoted before it knows, and before what was admitted earlier
-//! has come to its end. What was not answered, because its node was lost, is either brought to all by the
-//! next question, or forgotten with the members that had it. No change waits for the cluster's record.
+//! 1. It asks each member what it knows, and brings the newest state to the members that lack it.
+//! 2. It decides the change against that state, and brings the outcome to the member with the lowest slot in
+//!    sync. That member takes it only if its own state is the one that the change was decided against. So of
+//!    two concurrent changes one is decided again.
+//! 3. It brings the outcome to all other members. Only then does it answer.
+//!
+//! A member takes nothing of an epoch that it does not act in: when the members change, the deciding node
+//! asks again. Nor does a member take what is older than its own state: in the next epoch another change may
+//! have been decided while this one was on its way, and without it. The node that decided this one sees by
+//! [`Agreed::contains`] whether it has to decide it again.
+//!
+//! So every change that was answered is known to all members of its epoch and of every later one. A copy that
+//! joins asks the members. It serves nothing and is not promoted before it knows the state, and before
+//! commands that were admitted earlier have ended. A change that was not answered, because its node was lost,
+//! is either brought to all members by the next question, or forgotten with the members that had it. No
+//! change waits for the cluster's record.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -35,31 +41,32 @@ use crate::control::Control;
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 
-/// Until when a change may be decided. Longer than a lost node is waited for; and shorter than initiators
-/// wait before they give a path up and ask through another: what they asked for here must not come after
-/// that.
+/// How long a node may take to decide a change.
+///
+/// Longer than it takes to give up a lost node. And shorter than initiators wait before they give up a path
+/// and use another one: what they requested here must not take effect after what they request there.
 const DECIDE_MAX: Duration = HOLD_MAX;
 
-/// How long a change that was decided is tried to be brought to all.
+/// How long a node tries to bring a change that it has decided to all members.
 const AGREE_MAX: Duration = Duration::from_secs(10);
 
 /// How long another node may take to say what it knows.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
-/// How long it may take to carry a change out: it waits until what it aborts is over.
+/// How long a member may take to install a change: it waits until what the change aborts has ended.
 const INSTALL_MAX: Duration = Duration::from_secs(15);
 
-/// How long to wait before a round that failed is tried again.
+/// How long to wait before trying a failed round again.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// The place of a change among all changes of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version {
-    /// In which epoch it was decided.
+    /// The epoch in which it was decided.
     epoch: u64,
-    /// Its number in it.
+    /// Its number in that epoch.
     number: u64,
-    /// Who decided it: of two that are decided at once one is taken.
+    /// The node that decided it; orders two changes that are decided at once.
     by: u16,
 }
 
@@ -67,43 +74,43 @@ pub struct Version {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     version: Version,
-    /// As the last change left it.
+    /// The state that the last change has left.
     state: LuState,
-    /// Whom the last change has to tell what.
+    /// The unit attentions that the last change raises, and for whom.
     notices: Vec<Notice>,
-    /// Whose commands it aborts.
+    /// The commands that the last change aborts.
     abort: Abort,
-    /// The last change of each node that this is the outcome of, itself among them: who decided one and finds
-    /// a later one finds out here whether that was decided on top of it.
+    /// For each node, the last of its changes that this state includes; the last change is among them. A node
+    /// that has decided a change and finds a later one sees here whether that was decided on top of its own.
     contains: Vec<Version>,
 }
 
 impl Agreed {
-    /// With a change of that version on top.
+    /// The changes that the state includes with one of that version on top.
     fn contains_with(&self, version: Version) -> Vec<Version> {
         let others = self.contains.iter().filter(|other| other.by != version.by);
         others.copied().chain([version]).collect()
     }
 }
 
-/// A change that was decided here, and may have been brought to some.
+/// A change that this node has decided, and that some members may have.
 #[derive(Clone)]
 struct Decided {
     version: Version,
     outcome: Outcome,
     abort: Abort,
-    /// Who was asked first to take it has answered: what it did with it is known, and the others were not
+    /// The first member has answered: it is known what it did with the change, and no other member had been
     /// asked before.
     answered: bool,
 }
 
-/// What another node said.
+/// What a member says about a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     agreed: Agreed,
-    /// It has heard it from members since it is one.
+    /// It has learned this from other members since it became one.
     known: bool,
-    /// Its pool has stored what must survive of it, as far as it is in one.
+    /// Its pool has stored the part that must survive.
     stored: bool,
 }
 
@@ -114,16 +121,16 @@ pub(super) struct Agreement {
     abort: Abort,
     /// See [`Agreed`].
     contains: Vec<Version>,
-    /// Whether what is here is what the members agreed on: not before a copy has asked them.
+    /// Whether the state here is what the members agreed on: a new member has to ask them first.
     pub known: bool,
-    /// It is being asked for.
+    /// A task is asking for it.
     pub asking: bool,
-    /// The pool of the only copy in sync, which is here, did not store the last change.
+    /// The pool here, which has the only copy in sync, did not store the last change.
     unstored: bool,
-    /// One change is carried out at a time.
+    /// Allows one change to be installed at a time.
     installing: Rc<Semaphore>,
-    /// What was here before the change that is being carried out. This is what others are told until that is
-    /// done: some of it is installed already.
+    /// The state before the change that is being installed. Others get this one until the installation is
+    /// complete, since part of the new state is in effect already.
     before: Option<Agreed>,
 }
 
@@ -145,7 +152,7 @@ impl Agreement {
         }
     }
 
-    /// In which epoch the last change was decided.
+    /// The epoch in which the last change was decided.
     pub fn decided_in(&self) -> Epoch {
         Epoch(self.version.epoch)
     }
@@ -164,15 +171,15 @@ impl Drop for Installing {
 struct Members {
     epoch: Epoch,
     nodes: Vec<(Slot, NodeId)>,
-    /// Who is asked first to take a change: the lowest slot in sync.
+    /// The member that is asked first to take a change: the lowest slot in sync.
     first: NodeId,
 }
 
-/// Members have changed, or somebody else was quicker: try again.
+/// The members have changed, or another node was quicker: try again.
 struct TryAgain;
 
 impl Keeper {
-    /// Decides a change of a unit together with all other nodes that serve it, and carries it out on all of
+    /// Decides a change of a unit together with all other nodes that serve it, and installs it on all of
     /// them.
     pub async fn agree_on(self: &Rc<Self>, unit: &Unit, change: &ChangeRequest) -> Outcome {
         let began = rt::now();
@@ -188,7 +195,7 @@ impl Keeper {
         Outcome::status(Status::Busy)
     }
 
-    /// `decided` is what an earlier try brought to some members.
+    /// Makes one attempt; `decided` is the change that an earlier attempt has brought to some members.
     async fn try_to_agree(
         self: &Rc<Self>,
         unit: &Unit,
@@ -203,30 +210,30 @@ impl Keeper {
             && newest.contains.contains(version)
         {
             if *abort != Abort::NONE && version.epoch != members.epoch.0 {
-                // A member that was lost may have left what it aborts with others, who bring it to its end in
-                // this epoch.
+                // A lost member may have left writes that the change aborts with other members, which
+                // complete them in this epoch: wait until they have.
                 let again = Agreed { abort: abort.clone(), ..newest };
                 let waited = members.nodes.iter().map(|(_, node)| self.bring(id, &members, *node, &again));
                 rt::join_all(waited).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
             }
             return Ok(outcome.clone());
         }
-        // No member of this epoch has it. None takes anything of an earlier epoch, nor what the first of them
-        // has refused: nothing is left to wait for.
+        // No member of this epoch has the change, and none will take it: members take nothing of an earlier
+        // epoch, and what the first one has refused goes to no other. There is nothing to wait for.
         if decided
             .as_ref()
             .is_some_and(|decided| decided.answered || decided.version.epoch != members.epoch.0)
         {
             *decided = None;
         }
-        // Of what is being installed here some is there already, and is not agreed on yet.
+        // Part of what is being installed here is in effect already, and it is not agreed on yet.
         if rt::now() > until || self.is_installing(id) && !makes(Canary::DecideBeside) {
             return Err(TryAgain);
         }
-        // What is installed here is the newest.
+        // The state that is installed here is the newest.
         let decision = unit.brain().borrow().decide(change);
-        // It may be found in a pool that has failed a change, after a restart: then what changes nothing is
-        // stored as a change is.
+        // A pool that failed to store a change may turn out to have it after a restart. So while there is
+        // such a pool, what changes nothing is stored as a change is.
         let changes =
             decision.state.is_some() || !decision.notices.is_empty() || decision.abort != Abort::NONE;
         if !changes && stored {
@@ -254,8 +261,9 @@ impl Keeper {
         Ok(decision.outcome)
     }
 
-    /// Asks the members what they know, and brings the newest of it to all of them. Says also whether all
-    /// that had it have stored it.
+    /// Asks the members what they know, and brings the newest state to all of them.
+    ///
+    /// Also returns whether all members that answered have stored what they know.
     async fn settle(self: &Rc<Self>, id: VolumeId, members: &Members) -> Result<(Agreed, bool), TryAgain> {
         let told = rt::join_all(members.nodes.iter().map(|(_, node)| self.told_by(id, members, *node))).await;
         let told: Vec<(NodeId, Told)> = told.into_iter().collect::<Result<_, TryAgain>>()?;
@@ -263,8 +271,8 @@ impl Keeper {
             let those = told.iter().filter(|(_, told)| told.known == known);
             those.max_by_key(|(_, told)| told.agreed.version).map(|(_, told)| told.agreed.clone())
         };
-        // If nobody knows all have been away: what was made to survive that is on everyone's disk who was in
-        // sync, and only they serve.
+        // If no member knows, all have been away. What must survive is on the disk of each copy that was in
+        // sync, and only those serve.
         let newest = newest_of(true).or_else(|| newest_of(false)).ok_or(TryAgain)?;
         let lacking = told.iter().filter(|(_, told)| !told.known || told.agreed.version != newest.version);
         let brought = lacking.map(|(node, _)| self.bring(id, members, *node, &newest));
@@ -299,7 +307,9 @@ impl Keeper {
         if taken { Ok(()) } else { Err(TryAgain) }
     }
 
-    /// Asks a member, or this node, to take a change; says whether it did. Without an answer nobody knows.
+    /// Asks a member, or this node, to take a change; returns whether it did.
+    ///
+    /// Without an answer that is unknown.
     async fn ask_to_install(
         self: &Rc<Self>,
         id: VolumeId,
@@ -320,8 +330,10 @@ impl Keeper {
         }
     }
 
-    /// Asks a member for as long as these are the members: one whose disk hangs answers nothing until it
-    /// hangs no more, and the others go on without it.
+    /// Asks a member, and waits as long as the members stay the same.
+    ///
+    /// A member whose disk hangs answers nothing until the disk works again, and the others continue without
+    /// it.
     async fn ask_of(
         self: &Rc<Self>,
         id: VolumeId,
@@ -349,8 +361,10 @@ impl Keeper {
         Some(Told { agreed: Agreed { version: *version, state, notices, abort, contains }, known, stored })
     }
 
-    /// Carries out here what was decided. `false`: this node does not act in that epoch, it has something
-    /// else than expected, or its disk does not take it.
+    /// Installs here what was decided; returns whether this node has it now.
+    ///
+    /// It refuses if it does not act in that epoch, if its state is not the expected one, or if its disk does
+    /// not take the change.
     pub async fn install(
         &self,
         id: VolumeId,
@@ -373,13 +387,14 @@ impl Keeper {
         }
         if told.known && agreed.version <= here.version {
             if agreed.version < here.version {
-                // It was decided without this one, or this one on top of it: who brings it finds out.
+                // It was decided without the state here, or that one on top of it. The node that brings it
+                // will find out.
                 return makes(Canary::TakeOlder);
             }
             if agreed.abort != Abort::NONE && !makes(Canary::OrphansOnce) {
                 until_orphans_ended(id).await;
-                // A copy that is no member any more has forgotten what it waited for: others may still bring
-                // that to its end.
+                // A copy that is no longer a member has forgotten what it waited for: other members may still
+                // complete that.
                 return self.is_member_now(id, epoch);
             }
             return true;
@@ -391,7 +406,7 @@ impl Keeper {
         }
         let Agreed { version, state, notices, abort, contains } = agreed;
         let agreed_here = version.by == self.me().0;
-        // Who only learns what has been agreed on long since has no news for anybody.
+        // A node that only learns of an old agreement has no news for initiators.
         let (told_now, aborted_now) =
             if told.known { (notices.clone(), abort.clone()) } else { (Vec::new(), Abort::NONE) };
         if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
@@ -401,8 +416,8 @@ impl Keeper {
             install_on_all_cores(id, Some(state), told_now, aborted_now).await;
         }
         if !told.known && !makes(Canary::GoOnAfterLoss) {
-            // What was admitted under older reservations, before the others went on without this node or in
-            // the moment when it heard of that.
+            // Wait for what was admitted under older reservations, before the others continued without this
+            // node or just when it learned of that.
             until_written(id).await;
         }
         let mut volumes = self.volumes.borrow_mut();
@@ -413,8 +428,8 @@ impl Keeper {
             agreement.before = None;
             return false;
         }
-        // It is here now, also when another epoch is acted in meanwhile: to be told of it, and brought to all
-        // or forgotten, it must have its name.
+        // The state is installed now, even if the copy acts in another epoch by now. It gets its version, so
+        // that this node can report it and the members bring it to all or forget it.
         (agreement.version, agreement.contains) = (version, contains);
         (agreement.notices, agreement.abort) = (notices, abort);
         agreement.before = None;
@@ -422,15 +437,16 @@ impl Keeper {
         is_member
     }
 
-    /// Stores what must survive of a change in the pool here; says whether it has. Where others are in sync
-    /// it is not waited for a disk that hangs: they would wait, too.
+    /// Stores in the pool here what must survive of a change; returns whether it did.
+    ///
+    /// If others are in sync, it does not wait for a disk that hangs, because the others would wait, too.
     async fn keep(&self, id: VolumeId, durable: Vec<u8>) -> bool {
         let control = Control::current();
         let mut storing = pin!(control.store_lu_state(id, durable));
-        // Not all at once: what keeps every disk waiting must leave somebody in sync.
+        // Slots give up at different times: if something blocks all disks, one copy must stay in sync.
         let slot = self.volumes.borrow().get(&id).map_or(0, |kept| kept.slot.index());
         let mut stored = None;
-        // Second by second: of a process that stood still one counts.
+        // Second by second: if the process was stopped for a while, only one second of it counts.
         for _ in 0..SILENT_MAX.as_secs() + slot as u64 {
             stored = rt::timeout(Duration::from_secs(1), storing.as_mut()).await.ok();
             if stored.is_some() {
@@ -460,8 +476,9 @@ impl Keeper {
         false
     }
 
-    /// The pool here does not store changes. While this copy is a member nobody could reserve, or give a
-    /// reservation up: it leaves if others are in sync.
+    /// Takes the copy out if others are in sync, because the pool here does not store changes.
+    ///
+    /// While this copy is a member, no host could reserve the volume or release a reservation.
     async fn give_up_disk(&self, id: VolumeId, fault: DiskFault) {
         let number = self.volumes.borrow().get(&id).map(|kept| kept.entry.number);
         let Some(volume) = number else { return };
@@ -477,7 +494,7 @@ impl Keeper {
         self.volumes.borrow().get(&id).is_some_and(|kept| self.is_member_in(kept, epoch))
     }
 
-    /// Whether a change was not stored that no other copy in sync could store; it is forgotten then.
+    /// Returns, and resets, whether the only copy in sync has failed to store a change.
     fn take_unstored(&self, id: VolumeId) -> bool {
         let mut volumes = self.volumes.borrow_mut();
         volumes.get_mut(&id).is_some_and(|kept| std::mem::take(&mut kept.agreement.unstored))
@@ -487,13 +504,13 @@ impl Keeper {
         self.volumes.borrow().get(&id).is_some_and(|kept| kept.agreement.before.is_some())
     }
 
-    /// Copies that have become members ask what the others agreed on.
+    /// Makes copies that have become members ask what the others agreed on.
     pub(super) fn learn_agreements(self: &Rc<Self>) {
         let mut volumes = self.volumes.borrow_mut();
         for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open) {
             let Some(config) = kept.membership.active() else { continue };
             let member = self.is_member(kept, config);
-            // What it knew when it was one before is of then.
+            // What a copy knew as a member earlier is outdated.
             kept.agreement.known &= member;
             if member && !kept.agreement.known && !kept.agreement.asking {
                 kept.agreement.asking = true;
@@ -521,7 +538,7 @@ impl Keeper {
         self.volumes.borrow().get(&id).is_none_or(|kept| kept.agreement.known)
     }
 
-    /// Whether the node of a copy knows what the members agreed on: before that it is not promoted.
+    /// Whether the node of a copy knows what the members agreed on; before that the copy is not promoted.
     pub(super) async fn is_told(self: &Rc<Self>, id: VolumeId, slot: Slot) -> bool {
         let Some(members) = self.members_of(id) else { return false };
         let Some((_, node)) = members.nodes.iter().find(|(member, _)| *member == slot) else { return false };

@@ -1,6 +1,6 @@
-//! Heartbeats: how nodes ask each other for leases, and know who is there.
+//! Heartbeats: nodes request leases from each other, and so know which nodes are up.
 //!
-//! A control link whose network falls silent goes by another one before anybody is missed:
+//! A control link whose network falls silent moves to another network before its node is missed:
 //! `docs/why/replication.md`, *When a network falls silent*.
 
 use std::collections::BTreeSet;
@@ -15,13 +15,14 @@ use super::super::core::{Copies, on_every_core};
 use super::super::message::Heartbeat;
 use super::Keeper;
 
-/// How often leases are asked for: ten times in their length.
+/// How often a node requests leases: ten times in the length of a lease.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// How long it takes at most, on a network that works and between machines that do, to make a control link
-/// anew and say the first heartbeat by it: a connection, TLS, three hellos and the heartbeats are eight times
-/// from one side to the other, each side signs once, and who connects waits for 20 ms before it says that it
-/// means it.
+/// How long it takes at most to connect a control link again and send the first heartbeat over it.
+///
+/// On a network that works, between machines that do: a connection, TLS, three hellos and the heartbeats
+/// cross the network eight times; each side signs once; and the connecting side waits 20 ms before it
+/// confirms that it wants the link.
 const LINK_ANEW: Duration = Duration::from_millis(100);
 
 const _: () = {
@@ -37,7 +38,7 @@ const _: () = {
 };
 
 impl Keeper {
-    /// Asks all others for leases, again and again.
+    /// Requests leases from all others, with each heartbeat.
     pub(super) async fn beat(self: Rc<Self>) {
         while !self.stopping.get() {
             self.look_at_stall(rt::now());
@@ -57,7 +58,7 @@ impl Keeper {
         links.iter().for_each(|link| link.send(request.frame()));
     }
 
-    /// This node, and those that it hears and has all replication links with.
+    /// This node, and those that it hears and with which all replication links are up.
     fn reached(&self, now: Instant) -> BTreeSet<NodeId> {
         let others: Vec<NodeId> = self.peers.borrow().keys().copied().collect();
         others.into_iter().chain([self.me()]).filter(|node| self.reaches_now(now, *node)).collect()
@@ -72,7 +73,7 @@ impl Keeper {
         self.peers.borrow().values().filter_map(|peer| peer.link.clone()).collect()
     }
 
-    /// Whether the node was heard of just now; this one always is.
+    /// Whether the node was heard within the last five heartbeats; this node always counts as heard.
     pub(super) fn is_heard(&self, now: Instant, node: NodeId) -> bool {
         if node == self.me() {
             return true;

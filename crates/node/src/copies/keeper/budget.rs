@@ -1,4 +1,4 @@
-//! Has this node's syncs keep to its budget, to its share of the cluster's, and to their order.
+//! Makes this node's resyncs keep to its budget, to its share of the cluster's budget, and to their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use super::super::progress::{Part, SliceSync};
 use super::{ClusterError, Keeper, json};
 use crate::shard::{Shard, on_all_cores};
 
-/// The key of what all nodes of the cluster may give together, in bytes a second.
+/// The key of the limit for the resyncs of all nodes together, in bytes per second.
 pub(super) const SYNC_LIMIT: &str = "resync-limit";
 
-/// What the cores were told last.
+/// What the cores have to keep to, as they were last told.
 #[derive(Default)]
 pub(super) struct Dealt {
     budget: Option<Budget>,
@@ -24,11 +24,11 @@ pub(super) struct Dealt {
     paused: BTreeMap<u32, Slots>,
 }
 
-/// What the slices of a core are to give.
+/// What the slices of a core have to copy to other nodes.
 #[derive(Default)]
 pub(super) struct Giving {
     cores: BTreeSet<u16>,
-    /// Volumes of which a slice has more to do than to wait for the rest.
+    /// Volumes with a slice that does more than wait until it is let in or promoted.
     volumes: BTreeSet<u32>,
 }
 
@@ -36,7 +36,7 @@ impl Giving {
     /// Takes in what the slices of a core know.
     pub(super) fn add(&mut self, core: u16, syncs: &[SliceSync]) {
         for sync in syncs {
-            // What is paused takes no part of the budget, and no turn.
+            // A paused resync takes no share of the budget, and no turn.
             if let Part::Source(next) = sync.part
                 && sync.limited_by != Some(Restraint::Paused)
             {
@@ -50,15 +50,15 @@ impl Giving {
 }
 
 impl Keeper {
-    /// Bytes a second that all nodes may give together; `None`: any.
+    /// The limit for the resyncs of all nodes together, in bytes per second; `None`: no limit.
     pub fn sync_limit(&self) -> Option<u64> {
         self.get::<u64>(SYNC_LIMIT).map(|(limit, _)| limit)
     }
 
-    /// Limits what all nodes give together.
+    /// Sets the limit for the resyncs of all nodes together, in bytes per second.
     ///
     /// # Errors
-    /// [`ClusterError::Record`], [`ClusterError::Conflict`].
+    /// [`ClusterError::Record`], [`ClusterError::Conflict`], [`ClusterError::Unreadable`].
     pub async fn set_sync_limit(&self, limit: Option<u64>) -> Result<(), ClusterError> {
         let revision = self.revision_of(SYNC_LIMIT);
         let transaction = Keeper::transaction().expect(SYNC_LIMIT, revision);
@@ -69,7 +69,7 @@ impl Keeper {
         }
     }
 
-    /// What this node may give now; `None`: as much as it can.
+    /// What this node may resync to others now, in bytes per second; `None`: no limit.
     pub fn sync_budget(&self, now: Instant) -> Option<u64> {
         self.budget(now).map(|budget| budget.bytes_per_second)
     }
@@ -80,7 +80,7 @@ impl Keeper {
         Budget::of_node(Shard::current().config().resync_bytes_per_second_max, limit, givers)
     }
 
-    /// Other nodes that bring copies up to date, or may, and do not say that they do not.
+    /// The number of other nodes that are sources of resyncs, or may be and have not reported otherwise.
     fn others_that_give(&self, now: Instant) -> usize {
         let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
         let in_sync = |copy: &&CopyEntry| copy.standing == StandingEntry::InSync;
@@ -90,8 +90,8 @@ impl Keeper {
         able.into_iter().filter(|node| *node != self.me() && self.may_give(now, *node)).count()
     }
 
-    /// Gives each core that brings copies up to date the same part of the budget, and has volumes wait for
-    /// their turns.
+    /// Gives each core that resyncs copies the same share of the budget, and makes volumes wait for their
+    /// turns.
     pub(super) async fn deal(&self, now: Instant, giving: Giving) {
         let waiting = self.waiting(&giving.volumes);
         let (budget, turns) = {
@@ -111,8 +111,10 @@ impl Keeper {
         .await;
     }
 
-    /// Has the cores give nothing to copies whose syncs are paused. Before a slice is opened, or acts in what
-    /// is new: none begins meanwhile.
+    /// Stops the cores from giving anything to copies whose resyncs are paused.
+    ///
+    /// It runs before a slice is opened, or acts in something new, so that no paused resync begins in
+    /// between.
     pub(super) async fn keep_paused(&self) {
         let paused: BTreeMap<u32, Slots> = {
             let volumes = self.volumes.borrow();

@@ -1,8 +1,8 @@
-//! Which nodes are up, and are not reached from here: the network between the two is cut, while each of them
-//! works with others.
+//! Which nodes are up but unreachable from here: the network between the two is cut, while each of them works
+//! with others.
 //!
-//! A node that is not heard of may be down. It is up if another node, which is heard, says that it reaches
-//! it: heartbeats carry that.
+//! A node that is not heard may be down. It is up if another node, which is heard, says in its heartbeats
+//! that it reaches it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,23 +12,26 @@ use replica::NodeId;
 
 use super::Keeper;
 
-/// For how long a node must not have been reached before it is said. To make all links anew, by another
-/// network if one is silent, takes some seconds; so does the start of a node, and until its loss has got
-/// round.
+/// How long a node must be unreachable before that is reported.
+///
+/// It takes some seconds to connect all links again, over another network if one is silent. So does the start
+/// of a node, and so does its loss until all nodes have noticed.
 const CUT_MIN: Duration = Duration::from_secs(10);
 
-/// For how long it must be reached without a break until that is over: a network that loses large packets
-/// alone lets links be made again and again, and dead after a second.
+/// How long it must be reachable without a break until the cut is over.
+///
+/// A network that loses only large packets lets links be connected again and again, and they die after a
+/// second.
 const MENDED_MIN: Duration = Duration::from_secs(5);
 
-/// The nodes that are up and not reached, or not for long.
+/// The nodes that are up but unreachable, or reachable again for a short time only.
 #[derive(Debug, Default)]
 pub(super) struct Cuts(BTreeMap<NodeId, Cut>);
 
 #[derive(Debug)]
 struct Cut {
     since: Instant,
-    /// Since when it is reached.
+    /// Since when it is reachable again.
     reached: Option<Instant>,
 }
 
@@ -50,7 +53,7 @@ impl Cuts {
 }
 
 impl Keeper {
-    /// Notes who is up and not reached, with every heartbeat.
+    /// Notes which nodes are up but unreachable; called with every heartbeat.
     pub(super) fn note_cuts(&self, now: Instant, reached: &BTreeSet<NodeId>) {
         let mut up = reached.clone();
         for (node, peer) in self.peers.borrow().iter() {
@@ -62,7 +65,7 @@ impl Keeper {
         self.cuts.borrow_mut().note(now, &up, reached);
     }
 
-    /// Which nodes that are heard say that they reach this one.
+    /// Which other nodes that are heard say that they reach `node`.
     pub fn reached_by(&self, node: NodeId) -> Vec<NodeId> {
         let (now, peers) = (rt::now(), self.peers.borrow());
         let reach = peers.iter().filter(|(other, peer)| {
@@ -72,8 +75,9 @@ impl Keeper {
         reach.map(|(other, _)| *other).collect()
     }
 
-    /// Which nodes have been up for a while, and in all of that time some of the links with them, or all,
-    /// were not, or never for long; and for how long.
+    /// The nodes that have been up but not fully reachable for a while, and for how long.
+    ///
+    /// In all of that time some of the links with them, or all, were down, or up for short times only.
     pub fn cuts(&self) -> Vec<(NodeId, Duration)> {
         self.cuts.borrow().lasting(rt::now())
     }
@@ -92,12 +96,12 @@ mod tests {
         cuts.note(at(9), &set(&[1, 2, 3]), &set(&[1, 2]));
         assert!(cuts.lasting(at(9)).is_empty());
         assert_eq!(cuts.lasting(at(10)), [(NodeId(3), Duration::from_secs(10))]);
-        // It is down, and when it is back it may take its time.
+        // The node is down. When it is back, it may take its time.
         cuts.note(at(11), &set(&[1, 2]), &set(&[1, 2]));
         cuts.note(at(12), &set(&[1, 2, 3]), &set(&[1, 2]));
         assert!(cuts.lasting(at(21)).is_empty());
         assert_eq!(cuts.lasting(at(22)).len(), 1);
-        // It is reached for some moments now and then.
+        // The node is reachable for some moments now and then.
         for second in (23..40).step_by(3) {
             cuts.note(at(second), &set(&[1, 2, 3]), &set(&[1, 2, 3]));
             cuts.note(at(second + 2), &set(&[1, 2, 3]), &set(&[1, 2]));

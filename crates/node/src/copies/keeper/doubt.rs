@@ -1,10 +1,10 @@
-//! What becomes of hosts' commands while a copy in sync lacks leases (R21).
+//! What happens to hosts' commands while a copy in sync lacks leases (R21).
 //!
-//! It is a moment's hiccup; or another copy was lost, and this one goes on as soon as the others' leases have
-//! run out; or it is this node that is cut off, and others go on without it. Until that is known commands
-//! wait. Then initiators are told to use another path, at once as long as it lasts, and are told when this
-//! one can be used again. A node that has lost the cluster's record as well waits less: others do not hear of
-//! it, and it is not this node that goes on.
+//! It may be a short hiccup. Or another copy was lost, and this one continues as soon as that copy's leases
+//! have expired. Or this node is cut off, and others continue without it. Until it is known which, commands
+//! wait. Then commands are refused at once as long as it lasts, so that initiators use another path, and
+//! initiators are told when this path can be used again. A node that has lost the cluster's record as well
+//! waits less: other nodes do not hear it, so it is not the one that continues.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,31 +19,33 @@ use crate::copies::core::Copies;
 use crate::parts;
 use crate::shard::on_all_cores;
 
-/// For how long leases may be missing before it is shown: when another copy is lost it takes less, and a path
-/// that changes costs hosts more.
+/// How long leases may be missing before hosts are told.
+///
+/// When another copy is lost it takes less, and a change of paths costs hosts more.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
-/// For how long commands wait if the cluster's record cannot be reached either. Leases run out a second after
-/// the others were last heard of.
+/// How long commands wait if the cluster's record cannot be reached either.
+///
+/// Leases expire a second after the other nodes were last heard.
 const CUT_OFF_MAX: Duration = Duration::from_millis(300);
-/// How long the record may take to say how it is: it is asked on this node.
+/// How long the record may take to report its status, which this node knows without asking others.
 const STATUS_DEADLINE: Duration = Duration::from_millis(100);
 
 /// Whether a copy in sync has its leases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Doubt {
-    /// It has, or it is not in sync and needs none.
+    /// It has them, or it is not in sync and needs none.
     #[default]
     None,
     /// Some are missing.
     Since(Instant),
-    /// They have been for long, which hosts are told.
+    /// Some have been missing for so long that hosts are told.
     Shown(Instant),
-    /// Initiators are sent elsewhere.
+    /// Initiators are sent to other paths.
     GivenUp,
 }
 
 impl Doubt {
-    /// What initiators are told of a copy in sync; `None`: nothing of this.
+    /// The access state that initiators see for a copy in sync; `None`: the usual one.
     pub(super) fn state(self) -> Option<AccessState> {
         match self {
             Doubt::None | Doubt::Since(_) => None,
@@ -52,7 +54,7 @@ impl Doubt {
         }
     }
 
-    /// What it is after another look.
+    /// The state after another look.
     fn next(self, now: Instant, lacks: bool, quorum: bool) -> Doubt {
         let since = match self {
             _ if !lacks => return Doubt::None,
@@ -70,7 +72,7 @@ impl Doubt {
 }
 
 impl Keeper {
-    /// Looks which copies lack leases, and has commands and paths act by that.
+    /// Checks which copies lack leases, and makes commands and paths act by that.
     pub(super) async fn look_at_leases(self: &Rc<Self>) {
         let is_waiting = |doubt: Doubt| matches!(doubt, Doubt::Since(_) | Doubt::Shown(_));
         let asks = self.volumes.borrow().values().any(|kept| is_waiting(kept.doubt));
@@ -138,7 +140,7 @@ mod tests {
         Instant(ms * 1_000_000)
     }
 
-    /// What it is at these milliseconds while leases are missing.
+    /// The access states at these milliseconds while leases are missing.
     fn course(quorum: bool, looks: &[u64]) -> Vec<Option<AccessState>> {
         let mut doubt = Doubt::default();
         let mut look = |ms: &u64| {

@@ -1,18 +1,18 @@
-//! What keeps the cluster's record on a node.
+//! The engine that keeps the cluster's record on a node.
 
 use cluster::embedded::{Embedded, Simulated};
 use cluster::etcd::Etcd;
 use replica::NodeId;
 
-/// What keeps the cluster's record on this node.
+/// The engine that keeps the cluster's record on this node.
 pub enum Engine {
-    /// Raft, with the other nodes.
+    /// Raft, together with the other nodes.
     Embedded(Embedded),
-    /// A site's etcd, which knows nothing of nodes.
+    /// A site's etcd, which does not know the nodes.
     Etcd(Etcd),
     /// Raft in a simulated world.
     Simulated(Simulated),
-    /// All nodes share one, in a simulated world.
+    /// One record that all nodes share, in a simulated world.
     Shared,
 }
 

@@ -7,37 +7,37 @@ use replica::NodeId;
 /// Something that needs the cluster could not be done.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The record did not take it.
+    /// The record did not respond, or did not accept the change.
     #[error("the cluster's record did not respond, or did not accept the change")]
     Record(#[from] cluster::Error),
-    /// Somebody else has changed the same thing.
+    /// Someone else has changed the same entry meanwhile.
     #[error("{0} was changed by someone else in the meantime: check it and try again")]
     Conflict(String),
-    /// This version cannot read what is there, and would lose of it what it does not know.
+    /// This version cannot read the entry, and would lose what it does not know of it.
     #[error(
         "this node cannot read {0:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version, or update this one"
     )]
     Unreadable(String),
-    /// The other node cannot be asked.
+    /// The other node is unreachable.
     #[error("{0} is unreachable: is it running, and are its addresses correct?")]
     Unreached(NodeId),
-    /// The other node has taken the question, and its answer did not come.
+    /// The question was sent, and the other node's answer did not come in time.
     #[error(
         "{node} has not responded for {seconds} seconds and may still be working on it: try again in a while", seconds = after.as_secs()
     )]
     Unanswered {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// For how long it was waited.
+        /// How long this node waited.
         after: Duration,
     },
-    /// The other node has answered something else than what it was asked.
+    /// The other node's answer does not fit the question.
     #[error("{0} gave an unexpected answer: this is a bug in Ursa, please report it")]
     Strange(NodeId),
-    /// The other node cannot do it.
+    /// The other node cannot do what it was asked for.
     #[error("{node}: {reason}")]
     Refused {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// What it said.
         reason: String,
@@ -45,12 +45,12 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// Whether nobody knows if the record has taken the change.
+    /// Whether it is unknown if the record has taken the change.
     pub fn is_unanswered_by_record(&self) -> bool {
         matches!(self, ClusterError::Record(cluster::Error::OutcomeUnknown))
     }
 
-    /// Whether a transaction may be committed, now or later, though it was not answered for.
+    /// Whether a transaction may be committed, now or later, although the record did not confirm it.
     pub fn may_be_committed(&self) -> bool {
         matches!(self, ClusterError::Record(cluster::Error::OutcomeUnknown | cluster::Error::Stopped))
     }

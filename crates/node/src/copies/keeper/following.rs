@@ -1,5 +1,5 @@
-//! Follows the cluster's record, has the copies here act by it, and looks again and again whether leases have
-//! run out and what is to become of volumes.
+//! Follows the cluster's record, makes the copies here act by it, and checks regularly whether leases have
+//! expired and what to propose for volumes.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use super::{Keeper, Kept};
 use crate::control::{Control, show_capacity};
 use crate::shard::on_all_cores;
 
-/// How often it is thought over what is to become of volumes.
+/// How often the node considers what to propose for its volumes.
 const STEWARD_EVERY: Duration = Duration::from_millis(50);
 
 impl Keeper {
@@ -53,7 +53,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     if !self.stopping.get() {
-                        // Only by a defect: a disk that fails is waited for.
+                        // Only a defect leads here: the record waits for a disk that fails.
                         tracing::error!(%error, "the cluster's record can no longer be followed: restart the node");
                     }
                     return;
@@ -62,7 +62,7 @@ impl Keeper {
         }
     }
 
-    /// Has everything act by what the record says at these keys.
+    /// Makes everything on this node act by what the record says at these keys.
     async fn act_by(self: &Rc<Self>, keys: BTreeSet<String>, revision: cluster::Revision) {
         let revision = Revision(revision.0);
         self.copies.set_known(revision);
@@ -76,7 +76,8 @@ impl Keeper {
         self.keep_paused().await;
         self.open_volumes_soon();
         self.activate().await;
-        // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
+        // A copy that is outside stops at once. A member may continue in the previous epoch: nothing can be
+        // completed without it.
         on_every_core(move || Copies::current().set_applied(revision));
         if let Some(control) = Control::try_current() {
             control.act_by_cluster(&keys).await;
@@ -89,7 +90,7 @@ impl Keeper {
     fn learn_nodes(&self) {
         let entries: Vec<NodeEntry> = self.list(NODES);
         if !entries.iter().any(|entry| NodeId(entry.id) == self.me()) {
-            // It has joined, and does not know the record yet: those that it was told of are all it has.
+            // This node has joined and has not read the record yet: it has only the peers that it was given.
             return;
         }
         let peers =
@@ -97,7 +98,7 @@ impl Keeper {
         self.links.set_peers(peers.collect());
     }
 
-    /// What a node's addresses are kept for.
+    /// What the addresses of a node are used for.
     pub fn link_roles(&self, node: NodeId) -> LinkRoles {
         self.get::<LinkRoles>(&link_roles_key(node)).map(|(roles, _)| roles).unwrap_or_default()
     }
@@ -114,13 +115,13 @@ impl Keeper {
         let Some((slot, made)) = here else {
             self.forget(id).await;
             if let Some(control) = Control::try_current() {
-                // Its disk may hang.
+                // In a task, since its disk may hang.
                 rt::spawn(async move { control.note_no_copy(id).await }).detach();
             }
             return;
         };
         if self.volumes.borrow().get(&id).is_some_and(|kept| (kept.slot, kept.made) != (slot, made)) {
-            // It was taken off this node and put there again while nobody told this node so.
+            // The copy was removed from this node and added again before this node learned of it.
             self.forget(id).await;
         }
         if self.take_entry(id, (entry, legible), revision, (slot, made)) {
@@ -128,8 +129,9 @@ impl Keeper {
         }
     }
 
-    /// Takes what the record says of a volume with a copy here. Says whether that was held back because
-    /// nothing could be read, and may serve again.
+    /// Takes over what the record says about a volume with a copy here.
+    ///
+    /// Returns whether the copy was held because nothing of its entry could be read, and may serve again.
     fn take_entry(
         &self,
         id: VolumeId,
@@ -186,18 +188,18 @@ impl Keeper {
             taken_out.for_each(|slot| kept.steward.handle_overdue(rt::now(), slot));
         }
         (kept.entry, kept.revision, kept.proposing) = (entry, cluster::Revision(revision.0), false);
-        // What is here is older than what others have: it is looked at again.
+        // If the volume has other copies, what is here is older than theirs: it is looked at again.
         kept.sole &= kept.entry.sole;
         let was = std::mem::replace(&mut kept.legible, legible);
         if self.forks.allow(id, slot, &config) {
-            // What was held until the record says so is not in sync by now.
+            // Once the record has the copy out of sync, it need not be held any more.
             kept.held &= self.forks.has(id) || config.in_sync().contains(slot);
             kept.membership.learn(config);
         }
         was == Legible::Nothing && !kept.held
     }
 
-    /// Has copies act in what they may act in now.
+    /// Makes copies act in the configurations that they may act in now.
     pub(super) async fn activate(self: &Rc<Self>) {
         self.acting.acquire(1).await;
         let now = rt::now();
@@ -206,14 +208,14 @@ impl Keeper {
         {
             let leases = self.copies.leases();
             let mut volumes = self.volumes.borrow_mut();
-            // It acts in nothing: what the record says holds at once.
+            // A sole copy acts in no configuration: what the record says holds at once.
             for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.sole) {
                 if kept.shown != kept.entry.size {
                     kept.shown = kept.entry.size;
                     grown.push((*id, ByteLen(kept.entry.size)));
                 }
             }
-            // Of one that is closed for a while no slice hears of it.
+            // Also for a copy that is closed for a while: it has no slice to activate.
             for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open || kept.reopens) {
                 if let Some(activation) = kept.membership.poll(now, &leases) {
                     let size = ByteLen(kept.entry.size);
@@ -249,7 +251,7 @@ impl Keeper {
         self.acting.release(1);
     }
 
-    /// Acts when leases have run out, and proposes.
+    /// Acts when leases have expired, and makes proposals.
     pub(super) async fn guard(self: Rc<Self>) {
         let mut look_at = rt::now();
         while !self.stopping.get() {

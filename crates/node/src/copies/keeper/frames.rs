@@ -1,5 +1,5 @@
-//! What comes from other nodes: that their control links are up or down, that their processes have died, and
-//! the frames of these links.
+//! Handles what comes from other nodes: control links that come up or break, deaths of processes, and the
+//! frames of control links.
 
 use std::rc::Rc;
 
@@ -12,10 +12,10 @@ use super::super::message::{self, Heartbeat};
 use super::Keeper;
 
 impl Keeper {
-    /// A control link is up.
+    /// Handles a control link that has come up.
     pub(in crate::copies) fn link_up(&self, link: Rc<Link>) {
         let peer = link.name().peer;
-        // Before any lease that is given over it.
+        // Before any lease that is granted over this link.
         self.say_forks(&link);
         self.say_record_state(&link);
         {
@@ -23,22 +23,23 @@ impl Keeper {
             let state = peers.entry(peer).or_default();
             (state.link, state.word) = (Some(Rc::clone(&link)), None);
         }
-        // What was said last may have gone by a network that has fallen silent: the other one counts.
+        // The last request may have left over a network that has fallen silent. The one over this link
+        // counts.
         if !self.stopping.get() {
             self.ask_for_leases(&[link]);
         }
     }
 
-    /// A control link broke; gives it.
+    /// Handles a control link that broke, and returns it.
     pub(in crate::copies) fn link_down(&self, node: NodeId) -> Option<Rc<Link>> {
         let link = self.peers.borrow_mut().get_mut(&node).and_then(|peer| peer.link.take());
-        // Who waits for its answer learns that none comes.
+        // Callers that wait for this node's answers learn that none will come.
         self.questions.borrow_mut().retain(|_, (asked, _)| *asked != node);
         self.engine.unreachable(node);
         link
     }
 
-    /// A process that was this life of the other node is dead, for certain: nobody waits for it any more.
+    /// Stops waiting for a life of another node whose process is certainly dead.
     pub(in crate::copies) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
         tracing::warn!(node = %of, incarnation = life.0, "the process of another node died");
         self.note_death(of);
@@ -52,16 +53,16 @@ impl Keeper {
         self.engine.died(of);
         let keeper = Rc::clone(self);
         rt::spawn(async move { keeper.propose().await }).detach();
-        // A configuration without it may be there already, and have waited for its leases.
+        // A configuration without that life may exist already, waiting for its leases to expire.
         self.work.notify();
     }
 
-    /// Sends the record's own message; lost without a link.
+    /// Sends a message of the record's engine; without a link it is lost.
     pub fn send_record(&self, to: NodeId, bytes: Vec<u8>) {
         self.send_frame(to, message::frame(message::RECORD, 0, bytes));
     }
 
-    /// Sends a frame over the control link; lost without one.
+    /// Sends a frame over the control link; without a link it is lost.
     pub fn send_frame(&self, to: NodeId, frame: Frame) {
         let link = self.peers.borrow().get(&to).and_then(|peer| peer.link.clone());
         if let Some(link) = link {
@@ -69,8 +70,9 @@ impl Keeper {
         }
     }
 
-    /// The other node does not know a kind of frame that this one has sent: who waits for its answer learns
-    /// that none comes.
+    /// Handles the report that another node does not know a kind of frame that this node has sent.
+    ///
+    /// A caller that waits for the answer learns that none will come.
     fn handle_unknown(&self, from: NodeId, frame: &Frame) {
         let kind = message::unknown_in(frame);
         tracing::warn!(node = %from, kind, "another node's version does not know a frame that this node sent");
@@ -82,7 +84,7 @@ impl Keeper {
         }
     }
 
-    /// A frame of a control link.
+    /// Handles a frame of a control link.
     pub(in crate::copies) fn frame(self: &Rc<Self>, link: &Rc<Link>, frame: Frame) {
         let from = link.name().peer;
         match frame.kind {

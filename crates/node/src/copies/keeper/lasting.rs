@@ -1,5 +1,4 @@
-//! How long it has been so that a node is not heard of, and that copies are not in sync: as this node has
-//! seen it in its life.
+//! How long a node has been silent, or a copy out of sync, as far as this node has seen in its life.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,17 +9,18 @@ use replica::NodeId;
 use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
 use super::Keeper;
 
-/// How long something has been so.
+/// How long a condition has lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lasting {
-    /// So long.
+    /// How long this node has seen it.
     pub age: Duration,
-    /// It was so already when this node began to look: it may be longer.
+    /// It lasted already when this node began to look, so it may be older.
     pub at_least: bool,
 }
 
-/// Since when copies are not in sync, by the volume's number and the slot: of those that this node has seen
-/// begin to be so. As many as the record has copies, at most.
+/// Since when copies are not in sync, by the volume's number and the slot.
+///
+/// It has the copies that this node has seen fall out of sync: at most as many as the record has copies.
 pub(super) struct Outside {
     /// When this node began to look.
     began: Instant,
@@ -33,7 +33,7 @@ impl Outside {
         Outside { began: now, since: BTreeMap::new() }
     }
 
-    /// What the record has said of a volume until now, and says from now on.
+    /// Notes a change of a volume's entry in the record.
     pub(super) fn note(&mut self, now: Instant, before: Option<&VolumeEntry>, after: Option<&VolumeEntry>) {
         for (number, copy) in behind(before) {
             if !behind(after).any(|(_, other)| is_same(other, copy)) {
@@ -47,7 +47,7 @@ impl Outside {
         }
     }
 
-    /// How long a copy has not been in sync, which is not.
+    /// How long a copy that is not in sync has been so.
     pub(super) fn lasts(&self, now: Instant, number: u32, slot: u8) -> Lasting {
         self.lasting(now, self.since.get(&(number, slot)).copied())
     }
@@ -70,7 +70,7 @@ fn is_same(a: &CopyEntry, b: &CopyEntry) -> bool {
 }
 
 impl Keeper {
-    /// How long nothing has been heard of a node; `None`: it was heard of just now.
+    /// How long a node has been silent; `None`: it was heard just now.
     pub fn silence_of(&self, node: NodeId) -> Option<Lasting> {
         let now = rt::now();
         if self.is_heard(now, node) {
@@ -131,7 +131,7 @@ mod tests {
         outside.note(at(140), Some(&joins), Some(&whole));
         outside.note(at(150), Some(&whole), Some(&out));
         assert_eq!(outside.lasts(at(151), 7, 1), lasting(1, false));
-        // Another copy comes into its place.
+        // Another copy takes its place.
         outside.note(at(160), Some(&out), Some(&volume(&[(1, InSync), (3, Out)])));
         assert_eq!(outside.lasts(at(161), 7, 1), lasting(1, false));
         outside.note(at(170), Some(&volume(&[(1, InSync), (3, Out)])), None);

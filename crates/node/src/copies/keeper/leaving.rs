@@ -1,4 +1,4 @@
-//! The end of a node that is told to stop: others go on without it, and need copy nothing when it is back.
+//! How a node leaves when it is told to stop: the others continue, and it needs no resync when it is back.
 
 use std::rc::Weak;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use super::super::message;
 use super::Keeper;
 use crate::shard::on_all_cores;
 
-/// For how long a node that stops waits for the last words about writes to arrive, be it that others go on
-/// writing.
+/// How long a stopping node waits for the last messages about writes, even if the others continue to write.
 const SETTLE_MAX: Duration = Duration::from_millis(500);
-/// How long it waits for its maps to be on the disk: without that a little more is copied when it is back.
+/// How long it waits until its maps are on the disk. If they are not, a little more is resynced later.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(2);
 const SETTLED_EVERY: Duration = Duration::from_millis(10);
 
-/// How long a node that stops waits for the others to take its copies out.
+/// How long a stopping node waits until the others have removed its copies from the members.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Keeper {
-    /// Nobody writes through this node any more: what all copies have is noted as such, so that it need not
-    /// be copied when nodes are back.
+    /// Notes what all copies have, so that it need not be resynced when nodes are back.
+    ///
+    /// No host writes through this node any more.
     async fn note_what_all_have(&self) {
         if self.volumes.borrow().is_empty() {
             return;
@@ -44,14 +44,15 @@ impl Keeper {
         .await;
     }
 
-    /// This node takes no part in anything any more: it says nothing, gives no leases, and votes on nothing.
+    /// Withdraws this node from everything: it sends nothing, grants no leases, and does not vote.
     pub async fn withdraw(&self) {
         self.stopping.set(true);
         self.work.notify();
         self.links.stop().await;
     }
 
-    /// The node is about to stop: asks the others to go on without it, and waits a moment until they do.
+    /// Asks the others to continue without this node, which is about to stop, and waits a moment until they
+    /// do.
     pub async fn leave(&self) {
         self.note_what_all_have().await;
         for link in self.control_links() {
@@ -65,7 +66,7 @@ impl Keeper {
             })
         };
         self.until(LEAVE_DEADLINE, alone).await;
-        // Another one may have said meanwhile that it leaves, too.
+        // Another node may have announced meanwhile that it leaves, too.
         self.note_what_all_have().await;
         self.stopping.set(true);
         self.work.notify();

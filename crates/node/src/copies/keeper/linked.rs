@@ -1,4 +1,4 @@
-//! How the control links with other nodes are.
+//! The state of the control links with other nodes.
 
 use replica::NodeId;
 
@@ -6,7 +6,7 @@ use super::super::Linked;
 use super::Keeper;
 
 impl Keeper {
-    /// The control link with another node.
+    /// The state of the control link with another node.
     pub fn linked(&self, node: NodeId) -> Linked {
         let (now, peers) = (rt::now(), self.peers.borrow());
         let mut linked = Linked { of: 1, ..Linked::default() };
@@ -20,7 +20,7 @@ impl Keeper {
         linked
     }
 
-    /// How many replication links there are to be with another node, as its control link says, if that is up.
+    /// How many replication links there should be with another node; `None`: its control link is not up.
     pub fn replication_links(&self, node: NodeId) -> Option<u16> {
         let peers = self.peers.borrow();
         let link = peers.get(&node)?.link.as_ref()?;

@@ -1,4 +1,4 @@
-//! Which volumes there are, and how they are.
+//! Lists the cluster's volumes and their state.
 
 use std::ops::Bound;
 
@@ -10,13 +10,14 @@ use super::{CopiesStatus, Keeper, parse};
 use crate::parts::A_TURN;
 
 impl Keeper {
-    /// The volumes with copies, on whichever nodes, at one moment. For what is decided by all of them, now
-    /// and then: hosts' requests wait meanwhile.
+    /// All volumes with copies, on any nodes, at one moment.
+    ///
+    /// Only for rare decisions that need all of them: hosts' requests wait meanwhile.
     pub fn volumes(&self) -> Vec<CopiesStatus> {
         self.list::<VolumeEntry>(VOLUMES).into_iter().map(|entry| self.status_of(entry)).collect()
     }
 
-    /// Those of them that are wanted, a few in each turn of this core.
+    /// The volumes that `wanted` selects, a few in each turn of this core.
     pub async fn volumes_in_parts(&self, wanted: impl Fn(&VolumeEntry) -> bool) -> Vec<CopiesStatus> {
         let mut all = Vec::new();
         self.for_each_entry(|entry| {
@@ -28,8 +29,9 @@ impl Keeper {
         all
     }
 
-    /// Calls `each` with what the record says of volumes, a few in each turn of this core. What changes
-    /// meanwhile is seen or not.
+    /// Calls `each` with what the record says about each volume, a few in each turn of this core.
+    ///
+    /// It may or may not see what changes meanwhile.
     pub async fn for_each_entry(&self, mut each: impl FnMut(VolumeEntry)) {
         let mut after = VOLUMES.to_owned();
         loop {
@@ -58,13 +60,14 @@ impl Keeper {
         self.record.borrow().entries.contains_key(&volume_key(id))
     }
 
-    /// The copies of one volume; `None`: the record has no such volume.
+    /// The copies of one volume; `None`: volume not found in the record.
     pub fn volume(&self, id: VolumeId) -> Option<CopiesStatus> {
         let (entry, _) = self.get(&volume_key(id))?;
         Some(self.status_of(entry))
     }
 
-    /// What the record has of the volume of this name or identity; `None`: it has none. A name comes first.
+    /// The record's entry of the volume with this name or identity; a name takes precedence. `None`: not
+    /// found.
     pub fn entry_named(&self, name: &str) -> Option<(VolumeId, VolumeEntry)> {
         let id = self.get::<String>(&volume_name_key(name)).map_or_else(|| name.to_owned(), |(id, _)| id);
         let id = VolumeId::parse(&id)?;
@@ -72,7 +75,7 @@ impl Keeper {
         Some((id, entry))
     }
 
-    /// The copies of the volume of this name or identity; `None`: the record has no such volume.
+    /// The copies of the volume with this name or identity; `None`: volume not found in the record.
     pub fn volume_named(&self, name: &str) -> Option<CopiesStatus> {
         self.entry_named(name).map(|(_, entry)| self.status_of(entry))
     }

@@ -1,32 +1,33 @@
-//! Whether the other nodes know this one as a member of the cluster still.
+//! Whether the other nodes still know this one as a member of the cluster.
 
 use link::{PeerState, Refusal};
 
 use super::Keeper;
 
-/// Why this node is none of its cluster any more.
+/// Why this node no longer belongs to its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expelled {
-    /// Somebody has removed it.
+    /// An administrator has removed it.
     Removed,
-    /// A survivor was made a new cluster, and this node was given up.
+    /// A surviving node became a new cluster, and this node was given up.
     GivenUp,
 }
 
 impl Keeper {
-    /// Whether this node was removed or given up, as the others say.
+    /// Whether this node was removed or given up, according to the other nodes.
     pub fn expelled(&self) -> Option<Expelled> {
         judge(&self.links().peers(), self.links().is_outdated())
     }
 }
 
-/// More of the others must say so than have links with this node: one of them may not have heard yet that it
-/// has joined, and others may have been removed with it. `outdated`: some are of a later generation of the
-/// cluster.
+/// Judges by what the other nodes say; `outdated`: some are of a later generation of the cluster.
+///
+/// More nodes must refuse this one than have links with it: one of them may not have heard yet that this node
+/// has joined, and others may have been removed together with it.
 fn judge(peers: &[PeerState], outdated: bool) -> Option<Expelled> {
     let says = |peer: &&PeerState| match peer.refusal {
         Some(Refusal::Membership) => true,
-        // Those of an earlier one say so to a survivor, too.
+        // Nodes of an earlier generation say this to a survivor, too.
         Some(Refusal::Generation) => outdated,
         _ => false,
     };
@@ -57,7 +58,7 @@ mod tests {
         assert_eq!(judge(&[], false), None);
         assert_eq!(judge(&[peer(2, 0, None)], false), None, "it is down");
         assert_eq!(judge(&[peer(2, 0, membership), peer(3, 0, None)], false), Some(Expelled::Removed));
-        // One has not heard yet that this node has joined.
+        // One node has not heard yet that this one has joined.
         assert_eq!(judge(&[peer(2, 0, membership), peer(3, 2, None)], false), None);
         // Another node was removed with this one.
         let others = [peer(1, 0, membership), peer(2, 0, membership), peer(3, 2, None)];

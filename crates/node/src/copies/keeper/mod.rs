@@ -1,12 +1,14 @@
-//! Follows the cluster's record, has this node's copies act by it, and proposes what is to become of volumes
-//! when nodes are lost and return. Lives on core 0.
+//! Follows the cluster's record, makes this node's copies act by it, and proposes changes of volumes when
+//! nodes are lost and return.
 //!
-//! The record says who is in sync; it is followed in order. A copy acts in a configuration when
-//! [`replica::Membership`] says that it may, all slices of it alike; only then is the record's revision
-//! *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
+//! The keeper lives on core 0. It follows the record in order; the record says which copies are in sync. A
+//! copy acts in a configuration when [`replica::Membership`] allows it, all its slices alike. Only then is
+//! the record's revision *applied*: leases are granted and counted by the applied revision. Heartbeats are
+//! requests for leases. A *life* of a node is one run of its process, an incarnation.
 //!
-//! Here is what it knows, and what others ask of the record. How it follows and acts: [`following`]. What
-//! comes from other nodes: [`frames`]. By which nodes hosts reach volumes: [`paths`].
+//! This file has what the keeper knows, and what others ask of the record. How it follows and acts:
+//! [`following`]. What comes from other nodes: [`frames`]. Through which nodes hosts reach volumes:
+//! [`paths`].
 
 mod agreement;
 mod beat;
@@ -73,36 +75,37 @@ use super::strategy::{ForkRecord, StrategyEntry};
 use super::verification::VerificationEntry;
 use crate::canary::{Canary, makes};
 
-/// How long a new volume takes to serve at most, where all is well, and how often it is looked at.
+/// How long a new volume takes to serve at most if all is well, and how often the keeper checks.
 const SERVES_WITHIN: Duration = Duration::from_secs(3);
 const SERVES_EVERY: Duration = Duration::from_millis(20);
 
 /// How long a change of the record may take.
 pub const RECORD_DEADLINE: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// Follows the cluster's record and makes this node's copies act by it: see the module.
 pub struct Keeper {
     copies: Rc<Copies>,
     store: Store,
     links: Links,
     record: RefCell<Everything>,
-    /// What stands for entries of it that this version cannot read.
+    /// Stand-ins for entries of the record that this version cannot read.
     unreadable: RefCell<Unreadable>,
     peers: RefCell<BTreeMap<NodeId, PeerState>>,
     cuts: RefCell<Cuts>,
     volumes: RefCell<BTreeMap<VolumeId, Kept>>,
-    /// Volumes whose copy here is being closed: another one must not be opened meanwhile.
+    /// Volumes whose copy here is being closed: no other copy of them may be opened meanwhile.
     closing: RefCell<BTreeSet<VolumeId>>,
-    /// One change of what copies act in at a time.
+    /// Allows one change at a time of the configurations that copies act in.
     acting: Semaphore,
-    /// Copies are opened one after the other: twice at once, the second opening would undo what the first one
-    /// has been told since.
+    /// Allows one opening at a time. If a copy were opened twice at once, the second opening would undo what
+    /// the first one has been told since.
     opening: Semaphore,
-    /// Rung when there is something to do before the next look.
+    /// Notified when there is something to do before the next look.
     work: Notify,
-    /// Rung when the record has changed and copies act by it.
+    /// Notified when the record has changed and copies act by it.
     applied: Notify,
-    /// Who was asked, and who waits for the answer. No number is used again: a late answer is nobody's.
+    /// Open questions by number: which node was asked, and what waits for its answer. No number is used
+    /// again, so a late answer reaches no other question.
     questions: RefCell<BTreeMap<u64, (NodeId, Sender<Answered>)>>,
     last_question: Cell<u64>,
     syncs: RefCell<Syncs>,
@@ -111,107 +114,110 @@ pub struct Keeper {
     dealt: RefCell<Dealt>,
     engine: Engine,
     stalls: Stalls,
-    /// Volumes with which this node has gone on alone.
+    /// Volumes with which this node continues alone.
     forks: Forks,
     /// A random number of this start: [`NodeEntry::start`].
     start: u64,
-    /// How often copies here began to act in another configuration.
+    /// How often copies here have begun to act in another configuration.
     activations: Cell<u64>,
     stopping: Cell<bool>,
 }
 
-/// What a question came to.
+/// The outcome of a question.
 type Answered = Result<Answer, String>;
 
-/// Another node.
+/// What this node knows of another one.
 #[derive(Default)]
 struct PeerState {
     link: Option<Rc<Link>>,
-    /// It has said that it leaves, in this life.
+    /// The life that has announced that it leaves.
     leaving: Option<Incarnation>,
-    /// The life that was heard last.
+    /// The life that was last heard.
     life: Option<Incarnation>,
     /// The last life whose process is known to be dead.
     dead: Option<Incarnation>,
-    /// When it was heard first.
+    /// When the life in `life` was first heard.
     met: Option<Instant>,
     heard: Option<Instant>,
-    /// Whom it reaches, as it said last; `None`: it does not say that.
+    /// The nodes that it reaches, as it last said; `None`: it has not said that.
     reached: Option<BTreeSet<NodeId>>,
-    /// Why its copy of the cluster's record takes no changes, as it has said last.
+    /// Why its copy of the cluster's record takes no changes, as it last said.
     stalled: Option<cluster::Stall>,
-    /// With which volumes it has gone on alone, as it has said over the link that is up or was up last.
+    /// The volumes with which it continues alone, as it has said over the link that is up or was up last.
     word: Option<Word>,
 }
 
 /// A volume with a copy here.
 struct Kept {
     entry: VolumeEntry,
-    /// The record's revision of the entry.
+    /// The revision of the entry in the record.
     revision: cluster::Revision,
     slot: Slot,
     /// Which copy it is: [`CopyEntry::made`].
     made: u64,
     membership: Membership,
     steward: Steward,
-    /// What the disk holds is not what it held when this copy was in sync: it cannot go on alone.
+    /// The disk no longer holds what it held when this copy was in sync: the copy cannot continue alone.
     blank: bool,
     /// Its slices are open.
     open: bool,
-    /// All of them are: see [`Kept::is_partly_open`].
+    /// All of its slices are open: see [`Kept::is_partly_open`].
     whole: bool,
-    /// It is the sole copy, and hosts are served from its pool alone: its slices are no copies.
+    /// It is the sole copy, and the node serves hosts directly from its pool: its slices are not
+    /// those of a copy.
     sole: bool,
-    /// When the last of them was opened.
+    /// When its last slice was opened.
     opened: Instant,
-    /// They were, in this life, and forgot what they knew when they were closed: see [`Keeper::may_open`].
+    /// Its slices were open in this life, and lost what they knew when they were closed: see
+    /// [`Keeper::may_open`].
     reopens: bool,
-    /// What they held is gone then: it was in memory.
+    /// Their data was in memory, so it was lost as well.
     forgets: bool,
     /// A disk of it failed.
     failed: bool,
-    /// What its disk did not read last, and could not be repaired.
+    /// The range that its disk last failed to read, and that could not be repaired.
     unread: Option<DiskRange>,
-    /// The capacity that hosts are told.
+    /// The capacity that hosts see.
     shown: u64,
-    /// A change is being committed.
+    /// A change of its entry is being committed.
     proposing: bool,
     agreement: Agreement,
     doubt: Doubt,
-    /// When it last was in sync and had the leases of all other members.
+    /// When it was last in sync and had the leases of all other members.
     led: Option<Instant>,
-    /// Hosts are not served: what is here and what the record says are to be settled first.
+    /// Hosts are not served until it is settled which data is kept: this copy's or what the record says.
     held: bool,
     /// How much of its entry can be read.
     legible: Legible,
-    /// Where the record has what somebody has chosen for it: looked up twenty times a second.
+    /// The record's key of its split-brain policy, kept here because it is looked up twenty times a second.
     strategy_key: String,
 }
 
-/// What is shown of a volume's copies.
+/// What users see of a volume's copies.
 #[derive(Clone, Debug)]
 pub struct CopiesStatus {
-    /// As the record has it.
+    /// The volume's entry in the record.
     pub entry: VolumeEntry,
     /// The slot of the copy here, and whether it is open.
     pub here: Option<(Slot, bool)>,
     /// Whether this node's copy may be read now.
     pub serving: bool,
-    /// How far the copies are that are not in sync, by slot.
+    /// The resync progress of the copies that are not in sync, by slot.
     pub syncs: BTreeMap<u8, CopySync>,
-    /// What is to become of it when nobody has the cluster's record, if somebody has said so.
+    /// The split-brain policy, if an administrator has set one.
     pub strategy: Option<StrategyEntry>,
-    /// A node has gone on alone with it, and that is not settled.
+    /// The fork with which a node continues alone, if it is not settled.
     pub fork: Option<ForkShown>,
-    /// How its copies were compared.
+    /// The results of verifying its copies.
     pub verification: VerificationEntry,
-    /// How often they are compared; `None`: never.
+    /// How often its copies are verified; `None`: never.
     pub verify_every: Option<Duration>,
 }
 
 impl Keeper {
-    /// Begins to follow the record, which `engine` keeps. `forks` are the volumes with which an earlier life
-    /// has gone on alone.
+    /// Starts to follow the record, which `engine` keeps.
+    ///
+    /// `forks` are the volumes with which an earlier life has continued alone.
     pub fn start(
         copies: Rc<Copies>,
         store: Store,
@@ -260,17 +266,17 @@ impl Keeper {
         &self.store
     }
 
-    /// The node's links with others.
+    /// The node's links with other nodes.
     pub fn links(&self) -> &Links {
         &self.links
     }
 
-    /// Whether nodes vote in the record; in a site's etcd they do not.
+    /// Whether nodes vote in the record: not if it is in a site's etcd.
     pub fn nodes_vote(&self) -> bool {
         !matches!(self.engine, Engine::Etcd(_))
     }
 
-    /// Why etcd, where it has the record, cannot be used now.
+    /// Why etcd cannot be used now, if the record is in etcd.
     pub fn record_trouble(&self) -> Option<String> {
         match &self.engine {
             Engine::Etcd(etcd) => etcd.status().trouble,
@@ -278,7 +284,9 @@ impl Keeper {
         }
     }
 
-    /// Changes who follows the record, and who votes. In etcd that is nobody's business but etcd's.
+    /// Changes which nodes follow the record, and which of them vote.
+    ///
+    /// Does nothing if the record is in etcd, which has members of its own.
     ///
     /// # Errors
     /// [`ClusterError::Record`].
@@ -293,7 +301,7 @@ impl Keeper {
         }
     }
 
-    /// Where other nodes reach this one.
+    /// The addresses at which other nodes reach this one.
     pub fn addresses(&self) -> Vec<std::net::SocketAddr> {
         self.links.local_addresses().to_vec()
     }
@@ -313,7 +321,7 @@ impl Keeper {
         self.copies.cluster()
     }
 
-    /// This life of it.
+    /// This life of the node.
     pub fn incarnation(&self) -> Incarnation {
         self.copies.incarnation()
     }
@@ -323,20 +331,21 @@ impl Keeper {
         self.start
     }
 
-    /// How often copies here began to act in another configuration.
+    /// How often copies here have begun to act in another configuration.
     pub fn activations(&self) -> u64 {
         self.activations.get()
     }
 
-    /// The value at `key`, as far as this node has followed the record; of one that it cannot read what
-    /// stands for that, which is not to be written.
+    /// The value at `key` and its revision, as far as this node has followed the record.
+    ///
+    /// If this version cannot read the value, the stand-in takes its place; it must not be written back.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<(T, cluster::Revision)> {
         let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
         let value = legible(&unreadable, key, record.entries.get(key)?)?;
         Some((parse(key, &value.value)?, value.revision))
     }
 
-    /// The values whose keys begin with `prefix`, by key, each as [`Keeper::get`] gives it.
+    /// The values whose keys begin with `prefix`, by key, each as [`Keeper::get`] returns it.
     pub fn list<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
         let (record, unreadable) = (self.record.borrow(), self.unreadable.borrow());
         let range = record.entries.range(prefix.to_owned()..);
@@ -346,7 +355,7 @@ impl Keeper {
             .collect()
     }
 
-    /// The keys that begin with `prefix` and have what this version cannot read.
+    /// The keys that begin with `prefix` and whose values this version cannot read.
     pub fn unreadable<T: DeserializeOwned>(&self, prefix: &str) -> Vec<String> {
         let record = self.record.borrow();
         let range = record.entries.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
@@ -354,7 +363,7 @@ impl Keeper {
         range.filter(|(_, value)| cannot_be_read(&value.value)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The revision at which this node last saw the key changed; `None`: there is no such key.
+    /// The revision at which the key last changed, as far as this node has followed; `None`: key not found.
     pub fn revision_of(&self, key: &str) -> Option<cluster::Revision> {
         self.record.borrow().entries.get(key).map(|value| value.revision)
     }
@@ -375,23 +384,25 @@ impl Keeper {
         }
     }
 
-    /// How far this node has followed the record, be it that it does not act by it yet.
+    /// The revision up to which this node has read the record; it may not act by it yet.
     fn followed(&self) -> Revision {
         Revision(self.record.borrow().revision.0)
     }
 
-    /// How far this node acts by the record.
+    /// The revision of the record that this node acts by.
     pub fn acts_by(&self) -> Revision {
         self.copies.leases().applied()
     }
 
-    /// Waits until something is so by the record, as this node acts by it; `false` if it was not so in time.
+    /// Waits until `is_so` holds by the record, as this node acts by it; `false`: it did not in time.
     pub async fn until(&self, deadline: Duration, is_so: impl Fn() -> bool) -> bool {
         rt::timeout(deadline, self.applied.until(is_so)).await.is_ok()
     }
 
-    /// Waits until this node serves a new volume, if it has a copy: until the nodes have promised each other
-    /// so. Not for longer than that takes if all is well.
+    /// Waits until this node serves a new volume, if it has a copy of it.
+    ///
+    /// The nodes must grant each other leases first. The wait ends after the time that this takes if all is
+    /// well.
     pub async fn until_serves(&self, id: VolumeId) {
         let until = rt::now() + SERVES_WITHIN;
         let waits = || {
@@ -404,17 +415,17 @@ impl Keeper {
         self.show_paths().await;
     }
 
-    /// Waits until the record has the key; not without end.
+    /// Waits until the record has the key, for [`RECORD_DEADLINE`] at most.
     pub async fn until_known(&self, key: &str) {
         self.until(RECORD_DEADLINE, || self.revision_of(key).is_some()).await;
     }
 
-    /// A transaction with a number of its own.
+    /// A transaction with a random number of its own.
     pub fn transaction() -> Transaction {
         Transaction::new(u128::from(rt::random()) << 64 | u128::from(rt::random()))
     }
 
-    /// The nodes of the cluster, and whether each was heard of just now.
+    /// The nodes of the cluster, and whether each was heard just now.
     pub fn nodes(&self) -> Vec<(NodeEntry, bool)> {
         let now = rt::now();
         let alive = |id: NodeId| self.is_heard(now, id);
@@ -427,7 +438,7 @@ impl Keeper {
             .collect()
     }
 
-    /// Whether the node was heard of just now; this one always is.
+    /// Whether the node was heard just now; this node always counts as heard.
     pub fn hears(&self, node: NodeId) -> bool {
         self.is_heard(rt::now(), node)
     }
@@ -442,19 +453,20 @@ impl Keeper {
         config.in_sync_incarnation(kept.slot) == Some(self.copies.incarnation())
     }
 
-    /// Whether the node is to be stopped: it has no copy in sync then.
+    /// Whether the node is in maintenance: it gives up its copies in sync so that it can be stopped.
     pub fn is_in_maintenance(&self, node: NodeId) -> bool {
         self.record.borrow().entries.contains_key(&maintenance_key(node))
     }
 
-    /// Since when it is, in seconds since 1970; `None`: it is not, or a version began it that did not note
-    /// the time.
+    /// Since when the node is in maintenance, in seconds since 1970.
+    ///
+    /// `None`: it is not, or the version that began the maintenance did not note the time.
     pub fn maintenance_since(&self, node: NodeId) -> Option<u64> {
         self.get::<serde_json::Value>(&maintenance_key(node))?.0.as_u64()
     }
 }
 
-/// A value as the record keeps it.
+/// A value in the form in which the record keeps it.
 pub fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("our records are plain structures with text keys")
 }

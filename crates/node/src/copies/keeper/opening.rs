@@ -1,4 +1,4 @@
-//! Copies on this node as they are opened, closed and deleted.
+//! Opens, closes and deletes copies on this node.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,20 +21,21 @@ use super::{Keeper, Kept};
 use crate::control::{Control, CopyOpening, ServedAs};
 use crate::shard::on_all_cores;
 
-/// How long a pool gets to say that it has a copy, and the record what is new of it; then it is tried again
-/// later.
+/// How long it may take until a pool has noted that it has a copy, and the record what is new about it. After
+/// that the node tries again later.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(2);
 
 impl Kept {
-    /// A slice of it could not be opened: its disk does not give what the slice needs. The others would speak
-    /// for all of the volume, so the copy takes no part.
+    /// Whether a slice could not be opened, because its disk does not return what the slice needs.
+    ///
+    /// The other slices would speak for the whole volume, so the copy takes no part.
     pub(super) fn is_partly_open(&self) -> bool {
         self.open && !self.whole
     }
 }
 
 impl Keeper {
-    /// This node has no copy of the volume any more.
+    /// Gives up the volume: this node no longer has a copy of it.
     pub(super) async fn forget(self: &Rc<Self>, id: VolumeId) {
         let kept = self.volumes.borrow_mut().remove(&id);
         let Some(kept) = kept else { return };
@@ -46,15 +47,15 @@ impl Keeper {
         }
         take_out(vec![kept.entry.number]).await;
         if kept.sole && !self.is_deleted(id) {
-            // The record may have been set back, and nobody else has it.
+            // The record may have been set back, and no other node has the data.
             return;
         }
-        // Its last commands may take their time.
+        // The copy's last commands may take a while to end.
         if let Some(control) = Control::try_current() {
             self.closing.borrow_mut().insert(id);
             let (keeper, number) = (Rc::clone(self), kept.entry.number);
             rt::spawn(async move {
-                // It may be being opened now.
+                // The copy may be being opened right now.
                 keeper.opening.acquire(1).await;
                 take_out(vec![number]).await;
                 keeper.opening.release(1);
@@ -64,9 +65,10 @@ impl Keeper {
         }
     }
 
-    /// The pool of these volumes is about to be closed, and may be opened again: hosts' writes to copies end
-    /// with an outcome that nobody knows, and no more is served until [`Keeper::bring_back`]. Those that
-    /// `forgets` names are in memory: they come back blank.
+    /// Stops serving these volumes, because their pool is about to be closed; it may be opened again.
+    ///
+    /// Hosts' writes to copies end with an unknown outcome, and nothing is served until
+    /// [`Keeper::bring_back`]. The volumes in `forgets` are in memory: they come back blank.
     pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>, forgets: &BTreeSet<VolumeId>) {
         self.opening.acquire(1).await;
         let numbers = {
@@ -88,7 +90,7 @@ impl Keeper {
         take_out(numbers).await;
     }
 
-    /// The pool of these volumes is open again.
+    /// Opens these volumes again, because their pool is open again.
     pub async fn bring_back(&self, ids: &BTreeSet<VolumeId>) {
         let is_sole =
             |id: &VolumeId| self.volumes.borrow().get(id).is_some_and(|kept| kept.entry.sole && !kept.open);
@@ -97,49 +99,49 @@ impl Keeper {
         self.work.notify();
     }
 
-    /// Whether the slices of the volume that are here are copies, and open.
+    /// Whether the slices of the volume here are those of a copy, and open.
     pub fn is_open(&self, id: VolumeId) -> bool {
         self.volumes.borrow().get(&id).is_some_and(|kept| kept.open)
     }
 
-    /// Whether the volume has a copy here that was open, and is to be again.
+    /// Whether the volume has a copy here that was open and is to be opened again.
     pub fn is_aside(&self, id: VolumeId) -> bool {
         self.volumes.borrow().get(&id).is_some_and(|kept| kept.reopens)
     }
 
-    /// Whether a disk of the copy here failed: it takes no part until it is opened again.
+    /// Whether a disk of the copy here has failed: the copy takes no part until it is opened again.
     pub fn has_failed(&self, id: VolumeId) -> bool {
         self.volumes.borrow().get(&id).is_some_and(|kept| kept.failed || kept.is_partly_open())
     }
 
-    /// The copy of the volume that was here is closed: another one may be opened.
+    /// Notes that the volume's old copy here is closed, so that another one may be opened.
     pub async fn closed(&self, id: VolumeId) {
         self.closing.borrow_mut().remove(&id);
         self.open_volumes().await;
         self.work.notify();
     }
 
-    /// The identity of the volume with this number, of which there is a copy here.
+    /// The identity of the volume with this number, if it has a copy here.
     pub fn id_of(&self, number: u32) -> Option<VolumeId> {
         self.volumes.borrow().iter().find(|(_, kept)| kept.entry.number == number).map(|(id, _)| *id)
     }
 
-    /// What the volumes are called that have a copy here.
+    /// The identities and names of the volumes that have a copy here.
     pub fn names_here(&self) -> Vec<(VolumeId, String)> {
         self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.name.clone())).collect()
     }
 
-    /// Copies that were taken off this node, which this life of it is to delete; looked for in a few volumes
-    /// in each turn of this core.
+    /// Copies that were removed from this node, and that this life of it has to delete.
+    ///
+    /// It looks at a few volumes in each turn of this core.
     pub async fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
         let me = self.me();
         if !self.knows_this_life() {
-            // Somebody may be about to give a copy to the life before.
+            // Another node may be about to give a copy to the previous life.
             return Vec::new();
         }
         let is_closing = |id: VolumeId| self.closing.borrow().contains(&id);
-        // What was written here alone is not deleted because somebody who did not know of it took the copy
-        // away.
+        // Someone may have removed the copy without knowing what was written only here: that is not deleted.
         let is_split_here = |id: VolumeId| {
             let key = split_key(id);
             let split = self.get::<SplitEntry>(&key);
@@ -161,36 +163,37 @@ impl Keeper {
         all
     }
 
-    /// Whether the record, as far as this node has followed it, has this very start of the node: then it is
-    /// not an old one, and nobody else is this life.
+    /// Whether the record, as far as this node has followed it, has this very start of the node.
+    ///
+    /// Then it is not an old record, and no other process is this life.
     pub fn knows_this_life(&self) -> bool {
         let known = self.get::<NodeEntry>(&node_key(self.me()));
         known.is_some_and(|(node, _)| (node.incarnation, node.start) == (self.incarnation().0, self.start))
     }
 
-    /// Whether the record has another copy of the volume in sync than the one here.
+    /// Whether the record has a copy of the volume in sync other than the one here.
     pub fn has_another_in_sync(&self, id: VolumeId) -> bool {
         let volumes = self.volumes.borrow();
         let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.membership.newest()?)));
         newest.is_some_and(|(kept, config)| !config.in_sync().without(kept.slot).is_empty())
     }
 
-    /// Somebody has accepted what the copy here holds, which is older than what it held: it may go on alone.
+    /// Lets the copy here continue alone, because an administrator has accepted that its data is older than
+    /// it was.
     pub fn accept(&self, id: VolumeId) {
         if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
             kept.blank = false;
         }
     }
 
-    /// Whether the record has the copy here in sync, in whichever life.
+    /// Whether the record has the copy here in sync, in any life of the node.
     pub fn calls_this_copy_in_sync(&self, id: VolumeId) -> bool {
         let volumes = self.volumes.borrow();
         let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.membership.newest()?)));
         newest.is_some_and(|(kept, config)| config.in_sync().contains(kept.slot))
     }
 
-    /// Volumes that are deleted, and of which this node is to delete what it has. Not what was written here
-    /// alone.
+    /// Deleted volumes of which this node has to delete its data, except what was written here alone.
     pub fn deleted_here(&self) -> Vec<(VolumeId, DeletedVolume)> {
         if !self.knows_this_life() {
             return Vec::new();
@@ -201,7 +204,7 @@ impl Keeper {
         self.deleted().filter(|(id, deleted)| deleted.nodes.contains(&me) && may(id)).collect()
     }
 
-    /// Volumes that are deleted, and still noted for nodes only that are in the cluster no more.
+    /// Deleted volumes that are still noted, but only for nodes that have left the cluster.
     pub fn deleted_on_nobody(&self) -> Vec<(VolumeId, DeletedVolume)> {
         let mut deleted = self.deleted().peekable();
         if deleted.peek().is_none() || !self.knows_this_life() {
@@ -216,12 +219,12 @@ impl Keeper {
         self.revision_of(&deleted_key(id)).is_some()
     }
 
-    /// Whether this node has gone on alone with the volume, and that is not settled.
+    /// Whether this node has continued alone with the volume, and the fork is not settled.
     pub fn has_fork(&self, id: VolumeId) -> bool {
         self.forks.has(id)
     }
 
-    /// Whether one more deleted volume may be remembered.
+    /// Whether the record may note one more deleted volume.
     pub fn remembers_deleted(&self) -> bool {
         self.deleted().count() < DELETED_MAX
     }
@@ -231,8 +234,10 @@ impl Keeper {
         deleted.filter_map(|deleted| Some((VolumeId::parse(&deleted.id)?, deleted)))
     }
 
-    /// Opens copies whose volume and whose pool are both there by now, for nobody who waits: a disk that
-    /// hangs must not keep what other disks hold from acting by the record.
+    /// Starts to open copies whose volume and pool are both available by now.
+    ///
+    /// The caller does not wait: a disk that hangs must not keep copies on other disks from acting by the
+    /// record.
     pub fn open_volumes_soon(self: &Rc<Self>) {
         if self.to_be_opened().is_empty() {
             return;
@@ -240,7 +245,7 @@ impl Keeper {
         let keeper = Rc::clone(self);
         rt::spawn(async move {
             keeper.open_volumes().await;
-            // What is open acts by what the record says.
+            // Copies that are open now have to act by the record.
             keeper.work.notify();
         })
         .detach();
@@ -254,17 +259,17 @@ impl Keeper {
         may.map(|(id, kept)| (*id, self.opening(kept))).collect()
     }
 
-    /// Opens copies whose volume and whose pool are both there by now.
+    /// Opens copies whose volume and pool are both available by now.
     pub async fn open_volumes(&self) {
         let Some(control) = Control::try_current() else { return };
         self.opening.acquire(1).await;
         for (id, opening) in self.to_be_opened() {
-            // A disk that hangs must not keep what other disks hold from being opened.
+            // A disk that hangs must not keep copies on other disks from being opened.
             match rt::timeout(ADOPTED_WITHIN, control.adopt_what_is_recorded(self, id)).await {
                 Err(rt::Elapsed) => continue,
                 Ok(Ok(ServedAs::Copy)) => {}
                 Ok(Ok(ServedAs::Sole)) => {
-                    // It may have become one of several meanwhile.
+                    // The volume may have got another copy meanwhile.
                     let is_served = control.serve_sole(id).await && control.has_sole(id);
                     if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
                         (kept.sole, kept.shown) = (is_served && kept.entry.sole, opening.size.0);
@@ -289,22 +294,25 @@ impl Keeper {
                 detach(opening.number).await;
             }
             let mut volumes = self.volumes.borrow_mut();
-            // It may have been taken off this node meanwhile, and put there again.
+            // The copy may have been removed from this node and added again meanwhile.
             let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
             if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
                 (kept.open, kept.opened) = (true, rt::now());
                 (kept.whole, kept.blank, kept.shown) = (opened.whole, opened.blank, opening.size.0);
-                // All copies of a new volume begin alike.
+                // All copies of a new volume begin with the same state.
                 kept.agreement.known = opening.new;
             }
         }
         self.opening.release(1);
     }
 
+    /// Whether the copy may be opened now.
+    ///
     /// Slices that are closed and opened again in one life of a node have forgotten what they took part in,
-    /// and others count on that: not before this copy is outside, or is the only one that takes part from now
-    /// on. Others see to the former: it does not finish what they send it. Who is alone needs nothing of what
-    /// it has forgotten: what it has told others to be on its disk is there, and the rest nobody was told of.
+    /// and other members rely on that. So they wait until this copy is outside, or is the only member from
+    /// now on. The other members take it out, because it does not complete what they send. A copy that is the
+    /// only member needs nothing that it has forgotten, unless its data was in memory: what it has reported
+    /// to be on its disk is there, and other nodes do not know of the rest.
     fn may_open(&self, kept: &Kept) -> bool {
         if kept.legible == Legible::Nothing {
             return false;
@@ -314,20 +322,20 @@ impl Keeper {
         !self.is_member(kept, newest) || is_alone() && !kept.forgets
     }
 
-    /// The volumes whose only copy is here, and always was.
+    /// The volumes whose sole copy is here.
     pub fn sole_here(&self) -> Vec<VolumeId> {
         let volumes = self.volumes.borrow();
         volumes.iter().filter(|(_, kept)| kept.entry.sole).map(|(id, _)| *id).collect()
     }
 
-    /// The copy here is one of several from now on, as its pool says: it is to be opened as such.
+    /// Has the copy here opened as one of several, as its pool says that it is from now on.
     pub fn end_sole(&self, id: VolumeId) {
         if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
             kept.sole = false;
         }
     }
 
-    /// Whether nobody but this node has a copy of the volume in sync.
+    /// Whether no other node has a copy of the volume in sync.
     pub fn is_last(&self, id: VolumeId) -> bool {
         let volumes = self.volumes.borrow();
         let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.membership.newest()?)));
@@ -347,7 +355,7 @@ impl Keeper {
     }
 }
 
-/// Takes the slices of these volumes off all cores.
+/// Removes the slices of these volumes from all cores.
 async fn take_out(volumes: Vec<u32>) {
     let volumes: Arc<[u32]> = volumes.into();
     on_all_cores(move || {

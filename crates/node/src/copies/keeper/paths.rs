@@ -1,4 +1,5 @@
-//! By which nodes hosts reach the volumes that have a copy here, and how: as this node acts.
+//! Through which nodes hosts reach the volumes that have a copy here, and in which access state: as this node
+//! acts.
 
 use base::Instant;
 use proto::scsi::AccessState;
@@ -12,8 +13,9 @@ use crate::port_numbers::NodeNumber;
 use crate::unit::{Paths, Way};
 
 impl Keeper {
-    /// The ways to some of the volumes that have an open copy here, those behind `after`; and where the next
-    /// turn of this core goes on, if there may be more.
+    /// The paths to some of the volumes that have an open copy here, beginning behind `after`.
+    ///
+    /// Also returns where the next turn of this core continues, if there may be more.
     pub fn some_paths(&self, after: Option<VolumeId>) -> (Vec<(VolumeId, Paths)>, Option<VolumeId>) {
         let mut some = Vec::new();
         let next = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
@@ -24,13 +26,15 @@ impl Keeper {
         (some, next)
     }
 
-    /// The ways to one of them.
+    /// The paths to one of these volumes.
     pub fn paths_of(&self, id: VolumeId) -> Option<Paths> {
         self.volumes.borrow().get(&id).filter(|kept| self.is_shown(kept)).map(|kept| self.paths_to(kept))
     }
 
-    /// Not before it acts where it is the only member: of a volume that hosts could use before it had copies,
-    /// what they are told stays.
+    /// Whether hosts are to see these paths.
+    ///
+    /// Not before the copy acts if it is the only member: hosts may have used the volume before it had
+    /// copies, and keep seeing what they saw.
     fn is_shown(&self, kept: &Kept) -> bool {
         let is_only = |config: &Config| config.members().without(kept.slot).is_empty();
         let acts_soon =
@@ -38,10 +42,12 @@ impl Keeper {
         kept.open && !acts_soon()
     }
 
-    /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable
-    /// nothing takes effect any more.
+    /// The paths to a volume as this node acts.
+    ///
+    /// Hosts rely on them: through a node that is reported unavailable for the volume, nothing takes effect
+    /// any more.
     fn paths_to(&self, kept: &Kept) -> Paths {
-        // Its disk and its links have more to do: as long as there is another, hosts are better served there.
+        // The disk and links of a resync's source have more to do: another copy in sync serves hosts better.
         let others_serve = kept.membership.active().is_some_and(|config| config.in_sync().len() > 1);
         let way = |serves: bool, node: NodeId| match serves {
             false => AccessState::Unavailable,
@@ -57,7 +63,7 @@ impl Keeper {
             let number = NodeNumber::new(copy.node.into())?;
             let slot = copy.slot()?;
             let serves = |config: &Config| config.in_sync().contains(slot);
-            // Before this node acts by anything it says what the record says.
+            // Before this node acts in a configuration, it reports what the record says.
             let config = kept.membership.active().or(kept.membership.newest());
             Some((number, Way::new(way(config.is_some_and(serves), NodeId(copy.node)))))
         });
@@ -75,7 +81,7 @@ impl Keeper {
             })
     }
 
-    /// Tells units by which nodes they are reached and how.
+    /// Tells the units through which nodes hosts reach them, and in which state.
     pub(super) async fn show_paths(&self) {
         if let Some(control) = Control::try_current() {
             control.show_paths_of_copies().await;

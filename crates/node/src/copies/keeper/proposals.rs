@@ -1,4 +1,4 @@
-//! What is to become of volumes when nodes are lost and return: thought over, and committed if nobody was
+//! Proposes changes of volumes when nodes are lost and return, and commits them unless another node was
 //! quicker.
 
 use std::ops::Bound;
@@ -30,9 +30,9 @@ use crate::shard::on_all_cores;
 /// What the slices of a core know.
 struct OfCore {
     core: u16,
-    /// Of each volume all of them together, by its number, in order.
+    /// What all slices of each volume know together, by the volume's number, in order.
     views: Vec<(u32, SliceView)>,
-    /// Of copies that are not in sync.
+    /// What the slices know of copies that are not in sync.
     syncs: Vec<SliceSync>,
 }
 
@@ -55,9 +55,9 @@ impl OfCore {
 
 /// What the slices of each volume know together.
 struct Views {
-    /// Slices that were opened since are not all in it.
+    /// When this look began: slices opened later are not all in it.
     began: Instant,
-    /// By core, and there by the volume's number, in order.
+    /// By core, and per core by the volume's number, in order.
     by_core: Vec<Vec<(u32, SliceView)>>,
 }
 
@@ -75,16 +75,16 @@ impl Views {
     }
 }
 
-/// What is the same for all volumes that are thought over in one turn.
+/// What is the same for all volumes that are looked at in one turn.
 struct Look {
     now: Instant,
     /// Nodes that are in maintenance.
     maintained: Vec<NodeId>,
-    /// Some volume may have to wait for what another node says of its forks.
+    /// Some volume may have to wait for another node's report on its forks.
     may_wait: bool,
 }
 
-/// What the slices of a copy that could not be opened would say: others are not to let it in.
+/// What the slices of a partly open copy would report, so that other nodes do not let it in.
 fn not_whole(kept: &Kept) -> Option<SliceSync> {
     let from = SyncFrom { source: None, silent_ticks: 0, failed: true };
     kept.is_partly_open().then_some(SliceSync {
@@ -100,8 +100,9 @@ fn not_whole(kept: &Kept) -> Option<SliceSync> {
 }
 
 impl Keeper {
-    /// Proposes what stewards think of: twenty times a second for every volume, so some in each turn of this
-    /// core.
+    /// Commits what the stewards of all volumes propose.
+    ///
+    /// It runs twenty times a second, so it looks at some volumes in each turn of this core.
     pub(super) async fn propose(self: &Rc<Self>) {
         let views = self.views().await;
         self.tell_syncs(rt::now());
@@ -121,8 +122,8 @@ impl Keeper {
                 let proposal = proposal.or_else(|| self.dropped(&look, id, kept));
                 proposals.extend(proposal.map(|proposal| (id, proposal)));
             });
-            // In the same turn: a configuration that is proposed follows the newest that is known when the
-            // entry that it changes is.
+            // In the same turn: a proposal follows the newest configuration that is known now, and has to
+            // change the entry of that configuration.
             for (id, proposal) in proposals {
                 self.commit_proposal(id, proposal);
             }
@@ -133,7 +134,7 @@ impl Keeper {
         }
     }
 
-    /// What the steward of a volume thinks of.
+    /// What the steward of a volume proposes.
     fn stewarded(&self, look: &Look, views: &Views, id: VolumeId, kept: &mut Kept) -> Option<Proposal> {
         if !(kept.open || kept.reopens) || kept.proposing || self.waits(look, id, kept) {
             return None;
@@ -142,7 +143,7 @@ impl Keeper {
         let view = if takes_part { views.of(kept)? } else { SliceView::CLOSED };
         let view = view.holds_in(kept.membership.active().map(|config| config.epoch));
         kept.failed = view.failed.is_some();
-        // Who cannot be let in yet need not be looked at.
+        // As long as no copy has caught up, none can be let in.
         let unready = match view.caught_up.is_empty() {
             true => Slots::NONE,
             false => self.unready(look.now, &kept.entry),
@@ -153,7 +154,7 @@ impl Keeper {
         (!lost).then_some(proposal)
     }
 
-    /// That a copy which has left be no copy any more.
+    /// Proposes to drop a copy that is to leave and is outside by now.
     fn dropped(&self, look: &Look, id: VolumeId, kept: &Kept) -> Option<Proposal> {
         let has_left =
             |copy: &&CopyEntry| copy.standing == StandingEntry::Outside && kept.entry.is_to_leave(copy);
@@ -211,7 +212,7 @@ impl Keeper {
     /// Copies outside for which writes would wait if they were let in now.
     fn unready(&self, now: Instant, entry: &VolumeEntry) -> Slots {
         let outside = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::Outside);
-        // One whose sync was paused in the last moment stays outside, too.
+        // A copy whose resync was paused at the last moment stays outside, too.
         let waits = |copy: &&CopyEntry| {
             entry.paused.contains_key(&copy.slot) || self.why_unready(now, entry, copy).is_some()
         };
@@ -233,14 +234,15 @@ impl Keeper {
         self.apart_from(now, entry, copy).map(|member| KeptOut::Apart(node, member))
     }
 
-    /// How long the node's process acts in nothing yet. It has begun before it was met, so that this is
-    /// rather too long.
+    /// How long the node's process will still act in nothing (R12).
+    ///
+    /// The process began before this node first heard it, so this is rather too long.
     fn quiet_left(&self, now: Instant, node: NodeId) -> Option<Duration> {
         let until = self.peers.borrow().get(&node)?.met? + self.copies.leases().terms().quiet();
         (now < until).then(|| until.since(now))
     }
 
-    /// A node whose copy is in sync that the copy's node does not reach, or is not reached by.
+    /// A node with a copy in sync that does not reach the copy's node, or is not reached by it.
     fn apart_from(&self, now: Instant, entry: &VolumeEntry, copy: &CopyEntry) -> Option<NodeId> {
         let reaches = |from: NodeId, to: NodeId| {
             if from == self.me() {
@@ -257,7 +259,7 @@ impl Keeper {
             .find(|member| !reaches(*member, node) || !reaches(node, *member))
     }
 
-    /// What keeps a copy outside from being let in, by what this node knows.
+    /// What keeps a copy outside from being let in, as far as this node knows.
     pub(super) fn kept_out(&self, now: Instant, entry: &VolumeEntry, slot: Slot) -> Option<KeptOut> {
         let copy = entry.copy_in(slot)?;
         if let Some(unready) = self.why_unready(now, entry, copy) {
@@ -292,7 +294,7 @@ impl Keeper {
             entry.dropped.drain(..oldest);
         }
         if proposal.reason == Reason::Alone {
-            // The reason is that of the one that goes on, not of those that it leaves behind.
+            // The reason is that of the copy that continues, not of those that it leaves behind.
             let behind = entry.missed.values_mut().filter(|cause| **cause == reason);
             behind.for_each(|cause| *cause = Cause::LeftBehind);
         }
@@ -306,7 +308,7 @@ impl Keeper {
             }
             let result = keeper.store.cas(transaction, RECORD_DEADLINE).await;
             match result {
-                // The watch brings it.
+                // The watch delivers the change.
                 Ok(Outcome::Committed(_)) => return,
                 Ok(Outcome::Conflict { .. }) => {}
                 Err(error) => {
@@ -318,7 +320,7 @@ impl Keeper {
         .detach();
     }
 
-    /// A disk of this node did not read this of the volume, and it could not be repaired.
+    /// Notes a range that a disk of this node failed to read, and that could not be repaired.
     pub(crate) fn note_unread(&self, id: VolumeId, range: DiskRange) {
         if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
             kept.unread = Some(range);

@@ -1,4 +1,4 @@
-//! What nodes ask each other for, and the answers.
+//! Questions that nodes ask each other, and the answers.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::control::Control;
 
 /// How long another node may take to answer.
 const ASK_DEADLINE: Duration = Duration::from_secs(30);
-/// How often it is looked whether an answer matters still.
+/// How often the node checks whether an answer still matters.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Keeper {
-    /// Asks another node for something, or this one.
+    /// Asks a node, which may be this one, for something.
     ///
     /// # Errors
-    /// [`ClusterError::Unreached`], [`ClusterError::Refused`].
+    /// [`ClusterError::Unreached`], [`ClusterError::Unanswered`], [`ClusterError::Refused`].
     pub async fn ask(self: &Rc<Self>, node: NodeId, ask: Ask) -> Result<Answer, ClusterError> {
         self.ask_within(node, ask, ASK_DEADLINE).await
     }
 
-    /// As [`Keeper::ask`]; another node may take so long.
+    /// Like [`Keeper::ask`], with a deadline of the caller's.
     ///
     /// # Errors
     /// As [`Keeper::ask`].
@@ -39,7 +39,7 @@ impl Keeper {
         self.ask_while(node, ask, deadline, || true).await
     }
 
-    /// The same, and the answer is waited for while `matters` says so.
+    /// Like [`Keeper::ask_within`], but waits for the answer only while `matters` returns true.
     ///
     /// # Errors
     /// As [`Keeper::ask`].
@@ -76,7 +76,7 @@ impl Keeper {
         }
     }
 
-    /// Whether there is a link to the other node, so that what it is asked for now is sent.
+    /// Whether there is a link to the other node, over which a question is sent at once.
     pub fn reaches(&self, node: NodeId) -> bool {
         self.peers.borrow().get(&node).is_some_and(|peer| peer.link.is_some())
     }

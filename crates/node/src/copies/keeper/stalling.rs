@@ -1,10 +1,11 @@
-//! Nodes whose copy of the cluster's record cannot be written: their disk is full, or fails.
+//! Nodes whose copy of the cluster's record cannot be written, because their disk is full or fails.
 //!
-//! Its vote is missing, and it does not learn of changes: not of groups that may not log in any more, either.
-//! So it tells the others over each control link ([`message::RECORD_STATE`]), everybody shows it, and after
-//! [`LOGINS_WITHIN`] it lets no host log in that is not there already. It serves hosts until the others have
-//! applied a change that it has not: their leases count from that revision on (R10), and hosts use their
-//! other paths. It takes part again by itself when its disk can be written.
+//! The vote of such a node is missing, and it does not learn of changes, such as host groups that may no
+//! longer log in. So it reports the stall to the others over each control link ([`message::RECORD_STATE`]),
+//! and every node shows it. After [`LOGINS_WITHIN`] it refuses logins of hosts that are not logged in
+//! already. It serves hosts until the others have applied a change that it lacks: their leases count only
+//! from that revision on (R10), and hosts use their other paths. It takes part again automatically when its
+//! disk can be written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,23 +22,25 @@ use super::{Engine, Keeper, NodeEntry};
 use crate::events::code::{LOGINS_ALLOWED, LOGINS_REFUSED, RECORD_RESUMED, RECORD_STALLED};
 use crate::events::{Event, tell};
 
-/// For how long a node lets hosts log in by rules that it cannot learn changes of, though the others can make
-/// some. An administrator who revokes access sees it take effect within this time. Longer than a restart of
+/// How long a node that does not learn of changes of the access rules lets hosts log in, while others can
+/// make some.
+///
+/// An administrator who revokes access sees it take effect within this time. It is longer than a restart of
 /// whatever fills a disk takes, so that a short shortage keeps no host out.
 pub const LOGINS_WITHIN: Duration = Duration::from_secs(180);
 
-/// See the module.
+/// Which copies of the record cannot be written.
 #[derive(Default)]
 pub(super) struct Stalls {
-    /// This node's, and since when.
+    /// The stall of this node's copy, and since when.
     own: Cell<Option<(Stall, Instant)>>,
-    /// What the other nodes have said, as it was told.
+    /// The stalls that were reported as events, by node; this node's own is among them.
     others: RefCell<BTreeMap<NodeId, Stall>>,
     refuses_logins: Cell<bool>,
 }
 
 impl Keeper {
-    /// Why the copy of the record on `node` takes no changes, if it says so.
+    /// Why the copy of the record on `node` takes no changes, if so.
     pub fn stall_of(&self, node: NodeId) -> Option<Stall> {
         match node == self.me() {
             true => self.engine.stalled(),
@@ -45,23 +48,24 @@ impl Keeper {
         }
     }
 
-    /// Why this node's copy of the record takes no changes, and for how long it has not.
+    /// Why this node's copy of the record takes no changes, and for how long.
     pub fn stalled(&self) -> Option<(Stall, Duration)> {
         self.stalls.own.get().map(|(stall, since)| (stall, rt::now().since(since)))
     }
 
-    /// Whether hosts that are not logged in are refused: the rules that this node knows may be outdated.
+    /// Whether hosts that are not logged in are refused, because the rules that this node knows may be
+    /// outdated.
     pub fn refuses_logins(&self) -> bool {
         self.stalls.refuses_logins.get()
     }
 
-    /// Says over a link that has come up how the record is here.
+    /// Reports the state of this node's copy of the record over a link.
     pub(super) fn say_record_state(&self, link: &Link) {
         let code = self.stalls.own.get().map_or(0, |(stall, _)| stall.code());
         link.send(message::frame(message::RECORD_STATE, 0, vec![code]));
     }
 
-    /// Another node says how the record is there.
+    /// Takes another node's report on its copy of the record.
     pub(super) fn handle_record_state(&self, from: NodeId, frame: &Frame) {
         let Some(code) = frame.head.first() else { return };
         let stalled = Stall::of_code(*code);
@@ -69,7 +73,7 @@ impl Keeper {
         self.tell_stall(from, stalled);
     }
 
-    /// Looks at this node's own copy.
+    /// Checks this node's own copy of the record.
     pub(super) fn look_at_stall(&self, now: Instant) {
         let before = self.stalls.own.get();
         let stalled = self.engine.stalled();
@@ -79,7 +83,7 @@ impl Keeper {
             self.control_links().iter().for_each(|link| self.say_record_state(link));
             self.tell_stall(self.me(), stalled);
         }
-        // Where nobody is reached, nobody can change anything either that this node would have to know.
+        // If no other node is reached, none can make a change that this node would have to know, either.
         let is_linked = !self.control_links().is_empty();
         let refuses = stalled.is_some() && now.since(since) >= LOGINS_WITHIN && is_linked;
         if self.stalls.refuses_logins.replace(refuses) != refuses {
@@ -140,7 +144,7 @@ impl Engine {
         match self {
             Engine::Embedded(embedded) => embedded.stalled(),
             Engine::Simulated(simulated) => simulated.stalled(),
-            // Of etcd no node has a copy.
+            // With etcd no node has a copy.
             Engine::Etcd(_) | Engine::Shared => None,
         }
     }

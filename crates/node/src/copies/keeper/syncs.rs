@@ -1,5 +1,4 @@
-//! How far copies are that are not in sync: watched here, told to the other nodes, and put together with what
-//! they say.
+//! The progress of resyncs: watched here, reported to the other nodes, and combined with their reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,53 +16,53 @@ use super::super::progress::{
 };
 use super::{ForkState, Keeper, json};
 
-/// How often it is looked whether what was counted is still there, while nothing is under way.
+/// How often the node checks its totals while no resync is under way.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// What this node and others know of copies that are not in sync. Volumes go by their numbers.
+/// What this node and others know of copies that are not in sync; volumes go by their numbers.
 #[derive(Default)]
 pub(super) struct Syncs {
-    /// Of copies that are not in sync.
+    /// What this node sees of copies that are not in sync.
     progress: BTreeMap<(u32, Slot), Progress>,
-    /// What has come of syncs from here, in this life, by copy.
+    /// Totals of the resyncs from here, in this life, by copy.
     counted: BTreeMap<(u32, Slot), Counted>,
-    /// When that was counted last, if nothing was under way then: `None`, something was.
+    /// When the totals were last updated, if no resync was under way then; `None`: one was.
     counted_at: Option<Instant>,
-    /// What other nodes said last.
+    /// What the other nodes last reported.
     heard: BTreeMap<NodeId, Heard>,
-    /// When the others were last told.
+    /// The last report to the others.
     told: Option<Told>,
-    /// Which nodes give copies of which volumes what they miss: its paths say so.
+    /// Which nodes are sources of resyncs of which volumes; the volumes' paths show this.
     sources: BTreeSet<(u32, NodeId)>,
 }
 
-/// What this node has counted for a copy on another one, in this life.
+/// Totals that this node has counted for a copy on another one, in this life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Bytes that syncs from here have brought it.
+    /// Bytes that resyncs from here have copied to it.
     pub copied: u64,
-    /// Bytes that hosts' writes have added to what it is to be given.
+    /// Bytes that hosts' writes have added to what it has to be given.
     pub dirtied: u64,
 }
 
-/// What others were told.
+/// A report to the other nodes.
 #[derive(Clone, Copy)]
 struct Told {
     at: Instant,
-    /// Whether there was anything.
+    /// Whether there was anything to report.
     something: bool,
-    /// Whether this node gives something.
+    /// Whether this node is the source of a resync.
     gives: bool,
-    /// How many copies here take no writes, since a disk failed or has no room.
+    /// How many copies here take no writes, because a disk failed or has no room.
     stuck: usize,
 }
 
 /// Why the disks of a copy take no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskTrouble {
-    /// One failed: its pool must be opened again.
+    /// A disk failed: its pool must be opened again.
     Failed,
-    /// The file system under its pool is full. That passes.
+    /// The file system under its pool is full, which passes.
     NoRoom,
 }
 
@@ -72,7 +71,7 @@ impl Keeper {
     pub(super) fn note_syncs(&self, now: Instant, slices: &[SliceSync]) {
         let volumes = self.volumes.borrow();
         let mut syncs = self.syncs.borrow_mut();
-        // After a sync of many volumes there is much that was counted, and it stays as it is.
+        // After resyncs of many volumes there are many totals, and they no longer change.
         let is_over = syncs.progress.is_empty() && slices.iter().all(|slice| slice.part == Part::None);
         if is_over && syncs.counted_at.is_some_and(|at| now.since(at) < COUNT_EVERY) {
             return;
@@ -109,9 +108,10 @@ impl Keeper {
         }
     }
 
-    /// Tells the other nodes, now and then, as long as there is something to tell; at once when this node
-    /// begins to give something (it has a share of the cluster's budget from then on), or when a disk of a
-    /// copy here failed (it is not to be let in).
+    /// Reports this node's resyncs to the others, at intervals, as long as there is something to report.
+    ///
+    /// It reports at once when this node becomes a source, because it then has a share of the cluster's
+    /// budget; and when a disk of a copy here fails, because the copy must not be let in.
     pub(super) fn tell_syncs(&self, now: Instant) {
         let count =
             |is_so: fn(&&Progress) -> bool| self.syncs.borrow().progress.values().filter(is_so).count();
@@ -125,7 +125,7 @@ impl Keeper {
         let reports = self.all_own_reports(now);
         let told = Told { at: now, something: !reports.is_empty(), gives, stuck };
         let before = self.syncs.borrow_mut().told.replace(told);
-        // Once that there is nothing any more.
+        // An empty report is sent once.
         if told.something || before.is_some_and(|before| before.something) {
             let head = json(&reports);
             for link in self.control_links() {
@@ -152,7 +152,7 @@ impl Keeper {
         Slot::all().filter_map(report).collect()
     }
 
-    /// What another node says of copies that are not in sync.
+    /// Takes another node's report on copies that are not in sync.
     pub(super) fn handle_syncs(&self, now: Instant, from: NodeId, frame: &Frame) {
         match serde_json::from_slice(&frame.head) {
             Ok(reports) => {
@@ -162,8 +162,7 @@ impl Keeper {
         }
     }
 
-    /// What keeps the disks of a copy from taking writes, as long as its node has not said that this has
-    /// ended.
+    /// What keeps the disks of a copy from taking writes, until its node reports that this is over.
     pub(super) fn disk_trouble(
         &self,
         now: Instant,
@@ -177,10 +176,10 @@ impl Keeper {
         match said.iter().find(of_it) {
             Some(report) if report.failed => Some(DiskTrouble::Failed),
             Some(report) => report.no_room.then_some(DiskTrouble::NoRoom),
-            // It may not have said it yet.
+            // The node may not have reported it yet.
             None => match volume.cause(copy.slot) {
                 Cause::NoSpace => Some(DiskTrouble::NoRoom),
-                // It comes back when its pool has been reopened.
+                // The copy comes back when its pool has been reopened.
                 Cause::DiskFailed | Cause::BlockUnrepaired | Cause::DiskFailing | Cause::DiskSilent => {
                     Some(DiskTrouble::Failed)
                 }
@@ -189,7 +188,7 @@ impl Keeper {
         }
     }
 
-    /// Looks anew which nodes bring copies up to date; whether that has changed.
+    /// Updates which nodes are sources of resyncs; returns whether that has changed.
     pub(super) fn look_at_sources(&self, now: Instant) -> bool {
         let mut syncs = self.syncs.borrow_mut();
         let own = syncs.progress.iter().filter(|(_, progress)| progress.is_source());
@@ -207,8 +206,9 @@ impl Keeper {
         changed
     }
 
-    /// Whether the other node brings copies up to date, as far as this one knows: it is so unless it has just
-    /// said that it does not.
+    /// Whether the other node may be a source of resyncs.
+    ///
+    /// It may unless it has just reported that it is not.
     pub(super) fn may_give(&self, now: Instant, node: NodeId) -> bool {
         let syncs = self.syncs.borrow();
         let said = syncs.heard.get(&node).map(|heard| heard.fresh(now)).unwrap_or_default();
@@ -216,7 +216,7 @@ impl Keeper {
         said.is_empty() || said.iter().any(gives)
     }
 
-    /// When each volume that is given something from here last got on, by its number.
+    /// When each volume that is resynced from here last made progress, by its number.
     pub(super) fn last_moves(&self) -> BTreeMap<u32, Instant> {
         let syncs = self.syncs.borrow();
         let given = syncs.progress.iter().filter(|(_, progress)| progress.is_source());
@@ -228,12 +228,12 @@ impl Keeper {
         moves
     }
 
-    /// Whether the node brings a copy of the volume up to date.
+    /// Whether the node is the source of a resync of the volume.
     pub(super) fn is_source(&self, volume: u32, node: NodeId) -> bool {
         self.syncs.borrow().sources.contains(&(volume, node))
     }
 
-    /// How far the copies of a volume are that are not in sync, by slot.
+    /// The progress of those copies of a volume that are not in sync, by slot.
     pub(super) fn syncs_of(&self, now: Instant, volume: &VolumeEntry) -> BTreeMap<u8, CopySync> {
         let own = self.own_reports(now, volume);
         let syncs = self.syncs.borrow();
@@ -258,7 +258,7 @@ impl Keeper {
             .collect()
     }
 
-    /// Bytes that copies of the cluster's volumes miss, as far as this node has heard.
+    /// Bytes that copies of the cluster's volumes miss, as far as this node knows.
     pub fn missed_bytes(&self) -> u64 {
         let now = rt::now();
         let own = self.all_own_reports(now);
@@ -273,7 +273,7 @@ impl Keeper {
         of_copies.values().map(missed).sum()
     }
 
-    /// What a copy waits for that is given nothing and says nothing.
+    /// What a copy waits for if there is no report on it.
     fn absence(&self, now: Instant, volume: &VolumeEntry, copy: &CopyEntry) -> Awaited {
         if self.is_forked_off(volume, copy) {
             return Awaited::Decision { volume: volume.name.clone() };
@@ -285,13 +285,15 @@ impl Keeper {
         if self.is_heard(now, node) { Awaited::Opening(node) } else { Awaited::Node(node) }
     }
 
-    /// Whether the volume is split, and the copy is the one that stays as it is until somebody has decided.
+    /// Whether the volume is split, and the copy is the one that stays as it is until an administrator
+    /// decides.
     fn is_forked_off(&self, volume: &VolumeEntry, copy: &CopyEntry) -> bool {
         let fork = self.fork_of(volume);
         fork.is_some_and(|fork| fork.state == ForkState::Split && fork.node == copy.node)
     }
 
-    /// What this node has counted for copies on others, in this life, by the volume's number.
+    /// Totals that this node has counted for copies on others, in this life, by the volume's number and the
+    /// slot.
     pub fn counted(&self) -> BTreeMap<(u32, Slot), Counted> {
         self.syncs.borrow().counted.clone()
     }

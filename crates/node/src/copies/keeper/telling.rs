@@ -1,5 +1,5 @@
-//! Tells what happens in the cluster, as this node learns of it: nodes that are heard of or not, and what
-//! changes in the record. So every node tells it.
+//! Reports events of the cluster as this node learns of them: nodes that go silent or are back, and changes
+//! of the record. So every node reports them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,34 +27,34 @@ use crate::events::code::{
 use crate::events::{Code, Event, tell};
 use crate::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
 
-/// What the record had at keys that have changed.
+/// The previous values of keys that have changed in the record.
 pub(super) type Before = BTreeMap<String, Option<Versioned>>;
 
-/// Tells an event of a change of the record.
+/// Reports an event about a change of the record.
 type Teller<'a> = &'a dyn Fn(Event);
 
-/// Nodes that are heard of so early in this node's life were there before: that is no news.
+/// Nodes that are first heard this early in this node's life were up before: that is no news.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// What an event about the record is about.
+/// The subject of events about a record in etcd.
 const ETCD: &str = "etcd";
 
-/// What was told of nodes and syncs.
+/// What was reported about nodes and resyncs.
 pub(super) struct Told {
     /// When this node began to look.
     began: Instant,
-    /// Other nodes that were heard of when it was last looked.
+    /// Other nodes that were heard at the last look.
     heard: BTreeSet<NodeId>,
-    /// Those that were lost by the death of their process.
+    /// Nodes that were lost because their process died.
     died: BTreeSet<NodeId>,
-    /// Volumes, by number, of which it was told that a copy is brought up to date.
+    /// Volumes, by number, whose resync was reported as started.
     syncs: BTreeSet<u32>,
     /// etcd cannot be used.
     record_lost: bool,
 }
 
 impl Told {
-    /// Nothing yet.
+    /// Nothing reported yet.
     pub(super) fn new(now: Instant) -> Told {
         Told {
             began: now,
@@ -67,18 +67,18 @@ impl Told {
 }
 
 impl Keeper {
-    /// What the record has now at these keys.
+    /// The present values of these keys in the record.
     pub(super) fn values_at<'a>(&self, keys: impl Iterator<Item = &'a String>) -> Before {
         let record = self.record.borrow();
         keys.map(|key| (key.clone(), record.entries.get(key).cloned())).collect()
     }
 
-    /// The process of a node is known to be dead.
+    /// Notes that the process of a node is known to be dead.
     pub(super) fn note_death(&self, node: NodeId) {
         self.told.borrow_mut().died.insert(node);
     }
 
-    /// Tells which nodes are heard of since the last look, and which are not any more.
+    /// Reports nodes that are back since the last look, and nodes that have gone silent.
     pub(super) fn tell_nodes(&self, now: Instant) {
         let known: BTreeSet<NodeId> = self.peers.borrow().keys().copied().collect();
         let heard: BTreeSet<NodeId> = known.into_iter().filter(|node| self.is_heard(now, *node)).collect();
@@ -87,7 +87,7 @@ impl Keeper {
         }
         let before = std::mem::replace(&mut self.told.borrow_mut().heard, heard.clone());
         for node in before.difference(&heard) {
-            // Who was removed is not missed.
+            // A node that was removed is not missed.
             let Some(name) = self.name_of(node.0) else { continue };
             let died = self.told.borrow_mut().died.remove(node);
             let leaves = self
@@ -118,11 +118,11 @@ impl Keeper {
         }
     }
 
-    /// Tells that etcd cannot be used, and that it can again.
+    /// Reports that etcd cannot be used, and that it can be used again.
     pub(super) fn tell_record(&self, now: Instant) {
         let trouble = self.record_trouble();
         let mut told = self.told.borrow_mut();
-        // It gets a moment to answer for the first time.
+        // etcd gets a moment for its first answer.
         if trouble.is_some() == told.record_lost || now.since(told.began) < EARLY {
             return;
         }
@@ -139,7 +139,7 @@ impl Keeper {
         });
     }
 
-    /// Tells which volumes have begun to be brought up to date; `sources` are the numbers of those that are.
+    /// Reports resyncs that have started; `sources`: volume number and source node of those under way.
     pub(super) fn tell_syncs_begun(&self, sources: &BTreeSet<(u32, NodeId)>) {
         if sources.iter().all(|(volume, _)| self.told.borrow().syncs.contains(volume)) {
             return;
@@ -161,10 +161,10 @@ impl Keeper {
         }
     }
 
-    /// Tells what has changed in the record since `before`.
+    /// Reports what has changed in the record since `before`.
     pub(super) fn tell_changes(&self, before: Before) {
         for (key, before) in before {
-            // What was deleted is known by the revision of what is gone: all nodes had the same.
+            // A key that was deleted has no revision: its last value's was the same on all nodes.
             let revision = self.revision_of(&key).or(before.as_ref().map(|value| value.revision));
             let tell = |event: Event| tell(event.of_revision(revision.map(|revision| revision.0)));
             let before = before.as_ref().map(|value| &*value.value);
@@ -190,13 +190,14 @@ impl Keeper {
         }
     }
 
-    /// What was at the key, and what is.
+    /// The previous and the present value of the key.
     fn pair<T: DeserializeOwned>(&self, key: &str, before: Option<&[u8]>) -> (Option<T>, Option<T>) {
         (before.and_then(|value| parse(key, value)), self.get(key).map(|(value, _)| value))
     }
 
-    /// As [`Keeper::pair`]; nothing where a later version has written one of them: it was neither made nor
-    /// removed.
+    /// Like [`Keeper::pair`], but twice `None` if this version cannot read one of the two values.
+    ///
+    /// A later version has written that value: it was neither created nor deleted.
     fn readable_pair<T: DeserializeOwned>(&self, key: &str, before: Option<&[u8]>) -> (Option<T>, Option<T>) {
         let pair = self.pair(key, before);
         let is_whole =
@@ -225,7 +226,8 @@ impl Keeper {
         }
         let (before, now) = match pair {
             (None, None) => return,
-            // It was there before, and why it is in the record now is told of the copy that it gets.
+            // The volume existed before. The event about the copy that it gets says why it is in the record
+            // now.
             (None, Some(now)) if now.reason == Cause::VolumeAdopted => return,
             (None, Some(now)) => {
                 let copies = now.copies.len();
@@ -299,7 +301,7 @@ impl Keeper {
         }
     }
 
-    /// `change`: whether it was there before, and is now.
+    /// `change`: whether the node was in maintenance before, and whether it is now.
     fn tell_maintenance(&self, number: &str, change: (bool, bool), tell: Teller<'_>) {
         let Ok(node) = number.parse::<u16>() else { return };
         let name = self.named(node);
@@ -368,7 +370,7 @@ impl Keeper {
     }
 }
 
-/// An event of the volume with this identity, as the record has it.
+/// The event with its volume, given by the identity that the record has.
 fn about(volume: &str, event: Event) -> Event {
     Event { volume: VolumeId::parse(volume), ..event }
 }

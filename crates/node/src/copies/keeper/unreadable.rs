@@ -1,15 +1,15 @@
-//! Entries of the cluster's record that this version cannot read: a later one has written them, as in a
-//! rolling update.
+//! Entries of the cluster's record that this version cannot read, because a later version has written them,
+//! as in a rolling update.
 //!
-//! What cannot be read is not gone. Its last value that could be read stands for it: links stay, hosts stay
-//! logged in, nothing is deleted or told as deleted. It is never written ([`Keeper::check_readable`]): what
-//! this version does not know of it would be lost.
+//! An entry that cannot be read is not gone. Its last readable value stands in for it: links stay, hosts stay
+//! logged in, nothing is deleted or reported as deleted. This node never writes such an entry
+//! ([`Keeper::check_readable`]): it would lose what this version does not know.
 //!
-//! A volume's entry says who may serve, and this node promises to act by that (R10). So as much of it is read
-//! as that takes, without what is new in the rest ([`read`]). If not even that can be read, the epoch tells
-//! whether it has changed: in the same epoch everything stays as it was. In another one the copy here stays
-//! as well, and takes no part ([`Keeper::hold_unreadable`]): it may be out of sync by now. Hosts use the
-//! other nodes until this one is updated.
+//! A volume's entry says which copies may serve, and this node promises to act by that (R10). So the node
+//! reads as much of the entry as that takes, and ignores what is new in the rest ([`read`]). If it cannot
+//! read even that, the epoch shows whether the configuration has changed. In the same epoch everything stays
+//! as it was. In another epoch the copy here stays, but takes no part ([`Keeper::hold_unreadable`]): it may
+//! be out of sync by now. Hosts use the other nodes until this one is updated.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -35,10 +35,10 @@ use crate::access::{HostGroup, Target};
 use crate::control::{ApiToken, HOSTS, TARGETS, TOKENS, USERS, User};
 use crate::shard::on_all_cores;
 
-/// What stands for entries that cannot be read, by key; `None`: nothing that could be read was there before.
+/// Stand-ins for entries that cannot be read, by key; `None`: there was no readable value before.
 pub(super) type Unreadable = BTreeMap<String, Option<Versioned>>;
 
-/// The value that the record has at `key`, or what stands for it; `None`: nothing does.
+/// The record's value at `key`, or its stand-in; `None`: it cannot be read and has no stand-in.
 pub(super) fn legible<'a>(
     unreadable: &'a Unreadable,
     key: &str,
@@ -52,27 +52,27 @@ pub(super) fn legible<'a>(
 pub(super) enum Reading {
     /// All of it.
     Whole(VolumeEntry),
-    /// Who serves, and nothing of the rest.
+    /// Which copies serve, and nothing else.
     Part(VolumeEntry),
-    /// Not even that; the epoch at most.
+    /// Not even that; at most the epoch.
     Nothing {
         /// The configuration's number.
         epoch: Option<u64>,
     },
 }
 
-/// The same, of a volume with a copy here.
+/// How much of its entry can be read, for a volume with a copy here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Legible {
     /// All of it.
     Whole,
-    /// Nothing is proposed: with this node's words the rest of the entry would be lost.
+    /// Which copies serve. The node proposes nothing: writing the entry would lose the rest of it.
     Part,
-    /// Who serves by now is not known: not this copy.
+    /// Not even which copies serve now: this one does not.
     Nothing,
 }
 
-/// Reads a volume's entry.
+/// Reads as much of a volume's entry as this version can.
 pub(super) fn read(value: &[u8]) -> Reading {
     let usable = |entry: &VolumeEntry| entry.config(Revision(0)).is_some();
     if let Ok(entry) = serde_json::from_slice::<VolumeEntry>(value)
@@ -88,7 +88,8 @@ pub(super) fn read(value: &[u8]) -> Reading {
     }
 }
 
-/// An entry without what says nothing of who serves, whatever a later version has made of that.
+/// An entry without the fields that do not say which copies serve, whatever a later version has written
+/// there.
 fn who_serves(mut value: Value) -> Option<VolumeEntry> {
     let entry = value.as_object_mut()?;
     for other in ["dropped", "missed", "paused"] {
@@ -103,8 +104,9 @@ fn who_serves(mut value: Value) -> Option<VolumeEntry> {
     serde_json::from_value(value).ok()
 }
 
-/// Whether this version can read what is at a key. Of keys that are not here somebody else sees to that: each
-/// is read in one place only, which leaves alone what it cannot read.
+/// Whether this version can read the value at a key.
+///
+/// Other keys than these are read in one place each, which leaves alone what it cannot read.
 fn can_read(key: &str, value: &[u8]) -> bool {
     type Reader = fn(&[u8]) -> bool;
     fn is<T: DeserializeOwned>(value: &[u8]) -> bool {
@@ -126,21 +128,22 @@ fn can_read(key: &str, value: &[u8]) -> bool {
     readers.iter().find(|(prefix, _)| key.starts_with(prefix)).is_none_or(|(_, read)| read(value))
 }
 
-/// What stands for an entry that cannot be read.
+/// The stand-in for an entry that cannot be read.
 fn stand_in(key: &str, now: &Versioned, before: Option<&Versioned>) -> Option<Versioned> {
     if key.starts_with(VOLUMES)
         && let Reading::Part(entry) = read(&now.value)
     {
         return Some(Versioned { value: Arc::from(json(&entry)), revision: now.revision });
     }
-    // That a node may go on alone is nobody's word any more.
+    // An unreadable agreement that a node may continue alone no longer counts.
     let stays = !key.starts_with(STRATEGIES);
     before.filter(|before| stays && can_read(key, &before.value)).cloned()
 }
 
 impl Keeper {
-    /// Notes which of the entries that have changed cannot be read; `before` is what was there. Gives what
-    /// people are to be told of: what cannot be read has neither come nor gone.
+    /// Notes which of the changed entries cannot be read; `before` has their previous values.
+    ///
+    /// Returns the changes to report as events. An entry that cannot be read was neither created nor deleted.
     pub(super) fn note_unreadable(&self, before: Before) -> Before {
         let record = self.record.borrow();
         let mut unreadable = self.unreadable.borrow_mut();
@@ -163,24 +166,24 @@ impl Keeper {
                     unreadable.insert(key, stands_in);
                     None
                 }
-                // What nobody could read here before is no news.
+                // If this node could not read the entry before either, it is no news.
                 None => (known != Some(None)).then_some((key, before)),
             }
         };
         before.into_iter().filter_map(readable).collect()
     }
 
-    /// The keys whose entries this version cannot read, of those for which others stand in.
+    /// The keys whose entries this version cannot read, among those that get stand-ins.
     pub fn unreadable_keys(&self) -> Vec<String> {
         self.unreadable.borrow().keys().cloned().collect()
     }
 
-    /// Whether the entry at the key is one of these.
+    /// Whether the entry at the key is one of [`Keeper::unreadable_keys`].
     pub fn is_unreadable(&self, key: &str) -> bool {
         self.unreadable.borrow().contains_key(key)
     }
 
-    /// That a change writes nothing that cannot be read.
+    /// Checks that a transaction writes no entry that cannot be read.
     ///
     /// # Errors
     /// [`ClusterError::Unreadable`].
@@ -188,8 +191,9 @@ impl Keeper {
         transaction.writes.iter().try_for_each(|(key, _)| self.check_entry(key))
     }
 
-    /// That the entry at the key can be read, if there is one: before something else is done that belongs to
-    /// a change of it.
+    /// Checks that the entry at the key can be read, if there is one.
+    ///
+    /// For callers that do something else before they change the entry.
     ///
     /// # Errors
     /// [`ClusterError::Unreadable`].
@@ -200,20 +204,20 @@ impl Keeper {
         }
     }
 
-    /// What the record says of the volume at `key`, as far as this version can read it; `None`: there is no
-    /// such volume.
+    /// The record's entry of the volume at `key`, as far as this version can read it; `None`: volume not
+    /// found.
     pub(super) fn read_volume(&self, key: &str) -> Option<(Reading, Revision)> {
         let record = self.record.borrow();
         let found = record.entries.get(key)?;
         Some((read(&found.value), Revision(found.revision.0)))
     }
 
-    /// Nothing can be read of the volume's entry but its epoch.
+    /// Handles an entry of a volume of which at most the epoch can be read.
     pub(super) async fn hold_unreadable(self: &Rc<Self>, id: VolumeId, epoch: Option<u64>) {
         let number = {
             let mut volumes = self.volumes.borrow_mut();
             let Some(kept) = volumes.get_mut(&id) else { return };
-            // Who has gone on alone acts by no record until that is settled.
+            // A node that continues alone acts by no record until its fork is settled.
             let is_as_it_was = epoch == Some(kept.entry.epoch) && kept.legible != Legible::Nothing;
             if is_as_it_was || self.forks.has(id) {
                 kept.legible = Legible::Part;
@@ -237,7 +241,7 @@ impl Keeper {
 }
 
 impl Kept {
-    /// Hosts are not served, whatever the configuration says that is acted in.
+    /// Whether hosts are not served, whatever the active configuration says.
     pub(super) fn is_held(&self) -> bool {
         self.held || self.legible == Legible::Nothing
     }

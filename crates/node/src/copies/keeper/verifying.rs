@@ -1,4 +1,4 @@
-//! What the record says of comparisons of copies.
+//! What the record says about verifying copies.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use super::super::verification::{VERIFY_EVERY, VERIFY_EVERY_DEFAULT, Verificatio
 use super::{ClusterError, Keeper, json};
 
 impl Keeper {
-    /// What is remembered of comparisons of a volume.
+    /// What the record remembers of verifying a volume.
     pub fn verification(&self, id: VolumeId) -> VerificationEntry {
         self.get(&verification_key(id)).map(|(entry, _)| entry).unwrap_or_default()
     }
 
-    /// How often volumes are compared; `None`: never.
+    /// How often volumes are verified; `None`: never.
     pub fn verify_every(&self) -> Option<Duration> {
         let seconds = self.get::<u64>(VERIFY_EVERY).map(|(seconds, _)| seconds);
         seconds
             .map_or(Some(VERIFY_EVERY_DEFAULT), |seconds| (seconds > 0).then(|| Duration::from_secs(seconds)))
     }
 
-    /// Sets how often.
+    /// Sets how often volumes are verified; `None`: never.
     ///
     /// # Errors
     /// [`ClusterError::Record`], [`ClusterError::Conflict`].

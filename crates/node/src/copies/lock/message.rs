@@ -1,33 +1,35 @@
-//! What copies of a slice say to each other about ranges that are taken (`docs/formats/replication-link.md`).
+//! Messages between copies of a slice about ranges that commands lock (`docs/formats/replication-link.md`).
 
 use std::ops::Range;
 
 use replica::Epoch;
 
-/// A message. Numbers are those of the node that takes; ranges are bytes of the slice.
+/// A message about a locked range.
+///
+/// Numbers are those of the node that locks; ranges are bytes of the slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockMessage {
-    /// Take the range for me, in this epoch.
+    /// Give me the range, in this epoch.
     Take {
-        /// Its number.
+        /// The lock's number.
         number: u64,
-        /// What the sender acts in.
+        /// The epoch that the sender acts in.
         epoch: Epoch,
         /// The range.
         range: Range<u64>,
     },
-    /// It is taken: nothing of the receiver's of that number is under way there, and nothing begins.
+    /// The range is given: no write of the receiver of the request is under way there, and none begins.
     Taken(u64),
-    /// It is not: the receiver of the request acts in another epoch.
+    /// The range is not given: the receiver of the request acts in another epoch.
     Refused(u64),
-    /// It is not needed any more.
+    /// The range is no longer needed.
     Release(u64),
-    /// These are all that the sender has asked for: the first that is said over a new link.
+    /// The numbers of all ranges that the sender holds: the first message about ranges over a new link.
     Holds(Vec<u64>),
 }
 
 impl LockMessage {
-    /// Its bytes.
+    /// The message as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let words = match self {
             LockMessage::Take { number, epoch, range } => vec![1, *number, epoch.0, range.start, range.end],
@@ -39,7 +41,7 @@ impl LockMessage {
         words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect()
     }
 
-    /// Of its bytes; `None`: it is none.
+    /// Parses a message; `None`: it is malformed.
     pub fn parse(bytes: &[u8]) -> Option<LockMessage> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();

@@ -1,16 +1,17 @@
-//! Ranges that one command has for itself on all nodes: COMPARE AND WRITE and ORWRITE read and then write as
-//! one step.
+//! Ranges that one command locks on all nodes: COMPARE AND WRITE and ORWRITE read and then write in one step.
 //!
-//! The command takes the range on every member of its epoch, itself included, in the order of slots, so that
-//! two of them cannot wait for each other. A member gives it when no host's write of its own is under way
-//! there, nothing that it knows of is still to be brought to its end, and nothing begins until it is given
-//! back. A claim holds in its epoch only; so the command's write must begin in that same epoch: whatever
-//! begins elsewhere in a later one comes after it. Why that is enough: `docs/why/replication.md`.
+//! The command locks the range on every member of its epoch, its own node included, in the order of slots, so
+//! that two commands cannot wait for each other. A member gives the range when no host's write through it is
+//! under way there, when it knows of nothing there that it would complete should a coordinator be lost, and
+//! when nothing through it begins until the range is given back. A claim holds only in its epoch, so the
+//! command's write must begin in that same epoch: whatever begins elsewhere in a later epoch comes after it.
+//! Why that is enough: `docs/why/replication.md`.
 //!
-//! No message is repeated: after a break the taker says what it holds, and everything else that it had is
-//! given back. That counts only from the life that is a member: what an earlier one had is given back by the
-//! next epoch, in which the writes that it left take their place before all others. For the same reason a
-//! range is not given back while the command's write may still be under way.
+//! No message is repeated. After a link broke, the taker says what it holds, and the other side releases
+//! everything else that it had given to the taker. This counts only from the life of the taker's node that is
+//! a member. What an earlier life held is released by the next epoch, in which the writes that this life left
+//! behind are ordered before all others. For the same reason a range is not given back while the command's
+//! write may still be under way.
 
 mod message;
 
@@ -30,21 +31,22 @@ use super::core::{Copies, LOCK};
 use crate::canary::{Canary, makes};
 use crate::volume::{Exclusive, Order};
 
-/// How long a command waits for its range on all nodes. Longer than it takes until a lost node is given up
-/// and the rest goes on.
+/// How long a command waits for its range on all nodes.
+///
+/// This is longer than it takes to give up a lost node and continue without it.
 const LOCK_MAX: Duration = Duration::from_secs(5);
 
-/// How often a member looks whether what was left under way in a range has come to its end.
+/// How often a member checks whether the writes that were under way in a range have ended.
 const SETTLED_EVERY: Duration = Duration::from_millis(5);
 
-/// What a slice's copy has given to commands of other nodes, and what its own commands have.
+/// The ranges that a slice's copy has given to commands of other nodes, and those of its own commands.
 pub(super) struct Locks {
-    /// What hosts do here.
+    /// The order of hosts' commands on this slice.
     hosts: Rc<Order>,
     given: RefCell<BTreeMap<(NodeId, u64), Rc<Given>>>,
     own: RefCell<BTreeMap<u64, Own>>,
     last: Cell<u64>,
-    /// The copy was taken out: nothing is given or taken any more.
+    /// Whether the copy has left: no range is given or taken any more.
     left: Cell<bool>,
 }
 
@@ -54,23 +56,23 @@ struct Given {
     claim: Exclusive,
 }
 
-/// A range of a command of this node.
+/// A range that a command of this node has locked, or is locking.
 struct Own {
     epoch: Epoch,
     range: Range<u64>,
-    /// Who was asked.
+    /// The members that were asked.
     asked: Slots,
-    /// Who has given it.
+    /// The members that have given it.
     taken: Slots,
-    /// It cannot be had in this epoch.
+    /// Whether it cannot be had in this epoch.
     refused: bool,
-    /// All have given it.
+    /// Whether all members have given it.
     complete: bool,
-    /// Its part on this node.
+    /// The claim on this node.
     here: Option<Exclusive>,
 }
 
-/// A range that a command has on all nodes, until this is dropped.
+/// A range that a command has locked on all nodes, until this is dropped.
 pub struct RangeLock {
     copy: Rc<SliceCopy>,
     number: u64,
@@ -82,20 +84,22 @@ impl Locks {
         Locks { hosts, given, own, last: Cell::new(0), left: Cell::new(false) }
     }
 
-    /// Another epoch is acted in: what was given in earlier ones is given back.
+    /// The copy acts in this epoch from now on: releases what was given in earlier ones.
     pub fn enter(&self, epoch: Epoch) {
         self.given.borrow_mut().retain(|_, given| given.epoch == epoch);
     }
 
-    /// The copy is taken out. No command writes here any more, and nobody says what others need no more:
-    /// commands that wait here for a range come to their end, or their volume is never closed.
+    /// The copy leaves: releases everything.
+    ///
+    /// No command writes here any more, and no other node will say that it needs a range no longer. Commands
+    /// that wait here for a range must end; otherwise their volume is never closed.
     pub fn leave(&self) {
         self.left.set(true);
         self.given.take();
         self.own.borrow_mut().values_mut().for_each(|own| own.here = None);
     }
 
-    /// Whether a command has taken the range on all nodes in this epoch.
+    /// Whether a command holds the range on all nodes in this epoch.
     pub fn hold(&self, epoch: Epoch, range: &Range<u64>) -> bool {
         let own = self.own.borrow();
         own.values().any(|own| {
@@ -105,7 +109,7 @@ impl Locks {
 }
 
 impl SliceCopy {
-    /// Takes the range on all nodes.
+    /// Locks the range on all nodes.
     ///
     /// # Errors
     /// [`SliceError::Unavailable`] if that takes too long.
@@ -122,7 +126,7 @@ impl SliceCopy {
         Err(SliceError::Unavailable)
     }
 
-    /// `None`: this node does not serve, or another one acts in another epoch.
+    /// Tries once to lock the range; `None`: this node does not serve, or another one acts in another epoch.
     async fn try_lock(self: &Rc<SliceCopy>, range: &Range<u64>) -> Option<RangeLock> {
         let (me, epoch, members) = self.serving_members()?;
         let number = self.locks.last.get() + 1;
@@ -157,14 +161,14 @@ impl SliceCopy {
         with(self.locks.own.borrow_mut().get_mut(&number).expect("kept until its lock is given back"))
     }
 
-    /// The slot here, the epoch and all members, if this copy serves.
+    /// This copy's slot, the epoch and all members, if this copy serves.
     fn serving_members(&self) -> Option<(Slot, Epoch, Slots)> {
         let replica = self.replica.borrow();
         let config = replica.config().filter(|_| matches!(replica.standing(), Standing::InSync(_)))?;
         Some((replica.me(), config.epoch, config.members()))
     }
 
-    /// What is acted in.
+    /// The epoch that this copy acts in.
     pub(super) fn epoch(&self) -> Option<Epoch> {
         self.replica.borrow().config().map(|config| config.epoch)
     }
@@ -183,8 +187,9 @@ impl SliceCopy {
         Copies::current().send(node, LOCK, self.address(), message.encode(), Chain::new());
     }
 
-    /// The link to a node is up anew: what it was not told is said again, and what was asked of it may have
-    /// been lost.
+    /// The link to a node is up again: tells it which ranges are held.
+    ///
+    /// What it was asked before may have been lost, so requests that it has not answered count as refused.
     pub(super) fn say_locks(&self, node: NodeId) {
         let Some(slot) = self.slot_of(node) else { return };
         let mut held = Vec::new();
@@ -199,7 +204,7 @@ impl SliceCopy {
         self.happened.notify();
     }
 
-    /// A message about a range, of this life of the node.
+    /// Handles a message about a range from node `from` in its life `life`.
     pub(super) fn receive_lock(self: &Rc<SliceCopy>, from: NodeId, life: Incarnation, message: LockMessage) {
         let Some(slot) = self.slot_of(from) else { return };
         let is_member = self.replica.borrow().config().is_some_and(|config| config.has_member(slot, life));
@@ -244,7 +249,8 @@ impl SliceCopy {
             while copy.is_given(to, number, &given) && !copy.replica.borrow().is_settled(blocks) {
                 let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
             }
-            // Otherwise it was given back, or another epoch is acted in, which the taker finds out by itself.
+            // Otherwise the range was given back, or the epoch has changed, which the taker detects on its
+            // own.
             if copy.is_given(to, number, &given) {
                 copy.say_to(to, &LockMessage::Taken(number));
             }
@@ -252,9 +258,10 @@ impl SliceCopy {
         .detach();
     }
 
-    /// A command needs its range no more. Its write may be under way still, when its initiator was told that
-    /// nobody knows what becomes of it: what is written elsewhere in this epoch must not get a place before
-    /// it.
+    /// Gives back a range that a command no longer needs.
+    ///
+    /// The command's write may still be under way, if its initiator was told that the outcome is unknown: a
+    /// write through another node in this epoch must not be ordered before it.
     fn give_back(self: &Rc<SliceCopy>, number: u64) {
         let (epoch, range, complete) =
             self.with_own(number, |own| (own.epoch, own.range.clone(), own.complete));
@@ -293,9 +300,9 @@ impl SliceCopy {
 
 impl Drop for RangeLock {
     fn drop(&mut self) {
-        // Not at once: a node that stops drops its commands when nothing can be said any more. Of a copy that
-        // was taken out meanwhile, too: commands that wait here for the range come to their end only then,
-        // and its volume is not closed before.
+        // Not at once: a node that stops drops its commands when it can send nothing any more. This is done
+        // for a copy that has left, too: only then do commands that wait here for the range end, and its
+        // volume cannot be closed before.
         let (copy, number) = (Rc::clone(&self.copy), self.number);
         rt::spawn(async move { copy.give_back(number) }).detach();
     }

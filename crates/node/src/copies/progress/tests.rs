@@ -95,7 +95,7 @@ fn a_sync_shows_its_rate_over_the_last_seconds_and_what_is_left() {
 #[test]
 fn what_hosts_add_makes_it_take_longer() {
     let next = Part::Source(SyncNext::Read(3));
-    // 8 MiB a second are copied, and so many are added.
+    // 8 MiB a second are copied, and `added` MiB a second are added.
     let shown = |added: u64| {
         let given = |tenth: u64| {
             let (copied, dirtied) = (tenth * 8 * MIB / 10, tenth * added * MIB / 10);
@@ -119,7 +119,7 @@ fn a_sync_that_had_waited_shows_how_fast_it_goes_now() {
         (1..=tenths).for_each(|tenth| progress.observe(at(from + tenth * 100), given(copied(tenth))));
         report(&progress, from + tenths * 100).bytes_per_second / MIB
     };
-    // Nothing for four seconds, then 10 MiB a second; again so after a pause of three seconds.
+    // Nothing for four seconds, then 10 MiB a second; the same again after a pause of three seconds.
     assert_eq!(go(0, 40, &|_| 0), 0);
     assert_eq!(go(4000, 10, &|tenth| tenth), 10);
     assert_eq!(go(5000, 10, &|tenth| 10 + tenth), 10);
@@ -135,7 +135,7 @@ fn what_stands_still_says_what_it_waits_for() {
         let mut progress = Progress::new(at(0), still);
         progress.observe(at(1900), still);
         assert_eq!(report(&progress, 1900).waits_for, None);
-        // What hosts write is more to copy, and no progress.
+        // Hosts' writes are more to copy, and no progress.
         progress.observe(at(1950), Local { given_left: still.given_left + 1, ..still });
         report(&progress, 12_000).waits_for.unwrap().to_string()
     };
@@ -152,7 +152,7 @@ fn what_stands_still_says_what_it_waits_for() {
         let report = progress.report(at(12_000), who(&volume(), Some(&kept_out)));
         let wire = serde_json::to_vec(&report).unwrap();
         assert_eq!(serde_json::from_slice::<Report>(&wire).unwrap(), report);
-        // Of a wait that only a later version knows nothing is shown.
+        // A wait that only a later version knows is not shown.
         let mut later: serde_json::Value = serde_json::from_slice(&wire).unwrap();
         later["waits_for"] = serde_json::json!({"awaited": "something_new"});
         let read: Report = serde_json::from_value(later).unwrap();

@@ -1,4 +1,4 @@
-//! What a sync waits for, as [`Progress`] sees it on either node, and why a copy is not let in.
+//! What a resync waits for, as [`Progress`] sees it on either node, and why a copy is not let in.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,16 +11,18 @@ use super::super::budget::Restraint;
 use super::super::entry::VolumeEntry;
 use super::{Progress, STILL_MIN};
 
-/// What a sync waits for; its text is to be read after "waits for". On the wire as JSON.
+/// What a resync waits for; JSON on the wire.
+///
+/// The text reads on after "waits for".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncWait {
-    /// What.
+    /// What it waits for.
     pub awaited: Awaited,
-    /// For how long nothing has happened, in seconds; `None`: nobody has looked.
+    /// How long nothing has happened, in seconds; `None`: unknown.
     pub seconds: Option<u64>,
 }
 
-/// What a sync can wait for.
+/// What a resync can wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Awaited {
@@ -36,7 +38,7 @@ pub enum Awaited {
         /// The region's number in it.
         region: u64,
     },
-    /// The copy has to have a region on its disks.
+    /// The copy has to write a region to its disks.
     Write {
         /// The copy's node.
         #[serde(with = "number")]
@@ -71,18 +73,18 @@ pub enum Awaited {
     Promotion,
     /// A node whose copy is in sync has to have a link to it.
     Link,
-    /// Something has to be heard of the copy's node.
+    /// The copy's node has to be heard from.
     Node(#[serde(with = "number")] NodeId),
     /// The copy's node has to open it.
     Opening(#[serde(with = "number")] NodeId),
     /// This node has to open the copy's pool.
     OpeningHere,
-    /// Somebody has to resume it.
+    /// An administrator has to resume it.
     Resumption {
-        /// Who has paused it.
+        /// The user or token that paused it.
         by: String,
     },
-    /// Somebody has to decide whose data is kept.
+    /// An administrator has to decide whose data is kept after a split brain.
     Decision {
         /// The volume's name.
         volume: String,
@@ -96,7 +98,10 @@ impl From<Awaited> for SyncWait {
 }
 
 impl Progress {
-    /// What it waits for if nothing has happened for [`STILL_MIN`].
+    /// What the resync waits for.
+    ///
+    /// It is shown at once if the copy on this node cannot continue, otherwise when nothing has happened for
+    /// [`STILL_MIN`].
     pub(super) fn waits_for(&self, now: Instant, who: Who<'_>) -> Option<SyncWait> {
         let me = who.me;
         if self.has_failed() {
@@ -183,7 +188,7 @@ impl fmt::Display for Awaited {
     }
 }
 
-/// A node, on the wire.
+/// The number of a node, on the wire.
 mod number {
     use replica::NodeId;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -197,7 +202,7 @@ mod number {
     }
 }
 
-/// Who is who in a sync.
+/// The participants of a resync.
 #[derive(Clone, Copy, Debug)]
 pub struct Who<'a> {
     /// The volume.
@@ -206,24 +211,25 @@ pub struct Who<'a> {
     pub me: NodeId,
     /// The copy that is not in sync.
     pub copy: Slot,
-    /// What keeps it from being let in when it has nearly all.
+    /// What keeps the copy out when it has nearly everything.
     pub kept_out: Option<&'a KeptOut>,
 }
 
-/// Why a copy that has nearly all that it missed is not let in as a joiner; its text is to be read after
-/// "waits for".
+/// Why a copy that has nearly everything that it missed is not let in as a joiner.
+///
+/// The text reads on after "waits for".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptOut {
-    /// Its node and that of a copy in sync do not reach each other.
+    /// Its node and the node of a copy in sync do not reach each other.
     Apart(#[serde(with = "number")] NodeId, #[serde(with = "number")] NodeId),
-    /// Its node was started a moment ago, and takes part in nothing for so much longer.
+    /// Its node was started a moment ago, and takes part in nothing for this much longer.
     Quiet(#[serde(with = "number")] NodeId, Duration),
-    /// It did not finish writes when it was in sync last, and is given so much more time.
+    /// It did not finish writes when it was last in sync, and stays out for this much longer.
     Penalty(Duration),
-    /// A disk of it failed, and its node has not said since that it is open again.
+    /// One of its disks failed, and its node has not reported since that its pool is open again.
     Failed(#[serde(with = "number")] NodeId),
-    /// The file system under its pool is full, and its node has not said since that there is room.
+    /// The file system under its pool is full, and its node has not reported since that there is room.
     NoRoom(#[serde(with = "number")] NodeId),
 }
 

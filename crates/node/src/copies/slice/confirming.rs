@@ -12,12 +12,14 @@ use super::super::HOLD_MAX;
 use super::super::core::Copies;
 use super::SliceCopy;
 
-/// Reads that wait, in the order in which they came: what releases one releases those before it. No more than
-/// hosts have commands outstanding.
+/// The waiting reads, in the order in which they came.
+///
+/// What releases one also releases all before it. There are no more of them than hosts have commands
+/// outstanding.
 #[derive(Default)]
 pub(super) struct Confirming {
     waiting: VecDeque<Waiting>,
-    /// The question of the last of them is to leave at the end of this turn.
+    /// Whether the question of the last of them is to be sent at the end of this turn.
     will_send: bool,
 }
 
@@ -32,15 +34,16 @@ struct Waiting {
 pub(super) enum Release {
     /// All other members have answered.
     Confirmed,
-    /// It is to be done again: the epoch is over.
+    /// The epoch is over: the read must be repeated.
     Again,
-    /// Nobody has answered for too long.
+    /// Not all other members answered in time.
     TooLate,
 }
 
 impl SliceCopy {
-    /// A read begins. `None`: it needs nobody's word, since this machine's clocks run, or there is no other
-    /// member.
+    /// Begins the confirmation of a read.
+    ///
+    /// `None`: the read needs none, since this machine's clocks run, or there is no other member.
     pub(super) fn ask_confirmation(self: &Rc<Self>) -> Option<Receiver<Release>> {
         let copies = Copies::current();
         if !copies.read_confirm() || !self.replica.borrow().has_other_members() {
@@ -51,16 +54,19 @@ impl SliceCopy {
         let mut confirming = self.confirming.borrow_mut();
         confirming.waiting.push_back(Waiting { confirmation, came: rt::now(), release });
         if !std::mem::replace(&mut confirming.will_send, true) {
-            // With the questions of all reads that come in this turn.
+            // The question is sent with those of all reads that come in this turn.
             copies.will_send(Rc::clone(self));
         }
         Some(released)
     }
 
-    /// Waits until a read that has begun may be answered; whether it may, or is to be done again.
+    /// Waits for the confirmation of a read.
+    ///
+    /// Returns whether it may be answered; if not, it must be repeated.
     ///
     /// # Errors
-    /// [`SliceError::Unavailable`]: nobody has answered for [`HOLD_MAX`], or this copy does not serve.
+    /// [`SliceError::Unavailable`]: the confirmation did not come within [`HOLD_MAX`], or this copy does not
+    /// serve.
     pub(super) async fn is_confirmed(&self, asked: Option<Receiver<Release>>) -> Result<bool, SliceError> {
         let Some(released) = asked else { return Ok(true) };
         match released.await {
@@ -78,7 +84,7 @@ impl SliceCopy {
         }
     }
 
-    /// Lets reads go whose time has come.
+    /// Releases the reads that are confirmed, void or too late.
     pub(super) fn release_reads(&self) {
         while let Some((release, how)) = self.next_released() {
             release.send(how);

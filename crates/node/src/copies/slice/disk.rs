@@ -1,4 +1,4 @@
-//! What a copy has its disk do.
+//! The operations of a copy on its disk.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -20,12 +20,13 @@ use super::SliceCopy;
 use crate::canary::{Canary, makes};
 use crate::control::note_bad_block_of_copy;
 
-/// How often a page of the dirty map that cannot be read is tried, and how long after: a path to a disk may
-/// be changing.
+/// How often a page of the dirty map that cannot be read is tried, and after which pause.
+///
+/// A path to a disk may be changing.
 const MAP_READS_MAX: u32 = 4;
 const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
 
-/// How often the list of lost blocks is tried: nothing can stand for it.
+/// How often the list of lost blocks is tried: nothing can replace it.
 const LIST_READS_MAX: u32 = 20;
 
 impl SliceCopy {
@@ -42,8 +43,9 @@ impl SliceCopy {
         self.work(work, move |replica, result| replica.handle_applied(id, result));
     }
 
-    /// Has the disk do something and tells the protocol when it is done. What needs no waiting (memory) is
-    /// done at once.
+    /// Starts an operation of the disk, and tells the protocol when it has ended.
+    ///
+    /// An operation that need not wait (memory) ends at once.
     pub(super) fn work<T: 'static>(
         self: &Rc<Self>,
         work: impl Future<Output = Result<T, SliceError>> + 'static,
@@ -75,7 +77,7 @@ impl SliceCopy {
             }
             Payload::Data(data) => self.layout.write(offset, data, Durability::Durable).await,
             Payload::Zeros => {
-                // What takes no space reads as zeros already.
+                // Unallocated space reads as zeros already.
                 if !self.layout.allocated(offset, len, 1).await?.is_empty() {
                     self.layout.zero(offset, len).await?;
                 }
@@ -112,7 +114,7 @@ impl SliceCopy {
                 },
             };
             let result = match read {
-                // Where another copy has it, this one does, too, in a moment.
+                // If another copy has it, this one will in a moment, too.
                 Err(SliceError::Unreadable(bad)) => {
                     copy.read_repaired(bad, offset, len).await.map(Payload::Data)
                 }
@@ -128,14 +130,13 @@ impl SliceCopy {
     pub(super) fn compare_region(self: &Rc<Self>, compare: RegionCompare) {
         let (offset, len) = self.bytes(compare.blocks);
         let copy = Rc::clone(self);
-        // Behind all writes that were handed out: those of an earlier membership, too, of whose ends nobody
-        // is told.
+        // Behind all writes that were handed out, including those of an earlier membership, whose ends nobody
+        // learns of.
         let turn = self.applies.queue(offset.0..offset.0 + len.0);
         let layout = Rc::clone(&self.layout);
         let work = async move {
             turn.come().await;
-            // Of writes of an earlier life nobody knows whether they are durable. Costs nothing from the
-            // second time on.
+            // Writes of an earlier life may not be durable yet. From the second time on this costs nothing.
             layout.flush().await?;
             let here = read_or_zeros(&layout, offset, len).await;
             Ok(here.inspect_err(|error| copy.note_uncompared(error)).ok())
@@ -152,7 +153,10 @@ impl SliceCopy {
     }
 }
 
-/// Nothing is read, and nothing is sent, of what takes no space or holds nothing but zeros.
+/// Reads a range.
+///
+/// What takes no space, or holds nothing but zeros, is returned as [`Payload::Zeros`]: it is not sent as
+/// data.
 async fn read_or_zeros(
     layout: &store::Slice,
     offset: ByteOffset,
@@ -192,8 +196,9 @@ pub(super) async fn read_map(
     Ok(map)
 }
 
-/// Reads which blocks of the slice are lost. Without that it is not served: what is lost there would pass for
-/// data.
+/// Reads which blocks of the slice are lost.
+///
+/// Without that list the copy is not served: lost blocks would pass for data.
 pub(super) async fn know_lost(
     layout: &store::Slice,
     (address, stripe): (Address, Stripe),
@@ -218,8 +223,10 @@ pub(super) async fn know_lost(
     }
 }
 
-/// A [`BadBlock`] if the disk does not give it: better to copy too much than to have no copy of the slice
-/// here until somebody restarts the node.
+/// Reads a page of the dirty map; a [`BadBlock`] if the disk cannot read it.
+///
+/// It is better to resync too much than to have no copy of the slice here until an administrator restarts the
+/// node.
 async fn read_map_page(
     layout: &store::Slice,
     page: usize,

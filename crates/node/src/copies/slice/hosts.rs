@@ -1,4 +1,4 @@
-//! What hosts read and write through a copy.
+//! Reads and writes of hosts through a copy.
 
 use std::rc::Rc;
 
@@ -14,11 +14,13 @@ use super::{HostWrite, LOOK_AGAIN, SliceCopy, WriteEnd};
 use crate::canary::{Canary, makes};
 
 impl SliceCopy {
-    /// Reads, when this copy may (R9), and where clocks may stop, when the other members have confirmed it
-    /// (R24). What this node's disk does not read comes from another copy in sync (R25).
+    /// Reads for a host, once this copy may be read (R9).
+    ///
+    /// Where clocks may stop, the other members confirm the read first (R24). Blocks that this node's disk
+    /// cannot read come from another copy in sync (R25).
     ///
     /// # Errors
-    /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become
+    /// Errors of the layout; [`SliceError::Unavailable`] if this copy may not be read, and did not become
     /// readable soon.
     pub async fn read(self: &Rc<Self>, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         let blocks = self.blocks(offset, len);
@@ -44,7 +46,8 @@ impl SliceCopy {
         }
     }
 
-    /// Reads from this node's disk, when this copy may (R9): what a host would be given, for another copy.
+    /// Reads from this node's disk, once this copy may be read (R9): what a host could read here, for another
+    /// copy.
     ///
     /// # Errors
     /// As [`SliceCopy::read`].
@@ -82,7 +85,7 @@ impl SliceCopy {
                     return Ok(mark);
                 }
                 Err(Unreadable::Failed) => return Err(SliceError::Offline),
-                // Whoever writes there brings it to its end, or the configuration changes.
+                // The coordinator of the write there completes it, or the configuration changes.
                 Err(Unreadable::Unsettled) => {
                     if self.waits_for_room() {
                         self.hold(&mut until).await?;
@@ -99,10 +102,12 @@ impl SliceCopy {
         }
     }
 
-    /// Whether a command that changes something may wait until it can begin: for leases, but not for a copy
-    /// that is not in sync (any more) to be it again. By then its initiator may have sent it again through
-    /// another node, and something else since, or have been fenced off. Who has waited while it was lost and
-    /// came back is not seen here: a copy that comes back waits for the end of such commands before it is
+    /// Whether a command that changes something may wait until it can begin.
+    ///
+    /// It may wait for leases, but a copy that is not in sync (any more) does not let it wait until it is in
+    /// sync again. By then the initiator may have sent the command again through another node, and something
+    /// else since, or may have been fenced off. This check misses a command that waited while the copy was
+    /// lost and came back; but a copy that comes back waits for the end of such commands before it is
     /// promoted.
     pub(in crate::copies) fn may_wait(&self) -> bool {
         self.serves_soon.get()
@@ -110,8 +115,8 @@ impl SliceCopy {
             || makes(Canary::GoOnAfterLoss)
     }
 
-    /// The parts of the range that take space, as [`crate::volume::Slice::allocated`] has it, when this copy
-    /// may be read.
+    /// The parts of the range that take space, as in [`crate::volume::Slice::allocated`], once this copy may
+    /// be read.
     ///
     /// # Errors
     /// As [`SliceCopy::read`].
@@ -123,8 +128,8 @@ impl SliceCopy {
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
         let mut until = None;
         loop {
-            // What is under way need not be settled as for a read: what was acknowledged takes space on all
-            // members, and of the rest either is true.
+            // Unlike for a read, writes under way need not be settled: acknowledged ones take space on all
+            // members, and for the others either answer is true.
             let leased = || self.ask(|replica, now, leases| replica.leased(now, leases)).is_ok();
             if self.frozen.get() || !leased() {
                 self.hold(&mut until).await?;
@@ -139,15 +144,17 @@ impl SliceCopy {
         }
     }
 
-    /// Writes, and returns when the write is on the disks of all members. `came` is when the command came: it
-    /// begins within [`HOLD_MAX`] of that or not at all, whatever it waited for. Later its initiator may have
-    /// sent it again through another node, and something else since.
+    /// Writes, and returns when the write is on the disks of all members.
+    ///
+    /// `came` is when the command came. The write begins within [`HOLD_MAX`] of that or not at all, whatever
+    /// it waits for: later, its initiator may have sent it again through another node, and something else
+    /// since.
     ///
     /// # Errors
     /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Full`]:
-    /// neither was it, for want of space. [`SliceError::Unreadable`]: parts of blocks of the disk were to be
-    /// written, and nobody can read the rest of this one. [`SliceError::Unknown`]: it did when the write
-    /// began, and others may have it.
+    /// there is no space, and nothing was written. [`SliceError::Unreadable`]: the write changes a part of
+    /// this block of the disk, and no copy can read the rest. [`SliceError::Unknown`]: the copy served when
+    /// the write began, and other copies may have the write.
     pub async fn write(
         self: &Rc<Self>,
         came: Instant,
@@ -179,7 +186,8 @@ impl SliceCopy {
             if is_late || !self.may_wait() {
                 return Err(SliceError::Unavailable);
             }
-            // It could begin, but not end: then it is better off with a copy that has its leases.
+            // Without its leases the write could begin but not end: the host is better off with a copy that
+            // has them.
             if self.frozen.get() || self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
                 self.hold(&mut until).await?;
                 continue;
@@ -193,11 +201,11 @@ impl SliceCopy {
         self.end(len, done).await
     }
 
-    /// Writes for a command that has the range for itself ([`SliceCopy::lock`]).
+    /// Writes for a command that has locked the range ([`SliceCopy::lock`]).
     ///
     /// # Errors
-    /// [`SliceError::Unavailable`]: as [`SliceCopy::write`], or it has lost the range, and nothing was
-    /// written.
+    /// [`SliceError::Unavailable`]: as [`SliceCopy::write`], or the command has lost the range, and nothing
+    /// was written.
     pub async fn write_locked(
         self: &Rc<Self>,
         offset: ByteOffset,
@@ -216,11 +224,12 @@ impl SliceCopy {
         if rt::now() >= begins_by {
             return Err(SliceError::Unavailable);
         }
-        // From here to the write's place in the order nothing else happens on this core.
+        // From here until the write has its place in the order, nothing else runs on this core.
         let range = offset.0..offset.0 + len.0;
-        // A range that others gave in an earlier epoch is still this command's at its own node, which all who
-        // want it ask. It is looked at again because a node that was lost and is back in that time was asked
-        // by nobody, and because a host's write through another node asks nobody.
+        // A range that other members gave in an earlier epoch is still locked on this node, which every
+        // command for that range asks. The check is needed all the same: if this node was lost and came back
+        // meanwhile, commands in between have not asked it, and a host's write through another node asks no
+        // node.
         let held = self.epoch().is_some_and(|epoch| self.locks.hold(epoch, &range));
         if !held {
             return Err(SliceError::Unavailable);
@@ -263,7 +272,7 @@ impl SliceCopy {
     async fn until_leased(&self) -> Result<(), SliceError> {
         let mut until = None;
         while self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
-            // All have it, but this node does not know any more who they are.
+            // All members have the write, but this node no longer knows which they are.
             if !self.may_wait() || self.hold(&mut until).await.is_err() {
                 return Err(SliceError::Unknown);
             }
@@ -272,6 +281,8 @@ impl SliceCopy {
     }
 
     /// Waits a moment for this copy to serve (again).
+    ///
+    /// `until` is when to give up: the first call sets it to [`HOLD_MAX`] from now.
     pub(in crate::copies) async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
         let now = rt::now();
         let until = *until.get_or_insert(now + HOLD_MAX);

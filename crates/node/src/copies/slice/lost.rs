@@ -1,5 +1,6 @@
-//! Blocks that no copy in sync can read (R27 in `docs/why/replication.md`): a copy that is brought up to date
-//! gets all else, and notes these as lost.
+//! Blocks that no copy in sync can read (R27 in `docs/why/replication.md`).
+//!
+//! A copy that is resynced gets everything else, and notes these blocks as lost.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -20,11 +21,13 @@ use super::SliceCopy;
 use super::repair::PHYSICAL_BLOCK;
 use crate::control::{note_lost_of_copy, set_lost_of_copy};
 
-/// How often other copies are asked for what is lost here: their disks may read it by now.
+/// How often a copy asks others for its lost blocks: their disks may read them by now.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// For how long they are asked at once, and how many times as long they rest then, up to [`ASK_AGAIN_MAX`]: a
-/// disk that tries for seconds does not spend more than a tenth of its time on that.
+/// How long a copy asks in one go.
+///
+/// It then rests [`RESTS`] times as long, up to [`ASK_AGAIN_MAX`], so that a disk that tries for seconds
+/// spends at most a tenth of its time on this.
 const ASK_MAX: Duration = Duration::from_millis(500);
 const RESTS: u32 = 10;
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(60);
@@ -33,11 +36,11 @@ const _: () = assert!(LOST_UNITS_MAX as usize == store::LOST_UNITS_MAX, "a copy 
 const _: () = assert!(LOST_UNIT == store::LOST_UNIT);
 const _: () = assert!(Slot::MAX <= 4, "the list has four bits for holders");
 
-/// When a copy asks others for what is lost here.
+/// When a copy asks others for its lost blocks.
 pub(super) struct LooksForLost {
-    /// `None`: it is asking.
+    /// When it next asks; `None`: it is asking now.
     at: Cell<Option<Instant>>,
-    /// From where on.
+    /// The offset at which it continues.
     next: Cell<u64>,
 }
 
@@ -48,7 +51,7 @@ impl Default for LooksForLost {
 }
 
 impl SliceCopy {
-    /// Notes on the disk that blocks are lost, but for those that this copy holds.
+    /// Notes on the disk that blocks are lost, except those that this copy holds.
     pub(super) fn lose(self: &Rc<Self>, apply: &Apply, holders: Slots) {
         let id = apply.id;
         let (offset, len) = self.bytes(apply.blocks);
@@ -86,7 +89,7 @@ impl SliceCopy {
         self.layout.has_lost_in(offset, len)
     }
 
-    /// Reads a region for a sync, each of the disk's blocks by itself.
+    /// Reads a region for a resync, each of the disk's blocks on its own.
     pub(super) fn read_region_by_block(self: &Rc<Self>, read: RegionRead) {
         let copy = Rc::clone(self);
         let work = async move { Ok(copy.without_lost(&read).await) };
@@ -95,11 +98,11 @@ impl SliceCopy {
         });
     }
 
-    /// What the region holds, and which of its blocks no copy in sync reads.
+    /// The region's content, and which of its blocks no copy in sync can read.
     ///
     /// # Errors
-    /// Another copy in sync cannot be asked now; or nobody reads anything of it: disks have failed, and not
-    /// some of their blocks.
+    /// Another copy in sync cannot be asked now; or no copy can read anything of the region: then disks have
+    /// failed, not single blocks.
     async fn without_lost(
         self: &Rc<Self>,
         read: &RegionRead,
@@ -123,25 +126,28 @@ impl SliceCopy {
                 return Err(DiskFailed);
             }
         }
-        // One physical block that cannot be read, and it may be all of the region, is none of a failed disk.
+        // A single physical block that cannot be read, which may be the whole region, does not mean that the
+        // disk failed.
         let bad_bytes: u64 = found.held.iter().map(|(_, len)| len.0).sum();
         let reads_nothing = bad_bytes > PHYSICAL_BLOCK && !found.has_data;
-        // Of a region of a log-structured volume most may be zeros, for which no disk is asked.
+        // A region of a log-structured volume may be mostly zeros, which come without a read of the disk. So
+        // read a page of the dirty map to see that the disk works.
         if reads_nothing || !found.lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
             return Err(DiskFailed);
         }
         if !found.held.is_empty()
             && let Err(error) = self.layout.hold(&found.held).await
         {
-            // The joiner need not wait for that: it is told that nobody holds them.
+            // The joiner need not wait for that: it learns that no copy holds them.
             tracing::warn!(copy = %self.address, %error, "a copy cannot note blocks that its disk does not read");
             found.lost.iter_mut().for_each(|lost| lost.holders = Slots::NONE);
         }
         Ok((Payload::Data(found.data), found.lost))
     }
 
-    /// Finds what this disk does not read of a unit at other copies in sync. These may read parts of it; and
-    /// so may this disk, if some blocks of the unit are lost.
+    /// Fetches from other copies in sync what this disk cannot read of a unit.
+    ///
+    /// They may be able to read parts of it; so may this disk, if some blocks of the unit are lost.
     async fn find_unit(
         self: &Rc<Self>,
         read: &RegionRead,
@@ -202,7 +208,8 @@ impl SliceCopy {
         self.reported_lost.replace(Some(lost));
     }
 
-    /// Asks other copies in sync now and then for what is lost here, and writes what they can read.
+    /// From time to time, asks other copies in sync for the blocks that are lost here, and writes what they
+    /// can read.
     pub(super) fn look_for_lost(self: &Rc<Self>) {
         let is_due = self.looks_for_lost.at.get().is_some_and(|at| rt::now() >= at);
         if !is_due || !self.layout.has_lost() || !self.replica.borrow().has_others_in_sync() {
@@ -229,7 +236,7 @@ impl SliceCopy {
         });
         let (before, behind): (Vec<u64>, Vec<u64>) = units.partition(|at| *at < from);
         for at in behind.into_iter().chain(before) {
-            // A pool that is closed waits for what is under way.
+            // A pool that is being closed waits for what is under way.
             if rt::now() >= until || !self.is_open() || !self.replica.borrow().has_others_in_sync() {
                 return;
             }
@@ -243,14 +250,17 @@ impl SliceCopy {
     }
 }
 
-/// What was found of a region, from its first block on: zeros where blocks are lost.
+/// What was found of a region, from its first block on.
+///
+/// Lost blocks are zeros in the data.
 #[derive(Default)]
 struct Found {
     data: Chain,
     lost: Vec<LostBlocks>,
-    /// What of that this disk does not read now: not noted as lost before. Bytes of the slice.
+    /// The lost blocks that this disk cannot read now and that were not noted as lost before. Bytes of the
+    /// slice.
     held: Vec<(ByteOffset, ByteLen)>,
-    /// Somebody has read some of it.
+    /// Whether any copy has read some of it.
     has_data: bool,
 }
 
@@ -274,7 +284,9 @@ impl Found {
     }
 }
 
-/// How many units of each region have lost blocks. Ranges are bytes of the slice.
+/// The number of units with lost blocks in each region.
+///
+/// Ranges are bytes of the slice.
 pub(super) fn lost_units(lost: &[(ByteOffset, ByteLen)]) -> LostUnits {
     let units =
         lost.iter().flat_map(|(offset, len)| offset.0 / LOST_UNIT..(offset.0 + len.0).div_ceil(LOST_UNIT));

@@ -1,10 +1,10 @@
-//! Writes of parts of the disk's blocks: the disk writes whole ones, so the layout reads the rest first. What
-//! becomes of a write if the disk does not read it (R26 in `docs/why/replication.md`).
+//! Writes of parts of the disk's blocks, where the disk cannot read the rest (R26 in
+//! `docs/why/replication.md`).
 //!
-//! Before anything takes a host's write its coordinator looks whether the rest can be read, here or at
-//! another copy in sync: else the write ends there, and nobody has taken it. What was taken is carried out on
-//! each copy: if its disk does not read the rest, the copy has that from another one and writes the whole
-//! block.
+//! The disk writes whole blocks, so the layout reads the rest of a block first. Before any copy takes a
+//! host's write, its coordinator checks that the rest can be read, here or from another copy in sync; if not,
+//! the write ends there. Each copy then carries out what was taken: if its disk cannot read the rest, the
+//! copy fetches that from another copy and writes the whole block.
 
 use std::iter;
 use std::ops::Range;
@@ -21,41 +21,44 @@ use super::repair::Rewriting;
 use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 
-/// Blocks that one write has written as a whole at most: those at its two ends, each once more if it goes bad
-/// again.
+/// How many blocks one write may have written as a whole: those at its two ends, each once more if it goes
+/// bad again.
 const MERGED_MAX: u32 = 4;
 
-/// How often it is looked whether there is room for a block that could be read before.
+/// How long a write waits before it tries again to rewrite a block for which there was no room.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
 
-/// How a write goes on whose rest the disk does not read.
+/// How a write continues after its rest could not be read.
 enum Merged {
-    /// The block can be read now, or another write sees to it: it is tried again.
+    /// The write is tried again: the block can be read now, or another write sees to it.
     Again {
-        /// By this write.
+        /// Whether this write has written the block.
         written: bool,
     },
-    /// It has ended, and the protocol knows.
+    /// The write has ended, and the protocol knows.
     Ended,
-    /// The copy has failed it.
+    /// The copy has failed the write.
     Failed,
 }
 
 impl SliceCopy {
-    /// Looks, before anything takes a host's write, whether the rest of the disk's blocks that it changes in
-    /// part can be read. The only member takes the write and gives it up: it need not read twice.
+    /// Checks, before any copy takes a host's write, that the rest of the disk's blocks that it changes in
+    /// part can be read.
+    ///
+    /// The only member does not check: it takes the write and gives it up if it must, and so need not read
+    /// twice.
     ///
     /// # Errors
-    /// [`SliceError::Unreadable`]: nobody can. [`SliceError::Unavailable`]: another copy in sync may, and did
-    /// not now.
+    /// [`SliceError::Unreadable`]: no copy can read it. [`SliceError::Unavailable`]: another copy in sync
+    /// may, but did not now.
     pub(super) async fn find_rest(
         self: &Rc<Self>,
         offset: ByteOffset,
         len: ByteLen,
     ) -> Result<(), SliceError> {
         let is_whole = self.layout.write_unit() <= u64::from(self.block_bytes());
-        // A part of a block that is lost must not be written alone, whoever else is there: the copy whose
-        // disk does not read it could not be brought up to date with that part (R27).
+        // A part of a lost block must not be written alone, whether or not there are other members: the copy
+        // whose disk cannot read the block could not be resynced with that part (R27).
         let need_not = (is_whole || !self.has_other_members()) && !self.layout.has_lost();
         if need_not || makes(Canary::RestUnasked) {
             return Ok(());
@@ -66,12 +69,12 @@ impl SliceCopy {
             let edges = self.layout.read_edges(ByteOffset(start), ByteLen(written.end - start));
             let bad = match self.unless_late(start..written.end, pin!(edges)).await {
                 Some(Err(SliceError::Unreadable(bad))) if bad.cause != ReadFailure::Device => bad,
-                // Of all other errors the write itself is told.
+                // The write itself reports all other errors.
                 Some(_) => return Ok(()),
                 None => {
                     let (first, last) = (self.unit_at(start), self.unit_at(written.end - 1));
                     for unit in iter::once(first.clone()).chain((first != last).then_some(last)) {
-                        // This disk may read it yet.
+                        // This disk is only late, and may still read it.
                         self.fetch_rest(unit, &written).await.map_err(|_| SliceError::Unavailable)?;
                     }
                     return Ok(());
@@ -88,7 +91,7 @@ impl SliceCopy {
         Ok(())
     }
 
-    /// Whether another copy in sync reads what a write leaves of a block of the disk.
+    /// Checks that another copy in sync can read what a write leaves of a block of the disk.
     async fn fetch_rest(self: &Rc<Self>, unit: Range<u64>, written: &Range<u64>) -> Result<(), NotFetched> {
         let before = unit.start..written.start.clamp(unit.start, unit.end);
         let behind = written.end.clamp(unit.start, unit.end)..unit.end;
@@ -103,11 +106,13 @@ impl SliceCopy {
         replica.config().is_some_and(|config| !config.members().without(replica.me()).is_empty())
     }
 
-    /// Carries out a write that was handed out, durably. What its disk does not read of blocks that it
-    /// changes in part comes from other copies.
+    /// Executes, durably, a write that the protocol handed out.
+    ///
+    /// If the disk cannot read the rest of blocks that the write changes in part, the rest comes from other
+    /// copies.
     ///
     /// # Errors
-    /// What the layout says. [`SliceError::Unreadable`]: nobody has the rest.
+    /// Errors of the layout. [`SliceError::Unreadable`]: no copy has the rest.
     pub(super) async fn write_merged(
         self: &Rc<Self>,
         id: ApplyId,
@@ -136,8 +141,8 @@ impl SliceCopy {
         }
     }
 
-    /// Writes the whole block, with what this copy has taken there and else with what other copies in sync
-    /// hold.
+    /// Writes the whole block: the newest writes that this copy has taken there, and elsewhere what other
+    /// copies in sync hold.
     async fn merge(self: &Rc<Self>, id: ApplyId, bad: BadBlock, written: Blocks) -> Merged {
         let unit = self.unit_of(bad);
         let Some(_rewriting) = Rewriting::begin(&self.merging, unit.start) else {
@@ -149,7 +154,7 @@ impl SliceCopy {
         let blocks = self.blocks(offset, len);
         let mut is_counted = false;
         loop {
-            // A pool that is closed waits for what is under way.
+            // A pool that is being closed waits for what is under way.
             if !self.is_open() {
                 return Merged::Failed;
             }
@@ -164,14 +169,14 @@ impl SliceCopy {
                 Ok(data) => data,
                 Err(NotFetched::Later) => {
                     rt::sleep(LOOK_AGAIN).await;
-                    // What a host has written there has done it.
+                    // A host's write there has repaired it.
                     if self.layout.read(offset, len).await.is_ok() {
                         return Merged::Again { written: false };
                     }
                     continue;
                 }
                 Err(NotFetched::Nowhere) => {
-                    // With what was taken meanwhile less of it may be wanted.
+                    // Writes taken meanwhile may leave less of the block to ask for.
                     let has_moved = self.replica.borrow().has_moved(&around);
                     if !has_moved && let Some(end) = self.give_up(id, bad, written) {
                         return end;
@@ -184,8 +189,8 @@ impl SliceCopy {
             if others && !std::mem::replace(&mut is_counted, true) && self.leaves_for_bad(bad) {
                 return Merged::Failed;
             }
-            // From here until the layout has the write's place in the order of this block's nothing else
-            // happens on this core.
+            // From here until the layout has given this write its place in the order of the block, nothing
+            // else runs on this core.
             let still = self.replica.borrow().still_around(id, &around);
             match still {
                 Ok(true) => {}
@@ -201,7 +206,7 @@ impl SliceCopy {
                     self.note_repaired(bad);
                     return Merged::Again { written: true };
                 }
-                // The slice grows, and its last block is not whole.
+                // The slice is growing, and its last block is not whole.
                 Err(SliceError::Full | SliceError::Unreadable(_)) => {
                     rt::sleep(ROOM_LOOK).await;
                     return Merged::Again { written: false };
@@ -219,8 +224,10 @@ impl SliceCopy {
         }
     }
 
-    /// All of the block. Looks again and again whether something was taken there meanwhile: another copy may
-    /// wait for this one to answer.
+    /// Collects the content of the whole block.
+    ///
+    /// While it waits, it keeps checking whether something was taken there: another copy may wait for this
+    /// one to answer.
     async fn fill(self: &Rc<Self>, around: &Around) -> Result<Chain, NotFetched> {
         let mut filled = Chain::new();
         for (part, payload) in &around.parts {
@@ -246,8 +253,9 @@ impl SliceCopy {
         Ok(filled)
     }
 
-    /// Nobody has the rest of a block of which these blocks are written. `None`: something may change that
-    /// yet.
+    /// Gives up writes to a block of which no copy has the rest.
+    ///
+    /// `None`: that may still change.
     fn give_up(self: &Rc<Self>, id: ApplyId, bad: BadBlock, written: Blocks) -> Option<Merged> {
         let is_last = {
             let replica = self.replica.borrow();
@@ -265,7 +273,7 @@ impl SliceCopy {
         has_ended.then_some(Merged::Ended)
     }
 
-    /// What the hosts are told whose writes these blocks are of, when they end.
+    /// Sets the error with which the host writes that touch these blocks end.
     fn set_given_up_writes(&self, written: Blocks, bad: Option<BadBlock>) {
         let mut commands = self.commands.borrow_mut();
         for write in commands.values_mut().filter(|write| write.blocks.overlaps(written)) {

@@ -1,7 +1,7 @@
-//! One copy of one slice at work: what the protocol decides is carried out on the disk and the links.
+//! One copy of one slice at work: it executes what the protocol decides, on the disk and the links.
 //!
-//! [`Replica`] decides; this tells it what has happened and does what it says, after each of these until
-//! nothing is left to be done.
+//! [`Replica`] decides. [`SliceCopy`] reports events to it, and after each one executes its outputs until
+//! there are none left.
 
 mod cache_policy;
 mod confirming;
@@ -41,73 +41,77 @@ use super::progress::{self, SliceSync};
 use super::view::SliceView;
 use crate::volume::Order;
 
-/// How often a command that waits for a lease looks again, where nothing else wakes it.
+/// How often a command that waits for a lease checks again, where nothing else wakes it.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// See the module. Offsets are bytes of the slice.
+/// One copy of one slice; see the module.
+///
+/// Offsets are bytes of the slice.
 pub struct SliceCopy {
     address: Address,
     pub(super) layout: Rc<store::Slice>,
     stripe: Stripe,
-    /// As of the configuration that is acted in; the layout may be longer already.
+    /// The geometry in the current configuration; the layout may be longer already.
     geometry: Cell<Geometry>,
     pub(super) replica: RefCell<Replica>,
-    /// Writes to the disk that overlap take effect in the order in which they were decided.
+    /// The order of writes to the disk: those that overlap take effect in the order in which they were
+    /// decided.
     applies: Rc<Order>,
     /// Hosts' writes under way.
     commands: RefCell<BTreeMap<Command, HostWrite>>,
     last_command: Cell<u64>,
-    /// On which node the copy of each slot is.
+    /// The node of the copy in each slot.
     nodes: Cell<[Option<NodeId>; Slot::MAX]>,
     /// See [`Opening::untrusted`].
     untrusted: Cell<bool>,
-    /// Reads that wait for a word of the other members.
+    /// Reads that wait until the other members confirm them.
     confirming: RefCell<Confirming>,
-    /// Rung when something has happened that a waiting command may have waited for.
+    /// Notified when something happens that a command may wait for.
     pub(super) happened: Notify,
-    /// To each other copy: acknowledgements of this turn of the core.
+    /// Acknowledgements of this turn of the core, for each other copy.
     acknowledgements: RefCell<[Option<Envelope>; Slot::MAX]>,
-    /// Members are told soon which writes they all have.
+    /// Whether a task is under way that tells members soon which writes are done.
     validates: Cell<bool>,
-    /// It has had no lease for so long that initiators are sent elsewhere (R21).
+    /// Whether leases have been missing for so long that initiators are sent to other nodes (R21).
     given_up: Cell<bool>,
-    /// Nothing is said to other copies and nothing is taken from them: see [`SliceCopy::detach`].
+    /// Whether this copy neither sends anything to other copies nor takes anything from them: see
+    /// [`SliceCopy::detach`].
     detached: Cell<bool>,
-    /// Nobody else has the volume, and hosts were served until it became a copy: before it acts in its first
-    /// configuration, too, their writes wait.
+    /// Whether this is the volume's only copy, and hosts were served until the slice became a copy. If so,
+    /// hosts' writes wait until it acts in its first configuration, instead of failing.
     serves_soon: Cell<bool>,
-    /// Hosts are not served, whatever it could do.
+    /// Whether hosts are not served, even if the protocol allows it.
     frozen: Cell<bool>,
-    /// A host has read or written here since the configuration that is acted in.
+    /// Whether a host has read or written here in the current configuration.
     served: Cell<bool>,
-    /// As of the configuration that is acted in.
+    /// The cache policy of the current configuration.
     cache_policy: Cell<CachePolicy>,
-    /// What commands have for themselves on all nodes.
+    /// The ranges that commands have locked on all nodes.
     pub(super) locks: Locks,
-    /// Whether what is written finds room.
+    /// Whether writes find room.
     shortage: Shortage,
-    /// What is asked of other copies because the disk here does not read it.
+    /// Requests to other copies for blocks that the disk here does not read.
     pub(super) fetches: Fetches,
-    /// What is written again.
+    /// Rewrites of bad blocks.
     pub(super) repairs: Repairs,
-    /// Blocks of the disk that are being written as a whole, for writes of parts of them.
+    /// The disk's blocks that are being rewritten as a whole, for writes of parts of them.
     merging: RefCell<BTreeSet<u64>>,
-    /// When other copies are asked for blocks that are lost.
+    /// When to ask other copies for lost blocks.
     looks_for_lost: LooksForLost,
-    /// What was reported last as lost; `None`: nothing yet.
+    /// The lost blocks as last reported; `None`: nothing has been reported yet.
     reported_lost: RefCell<Option<Vec<(ByteOffset, ByteLen)>>>,
 }
 
 /// A host's write that is under way.
 struct HostWrite {
     blocks: Blocks,
-    /// It was not carried out: this block of the disk, of which it changes a part, cannot be read, and nobody
-    /// else has it.
+    /// If set, the write was not executed: it changes a part of this block of the disk, which cannot be read,
+    /// and no other copy has the rest.
     given_up: Option<BadBlock>,
     answer: Sender<WriteEnd>,
 }
 
-/// How a host's write has ended; an error is the block for which it was given up.
+/// How a host's write ended; an error is the block for which it was given up.
 type WriteEnd = Result<Outcome, BadBlock>;
 
 /// What is needed to open a slice's copy.
@@ -115,27 +119,31 @@ type WriteEnd = Result<Outcome, BadBlock>;
 pub struct Opening {
     /// Which slice of which volume.
     pub address: Address,
-    /// Which copy this is.
+    /// The slot of this copy.
     pub me: Slot,
     /// This life of the node.
     pub incarnation: Incarnation,
-    /// Bytes of a logical block.
+    /// The size of a logical block in bytes.
     pub block_bytes: u32,
     /// How the volume maps to slices.
     pub stripe: Stripe,
     /// The volume's capacity.
     pub size: ByteLen,
-    /// What the disk holds is not what this copy held when it was last known: all of it is to be copied.
+    /// Whether the disk does not hold what this copy held when it was last known: the copy needs a full
+    /// resync.
     pub blank: bool,
-    /// It is not brought up to date before [`SliceCopy::trust`]: the disk does not say yet that it is blank.
+    /// Whether the copy is not resynced before [`SliceCopy::trust`], because the pool does not say yet that
+    /// it is blank.
     pub untrusted: bool,
 }
 
 impl SliceCopy {
-    /// Opens the copy that the layout keeps: reads its dirty map. `hosts` is the order of what hosts do here.
+    /// Opens the copy that the layout stores, and reads its dirty map.
+    ///
+    /// `hosts` is the order of hosts' commands on this slice.
     ///
     /// # Errors
-    /// What the layout says.
+    /// Errors of the layout.
     pub async fn open(
         layout: Rc<store::Slice>,
         opening: Opening,
@@ -144,8 +152,8 @@ impl SliceCopy {
         let Opening { address, me, incarnation, block_bytes, stripe, size, blank, untrusted } = opening;
         let len = stripe.slice_len(address.slice, size).min(layout.len());
         let geometry = Geometry::new(len.0 / u64::from(block_bytes), block_bytes);
-        // What a write of an earlier life has left can be read from now on, and must not be gone after the
-        // next loss of power. Costs nothing from the second slice on.
+        // From now on, reads can return what a write of an earlier life has left, so that must survive the
+        // next power loss. From the second slice on this costs nothing.
         layout.flush().await?;
         let map = read_map(&layout, &geometry, (address, stripe), blank).await?;
         know_lost(&layout, (address, stripe)).await?;
@@ -190,44 +198,46 @@ impl SliceCopy {
         self.address
     }
 
-    /// Where in this slice a byte of the volume is, if it is in it.
+    /// Where a byte of the volume is in this slice; `None`: it is in another slice, or beyond the end.
     pub fn place_of(&self, of_volume: ByteOffset) -> Option<ByteOffset> {
         let (slice, offset) = self.stripe.locate(of_volume);
         (slice == self.address.slice && offset.0 < self.len().0).then_some(offset)
     }
 
-    /// Where in the volume a byte of this slice is.
+    /// Where a byte of this slice is in the volume.
     fn place_in_volume(&self, of_slice: ByteOffset) -> ByteOffset {
         self.stripe.volume_offset(self.address.slice, of_slice)
     }
 
-    /// Whether hosts would be given what this copy's disk holds there, now (R9).
+    /// Whether a host could read now what this copy's disk holds there (R9).
     pub fn is_readable(&self, offset: ByteOffset, len: ByteLen) -> bool {
         let blocks = self.blocks(offset, len);
         !self.frozen.get() && self.ask(|replica, now, leases| replica.readable(now, leases, blocks)).is_ok()
     }
 
-    /// Hosts were served here until now, and are to be as soon as it acts in a configuration.
+    /// Notes that hosts were served here until now, and will be again as soon as this copy acts in a
+    /// configuration.
     pub fn serves_soon(&self) {
         self.serves_soon.set(true);
     }
 
-    /// What the protocol knows, to look at.
+    /// The state of the protocol, for inspection.
     pub fn replica(&self) -> Ref<'_, Replica> {
         self.replica.borrow()
     }
 
-    /// What it knows of the other copies.
+    /// What this slice knows of the other copies.
     pub fn view(&self) -> SliceView {
         SliceView::of(&self.replica.borrow(), self.has_no_room())
     }
 
-    /// Whether its disk has failed it: it takes no part any more until its node is started anew.
+    /// Whether the copy's disk has failed: the copy takes no part until its pool is reopened or its node
+    /// restarted.
     pub fn has_failed(&self) -> bool {
         self.replica.borrow().has_failed()
     }
 
-    /// What it knows of copies that are not in sync.
+    /// What this slice knows of copies that are not in sync.
     pub fn syncs(&self) -> Vec<SliceSync> {
         let copies = Copies::current();
         let may = copies.receivers(self.address.volume);
@@ -241,23 +251,24 @@ impl SliceCopy {
         progress::of_slice(self.address, &self.replica.borrow(), self.has_no_room(), limited_by)
     }
 
-    /// What is under way, for people who look for a fault.
+    /// What is under way, as text for people who look for a fault.
     pub fn unrest(&self) -> String {
         self.replica.borrow().unrest()
     }
 
-    /// Bytes of a logical block.
+    /// The size of a logical block in bytes.
     pub(super) fn block_bytes(&self) -> u32 {
         self.geometry.get().block_bytes
     }
 
-    /// How long it is.
+    /// The length of the slice in bytes.
     pub fn len(&self) -> ByteLen {
         let Geometry { blocks, block_bytes, .. } = self.geometry.get();
         ByteLen(blocks * u64::from(block_bytes))
     }
 
-    /// The volume has this capacity, as of the configuration that is about to be acted in.
+    /// Extends the slice to this capacity of the volume, that of the configuration that is about to take
+    /// effect.
     pub fn grow(&self, size: ByteLen) {
         let before = self.geometry.get();
         let len = self.stripe.slice_len(self.address.slice, size);
@@ -294,14 +305,14 @@ impl SliceCopy {
             let was_member = replica.standing() != Standing::Outside;
             replica.activate(activation);
             if was_member && replica.standing() == Standing::Outside {
-                // It is not the one that was held back any more.
+                // It is no longer the copy that was frozen.
                 self.frozen.set(self.detached.get());
             }
             if replica.standing() == Standing::Outside && !self.untrusted.get() {
                 replica.catch_up();
             }
         });
-        // Links that were up before it was known what they lead to.
+        // These links were up before this copy knew what they lead to.
         for node in new().filter_map(|slot| nodes[slot.index()]) {
             if Copies::current().reaches(node, self.address.slice) {
                 self.link_up(node);
@@ -309,8 +320,10 @@ impl SliceCopy {
         }
     }
 
-    /// From now on it says nothing to other copies and takes nothing from them: it goes on without them, and
-    /// what it then holds must neither be mixed with theirs nor be overwritten by it until that is settled.
+    /// Stops sending anything to other copies and taking anything from them.
+    ///
+    /// The node continues alone with the volume. Until that is settled, what this copy holds must not be
+    /// mixed with what the others hold, nor overwrite it.
     pub fn detach(self: &Rc<Self>) {
         if self.detached.replace(true) {
             return;
@@ -320,7 +333,7 @@ impl SliceCopy {
         }
     }
 
-    /// Other copies are heard of again, and hosts are served where it may.
+    /// Communicates with other copies again, and serves hosts where the protocol allows it.
     pub fn attach(self: &Rc<Self>) {
         self.frozen.set(false);
         if self.detached.replace(false) {
@@ -333,8 +346,9 @@ impl SliceCopy {
         self.happened.notify();
     }
 
-    /// Serves no host any more until [`SliceCopy::attach`]. Says whether one has read or written here since
-    /// the configuration that is acted in.
+    /// Stops serving hosts until [`SliceCopy::attach`].
+    ///
+    /// Returns whether a host has read or written here in the current configuration.
     pub fn freeze(&self) -> bool {
         self.frozen.set(true);
         self.happened.notify();
@@ -349,8 +363,10 @@ impl SliceCopy {
         }
     }
 
-    /// Waits until none of the writes can take effect any more that no host waits for now
-    /// ([`Replica::last_orphan`]); not for later ones, of which there may always be some.
+    /// Waits until the present orphans can no longer take effect: writes that no host waits for
+    /// ([`Replica::last_orphan`]).
+    ///
+    /// It does not wait for later ones, of which there may always be some.
     pub async fn orphans_ended(&self) {
         let last = self.replica.borrow().last_orphan();
         let Some(last) = last else { return };
@@ -359,25 +375,26 @@ impl SliceCopy {
         }
     }
 
-    /// Whether a write can still take effect from here that no host waits for.
+    /// Whether a write that no host waits for can still take effect from here.
     pub fn has_orphans(&self) -> bool {
         self.replica.borrow().last_orphan().is_some()
     }
 
-    /// Whether the disk has all of this copy's dirty map.
+    /// Whether the disk has a version of every page of this copy's dirty map.
     pub fn map_is_written(&self) -> bool {
         self.replica.borrow().map().is_written()
     }
 
-    /// The disk says by now what this copy is worth: it may be brought up to date.
+    /// The pool now states the copy's state durably: the copy may be resynced.
     pub fn trust(self: &Rc<Self>) {
         self.untrusted.set(false);
         self.tell(Replica::catch_up);
     }
 
-    /// Whether initiators are sent elsewhere, since leases are missing. Then writes that have begun are
-    /// answered, too: that nobody knows what becomes of them. What their initiators write again, here or
-    /// through another node, comes after them.
+    /// Sets whether initiators are sent to other nodes because leases are missing.
+    ///
+    /// If so, writes that have begun are answered, too: their outcome is unknown. What their initiators write
+    /// again, here or through another node, is ordered after them.
     pub fn set_given_up(self: &Rc<Self>, given_up: bool) {
         self.given_up.set(given_up);
         self.release_reads();
@@ -387,8 +404,8 @@ impl SliceCopy {
         self.happened.notify();
     }
 
-    /// This node has no copy of the volume any more: hosts' writes end with an outcome that nobody knows, and
-    /// no more is served.
+    /// This node no longer has a copy of the volume: hosts' writes end with an unknown outcome, and nothing
+    /// is served any more.
     pub fn leave(self: &Rc<Self>) {
         self.locks.leave();
         let config = self.replica.borrow().config().cloned();
@@ -397,7 +414,7 @@ impl SliceCopy {
         self.activate(Activation { config: nobody, kept: false });
     }
 
-    /// The link to a node is up: anew, if it was before.
+    /// The link to a node came up; it may have been up before.
     pub fn link_up(self: &Rc<Self>, node: NodeId) {
         if self.detached.get() {
             return;
@@ -415,10 +432,10 @@ impl SliceCopy {
         self.break_off(node);
     }
 
-    /// A message of the copy on that node.
+    /// Handles a message from the copy on that node.
     ///
     /// # Errors
-    /// It is none: the link is not to be used any more.
+    /// The message is malformed: the link must not be used any more.
     pub fn receive(
         self: &Rc<Self>,
         from: NodeId,
@@ -427,8 +444,8 @@ impl SliceCopy {
     ) -> Result<(), wire::Malformed> {
         let envelope = match wire::parse(head, payload, &self.geometry.get()) {
             Ok(envelope) => envelope,
-            // The sender may act in an epoch in which the slice is longer, or not yet. Whoever does not get
-            // an answer sends again.
+            // The slice may have another length in the sender's epoch. A sender that gets no answer sends
+            // again.
             Err(_) if self.is_of_another_epoch(head) => return Ok(()),
             Err(malformed) => return Err(malformed),
         };
@@ -437,30 +454,31 @@ impl SliceCopy {
             self.layout.prefetch(offset, len);
         }
         Copies::current().count(from, |traffic| traffic.count_received(&envelope));
-        // A copy that was taken off its node may still have had something to say.
+        // A copy that was removed may still have sent something.
         if let Some(slot) = self.slot_of(from) {
             self.tell(|replica| replica.handle_message(slot, envelope));
         }
         Ok(())
     }
 
-    /// Somebody waits for the blocks to be valid here.
+    /// Asks whether the writes to the blocks are done: something waits for the blocks to be valid here.
     pub(super) fn ask_validation(self: &Rc<Self>, blocks: Blocks) {
         self.tell(|replica| replica.ask_validation(blocks));
     }
 
-    /// A copy is about to stop, this one or another: what all have is noted as such.
+    /// A copy is about to stop, this one or another: clears the bits of blocks that all copies have, and
+    /// writes the map.
     pub fn settle(self: &Rc<Self>) {
         self.tell(Replica::settle);
         self.write_idle_pages();
     }
 
-    /// Whether the disk has all that the dirty map says.
+    /// Whether the disk has the dirty map as it is now: no page is still to be written.
     pub fn map_is_clean(&self) -> bool {
         self.replica.borrow().map().is_clean()
     }
 
-    /// In how many regions another copy may hold something else.
+    /// The number of regions in which another copy may hold something else.
     pub fn dirty_regions(&self) -> usize {
         self.replica.borrow().map().dirty(Slots::ALL).count()
     }
@@ -473,7 +491,7 @@ impl SliceCopy {
         }
     }
 
-    /// A while has passed: [`replica::TICK`].
+    /// Does the periodic work, every [`replica::TICK`].
     pub fn tick(self: &Rc<SliceCopy>) {
         self.tell(Replica::handle_tick);
         self.look_for_room();
@@ -500,8 +518,9 @@ impl SliceCopy {
         }
     }
 
-    /// Gives other copies what they miss, as much as it may now. Says whether there is more that could be
-    /// given.
+    /// Gives other copies as much of what they miss as it may now.
+    ///
+    /// Returns whether more could be given.
     pub fn goes_on_syncing(self: &Rc<Self>) -> bool {
         let region = u64::from(Geometry::REGION_BYTES);
         let copies = Copies::current();
@@ -522,7 +541,7 @@ impl SliceCopy {
         false
     }
 
-    /// Does what the protocol wants done, until it wants nothing more.
+    /// Executes the protocol's outputs until there are none left.
     fn carry_out(self: &Rc<Self>) {
         loop {
             let next = self.replica.borrow_mut().poll();

@@ -1,6 +1,7 @@
-//! Blocks that this node's disk does not read: hosts get them from another copy in sync, and they are written
-//! again with what that one holds (R25 in `docs/why/replication.md`). If that does not help, this copy
-//! leaves.
+//! Blocks that this node's disk cannot read (R25 in `docs/why/replication.md`).
+//!
+//! Hosts get their data from another copy in sync, and the blocks are rewritten with it. If a rewrite fails,
+//! this copy leaves.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,55 +22,62 @@ use super::{LOOK_AGAIN, SliceCopy};
 use crate::canary::{Canary, makes};
 use crate::control::{note_bad_block_of_copy, note_repaired_block_of_copy, note_unrepaired_of_copy};
 
-/// A read that the disk has not answered for so long is asked of another copy, too. A disk that works takes a
-/// hundredth; one that reads again and again what it cannot read takes seconds, and initiators give a path up
-/// after five.
+/// How long the disk may take for a read before another copy is asked, too.
+///
+/// A healthy disk takes a hundredth of that. A disk that retries a bad block takes seconds, and initiators
+/// give up a path after five.
 const ASKED_ELSEWHERE_AFTER: Duration = Duration::from_secs(1);
 
-/// A disk may have physical blocks of so many bytes, whatever it says of its logical ones: where one cannot
-/// be read, only a write of all of it helps.
+/// The size that a physical block of a disk may have, in bytes, whatever its logical blocks are.
+///
+/// Where such a block cannot be read, only a write of all of it helps.
 pub(super) const PHYSICAL_BLOCK: u64 = 4096;
 
-/// Repairs of a slice's copy that are under way at the same time. What is not repaired now is found by the
-/// next read.
+/// How many repairs of a slice's copy may be under way at the same time.
+///
+/// The next read finds what is not repaired now.
 const REPAIRS_AT_ONCE_MAX: usize = 4;
 
-/// Blocks of the disk that one read has repaired at most, for the same reason.
+/// How many of the disk's blocks one read may have repaired, for the same reason.
 const REPAIRS_A_READ_MAX: usize = 32;
 
-/// A slice's copy in which so many blocks were bad within [`FAILING_WITHIN`] leaves: disks that begin to fail
-/// do so faster and faster, and what is read elsewhere costs a round trip and keeps another node's disk busy.
-/// A scratch or a weak track is less.
+/// How many bad blocks within [`FAILING_WITHIN`] a slice's copy may have before it leaves.
+///
+/// Disks that begin to fail do so faster and faster, and each read from another copy costs a round trip and
+/// another disk's time. A scratch or a weak track makes fewer.
 const BAD_BLOCKS_MAX: usize = 64;
 const FAILING_WITHIN: Duration = Duration::from_secs(3600);
 
-/// How often a repair begins again that hosts' writes have overtaken.
+/// How many attempts a repair has, since hosts' writes may overtake it.
 const ATTEMPTS_MAX: usize = 5;
 
-/// The same of what is lost: once for the physical block, once for what of it is lost.
+/// The same for a lost block: once for the physical block, once for the lost part of it.
 const LOST_ATTEMPTS_MAX: usize = 2;
 
 /// The repairs of a slice's copy.
 #[derive(Default)]
 pub(in crate::copies) struct Repairs {
     under_way: Cell<usize>,
-    /// Where units are being repaired.
+    /// The offsets of units that are being repaired.
     units: RefCell<BTreeSet<u64>>,
-    /// Who waits for the end of a write that was handed to the protocol, and which block that is to repair.
+    /// Repairs that were handed to the protocol: the block that each is to repair, and the task that waits
+    /// for its end.
     waiting: RefCell<BTreeMap<ApplyId, (BadBlock, Sender<bool>)>>,
-    /// A read was late, and the disk is asked whether it still answers.
+    /// Whether a read was late, and the disk is being probed.
     probing: Cell<bool>,
-    /// When a block was found bad, within [`FAILING_WITHIN`].
+    /// When blocks were found bad, within [`FAILING_WITHIN`].
     bad: RefCell<VecDeque<Instant>>,
 }
 
 impl Repairs {
-    /// Nobody waits any more: what was handed out may have been forgotten.
+    /// Ends all waiting: the protocol may have forgotten the writes that were handed out.
     pub fn forget(&self) {
         self.waiting.take();
     }
 
-    /// One more block is bad. Says whether these are too many.
+    /// Counts one more bad block.
+    ///
+    /// Returns whether there are too many.
     fn add_bad(&self, now: Instant) -> bool {
         let mut bad = self.bad.borrow_mut();
         bad.push_back(now);
@@ -80,11 +88,11 @@ impl Repairs {
     }
 }
 
-/// A unit that is being written as a whole, until this is dropped: one of a set of these.
+/// A unit of a set that is being rewritten as a whole, until this is dropped.
 pub(super) struct Rewriting<'a>(&'a RefCell<BTreeSet<u64>>, u64);
 
 impl<'a> Rewriting<'a> {
-    /// `None`: it is being written already.
+    /// Begins a rewrite; `None`: one of this unit is under way already.
     pub(super) fn begin(units: &'a RefCell<BTreeSet<u64>>, unit: u64) -> Option<Rewriting<'a>> {
         units.borrow_mut().insert(unit).then(|| Rewriting(units, unit))
     }
@@ -98,15 +106,16 @@ impl Drop for Rewriting<'_> {
 
 /// Why a host's read has no data yet.
 pub(super) enum Unread {
-    /// Another copy in sync may have it, and did not give it now.
+    /// Another copy in sync may have it, but did not give it now.
     Again,
-    /// Nobody has it.
+    /// No copy has it.
     Error(SliceError),
 }
 
 impl SliceCopy {
-    /// Reads for a host, from this disk or from another copy. The caller has looked that it may, and looks
-    /// again.
+    /// Reads for a host, from this disk or from another copy.
+    ///
+    /// The caller has checked that this copy may be read, and checks it again afterwards.
     pub(super) async fn read_somewhere(
         self: &Rc<Self>,
         offset: ByteOffset,
@@ -123,7 +132,7 @@ impl SliceCopy {
                     read => read.map_err(Unread::Error),
                 };
             }
-            // It was taken out meanwhile: its hosts have other paths.
+            // This copy is no longer in sync: its hosts have other paths.
             if self.others_in_sync().is_none() {
                 return Err(Unread::Again);
             }
@@ -143,8 +152,9 @@ impl SliceCopy {
         }
     }
 
-    /// What this node's disk answers to a read of this range. `None`: it is late, and another copy in sync
-    /// can be asked; or this copy is not in sync any more.
+    /// What this node's disk answers to a read of this range.
+    ///
+    /// `None`: the answer is late and another copy in sync can be asked, or this copy is no longer in sync.
     pub(super) async fn unless_late<F: Future>(
         self: &Rc<Self>,
         range: Range<u64>,
@@ -161,22 +171,24 @@ impl SliceCopy {
         }
     }
 
-    /// The disk under this copy cannot be relied on: the copy leaves, if another one is in sync.
+    /// Gives up this copy's unreliable disk: the copy leaves, if another one is in sync.
     pub fn give_up_disk(self: &Rc<Self>, fault: DiskFault) {
         self.tell(|replica| replica.give_up_disk(fault));
     }
 
-    /// A read of this range is late: the copy leaves if the disk does not answer another one, either. Who
-    /// sent the late one may have given it up by then, and not hear that the disk could not read it after
-    /// all.
+    /// Probes the disk, since a read of this range is late: if the disk does not answer the probe either, the
+    /// copy leaves.
+    ///
+    /// The sender of the late read may have given up by now, and so miss that the disk could not read the
+    /// range after all.
     fn probe(self: &Rc<Self>, range: Range<u64>) {
         if self.repairs.probing.replace(true) {
             return;
         }
         let copy = Rc::clone(self);
         rt::spawn(async move {
-            // Unit by unit: finding the one that cannot be read takes several reads of the disk, and each of
-            // these is an answer.
+            // Unit by unit: finding the bad one takes several reads of the disk, and each of them counts as
+            // an answer.
             let (mut next, mut answer) = (range.start, None);
             while next < range.end {
                 let unit = copy.unit_at(next);
@@ -202,11 +214,11 @@ impl SliceCopy {
         .detach();
     }
 
-    /// What the disk answers to a read of this unit. `None`: nothing for [`SILENT_MAX`].
+    /// What the disk answers to a read of this unit; `None`: nothing within [`SILENT_MAX`].
     async fn answer_to_probe(&self, unit: Range<u64>) -> Option<Result<Chain, SliceError>> {
         let len = ByteLen(unit.end - unit.start);
         let mut read = pin!(self.layout.read(ByteOffset(unit.start), len));
-        // Second by second: a process that was paused counts one.
+        // Second by second, so that a pause of the process counts as one second.
         for _ in 0..SILENT_MAX.as_secs() {
             if let Ok(answer) = rt::timeout(Duration::from_secs(1), read.as_mut()).await {
                 return Some(answer);
@@ -215,8 +227,8 @@ impl SliceCopy {
         None
     }
 
-    /// What this disk did not read, from other copies: all of it, or what neither of two disks reads whole in
-    /// parts.
+    /// Reads from other copies what this disk could not read: the whole range, or in parts what no single
+    /// disk can read as a whole.
     async fn read_elsewhere(self: &Rc<Self>, bad: BadBlock, range: Range<u64>) -> Result<Chain, Unread> {
         self.note_bad(bad);
         let unit = self.read_unit();
@@ -239,7 +251,7 @@ impl SliceCopy {
             match (self.fetch(part.clone(), HOST_WAITS).await, bad) {
                 (Ok(fetched), _) => data.append(fetched),
                 (Err(NotFetched::Later), _) => return Err(Unread::Again),
-                // Its bad blocks need not be these.
+                // The other copy's bad blocks need not be the same as this one's.
                 (Err(NotFetched::Nowhere), _)
                     if len.0 > unit && self.replica.borrow().has_others_in_sync() =>
                 {
@@ -251,7 +263,7 @@ impl SliceCopy {
                 (Err(NotFetched::Nowhere), Some(bad)) => {
                     return Err(Unread::Error(SliceError::Unreadable(bad)));
                 }
-                // This disk may have it yet.
+                // This disk is only late, and may still read it.
                 (Err(NotFetched::Nowhere), None) => return Err(Unread::Again),
             }
         }
@@ -259,13 +271,15 @@ impl SliceCopy {
         Ok(data)
     }
 
-    /// What a disk reads and writes at once at least, and the volume does.
+    /// The smallest unit that both the disk and the volume read and write, in bytes.
     fn read_unit(&self) -> u64 {
         self.layout.write_unit().max(u64::from(self.block_bytes()))
     }
 
-    /// What of the slice is read and written at once, around a block that the disk does not read. What is
-    /// lost may be lost since the block of another disk was as large as one can be.
+    /// The part of the slice that is read and written at once around a bad block.
+    ///
+    /// For a lost block it is a physical block: another disk may have lost it because its physical blocks are
+    /// that large.
     pub(super) fn unit_of(&self, bad: BadBlock) -> Range<u64> {
         match bad.cause {
             ReadFailure::Lost => self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK)),
@@ -282,14 +296,14 @@ impl SliceCopy {
         start..(start + unit).min(self.len().0)
     }
 
-    /// What is lost from `start` on, without a gap and up to `end`; at least a block.
+    /// The lost range that begins at `start`, without a gap and up to `end`; at least a block.
     fn lost_from(&self, start: u64, end: u64) -> Range<u64> {
         let lost = self.layout.lost().into_iter().map(|(at, len)| at.0..at.0 + len.0);
         let lost_end = lost.filter(|lost| lost.contains(&start)).map(|lost| lost.end.min(end)).next();
         start..lost_end.unwrap_or_default().max(start + u64::from(self.block_bytes()))
     }
 
-    /// Writes the block again, and what else cannot be read up to `end`, for nobody who waits.
+    /// Rewrites the block and other unreadable ones up to `end`, in the background.
     pub(in crate::copies) fn repair_soon(self: &Rc<Self>, bad: BadBlock, end: u64) {
         let under_way = &self.repairs.under_way;
         if under_way.get() >= REPAIRS_AT_ONCE_MAX || !self.replica.borrow().has_others_in_sync() {
@@ -304,8 +318,9 @@ impl SliceCopy {
         .detach();
     }
 
-    /// Writes the block again, and what else cannot be read up to `end`. Says whether all of that can be read
-    /// now.
+    /// Rewrites the block and other unreadable ones up to `end`.
+    ///
+    /// Returns whether all of that can be read now.
     pub(super) async fn repair(self: &Rc<Self>, bad: BadBlock, end: u64) -> bool {
         let mut bad = bad;
         for _ in 0..REPAIRS_A_READ_MAX {
@@ -323,13 +338,15 @@ impl SliceCopy {
         false
     }
 
-    /// Writes a physical block again as a whole; or less, if nobody else has all of it. Says up to where it
-    /// was written.
+    /// Rewrites a physical block as a whole, or less, if no other copy has all of it.
+    ///
+    /// Returns the end of what was rewritten.
     pub(super) async fn repair_one(self: &Rc<Self>, bad: BadBlock) -> Option<u64> {
         let mut range = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
         let _rewriting = Rewriting::begin(&self.repairs.units, range.start)?;
         let mut is_counted = false;
-        // For what is lost all disks may have to try for seconds: they are asked again, but not at once.
+        // For a lost block every disk may have to try for seconds: the copies are asked again, but not at
+        // once.
         let (attempts, within) = match bad.cause {
             ReadFailure::Lost => (LOST_ATTEMPTS_MAX, NOBODY_WAITS),
             ReadFailure::Medium | ReadFailure::Device => (ATTEMPTS_MAX, HOST_WAITS),
@@ -343,7 +360,7 @@ impl SliceCopy {
             let blocks = self.blocks(offset, len);
             if attempt > 0 {
                 let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
-                // What a host has written there has done it.
+                // A host's write there has repaired it.
                 if self.layout.read(offset, len).await.is_ok() {
                     return Some(range.end);
                 }
@@ -390,8 +407,9 @@ impl SliceCopy {
         None
     }
 
-    /// One more block is bad, and others in sync have it. If these are too many this copy leaves; says
-    /// whether it does.
+    /// Counts one more bad block that other copies in sync have.
+    ///
+    /// If there are too many, this copy leaves; returns whether it does.
     pub(super) fn leaves_for_bad(self: &Rc<Self>, bad: BadBlock) -> bool {
         if bad.cause == ReadFailure::Lost {
             return false;
@@ -405,11 +423,12 @@ impl SliceCopy {
         leaves
     }
 
-    /// Reads from this disk for who compares copies, while hosts wait. Blocks that it does not read are
-    /// written again first.
+    /// Reads from this disk for a comparison of copies, while hosts wait.
+    ///
+    /// Unreadable blocks are first rewritten.
     ///
     /// # Errors
-    /// What the layout says. [`SliceError::Unavailable`]: the disk is late.
+    /// Errors of the layout. [`SliceError::Unavailable`]: the disk is late.
     pub async fn read_here(self: &Rc<Self>, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         let range = offset.0..offset.0 + len.0;
         match self.unless_late(range, pin!(self.layout.read(offset, len))).await {
@@ -419,10 +438,10 @@ impl SliceCopy {
         }
     }
 
-    /// Reads from this disk where that failed, when the blocks have been written again.
+    /// Rewrites the blocks on which a read of this disk failed, and reads them again.
     ///
     /// # Errors
-    /// [`SliceError::Unreadable`]: that did not help, or nobody else has them.
+    /// [`SliceError::Unreadable`]: the rewrite did not help, or no other copy has the blocks.
     pub(super) async fn read_repaired(
         self: &Rc<Self>,
         bad: BadBlock,
@@ -439,13 +458,14 @@ impl SliceCopy {
         }
     }
 
-    /// A block cannot be read here.
+    /// Notes that a block cannot be read here.
     pub(in crate::copies) fn note_bad(&self, bad: BadBlock) {
         note_bad_block_of_copy(self.address.volume, self.place_in_volume(bad.offset), bad);
     }
 
-    /// A joiner's disk does not read what is to be compared there. It is given the region; its disk is to be
-    /// looked after all the same.
+    /// Notes that this joiner's disk cannot read a region that is to be compared.
+    ///
+    /// The joiner gets the region from its source; its disk needs attention all the same.
     pub(super) fn note_uncompared(&self, error: &SliceError) {
         tracing::warn!(copy = %self.address, %error, "repairing an unreadable region");
         if let SliceError::Unreadable(bad) = error {
@@ -453,7 +473,7 @@ impl SliceCopy {
         }
     }
 
-    /// A block cannot be read, and a copy is about to leave for that.
+    /// Notes a block that cannot be read, before this copy leaves for that.
     pub(super) fn note_unrepaired(&self, bad: BadBlock) {
         let len = ByteLen(self.unit_of(bad).end - bad.offset.0);
         note_unrepaired_of_copy(self.address.volume, self.place_in_volume(bad.offset), len, bad);
@@ -463,7 +483,7 @@ impl SliceCopy {
         note_repaired_block_of_copy(self.address.volume, bad);
     }
 
-    /// Writes again what could not be read, when what was to be written there before has been.
+    /// Rewrites unreadable blocks, after earlier writes to them.
     pub(super) fn apply_again(self: &Rc<Self>, Apply { id, blocks, payload, .. }: Apply) {
         let (offset, len) = self.bytes(blocks);
         let turn = self.applies.queue(offset.0..offset.0 + len.0);

@@ -1,11 +1,11 @@
-//! Room for what is written, where the file system under a pool, or the log that a copy lies in, may be full.
+//! Room for writes, where the file system under a pool, or the log that a copy lies in, may be full (R20b).
 //!
-//! A full file system or log is not a broken disk: what is on the disk is well, and it passes. So a host's
-//! write is refused before any copy takes it where this copy finds no room for it
-//! ([`store::Slice::reserve`]). What other copies have taken already waits here until there is room: it is
-//! not acknowledged meanwhile, and if somebody else is in sync this copy leaves, as one whose disk failed
-//! does (`replica::Reason::NoSpace`); but it comes back by itself. The last one in sync stays: it serves
-//! reads, and writes that need no new space.
+//! A full file system or log is not a broken disk: the data on it is intact, and the condition passes. So if
+//! this copy finds no room for a host's write, it refuses the write before any copy takes it
+//! ([`store::Slice::reserve`]). A write that other copies have taken already waits here for room,
+//! unacknowledged. If another copy is in sync, this one leaves, as if its disk had failed
+//! (`replica::Reason::NoSpace`), but comes back automatically. The last copy in sync stays: it serves reads,
+//! and writes that need no new space.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,16 +23,18 @@ use crate::canary::{Canary, makes};
 
 /// How often a write that found no room is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
-/// How long a copy counts as one without room after it last found none: it is not let in and taken out with
-/// each gap that somebody leaves.
+/// How long a copy counts as full after it last found no room.
+///
+/// Otherwise it would be let in and removed with each gap that opens.
 const QUIET_MIN: Duration = Duration::from_secs(5);
-/// What must be free until then, in a file system of at least 16 times as much; else a sixteenth of it.
+/// How many bytes must be free after that time; in a file system smaller than 16 times as much, a sixteenth
+/// of it.
 const FREE_MIN: u64 = 64 << 20;
 
-/// What a copy knows of the room that it finds.
+/// What a copy knows about its room.
 #[derive(Debug, Default)]
 pub(super) struct Shortage {
-    /// Since when it finds none, and when it last did; `None`: it finds room.
+    /// When it first and last found no room; `None`: it finds room.
     met: Cell<Option<(Instant, Instant)>>,
     /// Writes to the disk that wait for room.
     waiting: Cell<usize>,
@@ -49,26 +51,26 @@ impl Shortage {
     }
 }
 
-/// Whether a copy that found no room may count on it again.
+/// Whether a copy that found no room may expect to find some again.
 fn suffices(room: Option<Room>) -> bool {
     room.is_none_or(|room| room.free >= FREE_MIN.min(room.total / 16))
 }
 
 impl SliceCopy {
-    /// Whether the file system under the pool has no room for what is written, as far as this copy knows.
+    /// Whether the file system under the pool has no room for writes, as far as this copy knows.
     pub fn has_no_room(&self) -> bool {
         self.shortage.met.get().is_some()
     }
 
-    /// Whether a write waits for room, so that what it writes to cannot be read: for long, perhaps.
+    /// Whether a write waits for room, perhaps for long: until it ends, its blocks cannot be read.
     pub(super) fn waits_for_room(&self) -> bool {
         self.shortage.waiting.get() > 0
     }
 
-    /// Looks for room for a host's write before anything takes it.
+    /// Reserves room for a host's write before any copy takes it.
     ///
     /// # Errors
-    /// [`SliceError::Full`]: there is none, and nobody else in sync who may have some.
+    /// [`SliceError::Full`]: there is none, and no other copy in sync that may have some.
     /// [`SliceError::Unavailable`]: there is none here; this copy is about to leave.
     pub(super) async fn find_room(
         &self,
@@ -77,7 +79,7 @@ impl SliceCopy {
         payload: &Payload,
     ) -> Result<(), SliceError> {
         let needs_some = matches!(payload, Payload::Data(_)) && !makes(Canary::RoomUnasked);
-        // Of all other errors the write itself is told.
+        // The write itself reports all other errors.
         if !needs_some || self.layout.reserve(offset, len).await != Err(SliceError::Full) {
             return Ok(());
         }
@@ -88,7 +90,7 @@ impl SliceCopy {
         Err(if others { SliceError::Unavailable } else { SliceError::Full })
     }
 
-    /// Does `work`, and again until it finds room or the copy is closed.
+    /// Does `work`, and repeats it until it finds room or the copy is closed.
     pub(super) async fn with_room<T, F: Future<Output = Result<T, SliceError>>>(
         self: &Rc<Self>,
         mut work: impl FnMut() -> F,
@@ -111,7 +113,8 @@ impl SliceCopy {
         }
     }
 
-    /// A while has passed: looks whether there is room again, and has no host wait for it.
+    /// Periodic work: checks whether there is room again, and answers hosts whose writes have waited too long
+    /// for it.
     pub(super) fn look_for_room(self: &Rc<Self>) {
         let Some((since, last)) = self.shortage.met.get() else { return };
         let now = rt::now();
@@ -123,7 +126,7 @@ impl SliceCopy {
             self.shortage.meet(now);
             let copy = Rc::clone(self);
             rt::spawn(async move {
-                // Unless somebody else has found none meanwhile.
+                // Unless another write has found no room meanwhile.
                 if suffices(copy.layout.room().await) && copy.shortage.last() == Some(now) {
                     copy.shortage.met.set(None);
                     tracing::info!(copy = %copy.address(), "there is free space under a copy again");
@@ -140,13 +143,13 @@ impl SliceCopy {
         self.shortage.meet(rt::now());
     }
 
-    /// Whether this is still the copy of the slice on this core.
+    /// Whether this is still the open copy of the slice on this core.
     pub(super) fn is_open(self: &Rc<Self>) -> bool {
         Copies::current().slice(self.address()).is_some_and(|copy| Rc::ptr_eq(&copy, self))
     }
 }
 
-/// While it lives, a write waits for room.
+/// A write that waits for room, while this exists.
 struct Waiting<'a>(&'a Shortage);
 
 impl Waiting<'_> {

@@ -1,4 +1,4 @@
-//! What a copy says to the others, in order.
+//! Sends a copy's messages to the other copies, in order.
 
 use std::rc::Rc;
 
@@ -8,8 +8,10 @@ use super::super::core::{Copies, SLICE};
 use super::SliceCopy;
 
 impl SliceCopy {
-    /// Sends in order. Acknowledgements wait for others to the end of the core's turn: for a write that is
-    /// one of many they cost less then.
+    /// Sends a message, in order.
+    ///
+    /// Acknowledgements are collected until the end of the core's turn: with many writes under way, each
+    /// costs less then.
     pub(super) fn send(self: &Rc<Self>, slot: Slot, envelope: Envelope) {
         let Message::Acknowledge { rounds } = &envelope.message else {
             self.acknowledge_to(slot);
@@ -34,13 +36,14 @@ impl SliceCopy {
         }
     }
 
-    /// Sends the acknowledgements that wait, and what reads of this turn ask.
+    /// Sends the collected acknowledgements, and the questions of this turn's reads.
     pub(in crate::copies) fn send_owed(self: &Rc<Self>) {
         Slot::all().for_each(|slot| self.acknowledge_to(slot));
         self.send_probes();
     }
 
-    /// They were for the other end of a link that is no more.
+    /// Drops the collected acknowledgements for a slot: they were for the other end of a link that has
+    /// broken.
     pub(super) fn forget_acknowledgements(&self, slot: Slot) {
         self.acknowledgements.borrow_mut()[slot.index()] = None;
     }

@@ -1,5 +1,5 @@
-//! Puts the address on a device of this machine and takes it off, with what goes with it: listeners, portals
-//! that cores know, sessions through it.
+//! Sets the address on a device of this machine and removes it, together with its listeners, its portals on
+//! all cores, and the sessions through it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,19 +21,19 @@ use crate::events::{Event, tell};
 use crate::portal;
 use crate::shard::{Shard, on_all_cores};
 
-/// How long the machine may take to put an address on, or to take it off. It takes milliseconds; what hangs
-/// ends with the address's own time.
+/// How long the machine may take to set or remove an address. It normally takes milliseconds. If it hangs,
+/// the address still expires with its lifetime.
 const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// What is left for an address when it is put on, at least: kernels count whole seconds, and the machine may
-/// take most of one.
+/// The shortest lifetime with which an address is set: kernels count whole seconds, and the machine may take
+/// most of one.
 const SHORTEST: Duration = Duration::from_secs(2);
 
-/// How long commands that came through it may take to end until it is said that nobody has the address
-/// because of them.
+/// How long commands that came through the address may take to end before the node reports that they keep
+/// other nodes from holding it.
 const ENDING_LENGTH: Duration = Duration::from_secs(5);
 
-/// What is said then.
+/// The text of that report.
 const STILL_ENDING: &str = "commands received through it are still running on a disk of this node, and no other node may hold it until they end: check for a hung disk or volume (`ursa pool list`, `ursa volume list`, the kernel's log)";
 
 /// How long a former listener may take to end.
@@ -45,16 +45,16 @@ const _: () = assert!(
     "who tries to put it on and takes it off again is not taken for one that has it"
 );
 
-/// How often neighbours are told where a new address is, once a second: one word may be lost, and a
-/// predecessor's kernel may have spoken last.
+/// How often to announce a newly set address to the neighbors, once per second: an announcement may be lost,
+/// and a predecessor's kernel may have spoken last.
 const ANNOUNCEMENTS: u32 = 4;
 
-/// What may be in trouble.
+/// What has failed or takes too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// To put it on.
+    /// Setting the address.
     PutOn,
-    /// To take it off.
+    /// Removing it.
     TakeOff,
     /// The end of commands that came through it.
     End,
@@ -65,18 +65,18 @@ impl Holding {
         let now = rt::now();
         let (Some(entry), Some((holder, revision))) = (entry, held) else { return };
         let is_new = self.device != Device::On;
-        // The machine knows already for how long, as long as the record has not said it again.
+        // The machine already knows the lifetime, unless the record has confirmed the holder since.
         let is_told = !is_new && self.put_on >= self.confirmed;
         if is_told || self.left(now) < SHORTEST {
             return;
         }
         let on = AddressOn { address: self.address, prefix: entry.prefix, device: entry.device.clone() };
-        // Whatever the answer is, it may be there from now on.
+        // Whatever the result, the address may be there from now on.
         (self.device, self.on, self.put_on) = (Device::On, Some(on.clone()), Some(now));
         self.control.floating().change(self.address, |here| here.is_on = true);
         if is_new {
-            // Before anybody can come by it: where a portal is on all addresses, a login would be told the
-            // node's own group, and initiators remember that.
+            // Before any initiator can use the address: through a portal on all addresses, a login would
+            // otherwise get the node's own portal group, and initiators remember that.
             let (portals, _) = portals_of(self.address, &Shard::current().portals());
             show_portals(self.address, portals, entry.group).await;
         }
@@ -107,7 +107,7 @@ impl Holding {
         }
     }
 
-    /// Listens at the address, where no portal on all addresses does.
+    /// Listens at the address, if no portal on all addresses covers it.
     async fn listen_besides(&mut self) -> Result<(), String> {
         let own = Shard::current().portals();
         let (_, more) = portals_of(self.address, &own);
@@ -127,7 +127,7 @@ impl Holding {
         let now = rt::now();
         if self.device == Device::On {
             self.listeners.clear();
-            // While what they send still goes out: initiators need not find out by themselves.
+            // While the connections still work, so that initiators are informed and need no timeout.
             self.ending.extend(end_sessions_through(self.address).await);
         }
         let whole: u8 = if self.address.is_ipv4() { 32 } else { 128 };
@@ -139,7 +139,7 @@ impl Holding {
         match self.work(AddressWork::TakeOff(on)).await {
             Ok(()) => {
                 if self.device == Device::On {
-                    // Who came in between, where a portal is on all addresses.
+                    // Sessions that came in between, through a portal on all addresses.
                     self.ending.extend(end_sessions_through(self.address).await);
                     tracing::info!(address = %self.address, "this node no longer holds the floating IP");
                 }
@@ -148,7 +148,7 @@ impl Holding {
             }
             Err(trouble) => {
                 self.note_trouble(Trouble::TakeOff, trouble);
-                // The kernel has taken it off by now.
+                // The kernel has removed it by now.
                 if now.since(self.put_on.unwrap_or(self.began)) > PREDECESSOR_LENGTH {
                     self.note_off().await;
                 }
@@ -157,7 +157,7 @@ impl Holding {
     }
 
     async fn note_off(&mut self) {
-        // Until now somebody may have come by it, and was to be told its group.
+        // Until now an initiator may have used the address, and needed its group.
         show_portals(self.address, Vec::new(), 0).await;
         (self.device, self.on, self.announced) = (Device::Off, None, 0);
         self.control.floating().change(self.address, |here| (here.is_on, here.is_reached) = (false, false));
@@ -171,7 +171,8 @@ impl Holding {
         }
     }
 
-    /// Says so when it is off, and could be another node's but for commands that came through it.
+    /// Reports commands that came through the address if, though it is removed, they alone keep other nodes
+    /// from holding it.
     pub(super) fn note_end(&mut self, now: Instant, seen: &Seen) {
         let is_off = seen.holder == Holder::Me && seen.device == Device::Off;
         if !is_off || !seen.confirmed || !seen.waited || seen.quiet {
@@ -184,7 +185,7 @@ impl Holding {
         }
     }
 
-    /// What of these was in trouble is not any more.
+    /// Clears the trouble if it is one of these.
     fn end_trouble(&mut self, of: &[Trouble]) {
         if self.trouble.is_some_and(|trouble| of.contains(&trouble)) {
             self.trouble = None;
@@ -192,7 +193,7 @@ impl Holding {
         }
     }
 
-    /// Says why it could not be put on, taken off or given up, once.
+    /// Reports, once, why the address could not be set, removed or given up.
     fn note_trouble(&mut self, of: Trouble, trouble: String) {
         self.trouble = Some(of);
         let floating = self.control.floating();
@@ -206,7 +207,7 @@ impl Holding {
     }
 }
 
-/// Listens at an address. A listener that was here a moment ago may not be gone yet.
+/// Listens at an address. Waits for a former listener that may not have ended yet.
 async fn listen(address: SocketAddr) -> io::Result<Listener> {
     let until = rt::now() + LISTEN_DEADLINE;
     loop {
@@ -219,7 +220,7 @@ async fn listen(address: SocketAddr) -> io::Result<Listener> {
     }
 }
 
-/// Has every core know at which portals of the address this node is reached: none.
+/// Sets the portals of the address on every core; an empty list means that it is not here.
 async fn show_portals(address: IpAddr, portals: Vec<SocketAddr>, group: u16) {
     let portals: Vec<FloatingPortal> =
         portals.into_iter().map(|portal| FloatingPortal { portal, group }).collect();
@@ -230,7 +231,7 @@ async fn show_portals(address: IpAddr, portals: Vec<SocketAddr>, group: u16) {
     .await;
 }
 
-/// Cuts off sessions with a connection to the address; gives their numbers.
+/// Cuts off sessions with a connection to the address; returns their TSIHs.
 async fn end_sessions_through(address: IpAddr) -> Vec<u16> {
     let ended = on_all_cores(move || async move {
         let mut sessions = Shard::current().sessions();

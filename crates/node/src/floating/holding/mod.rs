@@ -1,5 +1,5 @@
-//! Has this node hold addresses, as [`super::decision`] says: a task an address, on core 0. What it goes by
-//! is in [`standing`], what it does in [`device`].
+//! Lets this node hold addresses as [`super::decision`] decides: one task per address, on core 0.
+//! [`standing`] determines what the decision is based on, [`device`] executes it.
 
 mod device;
 mod standing;
@@ -25,26 +25,26 @@ use crate::control::Control;
 use crate::copies::{Keeper, NodeEntry, json, node_key};
 use crate::shard::Shard;
 
-/// How often it is looked for addresses that nobody looks after, should the record not have told of them.
+/// How often to look for addresses without a task, in case the record did not notify of them.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// How often it is thought over what to do about one.
+/// How often to decide about an address.
 const TURN: Duration = Duration::from_millis(100);
 
 impl Control {
-    /// Looks after the addresses of the cluster's record, until the node stops.
+    /// Attends to the addresses in the cluster's record, until the node stops.
     pub(crate) async fn hold_addresses(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             for address in self.unattended(&keeper) {
                 self.floating().begin(address);
                 rt::spawn(Holding::new(Rc::clone(&self), Rc::clone(&keeper), address).run()).detach();
             }
-            // The record tells when there is one more.
+            // The record notifies of new addresses.
             keeper.until(LOOK_EVERY, || !self.unattended(&keeper).is_empty()).await;
         }
     }
 
-    /// Addresses of the record that concern this node and that no task looks after yet.
+    /// Addresses in the record that concern this node and have no task yet.
     fn unattended(&self, keeper: &Keeper) -> BTreeSet<IpAddr> {
         let known = keeper.list::<AddressEntry>(ADDRESSES).into_iter().map(|entry| entry.address);
         let own = keeper.list::<HolderEntry>(HOLDERS).into_iter().filter(|one| one.node == keeper.me().0);
@@ -52,8 +52,9 @@ impl Control {
         all.filter(|address| !self.floating().looks_after(*address)).collect()
     }
 
-    /// Gives all addresses to others, for the node is about to stop: sessions through them are cut off. Not
-    /// for longer than [`GIVE_UP_DEADLINE`].
+    /// Gives up all addresses, because the node is about to stop.
+    ///
+    /// This cuts off the sessions through them. It takes at most [`GIVE_UP_DEADLINE`].
     pub(crate) async fn give_up_addresses(&self) {
         let Some(keeper) = self.keeper() else { return };
         let floating = self.floating();
@@ -72,56 +73,56 @@ impl Control {
     }
 }
 
-/// Looks after one address.
+/// The task that attends to one address.
 struct Holding {
     control: Rc<Control>,
     keeper: Rc<Keeper>,
     address: IpAddr,
     began: Instant,
     device: Device,
-    /// Where it was put on last.
+    /// The device on which the address was last set.
     on: Option<AddressOn>,
-    /// When.
+    /// When it was last set or renewed.
     put_on: Option<Instant>,
-    /// How often neighbours were told since it is here.
+    /// How often it was announced to the neighbors since it is here.
     announced: u32,
-    /// They listen at the address, where no portal on all addresses does; dropped, they do not.
+    /// Listeners at the address, if no portal on all addresses covers it. Dropping them stops them.
     listeners: Vec<Task<()>>,
-    /// Sessions that came through it and are not over yet: their commands may be at a disk.
+    /// Sessions through the address that have not ended: their commands may be at a disk.
     ending: BTreeSet<u16>,
-    /// Since when another node could have it but for those.
+    /// Since when only these sessions keep other nodes from holding the address.
     waits_for_end: Option<Instant>,
-    /// Of what the trouble is that is shown, if there is any.
+    /// The kind of trouble that is shown, if any.
     trouble: Option<Trouble>,
-    /// The holder that was asked last whether it has the address, when, and how often it has said no since it
-    /// last said yes.
+    /// The holder that was last asked whether it has the address, when, and how often in a row it has said
+    /// no.
     holder_asked: Option<(Life, Instant)>,
     let_go: u32,
-    /// What it has said then; `None`: nothing.
+    /// The holder's last answer; `None`: no answer.
     holder_says: Option<bool>,
-    /// Since when nobody has it, as far as this node can know.
+    /// Since when no node has the address, as far as this node can know.
     absence: Absence,
-    /// Since when the record has answered each time, while the holder is in doubt, and when it was asked
-    /// last.
+    /// Since when the record has answered every request while the holder is in doubt, and when it was last
+    /// asked.
     reached: Option<Instant>,
     record_asked: Option<Instant>,
-    /// By which revision the record says who holds it in a way that this version cannot read.
+    /// The revision of a holder entry that this version cannot read.
     unreadable: Option<Revision>,
-    /// When the record was asked that has said last that this life holds it.
+    /// When the last request was sent to which the record confirmed this life as the holder.
     confirmed: Option<Instant>,
-    /// When whoever had it before has taken it off, if that was silent.
+    /// When a previous holder that was silent has removed the address.
     sure_at: Option<Instant>,
-    /// When another node has taken the place of this life, which had not given it up.
+    /// When another node took over from this life, which had not given the address up.
     lost: Option<Instant>,
-    /// This life held it when it was looked last, and was not about to give it up.
+    /// At the last look this life held the address, and was not about to give it up.
     had: bool,
-    /// Since when nobody holds it.
+    /// Since when the address has no holder.
     free_since: Option<Instant>,
-    /// When it could not be put on, if it never could since.
+    /// When setting the address failed, unless it has succeeded since.
     failed: Option<Instant>,
 }
 
-/// Who holds the address by the record, as this node has followed it, and the revision that says so.
+/// The holder in the record, as far as this node has followed it, and the revision of that entry.
 type Held = Option<(HolderEntry, Revision)>;
 
 impl Holding {
@@ -190,7 +191,7 @@ impl Holding {
         let key = holder_key(self.address);
         let revision = self.keeper.revision_of(&key);
         if revision.is_some() && revision == self.unreadable {
-            // That is in the log already.
+            // This was already logged.
             return None;
         }
         let held: Held = self.keeper.get(&key);
@@ -246,7 +247,7 @@ impl Holding {
         seen
     }
 
-    /// Whether this node may have it.
+    /// Whether this node may hold the address.
     fn may(&self, now: Instant, entry: &AddressEntry) -> bool {
         let me = self.keeper.me();
         let own = self.keeper.get::<NodeEntry>(&node_key(me));
@@ -254,7 +255,7 @@ impl Holding {
             && own.is_some_and(|(own, _)| !own.witness)
             && !self.keeper.is_in_maintenance(me)
             && !self.control.floating().is_leaving()
-            // It serves.
+            // The node serves.
             && !Shard::current().portals().is_empty()
             && self.failed.is_none_or(|at| now.since(at) >= AFTER_FAILURE)
     }
@@ -263,7 +264,7 @@ impl Holding {
         self.keeper.hears(NodeId(node)) && !self.keeper.is_in_maintenance(NodeId(node))
     }
 
-    /// The node that has asked for the address, if it is there.
+    /// The node that has asked for the address, if it is up.
     fn asker(&self, holder: &HolderEntry) -> Option<Life> {
         holder.asked_by.filter(|asker| asker.node != self.keeper.me().0 && self.is_there(asker.node))
     }
@@ -296,7 +297,7 @@ impl Holding {
         self.commit(revision, Some(HolderEntry { asked_by: Some(self.life()), ..holder })).await;
     }
 
-    /// Has the record say who holds it; `None`: nobody.
+    /// Records the holder; `None`: no node.
     async fn commit(&self, revision: Revision, holder: Option<HolderEntry>) {
         let key = holder_key(self.address);
         let transaction = Keeper::transaction().expect(&key, Some(revision));
@@ -308,7 +309,7 @@ impl Holding {
     }
 
     async fn commit_all(&self, transaction: cluster::Transaction) {
-        // Another one was first, or the record is away: the next turn looks again.
+        // Another node was first, or the record is unavailable: the next turn looks again.
         if let Err(error) = self.keeper.commit(transaction).await {
             tracing::debug!(address = %self.address, %error, "the holder of the floating IP could not be changed");
         }

@@ -1,5 +1,5 @@
-//! Who holds the address, as far as this node can know: by the record, by what is heard of the holder, and by
-//! what that says itself.
+//! The state of the holder as far as this node can know: by the record, by the holder's heartbeats, and by
+//! its own answers.
 
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ use crate::copies::{Answer, Ask};
 use crate::events::tell;
 
 impl Holding {
-    /// For how long the address may stay, by what the record has said last.
+    /// How much longer the address may stay on the device, by the record's last confirmation.
     pub(super) fn left(&self, now: Instant) -> Duration {
         self.confirmed.map_or(Duration::ZERO, |asked| HOLD_LENGTH.saturating_sub(now.since(asked)))
     }
 
-    /// Asks the record whether this life holds the address still: not this node's picture of it, which may be
-    /// behind.
+    /// Asks the record whether this life still holds the address.
+    ///
+    /// The node's own view of the record may be out of date.
     pub(super) async fn confirm(&mut self, held: &Held) {
         let now = rt::now();
         if !held.as_ref().is_some_and(|(holder, _)| self.is_this_life(holder)) {
@@ -33,7 +34,7 @@ impl Holding {
             return;
         }
         let left = self.left(now);
-        // What has run out comes off first.
+        // An address whose time has run out is removed first.
         let runs_out = left.is_zero() && self.device == Device::On;
         if runs_out || self.confirmed.is_some_and(|asked| now.since(asked) < CONFIRM_EVERY) {
             return;
@@ -54,12 +55,14 @@ impl Holding {
         }
     }
 
-    /// Asks another node that holds the address whether it has it: one that does not reach the record can
-    /// tell nobody else that it has taken it off.
+    /// Asks another node that holds the address whether it has it.
+    ///
+    /// A holder that does not reach the record has no other way to let others know that it has removed the
+    /// address.
     pub(super) async fn ask_holder(&mut self, holder: Option<&HolderEntry>) {
         let now = rt::now();
         let other = holder.filter(|holder| holder.node != self.keeper.me().0);
-        // One that waits for its predecessor has it in a moment.
+        // A holder that waits for its predecessor will have the address soon.
         let asked = other.filter(|holder| !holder.unsure && self.keeper.hears(NodeId(holder.node)));
         let Some(holder) = asked else {
             (self.holder_asked, self.let_go, self.holder_says) = (None, 0, None);
@@ -74,7 +77,7 @@ impl Holding {
         self.holder_asked = Some((life, now));
         let ask = Ask::HasAddress { address: self.address };
         let answer = self.keeper.ask_within(NodeId(holder.node), ask, CONFIRM_EVERY).await;
-        // Of one that does not answer nothing is known: its silence will tell.
+        // If the holder does not answer, nothing is known; its silence will show.
         self.holder_says = match answer {
             Ok(Answer::Has(has)) => Some(has),
             _ => None,
@@ -82,7 +85,7 @@ impl Holding {
         self.let_go = if self.holder_says == Some(false) { self.let_go + 1 } else { 0 };
     }
 
-    /// Whether this node reaches the record, while it is in doubt about the holder.
+    /// Checks whether this node reaches the record, while the holder is in doubt.
     pub(super) async fn look_at_record(&mut self, holder: Option<&HolderEntry>) {
         let now = rt::now();
         if !holder.is_some_and(|holder| self.is_in_doubt(holder)) {
@@ -96,19 +99,20 @@ impl Holding {
         let answer = self.keeper.store().get(&holder_key(self.address), CONFIRM_EVERY);
         match rt::timeout(CONFIRM_EVERY, answer).await {
             Ok(Ok(_)) => self.reached = self.reached.or(Some(now)),
-            // What the holder has said meanwhile it may have said because nobody reaches the record.
+            // What the holder has said meanwhile may only be so because no node reaches the record.
             Ok(Err(_)) | Err(rt::Elapsed) => (self.reached, self.let_go) = (None, 0),
         }
     }
 
-    /// Tells that nobody has had the address for long, and that somebody has it again. `entry` is what the
-    /// record has of it, and by which revision.
+    /// Reports that no node has had the address for long, and that a node has it again.
+    ///
+    /// `entry` is the address in the record, with its revision.
     pub(super) async fn note_absence(&mut self, seen: &Seen, entry: (&AddressEntry, Revision), held: &Held) {
         let (entry, revision) = entry;
         let whereabouts = self.whereabouts(seen);
         let mut news = self.absence.note(rt::now(), whereabouts);
         if news == Some(News::Lost) && !self.agrees_with_record(held).await {
-            // What is seen here is out of date.
+            // This node's view is out of date.
             (self.absence, news) = (Absence::default(), None);
         }
         self.control.floating().note_lost(self.address, self.absence.lost_since());
@@ -122,7 +126,7 @@ impl Holding {
                 return_event(self.address, name).of_node(holder.node)
             }
         };
-        // All nodes tell it, each of what it sees: of the address that the record has by this revision.
+        // All nodes report what they see; the revision shows that their events concern the same address.
         tell(event.of_revision(Some(revision.0)));
     }
 
@@ -132,7 +136,7 @@ impl Holding {
             Holder::Me if !seen.confirmed => Whereabouts::Unknown,
             Holder::Me => of(self.control.floating().here(self.address).is_reached),
             Holder::Unreadable => Whereabouts::Unknown,
-            // It may reach an etcd that this node reaches, too; of nodes that vote those that reach the
+            // With etcd, the holder may still reach the record. If the nodes vote, those that reach the
             // record hear each other.
             Holder::Silent if !self.keeper.nodes_vote() => Whereabouts::Unknown,
             Holder::Nobody | Holder::Former | Holder::Over | Holder::Silent => Whereabouts::Nobody,
@@ -141,7 +145,7 @@ impl Holding {
         }
     }
 
-    /// Whether the record says of who holds it what this node goes by.
+    /// Whether the holder in the record is the one that this node knows.
     async fn agrees_with_record(&self, held: &Held) -> bool {
         let answer = self.keeper.store().get(&holder_key(self.address), CONFIRM_EVERY);
         let by_record = match rt::timeout(CONFIRM_EVERY, answer).await {
@@ -186,11 +190,11 @@ impl Holding {
         }
     }
 
-    /// Whether a node is silent, and not cut off from this one alone.
+    /// Whether a node is silent, and not only cut off from this node.
     fn is_silent(&self, now: Instant, node: NodeId) -> bool {
         let Some(silence) = self.keeper.silence_of(node) else { return false };
-        // It took the address because this node was silent to it: two that do not hear each other would take
-        // it from each other for ever, and nobody would have it.
+        // It took the address because this node was silent to it. Two nodes that do not hear each other would
+        // otherwise take it from each other for ever, and no node would have it.
         let lost = self.lost.map(|lost| now.since(lost)).filter(|since| *since < AFTER_LOSS);
         let is_heard_since = lost.is_none_or(|since| silence.age < since);
         silence.age >= SILENCE_LENGTH && is_heard_since && self.keeper.reached_by(node).is_empty()

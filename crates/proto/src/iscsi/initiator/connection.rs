@@ -1,8 +1,8 @@
 //! The full feature phase of one connection, which is a session (RFC 7143 sections 4 and 11).
 //!
-//! Made to be cheap: a command costs one header each way, its data is copied once on its way in and never on
-//! its way out. `receiver` cuts what arrives and puts read data where it belongs; [`Connection`] knows the
-//! commands.
+//! It is cheap: a command costs one header in each direction; its data is copied once on the way in and never
+//! on the way out. `receiver` cuts the received bytes into PDUs and places read data; [`Connection`] manages
+//! the commands.
 
 mod command;
 mod receiver;
@@ -28,21 +28,22 @@ pub use command::{Command, CommandResult, Transfer};
 use command::{Data, Kind, Running, Scope, Task};
 use receiver::Receiver;
 
-/// Tasks at a time: a slot has 16 bits in the tag. Command windows are much smaller.
+/// The most tasks at a time: a slot has 16 bits in the tag. Command windows are much smaller.
 const TASKS_MAX: usize = 1 << 16;
 
-/// The answer to SendTargets at most: 1,000 targets with ten addresses each take some 500 KiB.
+/// The longest answer to SendTargets, in bytes: 1,000 targets with ten addresses each take some 500 KiB.
 const TARGETS_LEN_MAX: usize = 4 << 20;
 
-/// RFC 7143 11.6.1.
+/// RFC 7143 11.6.1: function rejected.
 const FUNCTION_REJECTED: u8 = 255;
 
-/// A task of this connection: its tag. A tag comes back after its slot was used 2^15 times.
+/// A task of this connection, by its tag. A tag is reused after 2^15 tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId(InitiatorTag);
 
 impl TaskId {
-    /// A small number that no other task has at the same time: an index for whoever keeps a list beside ours.
+    /// A small number that no other task has at the same time: an index for callers that keep a list of their
+    /// own.
     pub fn slot(self) -> usize {
         slot_of(self.0)
     }
@@ -53,16 +54,16 @@ fn slot_of(tag: InitiatorTag) -> usize {
     (tag.0 & 0xffff) as usize
 }
 
-/// Why a connection cannot go on.
+/// Why a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionError {
-    /// What arrived is not what the target sent.
+    /// Received headers are damaged.
     #[error("header digest mismatch: the network or the target corrupts data")]
     HeaderDigest,
-    /// What arrived is not what the target sent.
+    /// Received data is damaged.
     #[error("data digest mismatch: the network or the target corrupts data")]
     DataDigest,
-    /// The target does not take what we sent.
+    /// The target rejected what we sent.
     #[error("the target rejected a request: {0:?}")]
     Rejected(RejectReason),
     /// The target does not follow the standard.
@@ -75,38 +76,40 @@ pub enum ConnectionError {
 pub enum Event {
     /// A command was answered.
     Done(TaskId, CommandResult),
-    /// A command was ended by a task management function and will not be answered.
+    /// A task management function ended the command; no response will follow.
     Aborted(TaskId),
-    /// A task management function was answered (RFC 7143 11.6.1); 0 is well.
+    /// A task management function was answered (RFC 7143 11.6.1); 0 means success.
     TaskDone(TaskId, u8),
     /// The targets that SendTargets found.
     Targets(TaskId, Vec<TargetRecord>),
     /// A ping was answered.
     Pong(TaskId),
-    /// The target lets us go: close the connection.
+    /// The target has confirmed the logout: close the connection.
     LoggedOut(TaskId, LogoutResult),
-    /// The target tells something.
+    /// The target sent an asynchronous message.
     Async(AsyncEvent),
-    /// A unit tells something, in sense data.
+    /// A unit reported an asynchronous event: its LUN and the sense data.
     Sense([u8; 8], Vec<u8>),
-    /// The connection cannot go on: close it. Nothing follows.
+    /// The connection failed: close it. No event follows.
     Failed(ConnectionError),
 }
 
-/// One connection in the full feature phase. Feed what arrives with `handle_bytes`, give commands with
-/// `submit`; then take the events and the output until there are none.
+/// One connection in the full feature phase.
+///
+/// Feed received bytes with `handle_bytes` and commands with `submit`; then take the events and the output
+/// until there are none.
 pub struct Connection {
     negotiated: Negotiated,
     cid: u16,
-    /// How we send.
+    /// The framing of what we send.
     framing: Framing,
     receiver: Receiver,
     tasks: Slab<Task>,
-    /// Counts the tasks, for the high half of tags.
+    /// Counts the tasks; it is the high half of tags.
     generation: u32,
     /// Commands that wait for the window to open, oldest first.
     waiting: VecDeque<InitiatorTag>,
-    /// The next command's CmdSN.
+    /// The CmdSN of the next command.
     cmd_sn: Serial,
     max_cmd_sn: Serial,
     exp_stat_sn: Serial,
@@ -116,7 +119,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The connection `cid` that login has made. Its `leftover` bytes are fed by the driver.
+    /// A connection that has logged in as `cid`. The driver feeds the login's `leftover` bytes.
     pub fn new(login: &LoginOutcome, cid: u16) -> Connection {
         let negotiated = login.negotiated.clone();
         let framing = |data_max| Framing {
@@ -141,12 +144,12 @@ impl Connection {
         }
     }
 
-    /// The parameters that login settled.
+    /// The parameters that the login negotiated.
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
     }
 
-    /// Tasks that were given and not answered.
+    /// The number of tasks that were submitted and not answered.
     pub fn outstanding(&self) -> usize {
         self.tasks.len()
     }
@@ -154,7 +157,7 @@ impl Connection {
     /// Sends a command, or keeps it until the target's window opens.
     ///
     /// # Panics
-    /// With more than 65,536 tasks at a time.
+    /// If there are more than 65,536 tasks at a time.
     pub fn submit(&mut self, command: Command) -> TaskId {
         let data = match command.transfer {
             Transfer::None => Data::None,
@@ -171,7 +174,7 @@ impl Connection {
         TaskId(tag)
     }
 
-    /// Asks to end commands: one (`task`), or those of a unit or of the whole target.
+    /// Asks the target to end commands: one (`task`), or those of a unit or of the whole target.
     pub fn manage(&mut self, function: TaskFunction, lun: [u8; 8], task: Option<TaskId>) -> TaskId {
         let (function, scope) = match function {
             TaskFunction::AbortTask => (
@@ -218,21 +221,21 @@ impl Connection {
         TaskId(tag)
     }
 
-    /// Asks whether the target is there.
+    /// Pings the target.
     pub fn ping(&mut self) -> TaskId {
         let tag = self.add(Kind::Ping);
         self.push_nop_out([0; 8], tag, TargetTag::RESERVED, &[]);
         TaskId(tag)
     }
 
-    /// Asks for all targets that we may see (RFC 7143 appendix C).
+    /// Asks for all targets that this initiator may see (RFC 7143 appendix C).
     pub fn send_targets(&mut self) -> TaskId {
         let tag = self.add(Kind::Text(Vec::new()));
         self.push_text(tag, [0; 8], TargetTag::RESERVED, b"SendTargets=All\0");
         TaskId(tag)
     }
 
-    /// Ends the session in good order.
+    /// Logs the session out.
     pub fn logout(&mut self) -> TaskId {
         let tag = self.add(Kind::Logout);
         let request = LogoutRequest {
@@ -247,18 +250,19 @@ impl Connection {
         TaskId(tag)
     }
 
-    /// Takes a command back that still waits for the target's window: it is not sent, and nothing more is
-    /// heard of it. False if it was sent, or is answered.
+    /// Withdraws a command that still waits for the target's window: it is not sent, and no event follows.
+    ///
+    /// Returns false if the command was sent or answered.
     pub fn withdraw(&mut self, task: TaskId) -> bool {
         let Some(at) = self.waiting.iter().position(|tag| *tag == task.0) else { return false };
         self.waiting.remove(at);
         self.remove(task.0).is_some()
     }
 
-    /// Takes in what arrived.
+    /// Processes received bytes.
     ///
     /// # Panics
-    /// While the driver receives in place.
+    /// If the driver is receiving in place.
     pub fn handle_bytes(&mut self, mut bytes: &[u8]) {
         assert!(!self.receiver.is_lent(), "bytes were fed while the driver receives in place");
         while !self.failed {
@@ -274,29 +278,30 @@ impl Connection {
         }
     }
 
-    /// The buffer that what arrives next belongs into, if it is much: to be filled from `filled` to its end
-    /// and given back by [`Connection::handle_in_place`].
+    /// Returns the buffer into which the next bytes belong, if they are many.
+    ///
+    /// The driver fills it from `filled` to its end and returns it with [`Connection::handle_in_place`].
     pub fn take_in_place(&mut self) -> Option<InPlace> {
         if self.failed { None } else { self.receiver.lend(&mut self.tasks) }
     }
 
-    /// Takes in what arrived in place.
+    /// Processes data that was received in place.
     pub fn handle_in_place(&mut self, buf: Buf) {
         self.receiver.take_back(buf, &mut self.tasks);
         self.handle_bytes(&[]);
     }
 
-    /// The next thing for the driver to know.
+    /// The next event for the driver.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Whether there is something to be sent.
+    /// Whether there is output to send.
     pub fn has_output(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Puts what is to be sent into `batch`, which must be empty.
+    /// Puts the pending output into `batch`, which must be empty.
     pub fn poll_transmit(&mut self, batch: &mut SendBatch) {
         assert!(batch.is_empty(), "the output is swapped into an empty batch");
         std::mem::swap(batch, &mut self.outgoing);
@@ -327,7 +332,7 @@ impl Connection {
         !self.cmd_sn.is_after(self.max_cmd_sn)
     }
 
-    /// Sends a command, and the data that may go with it unasked (RFC 7143 13.10, 13.11, 13.14).
+    /// Sends a command and the unsolicited data allowed with it (RFC 7143 13.10, 13.11, 13.14).
     fn start(&mut self, tag: InitiatorTag) {
         let Some(Task { kind: Kind::Command(running), .. }) = self.tasks.get_mut(slot_of(tag)) else {
             return;
@@ -378,7 +383,7 @@ impl Connection {
         }
     }
 
-    /// Sends a part of a command's data in PDUs as large as the target takes.
+    /// Sends a part of a command's data in PDUs as large as the target accepts.
     fn send_data(&mut self, sequence: Sequence, data: &Chain) {
         let mut at = sequence.at;
         let mut data_sn = 0;
@@ -424,7 +429,7 @@ impl Connection {
             ResponsePdu::Async(message) => {
                 self.take_status(message.numbers);
                 self.events.push_back(match message.event {
-                    // RFC 7143 11.9.4: the sense data has its length before it, as in a response.
+                    // RFC 7143 11.9.4: the sense data is preceded by its length, as in a response.
                     AsyncEvent::Scsi => {
                         Event::Sense(message.lun, sense_segment(self.receiver.segment()).to_vec())
                     }
@@ -437,7 +442,7 @@ impl Connection {
         }
     }
 
-    /// Takes in the numbers of a PDU that has a StatSN of its own.
+    /// Processes the sequence numbers of a PDU that has a StatSN of its own.
     fn take_status(&mut self, numbers: SerialNumbers) {
         if !numbers.stat_sn.is_before(self.exp_stat_sn) {
             self.exp_stat_sn = numbers.stat_sn.next();
@@ -445,7 +450,7 @@ impl Connection {
         self.take_window(numbers);
     }
 
-    /// RFC 7143 4.2.2.1: numbers of an old PDU are ignored.
+    /// Processes the window in a PDU. RFC 7143 4.2.2.1: numbers of an old PDU are ignored.
     fn take_window(&mut self, numbers: SerialNumbers) {
         if numbers.max_cmd_sn.next().is_before(numbers.exp_cmd_sn)
             || !numbers.max_cmd_sn.is_after(self.max_cmd_sn)
@@ -514,7 +519,7 @@ impl Connection {
 
     fn handle_nop(&mut self, nop: &NopIn) {
         if nop.target_tag != TargetTag::RESERVED {
-            // RFC 7143 11.19: the answer brings the ping's data back.
+            // RFC 7143 11.19: the answer returns the ping's data.
             self.take_window(nop.numbers);
             let data = self.receiver.segment().to_vec();
             return self.push_nop_out(nop.lun, InitiatorTag::RESERVED, nop.target_tag, &data);
@@ -546,7 +551,7 @@ impl Connection {
         let Some(Task { kind: Kind::Management(scope), .. }) = self.remove(response.initiator_tag) else {
             return;
         };
-        // 0: done; 1: the task is not known, so that no answer will come either.
+        // 0: done. 1: the target does not know the task, so it will not answer it either.
         if response.response <= 1 {
             let ended = |task: &Task| match (&task.kind, scope) {
                 (Kind::Command(_), Scope::Task(tag)) => task.tag == tag,
@@ -567,15 +572,15 @@ impl Connection {
         self.events.push_back(Event::TaskDone(TaskId(response.initiator_tag), response.response));
     }
 
-    /// RFC 7143 11.17.1: most reasons say that one side does not follow the standard; after some the session
-    /// can go on.
+    /// RFC 7143 11.17.1: most reasons mean that one side violates the standard; after some, the session can
+    /// continue.
     fn handle_reject(&mut self, reject: &Reject) -> Result<(), ConnectionError> {
         self.take_status(reject.numbers);
         let segment = self.receiver.segment();
         let tag = segment.get(16..20).and_then(|tag| tag.first_chunk()).copied();
         let tag = InitiatorTag(tag.map_or(InitiatorTag::RESERVED.0, u32::from_be_bytes));
         match (reject.reason, self.task(tag).map(|task| &task.kind)) {
-            // 7.8: the target got damaged data, and refuses the command with an answer of its own.
+            // 7.8: the target received damaged data, and ends the command with a response of its own.
             (RejectReason::DataDigestError, Some(Kind::Command(_))) => {}
             (RejectReason::TooManyImmediateCommands, Some(Kind::Management(_))) => {
                 self.remove(tag);
@@ -626,7 +631,7 @@ impl Connection {
     }
 }
 
-/// Data of one write that goes in one sequence.
+/// Data of one write that is sent in one sequence.
 struct Sequence {
     lun: [u8; 8],
     tag: InitiatorTag,

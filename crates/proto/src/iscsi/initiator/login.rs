@@ -1,7 +1,7 @@
-//! The login phase, seen from the initiator (RFC 7143 sections 6, 11.12, 12, 13).
+//! The login phase on the initiator's side (RFC 7143 sections 6, 11.12, 12, 13).
 //!
-//! Without credentials one request does it all. With credentials three requests of CHAP come first. All
-//! parameters are offered at once; offers of the target are answered in the next request.
+//! Without credentials, one request suffices. With credentials, three CHAP requests precede it. The initiator
+//! offers all parameters at once, and answers the target's offers in its next request.
 
 #[cfg(test)]
 mod tests;
@@ -19,31 +19,31 @@ use crate::iscsi::wire::{
     Framing, InitiatorTag, LoginRequestPdu, LoginResponsePdu, Opcode, Pdu, Serial, Stage, opcode,
 };
 
-/// Responses of one login at most: as many as our own target's limit of requests.
+/// The most responses in one login: as many as the requests that our own target accepts.
 const ROUNDS_MAX: u32 = 32;
 
 /// The tag of all requests of a login.
 const TAG: InitiatorTag = InitiatorTag(0);
 
-/// Who logs in to what.
+/// The initiator, and the target that it logs in to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// InitiatorName.
     pub initiator: String,
     /// TargetName; `None` for discovery.
     pub target: Option<String>,
-    /// The session's identifier: the same again means reinstatement.
+    /// The session's identifier. Using it again means reinstatement.
     pub isid: [u8; 6],
     /// The connection's number.
     pub cid: u16,
 }
 
-/// How the two sides prove themselves.
+/// How the two sides authenticate.
 #[derive(Clone, Debug)]
 pub struct Proof {
-    /// What the initiator proves itself with.
+    /// The initiator's credentials.
     pub initiator: Credentials,
-    /// What the target must prove itself with, if it must.
+    /// The credentials that the target must prove; `None`: it need not.
     pub target: Option<Credentials>,
     /// Random bytes for the challenge to the target, never used before.
     pub challenge: [u8; 16],
@@ -54,11 +54,11 @@ pub struct Proof {
 /// The parameters that the initiator offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// CRC32C over headers, if the target has it.
+    /// CRC32C over headers, if the target supports it.
     pub header_digest: bool,
-    /// CRC32C over data, if the target has it.
+    /// CRC32C over data, if the target supports it.
     pub data_digest: bool,
-    /// What we receive at most in one PDU.
+    /// The most bytes of data that we accept in one PDU.
     pub max_receive: u32,
     /// InitialR2T.
     pub initial_r2t: bool,
@@ -73,7 +73,7 @@ pub struct Wish {
 }
 
 impl Default for Wish {
-    /// What costs least: no digests, data as early as allowed, long segments.
+    /// The cheapest parameters: no digests, data as early as allowed, long segments.
     fn default() -> Wish {
         Wish {
             header_digest: false,
@@ -88,10 +88,10 @@ impl Default for Wish {
     }
 }
 
-/// All that a login needs.
+/// Everything that a login needs.
 #[derive(Clone, Debug)]
 pub struct LoginOptions {
-    /// Who.
+    /// The initiator, the target and the session.
     pub identity: Identity,
     /// CHAP, if any.
     pub proof: Option<Proof>,
@@ -102,7 +102,7 @@ pub struct LoginOptions {
 /// Why a login failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// The target said no.
+    /// The target refused the login.
     #[error("the target refused the login: {}", refusal(*status))]
     Refused {
         /// Status class and detail (RFC 7143 11.13.5).
@@ -114,7 +114,7 @@ pub enum LoginError {
         /// TargetAddress.
         address: String,
     },
-    /// The target does not take CHAP, or did not prove itself.
+    /// The target does not accept CHAP, or failed to authenticate.
     #[error("authentication failed: {0}")]
     Authentication(&'static str),
     /// The target does not follow the standard.
@@ -132,32 +132,33 @@ fn refusal(status: u16) -> String {
 /// What a finished login hands to the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginOutcome {
-    /// The settled parameters. `max_transmit` is what the target receives, `max_receive` what we do.
+    /// The negotiated parameters. `max_transmit` is what the target accepts, `max_receive` what we accept.
     pub negotiated: Negotiated,
     /// The session's number in the target.
     pub tsih: u16,
-    /// The portal group, if it was told.
+    /// The portal group, if the target sent it.
     pub portal_group: Option<u16>,
     /// The next CmdSN to use.
     pub cmd_sn: Serial,
     /// The last CmdSN that may be used.
     pub max_cmd_sn: Serial,
-    /// The next StatSN to come.
+    /// The next expected StatSN.
     pub exp_stat_sn: Serial,
-    /// Bytes behind the last login PDU.
+    /// Bytes received after the last login PDU.
     pub leftover: Vec<u8>,
 }
 
-/// One connection's login. Send what `poll_transmit` gives, feed what arrives, until `result` is there.
+/// The login of one connection. Send the output of `poll_transmit` and feed received bytes until there is a
+/// `result`.
 pub struct Login {
     options: LoginOptions,
     received: Vec<u8>,
     outgoing: SendBatch,
-    /// Text of responses with the C bit, until the one without.
+    /// Text of responses with the C bit, until the response without it.
     partial: Vec<u8>,
     stage: Stage,
     step: Step,
-    /// The keys that we offered and that were not answered yet.
+    /// The keys that we offered and that the target has not answered yet.
     offered: Vec<(Key, Value)>,
     negotiated: Negotiated,
     portal_group: Option<u16>,
@@ -167,14 +168,14 @@ pub struct Login {
     result: Option<Result<LoginOutcome, LoginError>>,
 }
 
-/// What we wait for.
+/// What the login waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// AuthMethod.
     Method,
     /// The target's challenge.
     Challenge,
-    /// The target's proof, or its leave to go on.
+    /// The target's proof, or its permission to leave the stage.
     Proof(Algorithm),
     /// Answers to our offers.
     Parameters,
@@ -215,7 +216,7 @@ impl Login {
         login
     }
 
-    /// Takes in what arrived.
+    /// Processes received bytes.
     pub fn handle_bytes(&mut self, bytes: &[u8]) {
         const FRAMING: Framing = Framing::without_digests(TEXT_MAX as u32);
         self.received.extend_from_slice(bytes);
@@ -240,12 +241,12 @@ impl Login {
         }
     }
 
-    /// How it ended, once it has.
+    /// The result, once the login has ended.
     pub fn result(&mut self) -> Option<Result<LoginOutcome, LoginError>> {
         self.result.take()
     }
 
-    /// Moves what is to be sent into `batch`.
+    /// Moves the pending output into `batch`.
     pub fn poll_transmit(&mut self, batch: &mut SendBatch) {
         self.outgoing.iter().for_each(|piece| batch.push(piece));
         self.outgoing.clear();
@@ -295,7 +296,7 @@ impl Login {
             Key::FirstBurstLength => Value::Number(wish.first_burst.min(wish.max_burst)),
             Key::MaxOutstandingR2T => Value::Number(u32::from(wish.max_outstanding_r2t)),
             Key::DataPduInOrder | Key::DataSequenceInOrder => Value::Boolean(true),
-            // We are ready to come back at once; the target may want more time.
+            // We can reconnect at once; the target may want more time.
             Key::DefaultTime2Wait | Key::DefaultTime2Retain | Key::ErrorRecoveryLevel => Value::Number(0),
             _ => return None,
         })
@@ -355,7 +356,7 @@ impl Login {
         }
     }
 
-    /// RFC 7143 11.13.5: a redirection says where to.
+    /// RFC 7143 11.13.5: a redirection contains the new address.
     fn refused(&self, status: u16) -> LoginError {
         let address = text::parse(&self.partial).ok().and_then(|pairs| {
             pairs.iter().find(|pair| pair.key == Key::TargetAddress.name()).map(|pair| pair.value.to_owned())

@@ -1,8 +1,8 @@
-//! The initiator's role, for our own clients: a [`Login`], then a [`Connection`]. One connection is a
-//! session; several paths are several sessions, as multipath has it.
+//! The initiator's role, for our own clients: a [`Login`], then a [`Connection`]. A session has one
+//! connection; several paths are several sessions, as multipath requires.
 //!
-//! The driver (in the `initiator` crate) moves bytes: feed what arrived, take the events, send what is to be
-//! sent.
+//! The driver (in the `initiator` crate) moves bytes: feed the bytes that arrived, take the events, send the
+//! output.
 
 mod connection;
 mod login;

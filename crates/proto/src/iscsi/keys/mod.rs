@@ -1,8 +1,9 @@
-//! Text keys: what the two sides of a login tell each other and agree upon (RFC 7143 sections 6 and 13).
+//! Text keys, with which the two sides of a login declare and negotiate parameters (RFC 7143 sections 6 and
+//! 13).
 //!
-//! [`text`] is the format, [`value`] how numbers and binary strings are written, [`rule`] how two sides'
-//! values become one result. [`Key`] is the list of keys, each with its rule; the target's and the
-//! initiator's login share it.
+//! [`text`] is the format, [`value`] the notation of numbers and binary strings, [`rule`] computes one result
+//! from the two sides' values. [`Key`] lists the keys with their rules; the target's and the initiator's
+//! login share it.
 
 pub mod rule;
 pub mod text;
@@ -40,13 +41,13 @@ pub enum Key {
     SessionType,
     ProtocolLevel,
     TaskReporting,
-    /// Of RFC 3720; withdrawn (RFC 7143 13.25).
+    /// From RFC 3720; withdrawn (RFC 7143 13.25).
     OfMarker,
-    /// Of RFC 3720; withdrawn.
+    /// From RFC 3720; withdrawn.
     IfMarker,
-    /// Of RFC 3720; withdrawn.
+    /// From RFC 3720; withdrawn.
     OfMarkInt,
-    /// Of RFC 3720; withdrawn.
+    /// From RFC 3720; withdrawn.
     IfMarkInt,
 }
 
@@ -63,22 +64,22 @@ pub enum Use {
     FullFeature,
 }
 
-/// All that RFC 7143 section 13 says of a key.
+/// The properties of a key in RFC 7143 section 13.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// How it is written.
+    /// The key's name on the wire.
     pub name: &'static str,
     /// When it may be sent.
     pub used: Use,
-    /// It means nothing in a discovery session.
+    /// Whether the key is irrelevant in a discovery session.
     pub normal_only: bool,
-    /// How the result follows.
+    /// How the result follows from the offers.
     pub rule: Rule,
 }
 
-/// RFC 7143 13: lengths of bursts and segments.
+/// RFC 7143 13: the rule for lengths of bursts and segments, in bytes.
 const LENGTH: Rule = Rule::Minimum { least: 512, most: (1 << 24) - 1 };
-/// RFC 7143 13.15, 13.16: seconds.
+/// RFC 7143 13.15, 13.16: the longest time, in seconds.
 const SECONDS_MAX: u32 = 3600;
 
 impl Key {
@@ -115,17 +116,17 @@ impl Key {
         Key::IfMarkInt,
     ];
 
-    /// The key that is written so. `None` is answered with NotUnderstood.
+    /// The key with this name. An unknown key (`None`) is answered with NotUnderstood.
     pub fn from_name(name: &str) -> Option<Key> {
         Key::ALL.into_iter().find(|key| key.name() == name)
     }
 
-    /// How it is written.
+    /// The key's name on the wire.
     pub fn name(self) -> &'static str {
         self.definition().name
     }
 
-    /// What RFC 7143 says of it.
+    /// The key's properties in RFC 7143.
     pub const fn definition(self) -> Definition {
         use Use::{Always, FullFeature, Initialize, LeadingOnly};
         const fn define(name: &'static str, used: Use, rule: Rule) -> Definition {
@@ -135,7 +136,7 @@ impl Key {
             Definition { name, used: LeadingOnly, normal_only: true, rule }
         }
         match self {
-            // 12: the only keys of the security stage, with those of the method chosen.
+            // 12: AuthMethod and the keys of the chosen method are the only ones in the security stage.
             Key::AuthMethod => define("AuthMethod", Initialize, Rule::Choice),
             // 13.1
             Key::HeaderDigest => define("HeaderDigest", Initialize, Rule::Choice),
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(Key::from_name("X-com.example.Colour"), None);
     }
 
-    /// RFC 7143 section 13: what "Irrelevant when: SessionType=Discovery" says.
+    /// RFC 7143 section 13: the keys with "Irrelevant when: SessionType=Discovery".
     #[test]
     fn keys_of_normal_sessions() {
         let normal: Vec<_> =

@@ -1,25 +1,28 @@
-//! How an offer and an answer become a result (RFC 7143 6.2). Pure functions, the same for both roles: the
-//! responder computes its [`Answer`], the offerer checks it with [`Rule::settle`].
+//! How an offer and an answer become a result (RFC 7143 6.2).
+//!
+//! Pure functions, the same for both roles: the responder computes its [`Answer`], the offerer checks it with
+//! [`Rule::settle`].
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::value::{boolean, parse_boolean, parse_number};
 
-/// RFC 7143 6.2: answers that are no values.
+/// The offer is not acceptable. This and the next two are answers instead of values (RFC 7143 6.2).
 pub const REJECT: &str = "Reject";
-/// The key means nothing here.
+/// The key is irrelevant here.
 pub const IRRELEVANT: &str = "Irrelevant";
 /// The key is unknown.
 pub const NOT_UNDERSTOOD: &str = "NotUnderstood";
 
-/// Whether a value is an answer and cannot be an offer: it is never answered again, lest two sides go on for
-/// ever.
+/// Whether a value can only be an answer, not an offer.
+///
+/// Such a value is never answered; otherwise two sides could answer each other forever.
 pub fn is_answer_only(value: &str) -> bool {
     [REJECT, IRRELEVANT, NOT_UNDERSTOOD].contains(&value)
 }
 
-/// The function that makes one result of two values.
+/// How two values become one result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The smaller of two numbers, both within the bounds.
@@ -42,38 +45,38 @@ pub enum Rule {
     Or,
     /// The first of the offered values that the responder supports.
     Choice,
-    /// Each side states its own; nothing is negotiated.
+    /// Each side declares its own value; nothing is negotiated.
     Declared,
     /// Never accepted.
     Rejected,
 }
 
-/// A side's wish, or the result.
+/// The value that a side wants or supports, or the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of a numeric key.
+    /// The value of a numeric key.
     Number(u32),
-    /// Of a boolean key.
+    /// The value of a boolean key.
     Boolean(bool),
     /// One value of a list.
     Choice(&'static str),
-    /// What a side supports, best first.
+    /// The values that a side supports, best first.
     Choices(&'static [&'static str]),
 }
 
-/// What the responder says.
+/// The responder's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The result.
     Result(Value),
     /// The offer is not acceptable; the key keeps its value.
     Reject,
-    /// The key means nothing here; it keeps its value.
+    /// The key is irrelevant here; it keeps its value.
     Irrelevant,
 }
 
 impl Answer {
-    /// As it is sent.
+    /// The text to send.
     pub fn text(self) -> Cow<'static, str> {
         match self {
             Answer::Result(value) => value.text(),
@@ -84,7 +87,7 @@ impl Answer {
 }
 
 impl Value {
-    /// As it is sent.
+    /// The text to send.
     pub fn text(self) -> Cow<'static, str> {
         match self {
             Value::Number(number) => number.to_string().into(),
@@ -95,7 +98,7 @@ impl Value {
     }
 }
 
-/// An answer that does not follow from the offer by the key's rule.
+/// The error of an answer that, by the key's rule, does not follow from the offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadAnswer;
 
@@ -108,7 +111,7 @@ impl fmt::Display for BadAnswer {
 impl std::error::Error for BadAnswer {}
 
 impl Rule {
-    /// The responder's answer to `offered`, when its own wish is `ours`.
+    /// The responder's answer to `offered`, if its own value is `ours`.
     pub fn answer(self, ours: Value, offered: &str) -> Answer {
         let result = match (self, ours) {
             (Rule::Minimum { least, most }, Value::Number(ours)) => {
@@ -131,7 +134,7 @@ impl Rule {
         result.map_or(Answer::Reject, Answer::Result)
     }
 
-    /// What the offerer makes of the answer to its offer: the result, or `None` when the key keeps its value.
+    /// What follows from the answer to an offer: the result, or `None` if the key keeps its value.
     ///
     /// # Errors
     /// The answer does not follow from the offer.

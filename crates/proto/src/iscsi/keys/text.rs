@@ -1,19 +1,21 @@
 //! The text format of login and text PDUs: `key=value` pairs, each ended by a NUL (RFC 7143 6.1).
 
-/// A side must take in 8192 bytes of pairs in one exchange, however many PDUs carry them (RFC 7143 6.2); we
-/// take no more.
+/// The most bytes of pairs in one exchange.
+///
+/// RFC 7143 6.2 requires a side to accept 8192, however many PDUs carry them; we accept no more.
 pub const TEXT_MAX: usize = 8192;
 
-/// Pairs in one exchange at most. RFC 7143 knows some 30 keys. An unknown one is answered with its name
-/// (63 bytes at most), `=NotUnderstood` and a NUL, so that all answers to 96 pairs still fit into one PDU of
-/// [`TEXT_MAX`] bytes.
+/// The most pairs in one exchange.
+///
+/// RFC 7143 defines some 30 keys. The answer to an unknown key is its name (at most 63 bytes),
+/// `=NotUnderstood` and a NUL, so the answers to 96 pairs still fit into one PDU of [`TEXT_MAX`] bytes.
 pub const PAIRS_MAX: usize = 96;
 const _: () = assert!(PAIRS_MAX * (KEY_MAX + "=NotUnderstood".len() + 1) <= TEXT_MAX);
 
-/// RFC 7143 6.1: the length of a key's name.
+/// RFC 7143 6.1: the longest name of a key, in bytes.
 pub const KEY_MAX: usize = 63;
 
-/// Why a text cannot be understood at all.
+/// Why a text cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// More than [`TEXT_MAX`] bytes or [`PAIRS_MAX`] pairs.
@@ -22,24 +24,24 @@ pub enum TextError {
     /// A piece without `=`.
     #[error("text that is not key=value")]
     NoValue,
-    /// A key's name is empty, too long or has other characters than names have.
+    /// The name of a key is empty, too long or contains invalid characters.
     #[error("a key with an invalid name")]
     Name,
-    /// A value that is not UTF-8 or has control characters.
+    /// A value is not UTF-8 or contains control characters.
     #[error("a value with invalid characters")]
     Value,
 }
 
-/// One `key=value`.
+/// A `key=value` pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair<'a> {
-    /// The key's name, as it came.
+    /// The key's name as received.
     pub key: &'a str,
     /// The value; may be empty.
     pub value: &'a str,
 }
 
-/// The pairs of a text that is one exchange, in order.
+/// Parses the text of one exchange; returns its pairs in order.
 ///
 /// # Errors
 /// See [`TextError`].
@@ -51,8 +53,10 @@ pub fn parse(text: &[u8]) -> Result<Vec<Pair<'_>>, TextError> {
     if parsed.len() > PAIRS_MAX { Err(TextError::TooLong) } else { Ok(parsed) }
 }
 
-/// The pairs of a text of any length, as a list of targets is, in order. The NUL behind the last may be
-/// missing, and there may be some to spare: padding that was counted into the data segment.
+/// Parses a text of any length, such as a list of targets; yields its pairs in order.
+///
+/// The NUL after the last pair may be missing. There may also be extra NULs, if padding was counted as part
+/// of the data segment.
 pub fn pairs(text: &[u8]) -> impl Iterator<Item = Result<Pair<'_>, TextError>> {
     text.split(|byte| *byte == 0).filter(|piece| !piece.is_empty()).map(parse_pair)
 }
@@ -69,20 +73,20 @@ fn parse_pair(piece: &[u8]) -> Result<Pair<'_>, TextError> {
     Ok(Pair { key, value })
 }
 
-/// RFC 7143 6.1, standard-label, and the `#` of registered extensions. It asks for a capital letter in front,
-/// but `iSCSIProtocolLevel` has none.
+/// Whether this is a key's name: RFC 7143 6.1, standard-label, and the `#` of registered extensions. The RFC
+/// requires an initial capital letter, but `iSCSIProtocolLevel` has none.
 fn is_key(key: &str) -> bool {
     (1..=KEY_MAX).contains(&key.len())
         && key.starts_with(|first: char| first.is_ascii_alphabetic())
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-+@_#".contains(&byte))
 }
 
-/// A text being written.
+/// A text that is being written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(Vec<u8>);
 
 impl Text {
-    /// With no pair yet.
+    /// A text without pairs.
     pub fn new() -> Text {
         Text::default()
     }

@@ -1,6 +1,6 @@
 //! Values: numbers, booleans and binary strings written as text (RFC 7143 6.1).
 
-/// A decimal or hexadecimal (`0x`) number.
+/// Parses a decimal or hexadecimal (`0x`) number.
 pub fn parse_number(text: &str) -> Option<u64> {
     match strip_base(text, b'x') {
         Some(digits) => all(digits, u8::is_ascii_hexdigit).then(|| u64::from_str_radix(digits, 16).ok())?,
@@ -8,7 +8,7 @@ pub fn parse_number(text: &str) -> Option<u64> {
     }
 }
 
-/// `Yes` or `No`.
+/// Parses `Yes` or `No`.
 pub fn parse_boolean(text: &str) -> Option<bool> {
     match text {
         "Yes" => Some(true),
@@ -17,12 +17,13 @@ pub fn parse_boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// `Yes` or `No`.
+/// Returns `Yes` or `No`.
 pub fn boolean(value: bool) -> &'static str {
     if value { "Yes" } else { "No" }
 }
 
-/// A binary string: `0x` and pairs of hexadecimal digits, or `0b` and base64. At most `len_max` bytes.
+/// Parses a binary string of at most `len_max` bytes: `0x` and pairs of hexadecimal digits, or `0b` and
+/// base64.
 pub fn parse_binary(text: &str, len_max: usize) -> Option<Vec<u8>> {
     let bytes = match (strip_base(text, b'x'), strip_base(text, b'b')) {
         (Some(digits), _) if digits.len() <= 2 * len_max => parse_hexadecimal(digits)?,
@@ -32,7 +33,7 @@ pub fn parse_binary(text: &str, len_max: usize) -> Option<Vec<u8>> {
     (bytes.len() <= len_max).then_some(bytes)
 }
 
-/// A binary string as `0x` and hexadecimal digits: every side understands that, base64 not every one.
+/// Writes a binary string as `0x` and hexadecimal digits, since not every side supports base64.
 pub fn binary(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 + 2 * bytes.len());
@@ -44,7 +45,7 @@ pub fn binary(bytes: &[u8]) -> String {
     text
 }
 
-/// What follows `0x` or `0b`, in either case.
+/// The digits after `0x` or `0b`; the letter may have either case.
 fn strip_base(text: &str, base: u8) -> Option<&str> {
     let [b'0', letter, ..] = text.as_bytes() else { return None };
     (letter.eq_ignore_ascii_case(&base)).then(|| &text[2..])
@@ -63,7 +64,7 @@ fn parse_hexadecimal(digits: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// RFC 4648 section 4, padded.
+/// Parses padded base64 (RFC 4648 section 4).
 fn parse_base64(digits: &str) -> Option<Vec<u8>> {
     let data = digits.trim_end_matches('=');
     let padding = digits.len() - data.len();

@@ -22,16 +22,16 @@ use crate::iscsi::wire::{
 use operational::Operational;
 use security::Security;
 
-/// What a login asks for.
+/// What the initiator logs in for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionKind {
     /// SendTargets only.
     Discovery,
-    /// SCSI.
+    /// SCSI commands.
     Normal,
 }
 
-/// An initiator has said who it is; the node decides.
+/// The initiator has identified itself; the node must decide whether it may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginRequest {
     /// InitiatorName.
@@ -50,7 +50,7 @@ pub struct LoginRequest {
     pub cid: u16,
 }
 
-/// A name and a secret. `Debug` prints no secret.
+/// A name and a secret. `Debug` does not print the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// CHAP_N.
@@ -65,14 +65,14 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// How the initiator must prove itself.
+/// How the initiator must authenticate.
 #[derive(Clone, Debug)]
 pub struct Chap {
-    /// Any one of these is accepted.
+    /// The initiator may use any of these.
     pub initiator: Vec<Credentials>,
-    /// What the target proves itself with when the initiator asks for it (mutual CHAP).
+    /// What the target authenticates with if the initiator asks for it (mutual CHAP).
     pub target: Option<Credentials>,
-    /// The challenge, made by [`chap::challenge`](crate::iscsi::chap::challenge) of random bytes that were
+    /// The challenge, from [`chap::challenge`](crate::iscsi::chap::challenge), made of random bytes that were
     /// never used before.
     pub challenge: Vec<u8>,
     /// A random identifier for the challenge.
@@ -82,16 +82,16 @@ pub struct Chap {
 /// The node's decision.
 #[derive(Clone, Debug)]
 pub enum Authorization {
-    /// It may log in, after CHAP if given.
+    /// The initiator may log in, after CHAP if `chap` is given.
     Allow {
-        /// Required if given; refused (AuthMethod=None only) otherwise.
+        /// CHAP is required if given. Otherwise the target accepts AuthMethod=None only.
         chap: Option<Chap>,
         /// The portal group tag to report.
         portal_group: u16,
         /// TargetAlias to report.
         alias: Option<String>,
     },
-    /// It may not.
+    /// The initiator may not log in.
     Deny(LoginStatus),
 }
 
@@ -121,7 +121,7 @@ pub enum LoginStatus {
 }
 
 impl LoginStatus {
-    /// The status of this number, if RFC 7143 has it.
+    /// The status with this number, if RFC 7143 defines one.
     pub fn from_number(number: u16) -> Option<LoginStatus> {
         use LoginStatus as S;
         #[rustfmt::skip]
@@ -135,105 +135,108 @@ impl LoginStatus {
     }
 }
 
-/// What the driver must see to.
+/// What the driver must do.
 #[derive(Debug)]
 pub enum LoginEvent {
-    /// Decide, and call [`Login::authorize`].
+    /// Decide whether the initiator may log in, and call [`Login::authorize`].
     Authorize(LoginRequest),
-    /// The parameters are settled. Choose the session (make one and a TSIH if `tsih` was zero), call
-    /// [`Login::accept`] with its TSIH, send what [`Login::poll_transmit`] gives, then hand the connection to
-    /// the session.
+    /// The parameters are negotiated. Choose the session (create one, with a TSIH, if `tsih` was zero), call
+    /// [`Login::accept`] with its TSIH, send the output of [`Login::poll_transmit`], then hand the connection
+    /// to the session.
     Finish,
-    /// It failed: send what is to be sent, then close. The reason is for the log.
+    /// The login failed: send the remaining output, then close the connection. The reason is for the log.
     Failed(LoginStatus, &'static str),
 }
 
 /// What a finished login hands to the session.
 #[derive(Debug)]
 pub struct LoginOutcome {
-    /// Who, what and how.
+    /// The login request: initiator, target, kind of session.
     pub request: LoginRequest,
-    /// The settled parameters of session and connection.
+    /// The negotiated parameters of session and connection.
     pub negotiated: Negotiated,
     /// The next StatSN of this connection.
     pub stat_sn: u32,
     /// The next CmdSN that the initiator will use.
     pub exp_cmd_sn: u32,
-    /// Bytes behind the last login PDU.
+    /// Bytes received after the last login PDU.
     pub leftover: Vec<u8>,
 }
 
-/// Requests of one login at most. CHAP takes three, negotiation one or two, and a text of [`TEXT_MAX`] bytes
-/// that comes in pieces of 512 takes 16 more.
+/// The most requests in one login. CHAP takes three, negotiation one or two, and a text of [`TEXT_MAX`] bytes
+/// in pieces of 512 takes 16 more.
 const ROUNDS_MAX: u32 = 32;
 
-/// Text of one login at most, over all of its exchanges: what is kept to notice repetitions.
+/// The most text in one login, in bytes over all of its exchanges. The login keeps it to detect repeated
+/// keys.
 const TEXT_TOTAL_MAX: usize = 2 * TEXT_MAX;
 
-/// What may wait to be read. An initiator sends the next PDU after our answer only, so that one request of
-/// [`TEXT_MAX`] bytes waits at most; some slack for one who is ahead of the final answer.
+/// The most bytes that may wait to be read. An initiator sends the next PDU only after our response, so at
+/// most one request of [`TEXT_MAX`] bytes waits; the rest is slack for an initiator that does not wait for
+/// the final response.
 const RECEIVED_MAX: usize = 64 << 10;
 
 /// The only version of iSCSI (RFC 7143 11.12.4).
 const VERSION: u8 = 0;
 
-/// Why a login ends: what the initiator is told, and what the log is told.
+/// Why a login fails: the status for the initiator, and the reason for the log.
 type Failure = (LoginStatus, &'static str);
 
-/// The pairs of one exchange, in order.
+/// The key=value pairs of one exchange, in order.
 type Pairs = Vec<(String, String)>;
 
-/// One connection's login. Feed bytes with `handle_bytes`, then take events and output until there are none.
+/// The login of one connection. Feed bytes with `handle_bytes`, then take events and output until there are
+/// none.
 pub struct Login {
     deadline: Instant,
-    /// Bytes that were not read yet.
+    /// Bytes that have not been read yet.
     received: Vec<u8>,
-    /// Responses that were not taken yet.
+    /// Responses that the driver has not taken yet.
     outgoing: SendBatch,
     event: Option<LoginEvent>,
     phase: Phase,
     /// CSG of the next request.
     stage: Stage,
-    /// What all requests of this login must repeat, from the first request on.
+    /// The first request: all later ones must repeat its ISID, TSIH, CID and tag.
     leading: Option<LoginRequestPdu>,
-    /// The last login request, however wrong: a failure is told in answer to it.
+    /// The header of the last login request, valid or not: a failure is sent as the response to it.
     last_header: Option<[u8; HEADER_LEN]>,
     rounds: u32,
-    /// Pairs of requests with the C bit, until the one without.
+    /// Data of requests with the C bit, until the request without it.
     partial: Vec<u8>,
     text_total: usize,
-    /// All keys that came, to refuse repetitions.
+    /// All keys received so far, to refuse repetitions.
     seen: BTreeMap<String, String>,
     /// The StatSN of the next response.
     stat_sn: Serial,
-    /// From the moment when the initiator has said who it is.
+    /// Set when the initiator has identified itself.
     request: Option<LoginRequest>,
-    /// What the first response to the initiator's name must tell; taken when it is told.
+    /// What the first response after the authorization must declare; taken when it is sent.
     introduction: Option<Introduction>,
     security: Security,
     operational: Operational,
 }
 
-/// Where a login stands. Changed in `Login` only.
+/// The phase of a login. Only `Login` changes it.
 enum Phase {
-    /// The next request may come.
+    /// The login waits for the next request.
     Receiving,
-    /// The initiator has said who it is; this request of its is answered when the node has decided.
+    /// The initiator has identified itself. Its request is answered when the node has decided.
     Authorizing(LoginRequestPdu, Pairs),
-    /// All is settled; this request is answered when the node has given the session its number.
+    /// Everything is negotiated. This request is answered when the node has chosen the session's TSIH.
     Finishing(LoginRequestPdu, Text),
-    /// The session has the connection, or the login failed. Nothing is read any more.
+    /// The session has the connection, or the login failed. Nothing more is read.
     Over,
 }
 
-/// RFC 7143 13.7, 13.9: what a target says of itself.
+/// What a target declares about itself (RFC 7143 13.7, 13.9).
 struct Introduction {
     portal_group: u16,
     alias: Option<String>,
 }
 
 impl Login {
-    /// A login that must be over by `deadline`.
+    /// A login that must end before `deadline`.
     pub fn new(deadline: Instant) -> Login {
         Login {
             deadline,
@@ -256,7 +259,8 @@ impl Login {
         }
     }
 
-    /// Takes in what arrived. Answer an event before more is fed: meanwhile bytes only pile up.
+    /// Processes bytes that arrived. Answer a pending event before feeding more: until then bytes only
+    /// accumulate.
     pub fn handle_bytes(&mut self, bytes: &[u8]) {
         match self.phase {
             Phase::Over => return,
@@ -269,12 +273,12 @@ impl Login {
         self.read_requests();
     }
 
-    /// The next thing for the driver to see to.
+    /// The next thing for the driver to do.
     pub fn poll_event(&mut self) -> Option<LoginEvent> {
         self.event.take()
     }
 
-    /// What the initiator has proved itself with: one of those that [`Authorization::Allow`] named.
+    /// The credentials with which the initiator has authenticated: one of those in [`Authorization::Allow`].
     pub fn proven(&self) -> Option<&Credentials> {
         self.security.proven()
     }
@@ -316,31 +320,32 @@ impl Login {
         }
     }
 
-    /// Answers [`LoginEvent::Finish`]: the session does not want this connection.
+    /// Answers [`LoginEvent::Finish`]: the session refuses this connection.
     pub fn refuse(&mut self, status: LoginStatus) {
         if !matches!(self.phase, Phase::Over) {
             self.fail((status, "the session does not accept this connection"));
-            // The driver knows already.
+            // The driver knows already; it needs no event.
             self.event = None;
         }
     }
 
-    /// Moves what is to be sent into `batch`.
+    /// Moves the pending output into `batch`.
     pub fn poll_transmit(&mut self, batch: &mut SendBatch) {
         self.outgoing.iter().for_each(|piece| batch.push(piece));
         self.outgoing.clear();
     }
 
-    /// When the login must be over: close the connection then.
+    /// When the login must have ended: the driver closes the connection then.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Reads requests for as long as there are whole ones and nobody is to be waited for.
+    /// Reads requests while there are complete ones and no decision of the node is pending.
     fn read_requests(&mut self) {
         const FRAMING: Framing = Framing::without_digests(TEXT_MAX as u32);
         while matches!(self.phase, Phase::Receiving) {
-            // Looked at before the rest has come: the lengths in what is no login mean nothing.
+            // Check the opcode before the rest has arrived: in a PDU that is no login request the lengths
+            // mean nothing.
             if self.received.first().is_some_and(|first| first & 0x3f != Opcode::LoginRequest as u8) {
                 return self.fail((LoginStatus::InvalidDuringLogin, "not a login request"));
             }
@@ -386,7 +391,7 @@ impl Login {
         Ok(())
     }
 
-    /// RFC 7143 11.12: what the header of a request must say.
+    /// Checks the header of a request (RFC 7143 11.12).
     fn check_request<'a>(&mut self, pdu: Pdu<'a>) -> Result<(LoginRequestPdu, &'a [u8]), Failure> {
         self.rounds += 1;
         self.last_header = Some(*pdu.header);
@@ -422,8 +427,8 @@ impl Login {
         Ok((request, pdu.data))
     }
 
-    /// The pairs of a whole text. RFC 7143 6.3: a key must not come twice. Names may if they are the same:
-    /// libiscsi sends them in both stages.
+    /// The pairs of a complete text. RFC 7143 6.3: a key must not be repeated. Declarations may be, with the
+    /// same value: libiscsi sends them in both stages.
     fn read_pairs(&mut self, text: &[u8]) -> Result<Pairs, Failure> {
         let parsed =
             text::parse(text).map_err(|_| (LoginStatus::InitiatorError, "text that is not key=value"))?;
@@ -441,7 +446,7 @@ impl Login {
         Ok(pairs)
     }
 
-    /// Answers a whole exchange of an initiator that the node lets in.
+    /// Answers a complete exchange of an initiator that the node has authorized.
     fn answer(&mut self, request: LoginRequestPdu, pairs: Pairs) {
         if let Err(failure) = self.try_answer(request, pairs) {
             self.fail(failure);
@@ -476,7 +481,7 @@ impl Login {
         Ok(())
     }
 
-    /// RFC 7143 13.9: the portal group comes with the first response of a normal session.
+    /// RFC 7143 13.9: the first response of a normal session carries the portal group tag.
     fn introduce(&mut self, text: &mut Text) {
         let normal = self.request.as_ref().is_some_and(|request| request.kind == SessionKind::Normal);
         let Some(introduction) = self.introduction.take() else { return };
@@ -498,7 +503,7 @@ impl Login {
             isid: request.isid,
             tsih: if tsih == 0 { request.tsih } else { tsih },
             initiator_tag: request.initiator_tag,
-            // Login requests are immediate: CmdSN stands still. The window is opened by the session.
+            // Login requests are immediate, so CmdSN does not advance. The session opens the window.
             numbers: SerialNumbers {
                 stat_sn: self.stat_sn,
                 exp_cmd_sn: request.cmd_sn,
@@ -511,15 +516,15 @@ impl Login {
     }
 
     fn push(&mut self, response: LoginResponsePdu, data: &[u8]) {
-        // PAIRS_MAX sees to it that answers fit; what we add ourselves is short.
+        // PAIRS_MAX ensures that the answers fit; what we add ourselves is short.
         let data_len = u32::try_from(data.len()).expect("answers are short");
         Framing::without_digests(TEXT_MAX as u32).push(&mut self.outgoing, &response.encode(data_len), data);
     }
 
-    /// Ends the login. The initiator is told, unless it has not sent a single login request: then it is none.
+    /// Ends the login, and sends the failure to the initiator if it has sent at least one login request.
     fn fail(&mut self, (status, reason): Failure) {
         if let Some(header) = self.last_header {
-            // RFC 7143 11.13: the ISID, TSIH and tag of the request, and no numbers.
+            // RFC 7143 11.13: the ISID, TSIH and tag of the request, and no sequence numbers.
             let mut response = LoginResponsePdu {
                 transit: None,
                 more: false,
@@ -542,12 +547,12 @@ impl Login {
     }
 }
 
-/// Keys that state something; all others are negotiated.
+/// Whether a key is a declaration; all other keys are negotiated.
 fn is_declaration(name: &str) -> bool {
     Key::from_name(name).is_some_and(|key| key.definition().rule == Rule::Declared)
 }
 
-/// Who wants to log in to what (RFC 7143 6.3, 13.4, 13.5, 13.21): it is in the first exchange or missing.
+/// Reads from the first exchange who wants to log in to what (RFC 7143 6.3, 13.4, 13.5, 13.21).
 fn identify(request: &LoginRequestPdu, pairs: &[(String, String)]) -> Result<LoginRequest, Failure> {
     let value = |key: Key| pairs.iter().find(|(name, _)| name == key.name()).map(|(_, value)| value.as_str());
     let initiator = value(Key::InitiatorName)
@@ -585,7 +590,7 @@ fn identify(request: &LoginRequestPdu, pairs: &[(String, String)]) -> Result<Log
     })
 }
 
-/// The answer to a key that has no place where it came.
+/// Answers a key that is not allowed or not known at this point.
 fn answer_misplaced(name: &str, value: &str, text: &mut Text) {
     match Key::from_name(name) {
         _ if rule::is_answer_only(value) => {}

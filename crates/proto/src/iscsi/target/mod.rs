@@ -1,9 +1,9 @@
 //! The target's role: a [`Login`] for the first phase of each connection, then a [`Session`] for all its
 //! connections.
 //!
-//! The driver of both (in `node`) moves bytes and decides what only the node can know: who may log in, which
-//! LUN is which volume. It does so in a loop: feed what arrived, take the events, answer them, send what is
-//! to be sent.
+//! The driver of both (in `node`) moves bytes and decides what only the node knows: which initiators may log
+//! in, and which LUN is which volume. It works in a loop: feed the bytes that arrived, take the events,
+//! answer them, send the output.
 
 mod login;
 mod session;

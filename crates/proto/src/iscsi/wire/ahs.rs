@@ -12,7 +12,7 @@ use super::HeaderError;
 /// | 4- | the segment's own bytes, padded to a multiple of four |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahs<'a> {
-    /// What follows the first 16 bytes of a long CDB (11.2.2.3).
+    /// The bytes of a long CDB after the first 16 (11.2.2.3).
     ExtendedCdb(&'a [u8]),
     /// Expected Bidirectional Read Data Length (11.2.2.4).
     BidirectionalReadLength(u32),
@@ -32,7 +32,7 @@ impl Ahs<'_> {
             }
             Ahs::Unknown(number) => (*number, &[]),
         };
-        // A CDB has 260 bytes at most, 244 of them here.
+        // A CDB has at most 260 bytes, 244 of them here.
         let length = u16::try_from(content.len() + 1).expect("a segment's content is shorter than a header");
         bytes.extend_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(&[number, 0]);
@@ -41,7 +41,7 @@ impl Ahs<'_> {
     }
 }
 
-/// The segments that follow a basic header.
+/// Iterates over the segments that follow a basic header.
 #[derive(Clone, Copy, Debug)]
 pub struct AhsSegments<'a>(pub &'a [u8]);
 

@@ -5,7 +5,7 @@ use super::header::{
 };
 use super::{HEADER_LEN, InitiatorTag, Opcode, SerialNumbers};
 
-/// RFC 7143 11.9.1. Times are in seconds.
+/// The event (RFC 7143 11.9.1). Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum AsyncEvent {
@@ -21,23 +21,23 @@ pub enum AsyncEvent {
     NegotiationRequested { within: u16 },
     /// Tasks on a unit are being terminated (RFC 7144).
     TasksTerminated,
-    /// Reserved or the vendor's own.
+    /// Reserved, or vendor-specific.
     Unknown(u8),
 }
 
-/// The target tells something that was not asked.
+/// An unsolicited message of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncMessage {
-    /// What happened.
+    /// The event.
     pub event: AsyncEvent,
-    /// With a SCSI event.
+    /// The logical unit of a SCSI event.
     pub lun: [u8; 8],
-    /// The target's numbers.
+    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
 }
 
 impl AsyncMessage {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> AsyncMessage {
         let [first, second, third] = [38, 40, 42].map(|at| get_u16(header, at));
         AsyncMessage {
@@ -55,7 +55,7 @@ impl AsyncMessage {
         }
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::AsyncMessage, false, 0x80, data_len);
         put_lun(&mut header, self.lun);

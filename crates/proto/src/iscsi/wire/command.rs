@@ -8,7 +8,7 @@ use super::{
     Ahs, AhsSegments, HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediate,
 };
 
-/// RFC 7143 11.3.1.
+/// How a task is queued (RFC 7143 11.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -31,13 +31,13 @@ pub struct ScsiCommand {
     pub read: bool,
     /// The W bit: data to the target is expected.
     pub write: bool,
-    /// How it is queued.
+    /// How the task is queued.
     pub attribute: TaskAttribute,
     /// The logical unit.
     pub lun: [u8; 8],
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
-    /// Bytes that the initiator expects to move: to the target if `write`, else from it.
+    /// Expected bytes of data: to the target if `write`, else from it.
     pub expected_length: u32,
     /// CmdSN.
     pub cmd_sn: Serial,
@@ -48,7 +48,7 @@ pub struct ScsiCommand {
 }
 
 impl ScsiCommand {
-    /// From a header with this opcode. The additional header segments are looked at by [`ScsiCommand::ahs`].
+    /// Decodes a header with this opcode. [`ScsiCommand::ahs`] decodes the additional header segments.
     ///
     /// # Errors
     /// A task attribute that does not exist.
@@ -75,12 +75,12 @@ impl ScsiCommand {
         })
     }
 
-    /// The additional header segments of a command.
+    /// Iterates over the additional header segments of a command.
     pub fn ahs(bytes: &[u8]) -> AhsSegments<'_> {
         AhsSegments(bytes)
     }
 
-    /// The header of a PDU with `data_len` bytes of immediate data.
+    /// Encodes the header of a PDU with `data_len` bytes of immediate data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = (u8::from(self.is_final) << 7)
             | (u8::from(self.read) << 6)
@@ -96,7 +96,7 @@ impl ScsiCommand {
         header
     }
 
-    /// The basic header and the additional header segments.
+    /// Encodes the basic header and the additional header segments.
     pub fn encode_with_ahs(&self, data_len: u32, segments: &[Ahs<'_>]) -> Vec<u8> {
         let mut bytes = self.encode(data_len).to_vec();
         segments.iter().for_each(|segment| segment.encode(&mut bytes));
@@ -105,15 +105,15 @@ impl ScsiCommand {
     }
 }
 
-/// How what was moved differs from what the initiator expected (11.4.5.1).
+/// The difference between the data transferred and the data that the initiator expected (11.4.5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residual {
-    /// It does not.
+    /// No difference.
     #[default]
     None,
-    /// So many bytes were expected and not moved.
+    /// N bytes were expected but not transferred.
     Underflow(u32),
-    /// So many bytes were not moved because they were not expected.
+    /// N bytes were not transferred because the initiator did not expect them.
     Overflow(u32),
 }
 
@@ -143,39 +143,39 @@ impl Residual {
     }
 }
 
-/// RFC 7143 11.4.3.
+/// Whether the target executed the command (RFC 7143 11.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceResponse {
-    /// The command was carried out: this is its SCSI status.
+    /// The command was executed and has a SCSI status.
     Completed {
         /// The status byte.
         status: u8,
     },
-    /// The target failed (0x01), or said so in a way that only it understands (0x80 to 0xff).
+    /// The target failed (0x01), or reported a vendor-specific failure (0x80 to 0xff).
     TargetFailure(u8),
 }
 
-/// The answer to a command.
+/// The response to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScsiResponse {
-    /// Whether and how the command was carried out.
+    /// Whether the command was executed, and its status.
     pub response: ServiceResponse,
-    /// Of the command's only or its write direction.
+    /// The residual of the command, or of the write direction if it is bidirectional.
     pub residual: Residual,
-    /// Of a bidirectional command's read direction.
+    /// The residual of a bidirectional command's read direction.
     pub read_residual: Residual,
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
     /// Copied from a SNACK; zero at error recovery level 0.
     pub snack_tag: u32,
-    /// The target's numbers.
+    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
     /// How many Data-In PDUs were sent (and R2Ts, for a bidirectional command).
     pub exp_data_sn: u32,
 }
 
 impl ScsiResponse {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// Underflow and overflow at once, or a reserved response.
@@ -195,7 +195,7 @@ impl ScsiResponse {
         })
     }
 
-    /// The header of a PDU with `data_len` bytes of sense and response data.
+    /// Encodes the header of a PDU with `data_len` bytes of sense and response data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = 0x80 | self.residual.flags() | (self.read_residual.flags() << 2);
         let mut header = start(Opcode::ScsiResponse, false, flags, data_len);
@@ -214,7 +214,8 @@ impl ScsiResponse {
 }
 
 /// The sense data in a response's data segment (11.4.7): two bytes of length, the sense, then response data.
-/// Cut to what is there.
+///
+/// Truncated if the segment is shorter.
 pub fn sense_segment(data: &[u8]) -> &[u8] {
     match data {
         [high, low, sense @ ..] => {

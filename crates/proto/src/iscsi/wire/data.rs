@@ -9,24 +9,24 @@ use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Residual, Serial, Ser
 /// Data of a write, solicited by an R2T or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataOut {
-    /// The F bit: the last of the sequence that the R2T or FirstBurstLength asked for.
+    /// The F bit: the last PDU of the sequence that an R2T or FirstBurstLength allows.
     pub is_final: bool,
-    /// That of the R2T.
+    /// The LUN of the R2T.
     pub lun: [u8; 8],
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
-    /// That of the R2T; reserved for unsolicited data.
+    /// The tag of the R2T; reserved for unsolicited data.
     pub target_tag: TargetTag,
     /// ExpStatSN.
     pub exp_stat_sn: Serial,
     /// The PDU's number in its sequence.
     pub data_sn: u32,
-    /// Where the data lies in the command's data.
+    /// The offset of this PDU's data in the command's data.
     pub buffer_offset: u32,
 }
 
 impl DataOut {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> DataOut {
         DataOut {
             is_final: header[1] & 0x80 != 0,
@@ -39,7 +39,7 @@ impl DataOut {
         }
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::DataOut, false, u8::from(self.is_final) << 7, data_len);
         put_lun(&mut header, self.lun);
@@ -52,40 +52,40 @@ impl DataOut {
     }
 }
 
-/// The S bit's meaning: the command ended well, and no response follows.
+/// The meaning of the S bit: the command ended without sense data, and no response follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataInStatus {
-    /// GOOD or another status without sense data.
+    /// GOOD, or another status without sense data.
     pub status: u8,
-    /// Against the expected length.
+    /// The residual against the expected length.
     pub residual: Residual,
 }
 
 /// Data of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataIn {
-    /// The F bit: the last of a sequence.
+    /// The F bit: the last PDU of a sequence.
     pub is_final: bool,
-    /// The A bit: the target wants an acknowledgement (not at error recovery level 0).
+    /// The A bit: the target requests an acknowledgement (not at error recovery level 0).
     pub acknowledge: bool,
-    /// Present in the last PDU if no response follows. `numbers.stat_sn` means something only then.
+    /// Present in the last PDU if no response follows. `numbers.stat_sn` is valid only then.
     pub status: Option<DataInStatus>,
-    /// With the A bit, else reserved.
+    /// Set with the A bit, else reserved.
     pub lun: [u8; 8],
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
-    /// With the A bit, else reserved.
+    /// Set with the A bit, else reserved.
     pub target_tag: TargetTag,
-    /// The target's numbers.
+    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
     /// The PDU's number in the command.
     pub data_sn: u32,
-    /// Where the data lies in the command's data.
+    /// The offset of this PDU's data in the command's data.
     pub buffer_offset: u32,
 }
 
 impl DataIn {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// Underflow and overflow at once, or status before the final PDU.
@@ -112,7 +112,7 @@ impl DataIn {
         })
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut flags = (u8::from(self.is_final) << 7) | (u8::from(self.acknowledge) << 6);
         if let Some(status) = self.status {

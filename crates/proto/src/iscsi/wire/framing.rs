@@ -1,4 +1,4 @@
-//! Cutting a byte stream into PDUs and putting PDUs on a stream (RFC 7143 11.1, 13.1).
+//! Cuts a byte stream into PDUs, and writes PDUs to a stream (RFC 7143 11.1, 13.1).
 //!
 //! | part | length |
 //! |---|---|
@@ -17,10 +17,10 @@ use super::{HEADER_LEN, data_segment_length};
 
 const DIGEST_LEN: usize = 4;
 
-/// Why the stream cannot be cut any further. Nothing behind such an error can be trusted.
+/// Why the stream cannot be cut any further. Nothing after such an error can be trusted.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum FrameError {
-    /// The header is not what was sent: its length fields cannot be trusted either.
+    /// The header is damaged: its length fields cannot be trusted either.
     #[error("the header digest does not match")]
     HeaderDigest,
     /// The other side sends more in one PDU than we declared to accept.
@@ -44,22 +44,22 @@ pub struct Framing {
     pub data_max: u32,
 }
 
-/// Where the parts of a PDU lie, counted from its first byte.
+/// The offsets of a PDU's parts, from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Behind the additional header segments.
+    /// The end of the additional header segments.
     pub header_end: usize,
-    /// Where the data segment begins.
+    /// The start of the data segment.
     pub data_start: usize,
-    /// Where it ends, without padding.
+    /// The end of the data segment, without padding.
     pub data_end: usize,
-    /// Where the padding ends.
+    /// The end of the padding.
     pub padding_end: usize,
-    /// Where the next PDU begins.
+    /// The start of the next PDU.
     pub end: usize,
 }
 
-/// A whole PDU in received bytes.
+/// A complete PDU in received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pdu<'a> {
     /// The basic header segment.
@@ -72,19 +72,20 @@ pub struct Pdu<'a> {
     pub data_intact: bool,
 }
 
-/// The zero bytes that follow `len` bytes of data.
+/// The number of zero bytes that follow `len` bytes of data.
 pub const fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
 }
 
 impl Framing {
-    /// Before anything is negotiated.
+    /// The framing before anything has been negotiated: no digests.
     pub const fn without_digests(data_max: u32) -> Framing {
         Framing { header_digest: false, data_digest: false, data_max }
     }
 
-    /// Where the parts of a PDU with this header lie. With a header digest the lengths count only after
-    /// [`Framing::check_header`].
+    /// The offsets of the parts of a PDU with this header.
+    ///
+    /// With a header digest, the lengths are valid only after [`Framing::check_header`].
     #[inline]
     pub fn extent(&self, header: &[u8; HEADER_LEN]) -> Extent {
         let header_end = HEADER_LEN + ahs_length(header);
@@ -95,7 +96,7 @@ impl Framing {
         Extent { header_end, data_start, data_end, padding_end, end }
     }
 
-    /// Looks at the head of a PDU: all headers and their digest must be there, or nothing is returned.
+    /// Checks the head of a PDU. Returns `None` until all headers and their digest have arrived.
     ///
     /// # Errors
     /// A wrong header digest, or a data segment that is longer than allowed.
@@ -117,7 +118,7 @@ impl Framing {
         Ok(Some(extent))
     }
 
-    /// The first PDU in `bytes` and its whole length, or nothing if it is not all there yet.
+    /// Returns the first PDU in `bytes` and its total length, or `None` if it has not arrived completely.
     ///
     /// # Errors
     /// As for [`Framing::check_header`].
@@ -127,7 +128,7 @@ impl Framing {
         Ok(self.pdu(bytes, extent).map(|pdu| (pdu, extent.end)))
     }
 
-    /// The PDU with this extent, if it is all there.
+    /// The PDU with this extent, if `bytes` contains all of it.
     #[inline]
     pub fn pdu<'a>(&self, bytes: &'a [u8], extent: Extent) -> Option<Pdu<'a>> {
         let whole = bytes.get(..extent.end)?;
@@ -142,7 +143,7 @@ impl Framing {
         })
     }
 
-    /// Sends a PDU whose data is small: it is copied. `header` says how long `data` is.
+    /// Sends a PDU with little data, which is copied. `header` contains the length of `data`.
     #[inline]
     pub fn push(&self, batch: &mut SendBatch, header: &[u8; HEADER_LEN], data: &[u8]) {
         self.push_header(batch, header, data.len());
@@ -156,7 +157,7 @@ impl Framing {
         }
     }
 
-    /// Sends a PDU whose data is referred to. `header` says how long `data` is.
+    /// Sends a PDU whose data is passed by reference. `header` contains the length of `data`.
     #[inline]
     pub fn push_chain(&self, batch: &mut SendBatch, header: &[u8; HEADER_LEN], data: &Chain) {
         self.push_header(batch, header, data.len());

@@ -1,4 +1,4 @@
-//! What all basic header segments share (RFC 7143 11.2.1).
+//! Fields that all basic header segments share (RFC 7143 11.2.1).
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use super::Serial;
 /// The length of a basic header segment.
 pub const HEADER_LEN: usize = 48;
 
-/// The tag that an initiator gives a task.
+/// The tag that an initiator assigns to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InitiatorTag(pub u32);
 
@@ -16,7 +16,7 @@ impl InitiatorTag {
     pub const RESERVED: InitiatorTag = InitiatorTag(0xffff_ffff);
 }
 
-/// The tag that a target gives a transfer, a ping or a text exchange.
+/// The tag that a target assigns to a transfer, a ping or a text exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TargetTag(pub u32);
 
@@ -25,7 +25,7 @@ impl TargetTag {
     pub const RESERVED: TargetTag = TargetTag(0xffff_ffff);
 }
 
-/// The numbers that nearly every PDU of a target carries in bytes 24 to 35.
+/// The sequence numbers that nearly every PDU of a target carries in bytes 24 to 35.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SerialNumbers {
     /// StatSN.
@@ -36,7 +36,7 @@ pub struct SerialNumbers {
     pub max_cmd_sn: Serial,
 }
 
-/// RFC 7143 11.2.1.2.
+/// What a PDU is (RFC 7143 11.2.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -62,7 +62,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// The opcode of this number, if there is one.
+    /// The opcode with this number, if there is one.
     pub const fn from_number(number: u8) -> Option<Opcode> {
         Some(match number {
             0x00 => Opcode::NopOut,
@@ -88,7 +88,7 @@ impl Opcode {
     }
 }
 
-/// Why a header is no PDU that we know.
+/// Why a header cannot be decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum HeaderError {
     /// RFC 7143 11.17.1: command not supported.
@@ -104,7 +104,7 @@ pub const fn opcode(header: &[u8; HEADER_LEN]) -> u8 {
     header[0] & 0x3f
 }
 
-/// The I bit: deliver this request at once and do not count it in CmdSN.
+/// The I bit: the request is executed at once and does not count in CmdSN.
 pub const fn is_immediate(header: &[u8; HEADER_LEN]) -> bool {
     header[0] & 0x40 != 0
 }
@@ -151,7 +151,7 @@ pub(super) const fn get_serial_numbers(header: &[u8; HEADER_LEN]) -> SerialNumbe
     }
 }
 
-/// A header with its first byte, its flags and its data segment's length, and zeros.
+/// Starts a header: opcode, I bit, flags and data segment length; the rest is zero.
 pub(super) fn start(opcode: Opcode, immediate: bool, flags: u8, data_len: u32) -> [u8; HEADER_LEN] {
     assert!(data_len < 1 << 24, "a data segment's length has 24 bits");
     let mut header = [0; HEADER_LEN];

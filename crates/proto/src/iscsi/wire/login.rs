@@ -5,7 +5,7 @@ use super::header::{
 };
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers};
 
-/// CSG and NSG (11.12.3).
+/// A stage of the login: the values of CSG and NSG (11.12.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -26,7 +26,7 @@ impl Stage {
     }
 }
 
-/// The T, C, CSG and NSG fields: where the login stands.
+/// Decodes the T, C, CSG and NSG fields: next stage, whether text continues, current stage.
 fn decode_flags(header: &[u8; HEADER_LEN]) -> Result<(Option<Stage>, bool, Stage), HeaderError> {
     let more = header[1] & 0x40 != 0;
     let current = Stage::from_bits(header[1] >> 2, "CSG")?;
@@ -49,15 +49,15 @@ fn encode_flags(transit: Option<Stage>, more: bool, current: Stage) -> u8 {
 /// A login request. It is always immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoginRequestPdu {
-    /// The T bit with NSG: the stage to go to.
+    /// The T bit with NSG: the next stage.
     pub transit: Option<Stage>,
-    /// The C bit: the key=value pairs go on in the next request.
+    /// The C bit: the key=value pairs continue in the next request.
     pub more: bool,
     /// CSG.
     pub stage: Stage,
     /// The highest version that the initiator supports.
     pub version_max: u8,
-    /// The lowest.
+    /// The lowest version that the initiator supports.
     pub version_min: u8,
     /// The initiator's part of the session's identity.
     pub isid: [u8; 6],
@@ -74,7 +74,7 @@ pub struct LoginRequestPdu {
 }
 
 impl LoginRequestPdu {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// A stage that does not exist, a step back, or the T and the C bit at once.
@@ -95,7 +95,7 @@ impl LoginRequestPdu {
         })
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = encode_flags(self.transit, self.more, self.stage);
         let mut header = start(Opcode::LoginRequest, true, flags, data_len);
@@ -116,7 +116,7 @@ impl LoginRequestPdu {
 pub struct LoginResponsePdu {
     /// The T bit with NSG: the stage that begins now.
     pub transit: Option<Stage>,
-    /// The C bit: the key=value pairs go on in the next response.
+    /// The C bit: the key=value pairs continue in the next response.
     pub more: bool,
     /// CSG.
     pub stage: Stage,
@@ -126,21 +126,21 @@ pub struct LoginResponsePdu {
     pub version_active: u8,
     /// As in the request.
     pub isid: [u8; 6],
-    /// The session's number in its final response.
+    /// The session's TSIH, in the final response.
     pub tsih: u16,
     /// The request's tag.
     pub initiator_tag: InitiatorTag,
-    /// The target's numbers; StatSN only with a status of success.
+    /// The target's sequence numbers. StatSN is valid only with a status of success.
     pub numbers: SerialNumbers,
     /// Status-Class and Status-Detail: 0 is success.
     pub status: u16,
 }
 
 impl LoginResponsePdu {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
-    /// As for a request; the stages of a response that is not a success are not looked at.
+    /// As for a request. The stages of a response without success are not checked.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LoginResponsePdu, HeaderError> {
         let status = get_u16(header, 36);
         let (transit, more, stage) = match decode_flags(header) {
@@ -161,7 +161,7 @@ impl LoginResponsePdu {
         })
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let flags = encode_flags(self.transit, self.more, self.stage);
         let mut header = start(Opcode::LoginResponse, false, flags, data_len);

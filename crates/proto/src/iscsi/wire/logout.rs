@@ -5,7 +5,7 @@ use super::header::{
 };
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediate};
 
-/// RFC 7143 11.14.1.
+/// What to close, and why (RFC 7143 11.14.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -15,16 +15,16 @@ pub enum LogoutReason {
     RemoveForRecovery = 2,
 }
 
-/// The initiator wants to leave.
+/// The initiator asks to log out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogoutRequest {
     /// The I bit.
     pub immediate: bool,
-    /// What is to be closed.
+    /// What to close.
     pub reason: LogoutReason,
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
-    /// The connection that is to be closed; it need not be the one that this came on.
+    /// The connection to close; it need not be the one that this request came on.
     pub cid: u16,
     /// CmdSN.
     pub cmd_sn: Serial,
@@ -33,7 +33,7 @@ pub struct LogoutRequest {
 }
 
 impl LogoutRequest {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// A reason that does not exist.
@@ -53,7 +53,7 @@ impl LogoutRequest {
         })
     }
 
-    /// The header; the request has no data.
+    /// Encodes the header; the request has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::LogoutRequest, self.immediate, 0x80 | self.reason as u8, 0);
         put_u32(&mut header, 16, self.initiator_tag.0);
@@ -64,7 +64,7 @@ impl LogoutRequest {
     }
 }
 
-/// RFC 7143 11.15.1.
+/// The result of a logout (RFC 7143 11.15.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -75,23 +75,23 @@ pub enum LogoutResult {
     CleanupFailed = 3,
 }
 
-/// The answer to a logout request.
+/// The response to a logout request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogoutResponse {
-    /// What came of it.
+    /// The result.
     pub result: LogoutResult,
     /// The request's tag.
     pub initiator_tag: InitiatorTag,
-    /// The target's numbers.
+    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
-    /// Seconds before the initiator should try to come back.
+    /// Seconds to wait before the initiator tries to reconnect.
     pub time2wait: u16,
-    /// Seconds for which state is kept after that.
+    /// Seconds after that for which the target keeps the session's state.
     pub time2retain: u16,
 }
 
 impl LogoutResponse {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// A response that does not exist.
@@ -111,7 +111,7 @@ impl LogoutResponse {
         })
     }
 
-    /// The header; the response has no data.
+    /// Encodes the header; the response has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::LogoutResponse, false, 0x80, 0);
         header[2] = self.result as u8;

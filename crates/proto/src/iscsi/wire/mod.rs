@@ -1,12 +1,12 @@
-//! The wire format (RFC 7143 section 11): one file a PDU family, every field by name, tested with literal
+//! The wire format (RFC 7143 section 11): one file per PDU family, every field by name, tested with literal
 //! bytes.
 //!
 //! A PDU is a basic header segment of 48 bytes, additional header segments, an optional header digest, a data
 //! segment padded to four bytes and an optional data digest. [`Framing`] cuts a byte stream into PDUs and
-//! puts PDUs on a stream; [`RequestPdu`] is what an initiator sends, [`ResponsePdu`] what a target sends.
-//! Decoders take any 48 bytes without a panic, ignore reserved bits as the RFC asks (section 11.1), and keep
-//! what must be answered with a status rather than dropped (an unknown task management function, say) in the
-//! type.
+//! writes PDUs to a stream; [`RequestPdu`] is what an initiator sends, [`ResponsePdu`] what a target sends.
+//! Decoders accept any 48 bytes without a panic, and ignore reserved bits as the RFC requires (section 11.1).
+//! Values that must be answered with a status instead of being dropped (an unknown task management function,
+//! say) are part of the decoded types.
 
 mod ahs;
 mod async_message;

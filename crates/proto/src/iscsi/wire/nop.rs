@@ -6,16 +6,16 @@ use super::header::{
 };
 use super::{HEADER_LEN, InitiatorTag, Opcode, Serial, SerialNumbers, TargetTag, is_immediate};
 
-/// A ping of the initiator, or its answer to one of the target.
+/// A ping of the initiator, or its answer to a ping of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NopOut {
     /// The I bit.
     pub immediate: bool,
-    /// Of the NOP-In that this answers.
+    /// The LUN of the NOP-In that this PDU answers.
     pub lun: [u8; 8],
-    /// Reserved: no answer is wanted.
+    /// If reserved, the initiator wants no answer.
     pub initiator_tag: InitiatorTag,
-    /// Of the NOP-In that this answers, else reserved.
+    /// The tag of the NOP-In that this PDU answers, else reserved.
     pub target_tag: TargetTag,
     /// CmdSN.
     pub cmd_sn: Serial,
@@ -24,7 +24,7 @@ pub struct NopOut {
 }
 
 impl NopOut {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> NopOut {
         NopOut {
             immediate: is_immediate(header),
@@ -36,7 +36,7 @@ impl NopOut {
         }
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::NopOut, self.immediate, 0x80, data_len);
         put_lun(&mut header, self.lun);
@@ -48,21 +48,21 @@ impl NopOut {
     }
 }
 
-/// A ping of the target, or its answer to one of the initiator.
+/// A ping of the target, or its answer to a ping of the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NopIn {
-    /// Must come back with the answer.
+    /// Must be returned with the answer.
     pub lun: [u8; 8],
-    /// Of the NOP-Out that this answers, else reserved.
+    /// The tag of the NOP-Out that this PDU answers, else reserved.
     pub initiator_tag: InitiatorTag,
-    /// Reserved: no answer is wanted.
+    /// If reserved, the target wants no answer.
     pub target_tag: TargetTag,
-    /// StatSN is not advanced by a ping of the target.
+    /// The target's sequence numbers. A ping of the target does not advance StatSN.
     pub numbers: SerialNumbers,
 }
 
 impl NopIn {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> NopIn {
         NopIn {
             lun: get_lun(header),
@@ -72,7 +72,7 @@ impl NopIn {
         }
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::NopIn, false, 0x80, data_len);
         put_lun(&mut header, self.lun);

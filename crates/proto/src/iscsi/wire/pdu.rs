@@ -1,4 +1,4 @@
-//! Any PDU of one direction, by its opcode.
+//! Any PDU of one direction, decoded by its opcode.
 
 use super::{
     AsyncMessage, DataIn, DataOut, HEADER_LEN, HeaderError, LoginRequestPdu, LoginResponsePdu, LogoutRequest,
@@ -6,7 +6,7 @@ use super::{
     TaskResponsePdu, TextRequest, TextResponse, opcode,
 };
 
-/// What an initiator sends.
+/// A PDU that an initiator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum RequestPdu {
@@ -21,10 +21,10 @@ pub enum RequestPdu {
 }
 
 impl RequestPdu {
-    /// From any header.
+    /// Decodes any header.
     ///
     /// # Errors
-    /// An opcode that no initiator sends, or a field with a value that has no meaning.
+    /// An opcode that no initiator sends, or a field with an undefined value.
     #[inline]
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<RequestPdu, HeaderError> {
         Ok(match Opcode::from_number(opcode(header)) {
@@ -41,7 +41,7 @@ impl RequestPdu {
     }
 }
 
-/// What a target sends.
+/// A PDU that a target sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ResponsePdu {
@@ -58,10 +58,10 @@ pub enum ResponsePdu {
 }
 
 impl ResponsePdu {
-    /// From any header.
+    /// Decodes any header.
     ///
     /// # Errors
-    /// An opcode that no target sends, or a field with a value that has no meaning.
+    /// An opcode that no target sends, or a field with an undefined value.
     #[inline]
     pub fn decode(header: &[u8; HEADER_LEN]) -> Result<ResponsePdu, HeaderError> {
         Ok(match Opcode::from_number(opcode(header)) {

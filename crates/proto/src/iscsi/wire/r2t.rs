@@ -6,27 +6,27 @@ use super::header::{
 };
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, SerialNumbers, TargetTag};
 
-/// The target asks for a part of a write's data.
+/// The target requests a part of a write's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct R2t {
-    /// Must come back with the data.
+    /// Must be returned with the data.
     pub lun: [u8; 8],
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
-    /// Must come back with the data.
+    /// Must be returned with the data.
     pub target_tag: TargetTag,
-    /// StatSN is the next one and is not advanced.
+    /// The target's sequence numbers. StatSN is the next one; the R2T does not advance it.
     pub numbers: SerialNumbers,
     /// The R2T's number in the command.
     pub r2t_sn: u32,
-    /// From where.
+    /// The offset of the requested data.
     pub buffer_offset: u32,
-    /// How many bytes: not zero, at most MaxBurstLength.
+    /// The length of the requested data in bytes: not zero, at most MaxBurstLength.
     pub desired_length: u32,
 }
 
 impl R2t {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// A desired length of zero.
@@ -46,7 +46,7 @@ impl R2t {
         })
     }
 
-    /// The header; an R2T has no data.
+    /// Encodes the header; an R2T has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::R2t, false, 0x80, 0);
         put_lun(&mut header, self.lun);

@@ -3,7 +3,7 @@
 use super::header::{get_serial_numbers, get_u32, put_serial_numbers, put_u32, start};
 use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, SerialNumbers};
 
-/// RFC 7143 11.17.1.
+/// Why a PDU was rejected (RFC 7143 11.17.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -20,19 +20,19 @@ pub enum RejectReason {
     WaitingForLogout = 0x0c,
 }
 
-/// A PDU was not acceptable; the data segment holds its header.
+/// The target has rejected a PDU; the data segment contains the PDU's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// Why.
+    /// The reason.
     pub reason: RejectReason,
-    /// The target's numbers.
+    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
-    /// The next DataSN or R2TSN, with a data digest error in a task's data.
+    /// After a data digest error in a task's data: the next DataSN or R2TSN.
     pub data_sn: u32,
 }
 
 impl Reject {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// A reason that does not exist.
@@ -56,7 +56,7 @@ impl Reject {
         })
     }
 
-    /// The header of a PDU with `data_len` bytes of data: 48 for the whole of a bad header.
+    /// Encodes the header of a PDU with `data_len` bytes of data: 48, which is a complete rejected header.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::Reject, false, 0x80, data_len);
         header[2] = self.reason as u8;

@@ -1,8 +1,10 @@
-//! Serial number arithmetic (RFC 1982), which orders CmdSN, StatSN and DataSN across their wrap-around.
+//! Serial number arithmetic (RFC 1982), which orders CmdSN, StatSN and DataSN across wrap-around.
 
 use std::cmp::Ordering;
 
-/// A 32-bit serial number. There is no total order: of two numbers 2^31 apart, neither is before the other.
+/// A 32-bit serial number.
+///
+/// There is no total order: of two numbers 2^31 apart, neither is before the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Serial(pub u32);
 
@@ -22,7 +24,8 @@ impl Serial {
         Serial(self.0.wrapping_sub(count))
     }
 
-    /// How far this number is after `earlier`; a number before it seems far after it, so compare first.
+    /// The distance from `earlier` to this number. If this number is before `earlier`, the result is huge, so
+    /// compare first.
     pub const fn since(self, earlier: Serial) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }

@@ -1,31 +1,32 @@
-//! SNACK (RFC 7143 11.16): belongs to error recovery levels above ours, so it is known only to be rejected.
+//! SNACK (RFC 7143 11.16). It belongs to higher error recovery levels; the target decodes it only to reject
+//! it.
 
 use super::header::{
     get_initiator_tag, get_lun, get_serial, get_target_tag, get_u32, put_lun, put_u32, start,
 };
 use super::{HEADER_LEN, InitiatorTag, Opcode, Serial, TargetTag};
 
-/// An initiator asks for PDUs again.
+/// An initiator asks for PDUs to be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snack {
     /// 11.16.1: data/R2T, status, data acknowledgement, R-data.
     pub kind: u8,
-    /// With a data acknowledgement.
+    /// Set in a data acknowledgement.
     pub lun: [u8; 8],
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
-    /// With a data acknowledgement, or the SNACK tag.
+    /// Set in a data acknowledgement; or the SNACK tag.
     pub target_tag: TargetTag,
     /// ExpStatSN.
     pub exp_stat_sn: Serial,
-    /// The first PDU that is missed.
+    /// The first missing PDU.
     pub begin: u32,
-    /// How many.
+    /// The number of missing PDUs.
     pub run_length: u32,
 }
 
 impl Snack {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> Snack {
         Snack {
             kind: header[1] & 0x0f,
@@ -38,7 +39,7 @@ impl Snack {
         }
     }
 
-    /// The header; a SNACK has no data.
+    /// Encodes the header; a SNACK has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::Snack, false, 0x80 | (self.kind & 0x0f), 0);
         put_lun(&mut header, self.lun);

@@ -6,7 +6,7 @@ use super::header::{
 };
 use super::{HEADER_LEN, InitiatorTag, Opcode, Serial, SerialNumbers, is_immediate};
 
-/// RFC 7143 11.5.1.
+/// A task management function (RFC 7143 11.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TaskManagementFunction {
@@ -57,7 +57,7 @@ impl TaskManagementFunction {
 pub struct TaskRequest {
     /// The I bit.
     pub immediate: bool,
-    /// What to do.
+    /// The function.
     pub function: TaskManagementFunction,
     /// The unit; reserved for target resets.
     pub lun: [u8; 8],
@@ -76,7 +76,7 @@ pub struct TaskRequest {
 }
 
 impl TaskRequest {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> TaskRequest {
         TaskRequest {
             immediate: is_immediate(header),
@@ -91,7 +91,7 @@ impl TaskRequest {
         }
     }
 
-    /// The header; the request has no data.
+    /// Encodes the header; the request has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::TaskRequest, self.immediate, 0x80 | self.function.number(), 0);
         put_lun(&mut header, self.lun);
@@ -105,19 +105,19 @@ impl TaskRequest {
     }
 }
 
-/// The answer to a task management request.
+/// The response to a task management request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskResponsePdu {
     /// RFC 7143 11.6.1: 0 is "function complete".
     pub response: u8,
     /// The request's tag.
     pub initiator_tag: InitiatorTag,
-    /// The target's numbers.
+    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
 }
 
 impl TaskResponsePdu {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     pub fn decode(header: &[u8; HEADER_LEN]) -> TaskResponsePdu {
         TaskResponsePdu {
             response: header[2],
@@ -126,7 +126,7 @@ impl TaskResponsePdu {
         }
     }
 
-    /// The header; the response has no data.
+    /// Encodes the header; the response has no data.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::TaskResponse, false, 0x80, 0);
         header[2] = self.response;

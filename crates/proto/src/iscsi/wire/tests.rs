@@ -3,7 +3,7 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 
 use super::*;
 
-/// The bytes of a text of hexadecimal digits; what follows `#` in a line is a comment.
+/// Parses hexadecimal digits; the rest of a line after `#` is a comment.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .lines()
@@ -21,7 +21,7 @@ fn header(text: &str) -> [u8; HEADER_LEN] {
 const NUMBERS: SerialNumbers =
     SerialNumbers { stat_sn: Serial(0x11), exp_cmd_sn: Serial(0x22), max_cmd_sn: Serial(0x33) };
 
-/// A request's bytes mean this and nothing else, both ways.
+/// Asserts that a request's bytes decode to `expected`, and that it encodes to them.
 fn is_request(text: &str, expected: RequestPdu) {
     let bytes = header(text);
     assert_eq!(RequestPdu::decode(&bytes), Ok(expected));
@@ -454,7 +454,7 @@ fn a_segment_longer_than_declared_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No decoder panics, and what one accepted is encoded to what it accepts as the same.
+    /// No decoder panics, and a decoded PDU survives encoding and decoding again.
     #[test]
     fn any_bytes_decode_or_fail(mut bytes in any::<[u8; HEADER_LEN]>(), opcode in 0u8..0x40) {
         bytes[0] = bytes[0] & 0xc0 | opcode;

@@ -1,4 +1,4 @@
-//! Text request and response (RFC 7143 11.10, 11.11). The pairs in their data: `keys::text`.
+//! Text request and response (RFC 7143 11.10, 11.11). `keys::text` parses the pairs in their data.
 
 use super::header::{
     get_initiator_tag, get_lun, get_serial, get_serial_numbers, get_target_tag, put_lun, put_serial_numbers,
@@ -10,7 +10,7 @@ fn flags(is_final: bool, more: bool) -> u8 {
     (u8::from(is_final) << 7) | (u8::from(more) << 6)
 }
 
-/// The F and C bits: a text that is continued is not final.
+/// Checks the F and C bits: a text that continues is not final.
 fn check_flags(header: &[u8; HEADER_LEN]) -> Result<(bool, bool), HeaderError> {
     match (header[1] & 0x80 != 0, header[1] & 0x40 != 0) {
         (true, true) => Err(HeaderError::Field("F and C bits")),
@@ -23,15 +23,15 @@ fn check_flags(header: &[u8; HEADER_LEN]) -> Result<(bool, bool), HeaderError> {
 pub struct TextRequest {
     /// The I bit.
     pub immediate: bool,
-    /// The F bit: the initiator has no more to ask.
+    /// The F bit: the initiator has nothing more to ask.
     pub is_final: bool,
-    /// The C bit: the key=value pairs go on in the next request.
+    /// The C bit: the key=value pairs continue in the next request.
     pub more: bool,
-    /// That of the response that this continues.
+    /// The LUN of the response that this request continues.
     pub lun: [u8; 8],
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
-    /// That of the response that this continues, else reserved.
+    /// The tag of the response that this request continues, else reserved.
     pub target_tag: TargetTag,
     /// CmdSN.
     pub cmd_sn: Serial,
@@ -40,7 +40,7 @@ pub struct TextRequest {
 }
 
 impl TextRequest {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// The F and the C bit at once.
@@ -58,7 +58,7 @@ impl TextRequest {
         })
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header =
             start(Opcode::TextRequest, self.immediate, flags(self.is_final, self.more), data_len);
@@ -74,22 +74,22 @@ impl TextRequest {
 /// A text response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextResponse {
-    /// The F bit: the exchange is over.
+    /// The F bit: the exchange has ended.
     pub is_final: bool,
-    /// The C bit: the key=value pairs go on in the next response.
+    /// The C bit: the key=value pairs continue in the next response.
     pub more: bool,
-    /// Must come back with the next request.
+    /// Must be returned with the next request.
     pub lun: [u8; 8],
     /// The task's tag.
     pub initiator_tag: InitiatorTag,
-    /// Must come back with the next request; reserved in the final response.
+    /// Must be returned with the next request; reserved in the final response.
     pub target_tag: TargetTag,
-    /// The target's numbers.
+    /// The target's sequence numbers.
     pub numbers: SerialNumbers,
 }
 
 impl TextResponse {
-    /// From a header with this opcode.
+    /// Decodes a header with this opcode.
     ///
     /// # Errors
     /// The F and the C bit at once.
@@ -105,7 +105,7 @@ impl TextResponse {
         })
     }
 
-    /// The header of a PDU with `data_len` bytes of data.
+    /// Encodes the header of a PDU with `data_len` bytes of data.
     pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
         let mut header = start(Opcode::TextResponse, false, flags(self.is_final, self.more), data_len);
         put_lun(&mut header, self.lun);

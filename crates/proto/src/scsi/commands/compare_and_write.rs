@@ -1,4 +1,4 @@
-//! COMPARE AND WRITE (SBC-3 clause 5): what cluster file systems take their locks with.
+//! COMPARE AND WRITE (SBC-3 clause 5), with which cluster file systems take their locks.
 
 use super::extent::Extent;
 use super::{gates, pending};
@@ -11,13 +11,13 @@ pub(super) fn compare_and_write(unit: &mut LogicalUnit, request: Request) -> Res
     gates::writable(unit)?;
     let extent = Extent { lba: cdb.u64(2), count: u64::from(cdb.u8(13)), count_at: 13 };
     let Some(range) = extent.within(config, u64::from(limits::COMPARE_AND_WRITE_BLOCKS_MAX))? else {
-        // 256 blocks leave zero in the field: the data shows that no blocks were not meant.
+        // For 256 blocks the field is zero: the data shows that zero blocks were not intended.
         if !request.data_out.is_empty() {
             return Err(Sense::invalid_field_in_cdb(extent.count_at, 7));
         }
         return Ok(Step::Done(Outcome::good()));
     };
-    // The Data-Out Buffer holds what is compared, then what is written.
+    // The Data-Out Buffer contains the data to compare, then the data to write.
     let half = gates::bytes_of(range, config.block_size);
     Ok(match data_out::take_exactly(request.data_out, 2 * half) {
         Ok(data) => {

@@ -1,21 +1,21 @@
-//! The blocks that a CDB names (SBC-3 clause 5): where they stand in it, and whether the volume has them.
+//! The blocks in a CDB (SBC-3 clause 5): decodes them, and checks that the volume has them.
 
 use base::{BlockCount, Lba, LbaRange};
 
 use crate::scsi::{Cdb, LuConfig, Sense};
 
 /// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH (or NUMBER OF BLOCKS, PREFETCH LENGTH, VERIFICATION LENGTH) as
-/// they came.
+/// received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) lba: u64,
     pub(super) count: u64,
-    /// The first byte of the count's field, to point at.
+    /// The first byte of the count's field, for the field pointer.
     pub(super) count_at: u16,
 }
 
 impl Extent {
-    /// Of a six-byte CDB: an LBA of 21 bits; a count of zero means 256 (SBC-2, READ (6)).
+    /// Decodes a six-byte CDB: an LBA of 21 bits; a count of zero means 256 (SBC-2, READ (6)).
     pub(super) fn of_six(cdb: &Cdb) -> Extent {
         let count = match cdb.u8(4) {
             0 => 256,
@@ -24,7 +24,7 @@ impl Extent {
         Extent { lba: u64::from(cdb.u24(1) & 0x1f_ffff), count, count_at: 4 }
     }
 
-    /// Of a longer CDB, by the group of its operation code (SPC-4 clause 4, OPERATION CODE).
+    /// Decodes a longer CDB, by the group of its operation code (SPC-4 clause 4, OPERATION CODE).
     pub(super) fn of(cdb: &Cdb) -> Extent {
         match cdb.opcode() >> 5 {
             4 => Extent { lba: cdb.u64(2), count: u64::from(cdb.u32(10)), count_at: 10 },
@@ -33,8 +33,8 @@ impl Extent {
         }
     }
 
-    /// The blocks, if the volume has them all. A count of zero is no error, but its address must not lie
-    /// beyond the end.
+    /// The blocks, if the volume has them all. A count of zero is allowed, but the address must not be beyond
+    /// the end.
     pub(super) fn inside(self, config: &LuConfig) -> Result<LbaRange, Sense> {
         let capacity = config.blocks.0;
         LbaRange::new(Lba(self.lba), BlockCount(self.count))
@@ -42,8 +42,8 @@ impl Extent {
             .ok_or(Sense::lba_out_of_range(self.lba.max(capacity)))
     }
 
-    /// The blocks, if the volume has them all and they are not too many for one command; `None` if there are
-    /// none.
+    /// The blocks, if the volume has them all and they do not exceed one command's limit; `None` if the count
+    /// is zero.
     pub(super) fn within(self, config: &LuConfig, count_max: u64) -> Result<Option<LbaRange>, Sense> {
         let range = self.inside(config)?;
         if self.count > count_max {
@@ -52,7 +52,7 @@ impl Extent {
         Ok((self.count > 0).then_some(range))
     }
 
-    /// The blocks from the address on; to the end of the volume if the count is zero.
+    /// The blocks from the address on; up to the end of the volume if the count is zero.
     pub(super) fn or_rest(self, config: &LuConfig) -> Result<LbaRange, Sense> {
         let range = self.inside(config)?;
         if self.count > 0 {

@@ -1,4 +1,4 @@
-//! What the commands of the medium check in the same way.
+//! Checks that the commands of the medium share.
 
 use base::{BlockSize, LbaRange};
 
@@ -6,7 +6,7 @@ use crate::scsi::limits::{self, blocks_of};
 use crate::scsi::sense::code;
 use crate::scsi::{Cdb, LogicalUnit, LuConfig, Sense, SenseKey};
 
-/// Writes are not refused, by configuration or by SWP (SPC-4, Control mode page).
+/// Checks that writes are not refused by configuration or by SWP (SPC-4, control mode page).
 pub(in crate::scsi) fn writable(unit: &LogicalUnit) -> Result<(), Sense> {
     if unit.config().read_only {
         return Err(Sense::new(SenseKey::DataProtect, code::WRITE_PROTECTED));
@@ -17,8 +17,8 @@ pub(in crate::scsi) fn writable(unit: &LogicalUnit) -> Result<(), Sense> {
     Ok(())
 }
 
-/// RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT is zero: there is no protection information (SBC-3 clause 5,
-/// READ (10) and WRITE (10)).
+/// Checks that RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT is zero: protection information is not supported
+/// (SBC-3 clause 5, READ (10) and WRITE (10)).
 pub(super) fn no_protection(cdb: &Cdb) -> Result<(), Sense> {
     if cdb.u8(1) >> 5 != 0 {
         return Err(Sense::invalid_field_in_cdb(1, 7));
@@ -31,18 +31,18 @@ pub(super) fn fua(cdb: &Cdb) -> bool {
     cdb.bit(1, 3)
 }
 
-/// Whether a write must be durable before it is answered: with FUA, and without a write cache always (SBC-3
-/// clause 4, caches).
+/// Whether a write must be durable before it is answered: with FUA, and always if there is no write cache
+/// (SBC-3 clause 4, caches).
 pub(super) fn durable(unit: &LogicalUnit, fua: bool) -> bool {
     fua || !unit.state().write_cache()
 }
 
-/// MAXIMUM TRANSFER LENGTH.
+/// MAXIMUM TRANSFER LENGTH in blocks.
 pub(super) fn transfer_max(config: &LuConfig) -> u64 {
     blocks_of(limits::TRANSFER_BYTES_MAX, config.block_size).0
 }
 
-/// The bytes of a range.
+/// The length of a range in bytes.
 pub(super) fn bytes_of(range: LbaRange, size: BlockSize) -> u64 {
     (range.count * size).0
 }

@@ -14,7 +14,7 @@ const DESCRIPTOR: usize = 16;
 
 pub(super) fn get_lba_status(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let lba = request.cdb.u64(2);
-    // The first block asked about must be there.
+    // The first block must exist.
     Extent { lba, count: 1, count_at: 2 }.inside(unit.config())?;
     let allocation = request.cdb.u32(10) as usize;
     if allocation == 0 {
@@ -24,8 +24,8 @@ pub(super) fn get_lba_status(unit: &mut LogicalUnit, request: Request) -> Result
     Ok(pending::ask_status(Lba(lba), fitting.clamp(1, LBA_STATUS_DESCRIPTORS_MAX), allocation))
 }
 
-/// The parameter data. An extent of more blocks than 32 bits hold is shown as far as they reach and ends the
-/// list, because descriptors follow each other without a gap.
+/// Encodes the parameter data. An extent whose number of blocks exceeds 32 bits is truncated and ends the
+/// list, because the descriptors must be contiguous.
 pub(super) fn encode(extents: &[(Lba, BlockCount, Provisioning)]) -> Vec<u8> {
     let mut data = vec![0; HEADER];
     for (lba, count, state) in extents {

@@ -1,10 +1,10 @@
-//! The commands of the medium (SBC-3) and third-party copy (SPC-4): what becomes an operation on blocks.
+//! The commands of the medium (SBC-3) and third-party copy (SPC-4), which become operations on blocks.
 //!
-//! [`OPERATIONS`] says which function decodes which command. A function checks the CDB and the data against
-//! the volume and the [`limits`](super::limits), and answers or gives an operation with the [`Pending`] that
-//! makes the answer of its result. The checks come in this order: bits that are not supported, write
-//! protection, the blocks' place, their number, the data's length. The ranges that leave here lie inside the
-//! volume.
+//! [`OPERATIONS`] maps each command to the function that decodes it. The function checks the CDB and the data
+//! against the volume and the [`limits`](super::limits). It returns either the response, or an operation with
+//! the [`Pending`] that turns the operation's result into the response. The order of the checks: unsupported
+//! bits, write protection, the blocks' address, their number, the data's length. All ranges that are returned
+//! lie inside the volume.
 
 mod capacity;
 mod compare_and_write;
@@ -32,14 +32,14 @@ pub(super) use gates::writable;
 pub use pending::Pending;
 pub(super) use pending::{finish, tell_readiness, test_ready};
 
-/// What the commands of this folder keep in a unit on one core.
+/// State of these commands in a unit on one core.
 #[derive(Debug, Default)]
 pub(super) struct BlockState {
     copies: copy::Copies,
 }
 
 impl BlockState {
-    /// The nexus is gone, and what is kept for it with it.
+    /// Drops the state of a nexus that is gone.
     pub(super) fn forget(&mut self, nexus: NexusId) {
         self.copies.forget(nexus);
     }
@@ -114,7 +114,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[0xaf, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0x04]),
 ];
 
-/// Whether a unit has a command of the table: UNMAP and WRITE ATOMIC depend on what its volume can do.
+/// Whether a unit supports a command of the table: UNMAP and WRITE ATOMIC depend on its volume.
 pub(super) fn offered(operation: &Operation, config: &LuConfig) -> bool {
     match operation.opcode {
         unmap::OPCODE => config.unmap,
@@ -123,7 +123,7 @@ pub(super) fn offered(operation: &Operation, config: &LuConfig) -> bool {
     }
 }
 
-/// A command with an operation code of its own.
+/// A command with its own operation code.
 const fn row(name: &'static str, access: Access, run: Run, usage: &'static [u8]) -> Operation {
     Operation {
         name,

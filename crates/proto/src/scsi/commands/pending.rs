@@ -1,4 +1,4 @@
-//! From an operation that was carried out to the command's answer.
+//! From the result of an operation to the command's response.
 
 use base::{Chain, Lba, LbaRange};
 
@@ -10,83 +10,84 @@ use crate::scsi::{
     Status, Step,
 };
 
-/// What `finish` needs of the command.
+/// What `finish` needs to know about the command.
 #[derive(Debug)]
 pub struct Pending {
     /// The bytes that the CDB asks to transfer.
     transfer: u64,
-    /// What the answer is made of.
+    /// What the response consists of.
     answer: Answer,
 }
 
-/// What the answer to a command is made of.
+/// What the response to a command consists of.
 #[derive(Debug)]
 enum Answer {
     /// The status.
     Status,
-    /// What was read.
+    /// The data that was read.
     Data,
-    /// The status; a miscompare is counted from the start of a block of so many bytes that each was compared
-    /// with.
+    /// The status. The offset of a miscompare is relative to the start of the block of `block_bytes` bytes
+    /// with which each block was compared.
     Compared { block_bytes: u64 },
-    /// The status, which tells whether all that was asked for is in a cache; not if it was `cut`.
+    /// The status, which tells whether all requested blocks are in a cache; they are not if the request was
+    /// `cut`.
     Prefetched { cut: bool },
-    /// Extents, in so many bytes.
+    /// Extents, in at most `allocation` bytes.
     LbaStatus { allocation: usize },
-    /// The status, and what RECEIVE COPY RESULTS will tell.
+    /// The status, and the result for RECEIVE COPY RESULTS.
     Copied(Started),
-    /// Why the medium is not ready, if so, as data in so many bytes.
+    /// Whether and why the medium is not ready, as data of at most `allocation` bytes.
     Readiness { format: SenseFormat, allocation: usize },
 }
 
-/// Asks whether the medium is ready.
+/// Checks whether the medium is ready.
 pub(in crate::scsi) fn test_ready() -> Step {
     carry_out(0, BlockOp::TestReady)
 }
 
-/// Asks whether the medium is ready, and tells that as sense data of at most `allocation` bytes.
+/// Checks whether the medium is ready, and returns the result as sense data of at most `allocation` bytes.
 pub(in crate::scsi) fn tell_readiness(format: SenseFormat, allocation: usize) -> Step {
     let pending = Pending { transfer: 0, answer: Answer::Readiness { format, allocation } };
     Step::Block(pending, BlockOp::TestReady)
 }
 
-/// Reads.
+/// Reads blocks.
 pub(super) fn read(transfer: u64, op: BlockOp) -> Step {
     Step::Block(Pending { transfer, answer: Answer::Data }, op)
 }
 
-/// Does what has no answer but its status, after `transfer` bytes came from the initiator.
+/// Executes an operation without data-in, after `transfer` bytes were received from the initiator.
 pub(super) fn carry_out(transfer: u64, op: BlockOp) -> Step {
     Step::Block(Pending { transfer, answer: Answer::Status }, op)
 }
 
-/// Compares each block of a range with the same one.
+/// Compares each block of a range with the same data.
 pub(super) fn compare_each(range: LbaRange, data: Chain) -> Step {
     let block_bytes = data.len() as u64;
     let pending = Pending { transfer: block_bytes, answer: Answer::Compared { block_bytes } };
     Step::Block(pending, BlockOp::Compare { range, data })
 }
 
-/// Prefetches all that was asked for, or less.
+/// Prefetches all requested blocks, or fewer if they were `cut`.
 pub(super) fn fetch(range: LbaRange, cut: bool) -> Step {
     Step::Block(Pending { transfer: 0, answer: Answer::Prefetched { cut } }, BlockOp::Prefetch { range })
 }
 
-/// Asks which blocks are mapped.
+/// Reports which blocks are mapped.
 pub(super) fn ask_status(start: Lba, max: usize, allocation: usize) -> Step {
     let pending = Pending { transfer: 0, answer: Answer::LbaStatus { allocation } };
     Step::Block(pending, BlockOp::LbaStatus { start, max })
 }
 
-/// Copies, after a parameter list of `transfer` bytes.
+/// Starts a copy, after a parameter list of `transfer` bytes.
 pub(super) fn copy(transfer: u64, started: Started) -> Pending {
     Pending { transfer, answer: Answer::Copied(started) }
 }
 
-/// The answer to a command whose step was carried out.
+/// The response to a command whose step has been executed.
 ///
 /// # Panics
-/// If the result is not one of the operation's: whoever carries operations out is part of this program.
+/// If the result does not belong to the operation: what executes operations is part of this program.
 pub(in crate::scsi) fn finish(
     unit: &mut LogicalUnit,
     pending: Pending,
@@ -124,14 +125,14 @@ pub(in crate::scsi) fn finish(
                 }
                 (error, _) => error,
             };
-            // Data of a failed read does not go out; data that was to be written had come.
+            // The data of a failed read is not sent; the data of a failed write had been received.
             let transfer = if matches!(answer, Answer::Data) { 0 } else { transfer };
             Outcome { transfer, ..Outcome::check(failure(error)) }
         }
     }
 }
 
-/// Why the medium failed a command, in SCSI's words.
+/// The sense data for a failed operation.
 fn failure(error: BlockError) -> Sense {
     match error {
         // SBC-3 clause 5, COMPARE AND WRITE and VERIFY (10): INFORMATION is the offset into the Data-Out
@@ -143,21 +144,21 @@ fn failure(error: BlockError) -> Sense {
             Sense::new(SenseKey::MediumError, code::UNRECOVERED_READ_ERROR).with_information(lba.0)
         }
         // Without INFORMATION: it would name the block that failed (SBC-3 clause 4, error reporting), which
-        // nobody knows.
+        // is unknown.
         BlockError::Unwritable => Sense::new(SenseKey::MediumError, code::WRITE_ERROR),
-        // SBC-3 clause 4, thin provisioned units: no space for a block that was not mapped, until somebody
-        // makes some.
+        // SBC-3 clause 4, thin provisioned units: no space for a block that was not mapped, until an
+        // administrator provides some.
         BlockError::Full => Sense::new(SenseKey::DataProtect, code::SPACE_ALLOCATION_FAILED_WRITE_PROTECT),
         BlockError::Offline => {
             Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_MANUAL_INTERVENTION_REQUIRED)
         }
-        // SPC-4 5.15.2.7: initiators try again, or another path.
+        // SPC-4 5.15.2.7: initiators retry, on this path or another one.
         BlockError::Unavailable => Sense::new(
             SenseKey::NotReady,
             code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION,
         ),
         BlockError::Aborted => Sense::new(SenseKey::AbortedCommand, code::NO_ADDITIONAL_SENSE_INFORMATION),
-        // Initiators send it again, and what they send then comes after this.
+        // Initiators send the command again, and the repeated command is executed after this one.
         BlockError::Unknown => Sense::new(SenseKey::AbortedCommand, code::IO_PROCESS_TERMINATED),
         BlockError::Copy(failure) => copy_failure(failure),
     }

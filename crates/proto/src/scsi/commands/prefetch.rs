@@ -7,8 +7,8 @@ use super::pending;
 use crate::scsi::limits::{self, blocks_of};
 use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Status, Step};
 
-/// IMMED is ignored: nothing is gained by an answer before the blocks are there. Too many blocks are cut, as
-/// this is a hint; the answer then is that not all of them are in the cache.
+/// IMMED is ignored: answering before the blocks have been loaded gains nothing. Excess blocks are cut, since
+/// the command is only a hint; the response then says that not all blocks are in the cache.
 pub(super) fn prefetch(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let config = unit.config();
     let range = Extent::of(&request.cdb).or_rest(config)?;
@@ -20,7 +20,7 @@ pub(super) fn prefetch(unit: &mut LogicalUnit, request: Request) -> Result<Step,
     Ok(pending::fetch(fetched, fetched != range))
 }
 
-/// CONDITION MET if all the blocks are in the cache, GOOD if not all.
+/// CONDITION MET if all blocks are in the cache, else GOOD.
 pub(super) fn answer(all_cached: bool) -> Outcome {
     Outcome::status(if all_cached { Status::ConditionMet } else { Status::Good })
 }

@@ -1,4 +1,4 @@
-//! READ (6), (10), (12) and (16): SBC-3 clause 5, the first SBC-2.
+//! READ (6), (10), (12) and (16): SBC-3 clause 5; READ (6): SBC-2.
 
 use super::extent::Extent;
 use super::{gates, pending};

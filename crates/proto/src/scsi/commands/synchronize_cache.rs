@@ -4,8 +4,8 @@ use super::extent::Extent;
 use super::pending;
 use crate::scsi::{BlockOp, LogicalUnit, Request, Sense, Step};
 
-/// The whole volume is flushed, whatever the range is: disks know no other flush. With IMMED the answer might
-/// come earlier; it is given when it is true, so that a failed flush is told to whom it concerns.
+/// Flushes the whole volume, regardless of the range: disks cannot flush a part. IMMED would allow an early
+/// response; it is sent only after the flush, so that the initiator learns of a failed one.
 pub(super) fn synchronize_cache(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     Extent::of(&request.cdb).or_rest(unit.config())?;
     Ok(pending::carry_out(0, BlockOp::Flush))

@@ -44,8 +44,8 @@ pub(super) fn unmap(unit: &mut LogicalUnit, request: Request) -> Result<Step, Se
     Ok(pending::carry_out(transfer, BlockOp::Unmap { ranges, fua }))
 }
 
-/// All ranges of a parameter list, without empty ones: all of them are checked before any is given back.
-/// A descriptor that is not complete is ignored, as the standard asks.
+/// All ranges of a parameter list except empty ones: all of them are checked before any is unmapped. The
+/// standard requires that an incomplete descriptor is ignored.
 fn ranges_of(list: &[u8], config: &LuConfig) -> Result<Vec<LbaRange>, Sense> {
     let Some((header, rest)) = list.split_first_chunk::<HEADER>() else {
         return Err(Sense::parameter_list_length_error());

@@ -4,13 +4,13 @@ use super::extent::Extent;
 use super::{gates, pending};
 use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step, data_out};
 
-/// What BYTCHK asks for (SBC-3 clause 5, VERIFY (10)).
+/// What BYTCHK requests (SBC-3 clause 5, VERIFY (10)).
 enum Check {
-    /// 00b: that the medium can be read.
+    /// 00b: check that the medium can be read.
     Medium,
-    /// 01b: that all the blocks are as in the data.
+    /// 01b: compare all blocks with the data.
     Blocks,
-    /// 11b: that each block is as the one in the data.
+    /// 11b: compare each block with the one block in the data.
     Same,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn verify(unit: &mut LogicalUnit, request: Request) -> Result<Step, S
         3 => Check::Same,
         _ => return Err(Sense::invalid_field_in_cdb(1, 2)),
     };
-    // The limit holds without data too: it bounds the time of one command.
+    // The limit also applies without data: it bounds the time of one command.
     let Some(range) = Extent::of(cdb).within(config, gates::transfer_max(config))? else {
         return Ok(Step::Done(Outcome::good()));
     };

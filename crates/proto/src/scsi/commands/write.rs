@@ -37,7 +37,7 @@ pub(super) fn write_and_verify(unit: &mut LogicalUnit, request: Request) -> Resu
     })
 }
 
-/// Only where the volume promises it: the command does not exist otherwise.
+/// Writes atomically. The command exists only if the volume guarantees atomic writes.
 pub(super) fn write_atomic(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     let atomic = unit.config().atomic;
@@ -69,7 +69,7 @@ pub(super) fn orwrite(unit: &mut LogicalUnit, request: Request) -> Result<Step, 
     blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::OrWrite { range, data, fua })
 }
 
-/// What may be written, and its bytes; `None` if the command asks for no blocks.
+/// The range to write, and its length in bytes; `None` if the command requests no blocks.
 fn admit(unit: &LogicalUnit, extent: Extent) -> Result<Option<(LbaRange, u64)>, Sense> {
     let config = unit.config();
     gates::writable(unit)?;
@@ -77,7 +77,7 @@ fn admit(unit: &LogicalUnit, extent: Extent) -> Result<Option<(LbaRange, u64)>, 
     Ok(range.map(|range| (range, gates::bytes_of(range, config.block_size))))
 }
 
-/// Writes all blocks or none.
+/// Writes all blocks, or none if the command is refused.
 fn blocks(
     unit: &LogicalUnit,
     extent: Extent,

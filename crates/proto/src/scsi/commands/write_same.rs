@@ -7,16 +7,16 @@ use super::{gates, pending};
 use crate::scsi::limits::{self, WRITE_SAME_NON_ZERO, blocks_of};
 use crate::scsi::{BlockOp, Cdb, LogicalUnit, Request, Sense, Step, data_out};
 
-/// Byte 1.
+/// Flags in byte 1.
 struct Flags {
-    /// Blocks may be given back if they then read as what was to be written.
+    /// Blocks may be unmapped if they then read as the data to be written.
     unmap: bool,
-    /// There is no data; zeros are meant.
+    /// There is no data; zeros are written.
     no_data: bool,
 }
 
 pub(super) fn write_same_10(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
-    // PBDATA and LBDATA of SBC-2 would have numbers written into the blocks: obsolete, but not to be ignored.
+    // SBC-2's PBDATA and LBDATA would write numbers into the blocks: obsolete, but they must not be ignored.
     if request.cdb.u8(1) & 0x06 != 0 {
         return Err(Sense::invalid_field_in_cdb(1, if request.cdb.bit(1, 2) { 2 } else { 1 }));
     }
@@ -37,7 +37,7 @@ fn write_same(unit: &LogicalUnit, request: Request, flags: Flags) -> Result<Step
     gates::writable(unit)?;
     let extent = Extent::of(cdb);
     let max = blocks_of(limits::WRITE_SAME_BYTES_MAX, config.block_size).0;
-    // Zero blocks would reach to the end (WSNZ is one).
+    // Zero blocks would extend to the end of the volume (WSNZ is one).
     const { assert!(WRITE_SAME_NON_ZERO) };
     let Some(range) = extent.within(config, max)? else {
         return Err(Sense::invalid_field_in_cdb(extent.count_at, 7));
@@ -51,8 +51,8 @@ fn write_same(unit: &LogicalUnit, request: Request, flags: Flags) -> Result<Step
             Err(refused) => return Ok(Step::Done(refused)),
         }
     };
-    // SBC-3 clause 4, WRITE SAME and unmap operations: with LBPRZ, a block is unmapped only if it is to read
-    // as zeros.
+    // SBC-3 clause 4, WRITE SAME and unmap operations: with LBPRZ, a block may be unmapped only if it has to
+    // read as zeros.
     let fua = gates::durable(unit, false);
     let op = if flags.unmap && is_zero(&pattern) {
         BlockOp::Unmap { ranges: vec![range], fua }
@@ -62,7 +62,7 @@ fn write_same(unit: &LogicalUnit, request: Request, flags: Flags) -> Result<Step
     Ok(pending::carry_out(transfer, op))
 }
 
-/// ANCHOR needs ANC_SUP, which is zero, and UNMAP needs a volume that gives space back.
+/// Checks that ANCHOR is zero, since ANC_SUP is, and that UNMAP is set only if the volume can unmap.
 fn check_unmap_bits(unit: &LogicalUnit, cdb: &Cdb) -> Result<(), Sense> {
     if cdb.bit(1, 4) {
         return Err(Sense::invalid_field_in_cdb(1, 4));

@@ -19,7 +19,7 @@ fn a_new_nexus_hears_of_it_once() {
     rig.data(A, &[0x12, 0, 0, 0, 96, 0]);
     assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x2900);
     assert_eq!(rig.status(A, &TEST_UNIT_READY, &[]), Status::Good);
-    // REQUEST SENSE tells it as data.
+    // REQUEST SENSE reports it as data.
     let sense = rig.data(B, &[0x03, 0, 0, 0, 252, 0]);
     assert_eq!((sense[0], sense[2], sense[12], sense[13]), (0x70, 0x06, 0x29, 0x07));
     let sense = rig.data(B, &[0x03, 1, 0, 0, 252, 0]);
@@ -35,7 +35,7 @@ fn no_such_command() {
     assert_eq!(rig.code(A, &[0xa4, 0x0a], &[]), 0x2000);
     // NACA
     assert_eq!(rig.code(A, &[0, 0, 0, 0, 0, 4], &[]), 0x2400);
-    // A nexus that is not there.
+    // A nexus that was not attached.
     assert_eq!(rig.status(crate::scsi::NexusId(9), &TEST_UNIT_READY, &[]), Status::Busy);
 }
 
@@ -98,7 +98,7 @@ fn mode_sense() {
     let mut rig = Rig::new();
     let caching = rig.data(A, &[0x1a, 0, 0x08, 0, 255, 0]);
     assert_eq!(caching[..15], [31, 0, 0x10, 8, 0x00, 0x02, 0, 0, 0, 0, 2, 0, 0x88, 0x12, 0x04]);
-    // Changeable: WCE only.
+    // Changeable: only WCE.
     assert_eq!(rig.data(A, &[0x1a, 8, 0x48, 0, 255, 0])[4..8], [0x88, 0x12, 0x04, 0]);
     let control = rig.data(A, &[0x1a, 8, 0x0a, 0, 255, 0]);
     assert_eq!(control, [15, 0, 0x10, 0, 0x8a, 0x0a, 0x02, 0x10, 0, 0x40, 0, 0, 0xff, 0xff, 0, 0]);
@@ -124,7 +124,7 @@ fn mode_select_is_seen_by_all() {
     assert!(rig.unit.state().write_protected());
     assert_eq!(rig.news(A), []);
     assert_eq!(rig.news(B), [0x2a01]);
-    // WP, and D_SENSE works at once.
+    // WP is set, and D_SENSE takes effect at once.
     assert_eq!(rig.data(A, &[0x1a, 8, 0x0a, 0, 255, 0])[2], 0x90);
     let outcome = rig.run(A, &[0xff], &[]);
     assert_eq!(outcome.sense.unwrap().encode()[0], 0x72);
@@ -180,7 +180,7 @@ fn wrong_mode_parameters() {
     assert_eq!(rig.code(A, &[0x15, 0x10, 0, 0, 3, 0], &good), 0x1a00);
     assert_eq!(rig.code(A, &select, &good[..8]), 0x0e03);
     assert_eq!(rig.code(A, &[0x15, 0x00, 0, 0, 16, 0], &good), 0x2400);
-    // Of another block size.
+    // A block descriptor with another block size.
     let mut list = vec![0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 16, 0];
     list.extend_from_slice(&good[4..]);
     assert_eq!(rig.code(A, &[0x15, 0x10, 0, 0, 24, 0], &list), 0x2600);
@@ -212,7 +212,7 @@ fn another_size_is_told() {
     assert_eq!(rig.status(A, &TEST_UNIT_READY, &[]), Status::Good);
 }
 
-/// A copy gets what a READ or WRITE of the initiator that asked for it would get.
+/// A copy gets the response that a READ or WRITE by its initiator would get.
 #[test]
 fn a_copy_is_refused_as_its_initiator_would_be() {
     const START: [u8; 6] = [0x1b, 0, 0, 0, 1, 0];
@@ -261,7 +261,8 @@ fn a_group_in_standby_is_not_ready() {
     assert_eq!(rig.data(A, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0])[4], 0x02);
 }
 
-/// SPC-4 5.15.2.4: what is carried out through a port in each access state, and what all else is answered.
+/// SPC-4 5.15.2.4: the commands that are executed through a port in each access state, and the response to
+/// all others.
 #[test]
 fn each_access_state_admits_what_it_should() {
     use crate::scsi::AccessState::{
@@ -305,7 +306,7 @@ fn each_access_state_admits_what_it_should() {
         let mut config = config();
         config.port_groups[0].state = state;
         rig.unit.reconfigure(config);
-        // Told once to each nexus.
+        // Reported once to each nexus.
         if state != ActiveOptimized {
             assert_eq!([A, B, A2].map(|nexus| rig.news(nexus)), [vec![0x2a06], vec![0x2a06], vec![0x2a06]]);
         }
@@ -318,14 +319,14 @@ fn each_access_state_admits_what_it_should() {
             let found = outcome.sense.map(|sense| (sense.key, sense.code));
             assert_eq!(found, code.map(|code| (SenseKey::NotReady, code)), "{state:?}: {cdb:02x?}");
         }
-        // REQUEST SENSE tells it as data: NOT READY, and the code.
+        // REQUEST SENSE reports it as data: NOT READY, and the code.
         let sense = rig.data(A, &[0x03, 0, 0, 0, 18, 0]);
         let [high, low] = active.unwrap_or(0).to_be_bytes();
         assert_eq!((sense[2], sense[12], sense[13]), (if active.is_some() { 0x02 } else { 0 }, high, low));
     }
 }
 
-/// A node that is out of reach of the others knows reservations as they were: it tells of no conflict.
+/// A node that is cut off knows reservations only as they were, so it reports no conflict.
 #[test]
 fn no_conflict_is_told_through_a_port_that_is_unavailable() {
     let mut rig = Rig::new();
@@ -347,7 +348,7 @@ fn no_conflict_is_told_through_a_port_that_is_unavailable() {
     assert_eq!(rig.status(A, &write, &[0; 512]), Status::ReservationConflict);
 }
 
-/// A session whose target was just taken from the unit may still send a command: nothing opens to it.
+/// A session whose target was just unmapped from the unit may still send a command: it gains no access.
 #[test]
 fn a_port_that_is_in_no_group_is_as_the_unit_says() {
     let mut rig = Rig::new();
@@ -360,7 +361,7 @@ fn a_port_that_is_in_no_group_is_as_the_unit_says() {
     assert_eq!(rig.news(B), []);
 }
 
-/// A port that comes or goes changes the state of none that stays.
+/// Adding or removing a port does not change the state of the remaining ports.
 #[test]
 fn another_port_is_no_news() {
     let mut rig = Rig::new();
@@ -370,14 +371,14 @@ fn another_port_is_no_news() {
     assert_eq!((rig.news(A), rig.news(B)), (vec![], vec![]));
     rig.unit.reconfigure(config());
     assert_eq!((rig.news(A), rig.news(A2)), (vec![], vec![]));
-    // A new group, too, unless one's own port has moved there.
+    // Nor does a new group, unless the nexus' own port has moved to it.
     let mut two = config();
     let moved = two.port_groups[0].ports.remove(1);
     let state = crate::scsi::AccessState::ActiveNonOptimized;
     two.port_groups.push(crate::scsi::PortGroup { id: 2, state, preferred: false, ports: vec![moved] });
     rig.unit.reconfigure(two.clone());
     assert_eq!((rig.news(A), rig.news(A2)), (vec![], vec![0x2a06]));
-    // The state of any group is in everybody's report.
+    // The report contains the states of all groups, so every nexus is notified.
     two.port_groups[1].state = crate::scsi::AccessState::ActiveOptimized;
     rig.unit.reconfigure(two.clone());
     assert_eq!((rig.news(A), rig.news(A2)), (vec![0x2a06], vec![0x2a06]));
@@ -423,7 +424,7 @@ fn report_supported_task_management_functions() {
     assert_eq!(rig.data(A, &report(0x80, 16)).len(), 16);
 }
 
-/// What iscsi-test-cu asks of REPORT SUPPORTED OPERATION CODES.
+/// What iscsi-test-cu checks in REPORT SUPPORTED OPERATION CODES.
 #[test]
 fn report_supported_operation_codes() {
     let mut rig = Rig::new();
@@ -454,7 +455,8 @@ fn report_supported_operation_codes() {
     assert_eq!(rig.data(A, &report(3, 0x00, 1)), [0, 1, 0, 0]);
 }
 
-/// Group numbers, IMMED, and all of CONTROL but NACA: what nobody looks at is not claimed.
+/// Group numbers, IMMED, and all of CONTROL except NACA: usage data does not include fields that are not
+/// evaluated.
 #[test]
 fn usage_data_claims_what_is_looked_at() {
     const LBA: [u8; 4] = [0xff; 4];
@@ -496,7 +498,7 @@ fn the_table_is_in_order() {
     }
 }
 
-/// Whatever comes, there is an answer: every operation code and service action, with random fields and data.
+/// Every input gets a response: every operation code and service action, with random fields and data.
 #[test]
 fn nothing_panics() {
     let mut rng = Rng::new(1);
@@ -509,7 +511,7 @@ fn nothing_panics() {
             if !rng.one_in(4) {
                 cdb[1] &= 0x1f;
             }
-            // Small numbers reach further than random ones.
+            // Small numbers get further than random ones.
             for at in [2, 3, 5, 6, 7, 10, 11, 12] {
                 if !rng.one_in(4) {
                     cdb[at] = 0;

@@ -1,8 +1,8 @@
-//! Mode parameters (SPC-4 7.5): what initiators may set, and the pages that show it.
+//! Mode parameters (SPC-4 7.5): what initiators may set, and the pages that contain it.
 //!
-//! Three bits can be set: WCE, D_SENSE and SWP. Everything else in the pages is fixed. Which bits of a page
-//! can be changed is not written down a second time: it is where the page of a unit with all three set
-//! differs from one with none.
+//! Three bits can be set: WCE, D_SENSE and SWP. Everything else in the pages is fixed. The mask of changeable
+//! bits is not defined separately: it is the difference between a page with all three set and one with none
+//! set.
 
 mod select;
 mod sense;
@@ -32,18 +32,18 @@ impl Default for Mode {
 const NONE: Mode = Mode { write_cache: false, descriptor_sense: false, write_protected: false };
 const ALL: Mode = Mode { write_cache: true, descriptor_sense: true, write_protected: true };
 
-/// One mode page.
+/// A mode page.
 struct Page {
     code: u8,
-    /// With the subpage format, its code.
+    /// The subpage code; zero for the page_0 format.
     subpage: u8,
     /// PS: MODE SELECT can save it.
     saveable: bool,
-    /// What follows the header.
+    /// The page without its header.
     body: fn(&Mode) -> Vec<u8>,
 }
 
-/// All pages; 3Fh shows them in this order (SPC-4 6.11.1: ascending, page 0 last).
+/// All pages, in the order in which 3Fh returns them (SPC-4 6.11.1: ascending, page 0 last).
 const PAGES: [Page; 6] = [
     Page { code: 0x01, subpage: 0, saveable: false, body: error_recovery },
     Page { code: 0x02, subpage: 0, saveable: false, body: |_| vec![0; 14] },
@@ -53,7 +53,7 @@ const PAGES: [Page; 6] = [
     Page { code: 0x1c, subpage: 0, saveable: false, body: informational_exceptions },
 ];
 
-/// Read-write error recovery (SBC-3 6.5.8): AWRE and ARRE, the disks below do that.
+/// Read-write error recovery (SBC-3 6.5.8): AWRE and ARRE, since the disks below reallocate.
 fn error_recovery(_: &Mode) -> Vec<u8> {
     vec![0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
@@ -65,7 +65,7 @@ fn caching(mode: &Mode) -> Vec<u8> {
     body
 }
 
-/// Control (SPC-4 7.5.8). TST 0, GLTSD, unrestricted reordering, QERR 0, TAS: commands that another nexus
+/// Control (SPC-4 7.5.8). TST 0, GLTSD, unrestricted reordering, QERR 0. TAS: commands that another nexus
 /// aborts are answered TASK ABORTED.
 fn control(mode: &Mode) -> Vec<u8> {
     vec![
@@ -82,14 +82,14 @@ fn control(mode: &Mode) -> Vec<u8> {
     ]
 }
 
-/// Control extension (SPC-4 7.5.9): IALUAE, implicit asymmetric access is enabled.
+/// Control extension (SPC-4 7.5.9). IALUAE: implicit asymmetric access is enabled.
 fn control_extension(_: &Mode) -> Vec<u8> {
     let mut body = vec![0; 28];
     body[0] = 0x01;
     body
 }
 
-/// Informational exceptions control (SPC-4 7.5.13): DEXCPT, none are reported.
+/// Informational exceptions control (SPC-4 7.5.13). DEXCPT: none are reported.
 fn informational_exceptions(_: &Mode) -> Vec<u8> {
     vec![0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
@@ -100,7 +100,7 @@ impl Page {
         self.with_header((self.body)(mode))
     }
 
-    /// A mask of what can be changed, with the header.
+    /// The mask of changeable bits, with the header.
     fn changeable(&self) -> Vec<u8> {
         let mask = (self.body)(&ALL).iter().zip((self.body)(&NONE)).map(|(all, none)| all ^ none).collect();
         self.with_header(mask)

@@ -37,22 +37,22 @@ pub(in crate::scsi) const MODE_SELECT_10: Operation = Operation {
     },
 };
 
-/// What the two commands differ in.
+/// The differences between the two commands.
 struct Header {
-    /// The mode parameter header: four or eight bytes.
+    /// The length of the mode parameter header: four or eight bytes.
     bytes: usize,
-    /// PARAMETER LIST LENGTH, and where it stands.
+    /// PARAMETER LIST LENGTH, and its position in the CDB.
     list: usize,
     list_at: u16,
 }
 
-/// What MODE SELECT asks for.
+/// What a MODE SELECT requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::scsi) struct ModeChange {
     write_cache: Option<bool>,
     descriptor_sense: Option<bool>,
     write_protected: Option<bool>,
-    /// SP: survive a reset.
+    /// SP: save the parameters, so that they survive a reset.
     save: bool,
 }
 
@@ -67,7 +67,7 @@ fn select(unit: &mut LogicalUnit, request: Request, header: Header) -> Result<St
     if !cdb.bit(1, 4) {
         return Err(Sense::invalid_field_in_cdb(1, 4)); // PF: vendor-specific pages
     }
-    // The pages are few; what is longer than this can only be wrong.
+    // There are few pages; a longer list can only be wrong.
     if header.list > LIST_BYTES_MAX {
         return Err(Sense::invalid_field_in_cdb(header.list_at, 7));
     }
@@ -80,7 +80,8 @@ fn select(unit: &mut LogicalUnit, request: Request, header: Header) -> Result<St
     unit.change(&request, Change::Mode(change), header.list as u64)
 }
 
-/// A MODE SELECT of all pages with the longest header and block descriptor is below 200 bytes.
+/// The longest accepted list. A MODE SELECT of all pages with the longest header and block descriptor takes
+/// less than 200 bytes.
 const LIST_BYTES_MAX: usize = 4096;
 
 /// Checks the whole list before anything is changed (SPC-4 7.5.4 to 7.5.6).
@@ -101,8 +102,8 @@ fn parse(config: &LuConfig, list: &[u8], header: usize, change: &mut ModeChange)
     Ok(())
 }
 
-/// The block descriptor must say what is: neither the capacity nor the block size can be set (SBC-3 6.5.2).
-/// Zero or all ones blocks leave the capacity alone.
+/// Checks that the block descriptor matches the unit: neither the capacity nor the block size can be set
+/// (SBC-3 6.5.2). A number of blocks of zero or all ones keeps the capacity.
 fn check_descriptor(config: &LuConfig, descriptor: &[u8], long: bool, at: usize) -> Result<(), Sense> {
     let invalid = |field: usize| Err(Sense::invalid_field_in_parameter_list((at + field) as u16, 7));
     let (blocks, none, size, size_at) = match (descriptor, long) {
@@ -115,7 +116,7 @@ fn check_descriptor(config: &LuConfig, descriptor: &[u8], long: bool, at: usize)
             let blocks = blocks.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
             (blocks, u64::MAX, u32::from_be_bytes([*s0, *s1, *s2, *s3]), 12)
         }
-        // The length in the header does not fit to LONGLBA.
+        // The length in the header does not match LONGLBA.
         _ => return Err(Sense::invalid_field_in_parameter_list(if at == 4 { 3 } else { 6 }, 7)),
     };
     if blocks != 0 && blocks != none && blocks != config.blocks.0 {
@@ -127,7 +128,8 @@ fn check_descriptor(config: &LuConfig, descriptor: &[u8], long: bool, at: usize)
     Ok(())
 }
 
-/// One page at the start of `rest`, which is `at` in the list. Gives its length.
+/// Parses one page at the start of `rest`, which begins at offset `at` of the list. Returns the page's
+/// length.
 fn parse_page(rest: &[u8], at: usize, change: &mut ModeChange) -> Result<usize, Sense> {
     let invalid = |byte: usize, bit: u8| Sense::invalid_field_in_parameter_list((at + byte) as u16, bit);
     let (subpage, header, length) = match rest {
@@ -157,7 +159,7 @@ fn parse_page(rest: &[u8], at: usize, change: &mut ModeChange) -> Result<usize, 
 }
 
 impl ModeChange {
-    /// Takes the changeable bits of a page.
+    /// Stores the changeable bits of a page.
     fn set(&mut self, page: &Page, bytes: &[u8]) {
         match (page.code, page.subpage) {
             (0x08, 0) => self.write_cache = Some(bytes[2] & 0x04 != 0),
@@ -169,7 +171,7 @@ impl ModeChange {
         }
     }
 
-    /// `mode` with what is to be set.
+    /// `mode` with the requested changes.
     fn applied_to(&self, mode: &Mode) -> Mode {
         Mode {
             write_cache: self.write_cache.unwrap_or(mode.write_cache),
@@ -178,7 +180,7 @@ impl ModeChange {
         }
     }
 
-    /// Decides it, against the newest state.
+    /// Decides the change against the newest state.
     pub(in crate::scsi) fn decide(&self, state: &LuState, from: &ItNexus, decision: &mut Decision) {
         let mut new = state.clone();
         new.mode = self.applied_to(&state.mode);
@@ -192,7 +194,7 @@ impl ModeChange {
             let to = Affected::AllBut(from.clone());
             decision.notices.push(Notice { to, attention: UnitAttention::ModeParametersChanged });
         }
-        // What was answered under the write cache must be as durable as what comes after it.
+        // Writes that were answered out of the write cache must become as durable as later ones.
         decision.flush = state.mode.write_cache && !new.mode.write_cache;
         decision.durable = new.saved_mode != state.saved_mode;
         decision.state = Some(new);

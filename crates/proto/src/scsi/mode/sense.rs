@@ -35,7 +35,7 @@ fn mode_sense_6(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense>
     let cdb = &request.cdb;
     let pages = pages(unit, cdb)?;
     let block = if cdb.bit(1, 3) { Vec::new() } else { short_descriptor(unit.config()) };
-    // MODE DATA LENGTH does not count itself. All pages together are far below 255 bytes.
+    // MODE DATA LENGTH does not count itself. All pages together take far less than 255 bytes.
     let length = (3 + block.len() + pages.len()) as u8;
     let mut bytes = vec![length, 0, device_specific(unit), block.len() as u8];
     bytes.extend(block);
@@ -60,13 +60,13 @@ fn mode_sense_10(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense
     Ok(Step::Done(Outcome::parameters(&bytes, usize::from(cdb.u16(7)))))
 }
 
-/// The DEVICE-SPECIFIC PARAMETER (SBC-3 6.5.1): WP, and DPOFUA because DPO and FUA are taken.
+/// The DEVICE-SPECIFIC PARAMETER (SBC-3 6.5.1): WP; and DPOFUA, because DPO and FUA are accepted.
 fn device_specific(unit: &LogicalUnit) -> u8 {
     let protected = unit.config().read_only || unit.state().write_protected();
     u8::from(protected) << 7 | 0x10
 }
 
-/// SBC-3 6.5.2.2: more blocks than the field holds are all ones.
+/// SBC-3 6.5.2.2: a number of blocks that exceeds the field is reported as all ones.
 fn short_descriptor(config: &LuConfig) -> Vec<u8> {
     let blocks = u32::try_from(config.blocks.0).unwrap_or(u32::MAX);
     let mut bytes = blocks.to_be_bytes().to_vec();
@@ -82,7 +82,7 @@ fn long_descriptor(config: &LuConfig) -> Vec<u8> {
     bytes
 }
 
-/// The pages that the CDB asks for (SPC-4 table 166).
+/// The pages that the CDB requests (SPC-4 table 166).
 fn pages(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
     let (code, subpage) = (cdb.u8(2) & 0x3f, cdb.u8(3));
     let wanted = |page: &&Page| {

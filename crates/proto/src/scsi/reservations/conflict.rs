@@ -5,10 +5,12 @@ use super::{Kind, Reservations};
 use crate::scsi::operations::Access;
 use crate::scsi::{Cdb, ItNexus};
 
-/// How a nexus stands to the reservations of a unit. It changes only with them, so it is kept with the nexus.
+/// The rights of a nexus under the reservations of a unit.
+///
+/// They change only with the reservations, so they are cached with the nexus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scsi) enum Standing {
-    /// Nothing is reserved, or this nexus holds it.
+    /// Nothing is reserved, or this nexus is a holder.
     Unhindered,
     /// Another nexus holds a RESERVE(6) or RESERVE(10).
     BehindLegacy,
@@ -24,7 +26,7 @@ pub(in crate::scsi) enum Registered {
 }
 
 impl Reservations {
-    /// How `nexus` stands.
+    /// The rights of `nexus`.
     pub(in crate::scsi) fn standing(&self, nexus: &ItNexus) -> Standing {
         if self.legacy.as_ref().is_some_and(|holder| holder != nexus) {
             return Standing::BehindLegacy;
@@ -48,7 +50,7 @@ impl Standing {
             Standing::BehindLegacy => matches!(access, Access::Free | Access::Release),
             Standing::Behind(kind, registered) => match access {
                 Access::Free | Access::Status => true,
-                // Decided with the newest state.
+                // Decided later with the newest state.
                 Access::PersistentOut | Access::Reserve | Access::Release => true,
                 Access::Read if kind.allows_reads() => true,
                 _ => kind.is_shared() && registered == Registered::Yes,
@@ -57,7 +59,7 @@ impl Standing {
     }
 }
 
-/// The class of commands whose class depends on their CDB.
+/// Resolves classes that depend on the CDB.
 fn plain(access: Access, cdb: &Cdb) -> Access {
     match access {
         Access::StartStop if cdb.bit(4, 0) && cdb.u8(4) >> 4 == 0 => Access::Status,
@@ -81,7 +83,7 @@ mod tests {
     }
 
     /// The columns of SPC-4's table for a nexus that does not hold the reservation: Write Exclusive,
-    /// Exclusive Access, registered with a type of registrants, not registered with Write Exclusive of
+    /// Exclusive Access, registered with a *registrants* type, not registered with Write Exclusive of
     /// registrants, and with Exclusive Access of registrants.
     fn columns(access: Access, byte: u8) -> String {
         use Kind::{

@@ -1,4 +1,4 @@
-//! RESERVE and RELEASE (SPC-2), as clusters of old and libiscsi use them.
+//! RESERVE and RELEASE (SPC-2), which old clusters and libiscsi use.
 
 use super::Reservations;
 use crate::scsi::change::Change;
@@ -40,14 +40,14 @@ const fn operation(
     }
 }
 
-/// Which of the two.
+/// Which of the two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scsi) enum Legacy {
     Reserve,
     Release,
 }
 
-/// Third parties and extents are gone since SPC-2: 3RDPTY, LONGID and EXTENT must be zero.
+/// Third-party and extent reservations are obsolete since SPC-2: 3RDPTY, LONGID and EXTENT must be zero.
 fn ask(unit: &mut LogicalUnit, request: Request, legacy: Legacy) -> Result<Step, Sense> {
     match request.cdb.service_action() {
         0 => unit.change(&request, Change::Legacy(legacy), 0),
@@ -56,14 +56,14 @@ fn ask(unit: &mut LogicalUnit, request: Request, legacy: Legacy) -> Result<Step,
 }
 
 impl Legacy {
-    /// Decides it. `Err` is the status to answer with.
+    /// Decides the change. `Err` is the status of the response.
     pub(in crate::scsi) fn decide(
         self,
         reservations: &Reservations,
         from: &ItNexus,
     ) -> Result<Option<Reservations>, Status> {
-        // SPC-4, Exceptions to SPC-2 RESERVE and RELEASE behavior: with CRH, a holder or a registrant of a
-        // shared type is content with what it has.
+        // SPC-4, exceptions to SPC-2 RESERVE and RELEASE behavior: with CRH, the command succeeds without
+        // effect for a holder, and for a registrant of a shared type.
         if !reservations.registrations.is_empty() {
             let shared =
                 reservations.reservation.as_ref().is_some_and(|reservation| reservation.kind.is_shared());

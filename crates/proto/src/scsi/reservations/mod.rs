@@ -1,8 +1,8 @@
-//! Reservations: who may use the unit (SPC-4, Persistent reservations; SPC-2, RESERVE and RELEASE).
+//! Reservations: which nexuses may use the unit (SPC-4, persistent reservations; SPC-2, RESERVE and RELEASE).
 //!
-//! The state is [`Reservations`]; [`conflict`] says what it means for a command, [`out`] how PERSISTENT
-//! RESERVE OUT changes it, both as pure functions. Everything is kept by the names of I_T nexuses, so that a
-//! registration survives the login it came from.
+//! The state is [`Reservations`]. [`conflict`] decides which commands it forbids, [`out`] how PERSISTENT
+//! RESERVE OUT changes it, both as pure functions. The state refers to I_T nexuses by their names, so that a
+//! registration survives the login in which it was made.
 
 pub(super) mod conflict;
 mod legacy;
@@ -24,23 +24,24 @@ pub(super) use legacy::{LEGACY, Legacy};
 pub(super) use persistent_in::PERSISTENT_RESERVE_IN;
 pub(super) use persistent_out::{PERSISTENT_RESERVE_OUT, PersistentOut};
 
-/// Registrations that one unit holds: 64 hosts with four paths each. With the longest names they take 62 KiB
+/// The most registrations of one unit: 64 hosts with four paths each. With the longest names they take 62 KiB
 /// of durable state.
 pub(super) const REGISTRATIONS_MAX: usize = 256;
 
-/// All reservations of a unit.
+/// All registrations and reservations of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scsi) struct Reservations {
     /// PRGENERATION: zero at power on, even if the rest survives (SPC-4, PERSISTENT RESERVE IN).
     pub(in crate::scsi) generation: u32,
-    /// APTPL of the last registration: the rest survives a loss of power.
+    /// APTPL of the last registration: registrations and reservation survive a power loss.
     pub(in crate::scsi) survives: bool,
     /// The registered nexuses with their keys, which are never zero.
     #[serde(with = "pairs")]
     pub(in crate::scsi) registrations: BTreeMap<ItNexus, u64>,
-    /// The persistent reservation. Its holder is registered; with a type of all registrants somebody is.
+    /// The persistent reservation. Its holder is registered; with an *all registrants* type at least one
+    /// nexus is.
     pub(in crate::scsi) reservation: Option<Reservation>,
-    /// Who holds a RESERVE(6) or RESERVE(10). Never together with a registration.
+    /// The nexus that holds a RESERVE(6) or RESERVE(10). Never together with a registration.
     pub(in crate::scsi) legacy: Option<ItNexus>,
 }
 
@@ -48,7 +49,7 @@ pub(in crate::scsi) struct Reservations {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scsi) struct Reservation {
     pub(in crate::scsi) kind: Kind,
-    /// Who made it; `None` for types of all registrants, which all hold.
+    /// The nexus that holds it; `None` for *all registrants* types, which all registrants hold.
     pub(in crate::scsi) holder: Option<ItNexus>,
 }
 
@@ -74,12 +75,12 @@ impl Kind {
         Kind::ExclusiveAccessAllRegistrants,
     ];
 
-    /// The type of a code.
+    /// The type with this code.
     pub(in crate::scsi) fn from_code(code: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 
-    /// Others may read.
+    /// Whether other nexuses may read.
     fn allows_reads(self) -> bool {
         match self {
             Kind::WriteExclusive
@@ -90,18 +91,18 @@ impl Kind {
         }
     }
 
-    /// Every registered nexus may do everything.
+    /// Whether every registered nexus may do everything.
     fn is_shared(self) -> bool {
         !matches!(self, Kind::WriteExclusive | Kind::ExclusiveAccess)
     }
 
-    /// Every registered nexus is a holder.
+    /// Whether every registered nexus is a holder.
     pub(in crate::scsi) fn is_all_registrants(self) -> bool {
         matches!(self, Kind::WriteExclusiveAllRegistrants | Kind::ExclusiveAccessAllRegistrants)
     }
 }
 
-/// A map whose keys are no text, as a list of pairs.
+/// Serializes a map whose keys are not text as a list of pairs.
 mod pairs {
     use std::collections::BTreeMap;
 
@@ -127,7 +128,7 @@ impl Reservations {
         })
     }
 
-    /// What must hold at all times.
+    /// Asserts the invariants.
     #[cfg(test)]
     fn check(&self) {
         assert!(self.registrations.len() <= REGISTRATIONS_MAX);

@@ -1,30 +1,31 @@
-//! What PERSISTENT RESERVE OUT does: the state, who asks and what for give the new state and who must hear of
-//! it. A pure function. The sections named here are those of SPC-4, Persistent reservations.
+//! The effect of PERSISTENT RESERVE OUT: a pure function of the state, the nexus and its request, which
+//! returns the new state and the unit attentions. The section names here are those of SPC-4, persistent
+//! reservations.
 
 use super::persistent_out::{Action, Move, PersistentOut, Registration};
 use super::{Kind, REGISTRATIONS_MAX, Reservation, Reservations};
 use crate::scsi::sense::code;
 use crate::scsi::{InitiatorPort, ItNexus, Refusal, RelativePort, Sense, UnitAttention};
 
-/// What a PERSISTENT RESERVE OUT gives.
+/// The result of a PERSISTENT RESERVE OUT.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::scsi) struct Ruling {
     pub(in crate::scsi) reservations: Reservations,
-    /// Who is told what, on every core.
+    /// The unit attentions to report, on every core.
     pub(in crate::scsi) tell: Vec<(ItNexus, UnitAttention)>,
-    /// Whose commands are aborted first.
+    /// The nexuses whose commands are aborted first.
     pub(in crate::scsi) abort: Vec<ItNexus>,
 }
 
 impl PersistentOut {
-    /// Decides it for a unit with these ports.
+    /// Decides the request for a unit with these ports.
     pub(in crate::scsi) fn decide(
         &self,
         state: &Reservations,
         from: &ItNexus,
         ports: &[RelativePort],
     ) -> Result<Ruling, Refusal> {
-        // SPC-2: not together with RESERVE(6), whoever holds that.
+        // SPC-2: not together with RESERVE(6), no matter which nexus holds it.
         if state.legacy.is_some() {
             return Err(Refusal::Conflict);
         }
@@ -48,7 +49,7 @@ impl Ruling {
         self.reservations.generation = self.reservations.generation.wrapping_add(1);
     }
 
-    /// Tells every registered nexus but `from`.
+    /// Adds a unit attention for every registered nexus but `from`.
     fn tell_registrants(&mut self, from: &ItNexus, attention: UnitAttention) {
         let others = self.reservations.registrations.keys().filter(|nexus| *nexus != from);
         self.tell.extend(others.map(|nexus| (nexus.clone(), attention)));
@@ -73,7 +74,7 @@ impl Ruling {
             return Ok(()); // nothing to do
         }
         let mut nexuses = through(&from.initiator, from.port, registration, ports);
-        // All or none: whoever is registered through another port must have the same key.
+        // All or none: a nexus that is already registered through another port must have the same key.
         let conflicts = |nexus: &ItNexus| {
             let key = self.reservations.registrations.get(nexus);
             nexus != from && !registration.ignore_key && key.is_some_and(|key| *key != out.key)
@@ -84,7 +85,7 @@ impl Ruling {
         let others = registration.also.iter().flatten();
         let others: Vec<_> =
             others.flat_map(|initiator| through(initiator, from.port, registration, ports)).collect();
-        // Whoever SPEC_I_PT names must not be registered, whatever its key is.
+        // A nexus that SPEC_I_PT names must not be registered yet, no matter with which key.
         if others.iter().any(|nexus| self.reservations.registrations.contains_key(nexus)) {
             return Err(Sense::invalid_field_in_parameter_list(24, 7).into());
         }
@@ -102,7 +103,8 @@ impl Ruling {
         Ok(())
     }
 
-    /// *Unregistering*: a reservation ends with its holder's registration, and with the last one.
+    /// *Unregistering*: a reservation ends with the registration of its holder, or with the last
+    /// registration.
     fn unregister(&mut self, nexus: &ItNexus) {
         let held = self.reservations.reservation.as_ref();
         let was_holder = held.is_some_and(|held| held.holder.as_ref() == Some(nexus));
@@ -156,7 +158,7 @@ impl Ruling {
             .as_ref()
             .and_then(|held| self.reservations.registrations.get(held.holder.as_ref()?))
             .copied();
-        // Does it take the reservation, or only registrations?
+        // Whether the command takes the reservation, or only removes registrations.
         let takes = if of_all { key == 0 } else { holder_key == Some(key) };
         if key == 0 && !takes {
             return Err(Sense::invalid_field_in_parameter_list(8, 7).into());
@@ -204,7 +206,7 @@ impl Ruling {
         let Some(held) = self.reservations.reservation.clone() else {
             return Err(Sense::invalid_field_in_cdb(1, 4).into());
         };
-        // With a type of all registrants nobody can move it.
+        // A reservation of an *all registrants* type cannot be moved.
         if held.holder.as_ref() != Some(from) {
             return Err(Refusal::Conflict);
         }
@@ -214,7 +216,7 @@ impl Ruling {
         if !ports.contains(&to.port) {
             return Err(Sense::invalid_field_in_parameter_list(18, 7).into());
         }
-        // Not to the same initiator port, through whichever target port.
+        // Not to the same initiator port, through any target port.
         if to.initiator == from.initiator {
             return Err(Sense::invalid_field_in_parameter_list(24, 7).into());
         }
@@ -238,7 +240,7 @@ impl Reservation {
     }
 }
 
-/// The nexuses of an initiator port: through the port of the command, or through all.
+/// The nexuses of an initiator port: through the command's port, or through all ports.
 fn through(
     initiator: &InitiatorPort,
     port: RelativePort,

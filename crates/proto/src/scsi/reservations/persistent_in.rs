@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN (SPC-4): answered from what this core knows.
+//! PERSISTENT RESERVE IN (SPC-4): answered from this core's state.
 
 use super::{Kind, Reservations, transport_id};
 use crate::scsi::operations::{Access, OnAttention, Operation, Reach, Run};
@@ -47,7 +47,7 @@ fn answer(
     Ok(Step::Done(Outcome::parameters(&bytes, usize::from(request.cdb.u16(7)))))
 }
 
-/// PRGENERATION and ADDITIONAL LENGTH before a list.
+/// Puts PRGENERATION and ADDITIONAL LENGTH before a list.
 fn with_header(reservations: &Reservations, list: &[u8]) -> Vec<u8> {
     let mut bytes = reservations.generation.to_be_bytes().to_vec();
     bytes.extend_from_slice(&(list.len() as u32).to_be_bytes());
@@ -61,7 +61,7 @@ fn read_keys(reservations: &Reservations) -> Vec<u8> {
     with_header(reservations, &keys)
 }
 
-/// READ RESERVATION. The key is zero for types of all registrants.
+/// READ RESERVATION. The key is zero for *all registrants* types.
 fn read_reservation(reservations: &Reservations) -> Vec<u8> {
     let Some(reservation) = &reservations.reservation else { return with_header(reservations, &[]) };
     let holder = reservation.holder.as_ref();
@@ -78,7 +78,7 @@ fn report_capabilities(reservations: &Reservations) -> Vec<u8> {
     vec![0, 8, 0x1d, 0x90 | u8::from(reservations.survives), high, low, 0, 0]
 }
 
-/// Where a type stands in the PERSISTENT RESERVATION TYPE MASK.
+/// The bit of a type in the PERSISTENT RESERVATION TYPE MASK.
 fn type_bit(kind: Kind) -> u8 {
     match kind {
         Kind::WriteExclusiveAllRegistrants => 15,

@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE OUT as bytes (SPC-4): parsed on the core of the session, decided by [`super::out`].
+//! The encoding of PERSISTENT RESERVE OUT (SPC-4). The session's core decodes it, [`super::out`] decides it.
 
 use super::{Kind, transport_id};
 use crate::scsi::change::Change;
@@ -51,10 +51,10 @@ pub(in crate::scsi) const PERSISTENT_RESERVE_OUT: [Operation; COUNT] = {
     rows
 };
 
-/// What is asked for.
+/// A decoded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::scsi) struct PersistentOut {
-    /// RESERVATION KEY: the one that the nexus believes to have.
+    /// RESERVATION KEY: the key under which the nexus believes to be registered.
     pub(super) key: u64,
     /// SERVICE ACTION RESERVATION KEY.
     pub(super) action_key: u64,
@@ -78,7 +78,7 @@ pub(super) enum Action {
 /// REGISTER AND MOVE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Move {
-    /// Who gets the reservation.
+    /// The nexus that gets the reservation.
     pub(super) to: ItNexus,
     /// UNREG: the nexus gives up its own registration.
     pub(super) unregister: bool,
@@ -89,20 +89,20 @@ pub(super) struct Move {
 /// REGISTER, and REGISTER AND IGNORE EXISTING KEY.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Registration {
-    /// The key that the nexus has does not matter.
+    /// Whether the current key of the nexus is ignored.
     pub(super) ignore_key: bool,
-    /// SPEC_I_PT: these too. `None` if the bit is not set.
+    /// SPEC_I_PT: these initiator ports are registered, too. `None` if the bit is not set.
     pub(super) also: Option<Vec<InitiatorPort>>,
-    /// ALL_TG_PT: through every port.
+    /// ALL_TG_PT: register through every port.
     pub(super) all_ports: bool,
     /// APTPL.
     pub(super) survives: bool,
 }
 
-/// The parameter list without TransportIDs.
+/// The length of the parameter list without TransportIDs.
 const BASIC_BYTES: usize = 24;
 
-/// 16 TransportIDs of the longest names fit; the standard has no limit.
+/// The longest accepted list: 16 TransportIDs of the longest names fit. The standard has no limit.
 const LIST_BYTES_MAX: usize = 4096;
 
 fn persistent_reserve_out(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
@@ -118,13 +118,13 @@ fn persistent_reserve_out(unit: &mut LogicalUnit, request: Request) -> Result<St
     unit.change(&request, Change::PersistentOut(out), transfer)
 }
 
-/// What a parameter list of [`BASIC_BYTES`] at least asks for.
+/// Decodes a parameter list of at least [`BASIC_BYTES`].
 fn parse(cdb: &Cdb, list: &[u8]) -> Result<PersistentOut, Sense> {
     let action = cdb.service_action();
     let len = list.len();
     let flags = list[20];
     let spec_i_pt = flags & 0x08 != 0;
-    // Only REGISTER takes TransportIDs behind the basic list, and REGISTER AND MOVE has its own list.
+    // Only REGISTER accepts TransportIDs after the basic list; REGISTER AND MOVE has its own list.
     if spec_i_pt && action != 0 && action != 7 {
         return Err(Sense::invalid_field_in_parameter_list(20, 3));
     }
@@ -158,7 +158,7 @@ fn parse(cdb: &Cdb, list: &[u8]) -> Result<PersistentOut, Sense> {
     Ok(PersistentOut { key: u64_at(list, 0), action_key: u64_at(list, 8), action: parsed })
 }
 
-/// SCOPE, which is always the unit, and TYPE.
+/// Decodes SCOPE, which must be the unit, and TYPE.
 fn scope_and_type(cdb: &Cdb) -> Result<Kind, Sense> {
     let byte = cdb.u8(2);
     if byte >> 4 != 0 {
@@ -167,7 +167,7 @@ fn scope_and_type(cdb: &Cdb) -> Result<Kind, Sense> {
     Kind::from_code(byte & 0x0f).ok_or(Sense::invalid_field_in_cdb(2, 3))
 }
 
-/// The additional parameter data of SPEC_I_PT.
+/// Decodes the additional parameter data of SPEC_I_PT.
 fn transport_ids(list: &[u8]) -> Result<Vec<InitiatorPort>, Sense> {
     let Some([a, b, c, d]) = list.get(24..28) else { return Err(Sense::parameter_list_length_error()) };
     let mut rest = &list[28..];
@@ -184,7 +184,7 @@ fn transport_ids(list: &[u8]) -> Result<Vec<InitiatorPort>, Sense> {
     Ok(ports)
 }
 
-/// The list of REGISTER AND MOVE.
+/// Decodes the list of REGISTER AND MOVE.
 fn move_to(list: &[u8]) -> Result<Action, Sense> {
     let len = u32::from_be_bytes([list[20], list[21], list[22], list[23]]) as usize;
     if list.len() - BASIC_BYTES != len {
@@ -203,7 +203,7 @@ fn move_to(list: &[u8]) -> Result<Action, Sense> {
     }))
 }
 
-/// The caller has checked the length.
+/// Reads eight bytes. The caller has checked the length.
 fn u64_at(list: &[u8], at: usize) -> u64 {
     list[at..at + 8].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

@@ -1,4 +1,4 @@
-//! Reservations by their bytes, and by what must hold after any sequence.
+//! Reservations: literal bytes, and invariants after random sequences.
 
 use base::Rng;
 
@@ -52,7 +52,7 @@ fn register_and_read_keys() {
     assert_eq!(rig.out(A, REGISTER, 0, 0, 8), CONFLICT);
     assert_eq!(rig.out(B, REGISTER_AND_IGNORE, 0, 99, 9), GOOD);
     assert_eq!(rig.keys(), [0, 0, 0, 2, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
-    // The length tells of all keys, however many fit.
+    // The length covers all keys, however many fit.
     assert_eq!(rig.data(A, &[0x5e, 0, 0, 0, 0, 0, 0, 0, 8, 0]), [0, 0, 0, 2, 0, 0, 0, 16]);
     assert_eq!(rig.out(A, REGISTER, 0, 7, 0), GOOD);
     assert_eq!(rig.keys(), [0, 0, 0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9]);
@@ -82,7 +82,7 @@ fn reserve_and_release() {
         assert_eq!(rig.out(B, RESERVE, kind, 9, 0), if kind >= 7 { GOOD } else { CONFLICT });
         let other = if kind == 1 { 3 } else { 1 };
         assert_eq!(rig.out(A, RESERVE, other, 7, 0), CONFLICT, "not even the holder may change the type");
-        // Release by somebody who does not hold it does nothing.
+        // A release by a nexus that is not a holder has no effect.
         assert_eq!(rig.out(B, RELEASE, kind, 9, 0), GOOD);
         assert_eq!(rig.news(A), if kind >= 7 { vec![0x2a04] } else { vec![] });
         assert_eq!(rig.reservation().len() > 8, kind < 7);
@@ -105,7 +105,7 @@ fn conflicts_reach_commands() {
     // The same initiator through another port is another nexus.
     assert_eq!(rig.status(A2, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
     assert_eq!(rig.out(B, RESERVE, 3, 0, 0), CONFLICT);
-    // A conflict comes before the news, but not before the news of a reset.
+    // A conflict is reported before a unit attention, but not before a reset.
     rig.unit.attention(B, UnitAttention::CapacityChanged);
     assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
     rig.unit.attention(B, UnitAttention::DeviceReset);
@@ -124,7 +124,7 @@ fn conflicts_reach_commands() {
     assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
 }
 
-/// What a copy does to its destination is a write, whoever may read there.
+/// What a copy does to its destination is a write, even if every nexus may read there.
 #[test]
 fn a_copy_does_not_write_where_its_initiator_may_only_read() {
     const WRITE_EXCLUSIVE: [u8; 3] = [1, 5, 7];
@@ -143,7 +143,7 @@ fn clear_and_preempt() {
     let mut rig = Rig::new();
     rig.out(A, REGISTER, 0, 0, 7);
     rig.out(B, REGISTER, 0, 0, 9);
-    // No reservation: only registrations go.
+    // Without a reservation, only registrations are removed.
     assert_eq!(rig.out(B, PREEMPT, 3, 9, 5), CONFLICT);
     assert_eq!(rig.out(B, PREEMPT, 3, 9, 7), GOOD);
     assert_eq!(rig.news(A), [0x2a05]);
@@ -170,7 +170,7 @@ fn preempt_and_abort_names_the_victims() {
     let action = Action::Preempt { kind: Kind::WriteExclusive, abort: true };
     let ruling = PersistentOut { key: 9, action_key: 7, action }.decide(&state, &nexus(B), &ports).unwrap();
     assert_eq!(ruling.abort, [nexus(A), nexus(A2)]);
-    // By bytes too.
+    // The same with the encoded command.
     let mut rig = Rig::new();
     rig.out(A, REGISTER, 0, 0, 7);
     rig.out(B, REGISTER, 0, 0, 9);
@@ -186,7 +186,7 @@ fn all_registrants_hold_it_together() {
     assert_eq!(rig.out(A, REGISTER, 0, 7, 0), GOOD);
     assert_eq!(rig.reservation()[21], 8);
     assert_eq!(rig.out(B, RELEASE, 8, 9, 0), GOOD);
-    // With a key of zero PREEMPT takes it from all others.
+    // PREEMPT with a key of zero takes it from all others.
     rig.out(A, REGISTER, 0, 0, 7);
     rig.out(A, RESERVE, 8, 7, 0);
     assert_eq!(rig.out(B, PREEMPT, 1, 9, 0), GOOD);
@@ -235,7 +235,7 @@ fn registering_others() {
     assert_eq!(third[24..], *b"\x45\0\0\x18iqn.b,i,0x00023d000001\0\0");
 }
 
-/// A REGISTER AND MOVE to an initiator port through a target port.
+/// The parameter list of a REGISTER AND MOVE to an initiator port through a target port.
 fn move_list(key: u64, action_key: u64, unregister: bool, to: NexusId) -> Vec<u8> {
     let to = nexus(to);
     let id = transport_id::encode(&to.initiator);
@@ -259,7 +259,7 @@ fn register_and_move() {
     assert_eq!(rig.status(A, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
 }
 
-/// How a command ends: a status, or CHECK CONDITION with this code.
+/// The end of a command: a status, or CHECK CONDITION with this code.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Status(Status),
@@ -282,8 +282,8 @@ impl Rig {
 #[test]
 fn the_rows_of_register() {
     const SPEC_I_PT: u8 = 0x08;
-    // Is A registered; service action; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; flags; port that
-    // SPEC_I_PT names.
+    // Whether A is registered; service action; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; flags; the
+    // port in SPEC_I_PT.
     type Row = (bool, u8, u64, u64, u8, Option<NexusId>, End);
     let rows: [Row; 16] = [
         (false, REGISTER, 0, 0, 0, None, End::Status(GOOD)),
@@ -332,7 +332,7 @@ fn the_rows_of_register() {
     }
 }
 
-/// SPC-4, basic PERSISTENT RESERVE OUT parameter list: SPEC_I_PT belongs to REGISTER alone.
+/// SPC-4, basic PERSISTENT RESERVE OUT parameter list: only REGISTER allows SPEC_I_PT.
 #[test]
 fn initiator_ports_are_named_to_register_only() {
     for action in [RESERVE, RELEASE, CLEAR, PREEMPT, PREEMPT_AND_ABORT, REGISTER_AND_IGNORE] {
@@ -346,8 +346,8 @@ fn initiator_ports_are_named_to_register_only() {
 /// Registering and moving the reservation). A is registered with 7, B with 9.
 #[test]
 fn the_rows_of_register_and_move() {
-    // Who holds the reservation, of which type; who asks; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; to
-    // whom.
+    // The holder of the reservation and its type; the nexus that asks; RESERVATION KEY; SERVICE ACTION
+    // RESERVATION KEY; the nexus to move to.
     type Row = (Option<(NexusId, u8)>, NexusId, u64, u64, NexusId, End);
     let rows: [Row; 15] = [
         (Some((A, 1)), A2, 7, 5, B, End::Status(CONFLICT)), // not registered
@@ -386,7 +386,8 @@ fn the_rows_of_register_and_move() {
             assert_eq!(*after, before, "{row:?}");
         }
     }
-    // A port that the unit does not have, to whoever may know: others learn of their conflict first.
+    // A port that the unit does not have, for a nexus that may move the reservation. Other nexuses get their
+    // conflict first.
     let mut rig = Rig::new();
     rig.out(A, REGISTER, 0, 0, 7);
     rig.out(B, REGISTER, 0, 0, 9);
@@ -400,7 +401,7 @@ fn the_rows_of_register_and_move() {
 
 #[test]
 fn power_loss() {
-    // What the last registration says counts.
+    // APTPL of the last registration counts.
     for (first, survives) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let mut rig = Rig::new();
         assert_eq!(rig.status(A, &out_cdb(REGISTER, 0, 24), &list(0, 7, first)), GOOD);
@@ -446,7 +447,7 @@ fn reserve_6() {
     assert_eq!(rig.out(A, REGISTER, 0, 0, 7), CONFLICT, "not together with persistent ones");
     assert_eq!(rig.status(A, &RELEASE_6, &[]), GOOD);
     assert_eq!(rig.status(B, &RESERVE_6, &[]), GOOD);
-    // A reset, and the end of the session, drop it.
+    // A reset, or the end of the session, drops it.
     let reset = rig.unit.reset(Reset::LogicalUnit, nexus(A));
     rig.carry_out(&reset);
     for id in [A, B, A2] {
@@ -457,7 +458,7 @@ fn reserve_6() {
     rig.carry_out(&lost);
     assert_eq!(rig.status(B, &RESERVE_6, &[]), GOOD);
     rig.status(B, &RELEASE_6, &[]);
-    // With a registration RESERVE(6) is refused, but not to whom the reservation is (CRH).
+    // With a registration, RESERVE(6) is refused, except for the holder of the reservation (CRH).
     rig.out(B, REGISTER, 0, 0, 9);
     assert_eq!(rig.status(B, &RESERVE_6, &[]), CONFLICT);
     rig.out(B, RESERVE, 1, 9, 0);
@@ -466,7 +467,7 @@ fn reserve_6() {
     assert_eq!(rig.unit.state().reservations.legacy, None);
 }
 
-/// Random sequences: what must hold holds, and each service action keeps its promises.
+/// Random sequences: the invariants hold, and each service action has its effect.
 #[test]
 fn any_sequence() {
     let ports = [RelativePort(1), RelativePort(2)];

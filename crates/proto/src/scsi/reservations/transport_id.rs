@@ -7,10 +7,10 @@ use crate::scsi::InitiatorPort;
 /// FORMAT CODE 01b with the protocol identifier iSCSI: name and ISID.
 const PORT_FORMAT: u8 = 0x45;
 
-/// An iSCSI name has 223 bytes at most (RFC 7143 4.2.7.1).
+/// An iSCSI name has at most 223 bytes (RFC 7143 4.2.7.1).
 const NAME_BYTES_MAX: usize = 223;
 
-/// "name,i,0x0123456789ab" as a TransportID.
+/// Encodes "name,i,0x0123456789ab" as a TransportID.
 pub(super) fn encode(port: &InitiatorPort) -> Vec<u8> {
     let name = port.to_string();
     let len = (name.len() + 1).next_multiple_of(4).max(20);
@@ -21,9 +21,10 @@ pub(super) fn encode(port: &InitiatorPort) -> Vec<u8> {
     bytes
 }
 
-/// Reads one TransportID at the start of `bytes`, and tells its length. `None` if it is damaged, of another
-/// protocol, or of the format without ISID, which names no port but a device: nobody can be registered by
-/// that.
+/// Decodes a TransportID at the start of `bytes`; returns it and its length.
+///
+/// `None` if it is damaged, of another protocol, or of the format without ISID. That format names a device
+/// instead of a port, so it cannot be registered.
 pub(super) fn decode(bytes: &[u8]) -> Option<(InitiatorPort, usize)> {
     let [PORT_FORMAT, _, high, low, rest @ ..] = bytes else { return None };
     let len = usize::from(u16::from_be_bytes([*high, *low]));
@@ -40,8 +41,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(InitiatorPort, usize)> {
     let value =
         isid.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(isid, 16).ok())??;
     let [_, _, isid @ ..] = value.to_be_bytes();
-    // In its normal form, as a login has it (RFC 7143 4.2.7.1): who is registered by capitals could never log
-    // in otherwise.
+    // Use the normal form of the name, as in a login (RFC 7143 4.2.7.1): an initiator that was registered
+    // with capitals could otherwise never match its registration.
     let name = Arc::from(name.to_ascii_lowercase());
     Some((InitiatorPort { name, isid }, 4 + len))
 }

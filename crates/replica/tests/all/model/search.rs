@@ -1,11 +1,11 @@
-//! All states that can be reached, breadth first, so that the first bad one has a shortest story.
+//! Searches all reachable states, breadth first, so that the first bad one has a shortest story.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use super::{Bounds, State, Step, Without};
 
-/// Quick, and the same in every run.
+/// A fast hash that is the same in every run.
 #[derive(Default)]
 struct Fx(u64);
 
@@ -32,12 +32,12 @@ impl Hasher for Fx {
     }
 }
 
-/// What a search has come to.
+/// The result of a search.
 #[derive(Debug)]
 pub(super) enum Searched {
-    /// All states were seen, and all is well.
+    /// All states were visited, and none is bad.
     Safe { states: usize },
-    /// The shortest story has so many steps.
+    /// The shortest story has this many steps.
     Found { steps: u32, what: String },
 }
 

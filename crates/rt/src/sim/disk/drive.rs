@@ -1,4 +1,4 @@
-//! One drive: its platter, its cache, what is under way.
+//! One drive: its platter, its cache, and the operations under way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -16,7 +16,8 @@ use crate::sim::recording::{Recording, Tap};
 use crate::sync::Sender;
 use crate::{DiskError, Durability};
 
-/// What the cache holds at most before it writes back the oldest, as every cache does some day.
+/// The bytes that the cache holds at most before it writes back the oldest, as every cache does at some
+/// point.
 const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
 
 /// How long a disk takes. Each operation draws from its range.
@@ -26,13 +27,13 @@ pub struct DiskLatency {
     pub read: Range<Duration>,
     /// A write or a discard.
     pub write: Range<Duration>,
-    /// A flush, and what a durable write takes more.
+    /// A flush, and the additional time of a durable write.
     pub flush: Range<Duration>,
-    /// Setting space aside in a file. It is no operation of the disk, and takes no time by default.
+    /// Reserving space in a file. This is not an operation of the disk, and takes no time by default.
     pub allocate: Range<Duration>,
-    /// One operation in so many takes a `spike` more; 0: none.
+    /// One operation in this many takes an additional `spike`; 0: none.
     pub spike_one_in: u64,
-    /// How much more.
+    /// The additional time.
     pub spike: Range<Duration>,
 }
 
@@ -51,45 +52,45 @@ impl Default for DiskLatency {
     }
 }
 
-/// What goes wrong on a disk by itself. The default is nothing.
+/// The faults that a disk has on its own. The default is none.
 #[derive(Clone, Debug, Default)]
 pub struct DiskFaults {
-    /// One read in so many fails with EIO; 0: none.
+    /// One read in this many fails with EIO; 0: none.
     pub read_error_one_in: u64,
-    /// One write or discard in so many fails with EIO; 0: none.
+    /// One write or discard in this many fails with EIO; 0: none.
     pub write_error_one_in: u64,
-    /// One flush in so many fails with EIO; 0: none.
+    /// One flush in this many fails with EIO; 0: none.
     pub flush_error_one_in: u64,
     /// Reads that touch one of these ranges of bytes fail with EIO.
     pub unreadable: Vec<Range<u64>>,
-    /// What a read takes more that fails for this: a disk reads again and again what it cannot read.
+    /// The additional time of a read that fails for this reason: a disk retries what it cannot read.
     pub unreadable_after: Duration,
-    /// Bytes of a physical block of the disk: a write of a part of one in which something cannot be read
-    /// fails, too, as the disk has to read the rest of it. 0: as large as its logical blocks.
+    /// The size of a physical block in bytes. A write of a part of such a block fails if something in it is
+    /// unreadable, because the disk must read the rest. 0: as large as its logical blocks.
     pub physical: u64,
-    /// A write to what is unreadable makes it readable again, as a disk does that remaps bad blocks.
+    /// A write to an unreadable range makes it readable again, as on a disk that remaps bad blocks.
     pub remaps: bool,
     /// Writes and discards that touch one of these ranges of bytes fail with EIO.
     pub unwritable: Vec<Range<u64>>,
-    /// Flushes and durable writes are answered and promise nothing. No system survives such a disk: it is for
-    /// proving that tests notice.
+    /// Flushes and durable writes are acknowledged and guarantee nothing. No system survives such a disk: it
+    /// proves that tests notice.
     pub lies: bool,
 }
 
 impl DiskFaults {
-    /// With reads of this range failing, too.
+    /// Makes reads of this range fail, too.
     pub fn with_unreadable(mut self, range: Range<u64>) -> DiskFaults {
         self.unreadable.push(range);
         self
     }
 
-    /// With reads of what is unreadable that take so long until they fail.
+    /// Lets reads of unreadable ranges take this long until they fail.
     pub fn failing_after(mut self, time: Duration) -> DiskFaults {
         self.unreadable_after = time;
         self
     }
 
-    /// With physical blocks of so many bytes.
+    /// Sets the size of physical blocks.
     pub fn with_physical(mut self, bytes: u64) -> DiskFaults {
         self.physical = bytes;
         self
@@ -109,13 +110,13 @@ impl DiskFaults {
         })
     }
 
-    /// With bad blocks that a write heals.
+    /// Makes a write repair bad blocks.
     pub fn remapping(mut self) -> DiskFaults {
         self.remaps = true;
         self
     }
 
-    /// A write to the range was carried out.
+    /// A write to the range was executed.
     fn heal(&mut self, healed: Range<u64>) {
         if self.remaps && touches(&self.unreadable, healed.start, healed.end - healed.start) {
             let rest =
@@ -125,35 +126,35 @@ impl DiskFaults {
         }
     }
 
-    /// With writes and discards of this range failing, too.
+    /// Makes writes and discards of this range fail, too.
     pub fn with_unwritable(mut self, range: Range<u64>) -> DiskFaults {
         self.unwritable.push(range);
         self
     }
 }
 
-/// A write that a disk acknowledges and does not carry out where it should.
+/// What happens to a write that a disk acknowledges but does not execute where it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Astray {
-    /// Nowhere.
+    /// It is not executed at all.
     Lost,
-    /// So many bytes further on (or, negative, before).
+    /// It is executed this many bytes further on (negative: before).
     Misdirected(i64),
 }
 
-/// What a file or a block device can do.
+/// The kind of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A file in the node's file system: knows what is allocated, shares the space of the file system.
+    /// A file in the node's file system: it knows what is allocated, and shares the space of the file system.
     File {
-        /// Its space was set aside when it was made.
+        /// Its space was reserved when it was created.
         reserved: bool,
     },
-    /// A block device: says that all of it is allocated.
+    /// A block device: it reports that all of it is allocated.
     Device,
 }
 
-/// What a write puts in a range.
+/// What a write puts into a range.
 #[derive(Clone)]
 pub(in crate::sim) enum Content {
     Data(SharedBuf),
@@ -168,7 +169,7 @@ impl Content {
         }
     }
 
-    /// What it takes of the cache.
+    /// Its size in the cache.
     fn weight(&self) -> u64 {
         match self {
             Content::Data(data) => data.len() as u64,
@@ -176,7 +177,7 @@ impl Content {
         }
     }
 
-    /// Puts the part `within` of the content into `image`, where all of it would begin at `offset`.
+    /// Writes the part `within` of the content into `image`, where the whole content would begin at `offset`.
     pub(in crate::sim) fn apply(&self, image: &mut DiskImage, offset: u64, within: Range<u64>) {
         match self {
             Content::Data(data) => {
@@ -186,8 +187,7 @@ impl Content {
         }
     }
 
-    /// The parts that may survive a power cut one without the other: sectors, or a 64th of a very long
-    /// discard.
+    /// The parts that may survive a power cut independently: sectors, or a 64th of a very long discard.
     pub(in crate::sim) fn parts(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let len = self.len();
         let unit = match self {
@@ -202,7 +202,8 @@ impl Content {
 struct Unflushed {
     offset: u64,
     content: Content,
-    /// Bound to the platter already; kept in the queue since older writes that are not may be below it.
+    /// It is already bound to the platter, and only in the queue because older, unbound writes may be below
+    /// it.
     durable: bool,
 }
 
@@ -211,7 +212,7 @@ pub(in crate::sim) enum Operation {
     Read {
         offset: u64,
         buf: Buf,
-        /// The data is there already; only the answer takes its time.
+        /// The data was already read; only the answer takes time.
         early: bool,
         reply: Sender<Result<Buf, DiskError>>,
     },
@@ -219,14 +220,14 @@ pub(in crate::sim) enum Operation {
         offset: u64,
         content: Content,
         durability: Durability,
-        /// A failure takes the disk out of service.
+        /// A failure puts the disk out of service.
         latches: bool,
-        /// Parts that a concurrent read has seen already.
+        /// Parts that a concurrent read has already seen.
         seen: BTreeSet<u64>,
         reply: Sender<Result<(), DiskError>>,
     },
     Flush {
-        /// Covers the changes that were done before it began: those numbered below.
+        /// It covers the changes that were done before it began: those with lower numbers.
         below: u64,
         reply: Sender<Result<(), DiskError>>,
     },
@@ -240,11 +241,11 @@ pub(super) enum Reply {
 
 pub(in crate::sim) struct Drive {
     pub(super) kind: Kind,
-    /// What a read finds.
+    /// What a read returns.
     content: DiskImage,
-    /// What was there at the last power cut, and what was bound since.
+    /// The content at the last power cut, and what was bound since.
     platter: DiskImage,
-    /// Done but not bound, oldest first; the first is change number `unflushed_first`.
+    /// Changes that are done but not bound, oldest first; the first is change number `unflushed_first`.
     unflushed: VecDeque<Unflushed>,
     unflushed_first: u64,
     unflushed_bytes: u64,
@@ -255,7 +256,7 @@ pub(in crate::sim) struct Drive {
     pub(in crate::sim) astray: Option<(Range<u64>, Astray)>,
     /// Every operation fails, and so does opening.
     pub(in crate::sim) dead: bool,
-    /// A write or a flush failed: what the cache holds is unknown until the disk is opened again.
+    /// A write or a flush failed: the content of the cache is unknown until the disk is opened again.
     unsettled: bool,
     pub(super) open: Weak<OpenFile>,
     tap: Option<Tap>,
@@ -298,19 +299,19 @@ impl Drive {
         }
     }
 
-    /// What a read would find now.
+    /// What a read would return now.
     pub(in crate::sim) fn content(&self) -> &DiskImage {
         &self.content
     }
 
-    /// Makes it larger; what is new reads as zeros.
+    /// Makes the drive larger; the new part reads as zeros.
     pub(in crate::sim) fn grow(&mut self, size: u64) {
         self.content.grow(size);
         self.platter.grow(size);
     }
 
-    /// Records what happens from now on. What the cache holds and what is under way is on the tape as if it
-    /// had begun just now.
+    /// Records operations from now on. The content of the cache and the operations under way are recorded as
+    /// if they had just begun.
     pub(in crate::sim) fn record(&mut self, recording: &Recording, tap: Tap) {
         recording.0.borrow_mut().disks.push(self.platter.clone());
         for (index, change) in self.unflushed.iter().enumerate() {
@@ -329,7 +330,7 @@ impl Drive {
         self.tap = Some(tap);
     }
 
-    /// What its file system has set aside for it.
+    /// The space that the file system has reserved for it.
     pub(super) fn space(&self) -> u64 {
         match self.kind {
             Kind::File { reserved: true } => self.content.size(),
@@ -338,7 +339,7 @@ impl Drive {
         }
     }
 
-    /// Sets space aside, if there is enough.
+    /// Reserves space, if there is enough.
     pub(super) fn allocate(&mut self, offset: u64, len: u64, free: Option<u64>) -> bool {
         let fits = free.is_none_or(|free| self.content.missing_bytes(offset, len) <= free);
         if fits {
@@ -365,17 +366,17 @@ impl Drive {
         }
     }
 
-    /// Whether an operation is under way, be it of an opener that is gone.
+    /// Whether an operation is under way, including those of an earlier opener.
     pub(super) fn is_busy(&self) -> bool {
         !self.under_way.is_empty()
     }
 
-    /// The number that the next change will have.
+    /// The number of the next change.
     pub(super) fn next_change(&self) -> u64 {
         self.unflushed_first + self.unflushed.len() as u64
     }
 
-    /// Takes in an operation; gives the time it will take.
+    /// Starts an operation; returns how long it will take.
     pub(super) fn begin(
         &mut self,
         number: u64,
@@ -383,7 +384,7 @@ impl Drive {
         rng: &mut Rng,
         counts: &mut FaultCounts,
     ) -> u64 {
-        // A disk may read at once and be long about saying so, or the other way round.
+        // A disk may read at once and report late, or the other way round.
         if let Operation::Read { offset, buf, early, .. } = &mut operation
             && rng.one_in(2)
         {
@@ -418,8 +419,10 @@ impl Drive {
         time
     }
 
-    /// The time of an operation has come. `free` is the space its file system has left, if that is limited.
-    /// `None`: power was cut in the meantime.
+    /// Completes an operation whose time has come.
+    ///
+    /// `free` is the free space of its file system, if that is limited. `None`: power was cut in the
+    /// meantime.
     pub(super) fn complete(
         &mut self,
         number: u64,
@@ -549,7 +552,8 @@ impl Drive {
                 if !seen.contains(&part.start) {
                     self.change(offset, content, part, durable);
                 } else if durable {
-                    // It was applied when a read saw it. What overlaps it since is newer and stays.
+                    // The part was applied when a read saw it. Whatever overwrote it since is newer and
+                    // stays.
                     self.bind_part(offset + part.start..offset + part.end);
                 }
             }
@@ -557,7 +561,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Where a write that is to be carried out at `offset` really goes; `None`: nowhere.
+    /// The offset to which a write at `offset` really goes; `None`: nowhere.
     fn where_to(&mut self, offset: u64, len: u64, counts: &mut FaultCounts) -> Option<u64> {
         let strikes =
             |(range, _): &mut (Range<u64>, Astray)| range.start < offset + len && offset < range.end;
@@ -593,7 +597,7 @@ impl Drive {
         }
     }
 
-    /// Binds what the range holds now, whoever wrote it.
+    /// Binds the present content of the range, whichever write it comes from.
     fn bind_part(&mut self, range: Range<u64>) {
         let mut bytes = Buf::uncleared((range.end - range.start) as usize);
         self.content.read(range.start, &mut bytes);
@@ -652,14 +656,14 @@ impl Drive {
         }
     }
 
-    /// Called when it is opened: after a failure, any of what had not been flushed may be gone.
+    /// Called when the drive is opened: after a failure, any unflushed data may be gone.
     pub(super) fn settle_after_failure(&mut self, rng: &mut Rng, counts: &mut FaultCounts) {
         if std::mem::take(&mut self.unsettled) {
             self.settle(rng, counts);
         }
     }
 
-    /// Cuts the power. Nobody is told.
+    /// Cuts the power. No operation is answered.
     pub(super) fn power_cut(&mut self, rng: &mut Rng, counts: &mut FaultCounts) {
         for operation in std::mem::take(&mut self.under_way).into_values() {
             if let Operation::Write { offset, content, seen, .. } = operation {
@@ -677,11 +681,11 @@ impl Drive {
         self.settle(rng, counts);
     }
 
-    /// Lets an arbitrary part of the cache reach the platter and forgets the rest.
+    /// Lets an arbitrary part of the cache reach the platter and drops the rest.
     fn settle(&mut self, rng: &mut Rng, counts: &mut FaultCounts) {
-        // A recording does not know what becomes of it.
+        // A recording does not know the outcome.
         self.tap = None;
-        // Half of all, nearly all, nearly nothing: each finds other mistakes.
+        // Half, nearly everything, nearly nothing: each finds other bugs.
         let kept_of_16 = [0, 1, 8, 15, 16][rng.below(5) as usize];
         for change in std::mem::take(&mut self.unflushed) {
             self.unflushed_first += 1;

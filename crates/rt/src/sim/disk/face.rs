@@ -15,16 +15,16 @@ use crate::sim::universe;
 use crate::sync::{Sender, oneshot};
 use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions, Room};
 
-/// One opening of a disk: as long as it exists, nobody else can open it.
+/// An opening of a disk. While it exists, nothing else can open the disk.
 pub(in crate::sim) struct OpenFile {
     pub(in crate::sim) disk: DiskNumber,
     size: AtomicU64,
     block: u32,
     read_only: bool,
-    /// Nothing depends on it: what a simulated file gives back is decided by how it was made.
+    /// Not used: how a simulated file was created decides what it gives back.
     reserved: AtomicBool,
     latched: AtomicBool,
-    /// When a task heard of the failure, by its node's clock.
+    /// When a task learned of the failure, by its node's clock.
     heard: OnceLock<Instant>,
 }
 
@@ -41,11 +41,11 @@ pub struct Disk {
     stays: PhantomData<Rc<()>>,
 }
 
-/// Opens a disk once more, for another core.
+/// Opens the disk again, for another core.
 pub struct SharedDisk(Arc<OpenFile>);
 
 impl SharedDisk {
-    /// The disk, for the current core.
+    /// The disk for the current core.
     pub fn open(&self) -> Disk {
         Disk { file: Arc::clone(&self.0), stays: PhantomData }
     }
@@ -70,7 +70,7 @@ impl Disk {
         })?;
         let disk = Disk { file, stays: PhantomData };
         if options.create.is_some() {
-            // The name and the size are made durable, which takes its time.
+            // The name and the size are made durable, which takes time.
             let failed = |error| OpenError::System { path: path.to_owned(), source: io::Error::other(error) };
             disk.flush().await.map_err(failed)?;
         }
@@ -164,7 +164,7 @@ impl Disk {
     /// As there.
     pub async fn flush(&self) -> Result<(), DiskError> {
         self.check_latch()?;
-        // The shelf knows what there is to be flushed.
+        // The shelf fills in what the flush covers.
         self.operate(|reply| Operation::Flush { below: 0, reply }).await?;
         // Another core's write may have failed meanwhile, with data that this flush was to cover.
         self.check_latch()
@@ -263,7 +263,7 @@ impl Disk {
     }
 }
 
-/// The disk was taken away from under its opener.
+/// The error if the disk was removed while it was open.
 fn gone() -> DiskError {
     DiskError::Media(io::Error::from_raw_os_error(libc::ENXIO))
 }

@@ -16,7 +16,7 @@ use crate::sim::log;
 use crate::sim::node::NodeId;
 use crate::{DiskError, Durability, OpenError, OpenOptions, Room};
 
-/// Files that `Disk::open` makes have the block size of most disks.
+/// The block size of files that `Disk::open` creates: that of most disks.
 const FILE_BLOCK: u32 = 512;
 
 /// The number of a disk in its world.
@@ -31,7 +31,7 @@ pub(in crate::sim) struct DiskOpNumber(pub(in crate::sim) DiskNumber, pub(in cra
 pub(in crate::sim) struct Completed {
     reply: Reply,
     pub(in crate::sim) ok: bool,
-    /// A checksum of what was read.
+    /// A checksum of the data that was read.
     pub(in crate::sim) sum: u32,
 }
 
@@ -47,7 +47,7 @@ impl Completed {
 pub(in crate::sim) struct Shelf {
     drives: BTreeMap<DiskNumber, Drive>,
     paths: BTreeMap<(NodeId, PathBuf), DiskNumber>,
-    /// The size of a node's file system, where it is limited.
+    /// The sizes of the nodes' file systems that are limited.
     space: BTreeMap<NodeId, u64>,
     rng: Rng,
     next_disk: u32,
@@ -80,12 +80,12 @@ impl Shelf {
         self.put(node, path, Kind::Device, image);
     }
 
-    /// Makes a file.
+    /// Creates a file.
     pub(in crate::sim) fn put_file(&mut self, node: NodeId, path: &Path, image: DiskImage) {
         self.put(node, path, Kind::File { reserved: false }, image);
     }
 
-    /// Unplugs a disk, with what its cache holds.
+    /// Unplugs a disk, with the content of its cache.
     pub(in crate::sim) fn take(&mut self, node: NodeId, path: &Path) -> TakenDisk {
         let number = self.number(node, path);
         self.paths.remove(&(node, path.to_owned()));
@@ -94,7 +94,7 @@ impl Shelf {
         TakenDisk(number, drive)
     }
 
-    /// Plugs a disk in elsewhere.
+    /// Plugs in a disk that was unplugged elsewhere.
     pub(in crate::sim) fn plug(&mut self, node: NodeId, path: &Path, disk: TakenDisk) {
         let previous = self.paths.insert((node, path.to_owned()), disk.0);
         assert!(previous.is_none(), "{node} has a disk at {} already", path.display());
@@ -108,7 +108,7 @@ impl Shelf {
         }
     }
 
-    /// The drive at `path`, to be changed by a scenario, and random numbers for that.
+    /// The drive at `path`, for a scenario to change, and random numbers for that.
     pub(in crate::sim) fn drive(&mut self, node: NodeId, path: &Path) -> (&mut Drive, &mut Rng) {
         let number = self.number(node, path);
         (self.drives.get_mut(&number).expect("a path leads to a drive"), &mut self.rng)
@@ -122,14 +122,14 @@ impl Shelf {
         drop(self.take(node, path));
     }
 
-    /// Removes what is there if it is this disk.
+    /// Removes the disk at `path` if it is this one.
     pub(in crate::sim) fn remove_if(&mut self, node: NodeId, path: &Path, disk: DiskNumber) {
         if self.paths.get(&(node, path.to_owned())) == Some(&disk) {
             self.remove(node, path);
         }
     }
 
-    /// 0 if it is gone.
+    /// The size, or 0 if the disk is gone.
     pub(in crate::sim) fn size(&self, disk: DiskNumber) -> u64 {
         self.drives.get(&disk).map_or(0, |drive| drive.content().size())
     }
@@ -141,19 +141,19 @@ impl Shelf {
         };
     }
 
-    /// What the file system of `node` has left; `None`: as much as you like.
+    /// The free bytes of the file system of `node`; `None`: unlimited.
     fn free(&self, node: NodeId) -> Option<u64> {
         let size = self.space.get(&node)?;
         Some(size.saturating_sub(self.used(node)))
     }
 
-    /// What the files of `node` take.
+    /// The bytes that the files of `node` take.
     pub(in crate::sim) fn used(&self, node: NodeId) -> u64 {
         let mine = self.paths.range((node, PathBuf::new())..).take_while(|((owner, _), _)| *owner == node);
         mine.map(|(_, disk)| self.drives[disk].space()).sum()
     }
 
-    /// Whether a file could be made there.
+    /// Checks whether a file could be created at `path`.
     pub(in crate::sim) fn check_new(
         &self,
         node: NodeId,
@@ -201,7 +201,7 @@ impl Shelf {
             counts.add(crate::sim::fault::Fault::DeadDisk);
             return Err(system(libc::ENXIO));
         }
-        // As on Linux, what a process that was killed has under way keeps its disk open, and locked.
+        // As on Linux, operations of a killed process keep its disk open and locked.
         if drive.open.strong_count() > 0 || drive.is_busy() {
             return Err(OpenError::InUse(path.to_owned()));
         }
@@ -211,8 +211,8 @@ impl Shelf {
         Ok(file)
     }
 
-    /// Starts an operation; gives its number and how long it will take. `None`: the disk is not there any
-    /// more, or no longer this opener's.
+    /// Starts an operation; returns its number and how long it will take. `None`: the disk is gone, or no
+    /// longer belongs to this opener.
     pub(in crate::sim) fn begin(
         &mut self,
         file: &Arc<OpenFile>,
@@ -245,7 +245,7 @@ impl Shelf {
         Some((DiskOpNumber(file.disk, op), time, event))
     }
 
-    /// The time of an operation has come; `None` if power was cut meanwhile.
+    /// Completes an operation whose time has come; `None`: power was cut meanwhile.
     pub(in crate::sim) fn complete(
         &mut self,
         number: DiskOpNumber,
@@ -284,9 +284,9 @@ impl Shelf {
         self.drives.get(&disk).is_some_and(|drive| matches!(drive.kind, Kind::File { .. }))
     }
 
-    /// How long it takes to set space aside on it.
+    /// How long it takes to reserve space on the disk.
     pub(in crate::sim) fn time_to_allocate(&mut self, disk: DiskNumber) -> Duration {
-        // Nothing is drawn where it takes no time: seeds mean what they meant.
+        // Without a duration nothing is drawn, so that old seeds keep their meaning.
         match self.drives.get(&disk) {
             Some(drive) if !drive.latency.allocate.is_empty() => {
                 Duration::from_nanos(draw(&mut self.rng, &drive.latency.allocate))
@@ -295,7 +295,7 @@ impl Shelf {
         }
     }
 
-    /// Sets space aside for a range of a file: at once, and durably.
+    /// Reserves space for a range of a file: at once, and durably.
     pub(in crate::sim) fn allocate(
         &mut self,
         node: NodeId,
@@ -313,7 +313,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// What a limited file system has for a file.
+    /// The space of a limited file system for a file.
     pub(in crate::sim) fn room(&self, node: NodeId, disk: DiskNumber) -> Option<Room> {
         let (free, total) = (self.free(node)?, *self.space.get(&node)?);
         let drive = self.drives.get(&disk).filter(|drive| matches!(drive.kind, Kind::File { .. }))?;
@@ -321,7 +321,7 @@ impl Shelf {
         Some(Room { file_system: 0, free, total, promised })
     }
 
-    /// The process that had disks open is gone; what it had under way goes on.
+    /// Closes all disks of a process that has ended. Its operations under way continue.
     pub(in crate::sim) fn close_all(&mut self, node: NodeId) {
         for number in self.numbers_of(node) {
             self.drives.get_mut(&number).expect("a path leads to a drive").open = Weak::new();

@@ -1,4 +1,4 @@
-//! What tasks ask of the network.
+//! The calls of tasks to the network.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,10 +15,10 @@ use crate::sim::ledger::{Due, Ledger};
 use crate::sim::log::Event;
 use crate::sim::node::NodeId;
 
-/// The largest piece that one packet carries, and the largest that one receive gives.
+/// The largest piece of one packet or one receive.
 const PIECE_MAX: u64 = 64 << 10;
 
-/// The first port that is given out when none is asked for.
+/// The ports that are assigned if none is requested.
 pub(super) const EPHEMERAL_PORTS: std::ops::Range<u16> = 32_768..61_000;
 
 /// A new connection, for the task that accepts it.
@@ -143,7 +143,7 @@ impl Net {
         Poll::Pending
     }
 
-    /// Gives what has arrived, some of it at least, to `take`.
+    /// Passes bytes that have arrived to `take`: all, or at least one.
     pub(super) fn poll_receive<T>(
         &mut self,
         (id, side): (ConnectionId, Side),
@@ -166,7 +166,7 @@ impl Net {
                 State::Vanished => Poll::Ready(Err(reset())),
             };
         }
-        // Usually all there is, sometimes a part, sometimes a few bytes.
+        // Usually everything, sometimes a part, sometimes a few bytes.
         let available = (end.arrived.len() as u64).min(PIECE_MAX).min(max as u64);
         let len = match self.rng.below(16) {
             0 => 1 + self.rng.below(available.min(8)),
@@ -180,7 +180,7 @@ impl Net {
         Poll::Ready(Ok(taken))
     }
 
-    /// Tells the sender of `from` that `len` bytes were received, if it can be told.
+    /// Tells the sender `from` that `len` bytes were received, if it can be reached.
     pub(super) fn credit(&mut self, id: ConnectionId, from: Side, len: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let pipe = &mut connection.pipes[from];
@@ -195,7 +195,7 @@ impl Net {
         }
     }
 
-    /// Sends from `bytes[*sent..]` what the connection takes.
+    /// Sends as much of `bytes[*sent..]` as the connection takes.
     pub(super) fn poll_send(
         &mut self,
         (id, side): (ConnectionId, Side),
@@ -250,8 +250,8 @@ impl Net {
         self.put(id, side, Packet::End, ledger);
     }
 
-    /// Gives the connection up: of what was sent, what is still on this machine is lost, and the other side
-    /// is told if it can be.
+    /// Aborts the connection: sent data that is still on this machine is lost, and the other side is informed
+    /// if it can be reached.
     pub(super) fn abort(&mut self, id: ConnectionId, side: Side, ledger: &mut Ledger) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (from, to) = (connection.ends[side].place, connection.ends[side.other()].place);
@@ -270,8 +270,9 @@ impl Net {
         self.forget_if_over(id);
     }
 
-    /// The holder is gone. As with Linux, the other side may get a reset if there are bytes that nobody
-    /// received; it does not if the holder's runtime had taken them from the kernel already.
+    /// Closes the end after its holder is gone. As on Linux, the other side may get a reset if there are
+    /// bytes that were never received; it does not if the holder's runtime had already taken them from the
+    /// kernel.
     pub(super) fn close(&mut self, id: ConnectionId, side: Side, ledger: &mut Ledger) {
         let abrupt = self.rng.one_in(2);
         let Some(end) = self.end(id, side) else { return };
@@ -317,7 +318,7 @@ impl Net {
     }
 }
 
-/// A listener at `[::]` sees IPv4 addresses as mapped ones.
+/// The address as a listener sees it: at `[::]`, IPv4 addresses are mapped ones.
 fn as_seen_by(listening: SocketAddr, address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if listening.is_ipv6() => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),

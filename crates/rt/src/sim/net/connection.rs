@@ -1,4 +1,4 @@
-//! One connection: two ends, and what is between them.
+//! One connection: two ends, and the bytes between them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,7 +28,7 @@ impl Side {
     }
 }
 
-/// Something for each side.
+/// A value for each side.
 pub(super) struct Both<T> {
     pub(super) client: T,
     pub(super) server: T,
@@ -64,7 +64,7 @@ pub(super) enum State {
     Closed,
     /// Reset, refused or timed out.
     Failed(io::ErrorKind),
-    /// The machine has forgotten it, having been without power.
+    /// The machine was without power and has forgotten it.
     Vanished,
 }
 
@@ -72,15 +72,15 @@ pub(super) struct End {
     pub(super) place: Place,
     pub(super) address: SocketAddr,
     pub(super) state: State,
-    /// A task has it, or it waits to be accepted.
+    /// A task holds it, or it waits to be accepted.
     pub(super) held: bool,
-    /// What has arrived and was not received yet.
+    /// Bytes that have arrived and were not received yet.
     pub(super) arrived: VecDeque<u8>,
-    /// The other side has closed its direction, and all before that has arrived.
+    /// The other side has closed its direction, and everything before that has arrived.
     pub(super) ended: bool,
-    /// Who waits for something to arrive, or for the connection to be made.
+    /// The task that waits for bytes to arrive, or for the connection to be established.
     pub(super) receiver: Option<Waker>,
-    /// Who waits for room to send.
+    /// The task that waits for room to send.
     pub(super) sender: Option<Waker>,
 }
 
@@ -112,13 +112,13 @@ impl End {
     }
 }
 
-/// What travels.
+/// A packet.
 #[derive(Debug)]
 pub(super) enum Packet {
-    /// The handshake's answer, and the answer to that.
+    /// The answer of the handshake, and the answer to that.
     Open,
     Data(Vec<u8>),
-    /// FIN: nothing comes after it.
+    /// FIN: nothing follows it.
     End,
     /// RST: not repeated if it is lost.
     Reset,
@@ -126,27 +126,27 @@ pub(super) enum Packet {
     Probe,
 }
 
-/// One direction of a connection: what is between its sender and its receiver.
+/// One direction of a connection: the bytes between its sender and its receiver.
 pub(super) struct Pipe {
-    /// What is on its way, with its time of arrival.
+    /// Packets on their way, with their arrival times.
     pub(super) packets: VecDeque<(u64, Packet)>,
-    /// When the last of them arrives: nothing overtakes it.
+    /// The arrival time of the last packet: none overtakes it.
     pub(super) last_arrival: u64,
     /// The delivery of the first packet is on the agenda.
     pub(super) scheduled: bool,
     /// The first packet could not be delivered.
     pub(super) blocked: bool,
-    /// Bytes that were sent and have not been received by a task, as far as the sender knows.
+    /// Bytes that were sent and, as far as the sender knows, not received by a task.
     pub(super) used: u64,
-    /// Bytes that were received while the sender could not be told.
+    /// Bytes that were received while the sender could not be informed.
     pub(super) owed: u64,
-    /// Packets were delivered and the sender could not be told.
+    /// Packets were delivered while the sender could not be informed.
     pub(super) unacknowledged: bool,
-    /// Counts acknowledgements, so that a timeout can tell whether there were any.
+    /// Counts acknowledgments, so that a timeout can tell whether there were any.
     pub(super) progress: u64,
     /// A timeout is on the agenda.
     pub(super) timing: bool,
-    /// What may be in `used`.
+    /// The limit of `used`.
     pub(super) window: u64,
 }
 
@@ -178,12 +178,12 @@ pub(super) struct Connection {
     pub(super) listener: Option<ListenerId>,
     /// The handshake is complete on the server's side.
     pub(super) established: bool,
-    /// Since when its two machines have not been able to reach each other both ways.
+    /// Since when its two machines have not been able to reach each other in both directions.
     pub(super) cut_since: Option<u64>,
 }
 
 impl Connection {
-    /// Whether nobody can notice any more that it exists.
+    /// Whether the connection can no longer have any effect.
     pub(super) fn is_over(&self) -> bool {
         let forgotten = |end: &End| !end.is_live() && !end.held;
         let orphan = !self.established

@@ -16,7 +16,7 @@ use crate::sim::ledger::Ledger;
 use crate::sim::node::NodeId;
 use crate::sim::universe;
 
-/// What one receive gives at most.
+/// The most bytes of one receive.
 const RECEIVE_MAX: usize = 64 << 10;
 
 fn with_net<T>(f: impl FnOnce(&mut Net, NodeId, &mut Ledger) -> T) -> T {
@@ -41,7 +41,7 @@ impl Listener {
         Ok(Listener { token, address })
     }
 
-    /// The address with the port that was chosen.
+    /// The address, with the port that was selected.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
@@ -72,7 +72,7 @@ pub struct DetachedStream {
 }
 
 impl DetachedStream {
-    /// Makes it a stream of the current core.
+    /// Attaches the connection to the current core.
     pub fn attach(self) -> Stream {
         Stream { detached: self, stays: PhantomData }
     }
@@ -139,7 +139,7 @@ impl Stream {
     /// See [`crate::Stream::receive_exact`].
     ///
     /// # Errors
-    /// `UnexpectedEof` when the other side closed before all had come; as for `receive`.
+    /// `UnexpectedEof` if the other side closed before everything had arrived; otherwise as for `receive`.
     pub async fn receive_exact(&self, mut buf: Buf, mut filled: usize) -> io::Result<Buf> {
         poll_fn(|context| {
             while filled < buf.len() {

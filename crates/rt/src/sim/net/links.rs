@@ -1,4 +1,4 @@
-//! Who can reach whom, and how fast.
+//! Which nodes can reach each other, and how fast.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,28 +10,29 @@ use crate::sim::node::NodeId;
 /// How the network behaves.
 #[derive(Clone, Debug)]
 pub struct NetProfile {
-    /// What a packet takes from one side to the other.
+    /// The time that a packet takes from one side to the other.
     pub delay: Range<Duration>,
-    /// One packet in so many is lost and sent again; 0: none.
+    /// One packet in this many is lost and sent again; 0: none.
     pub spike_one_in: u64,
-    /// What a packet that was sent again takes more.
+    /// The additional time of a packet that was sent again.
     pub spike: Range<Duration>,
-    /// Bytes a second of one connection in one direction; 0: no limit.
+    /// Bytes per second of one connection in one direction; 0: no limit.
     pub bandwidth: u64,
-    /// What a connection takes in without its being received, drawn for each direction of a connection.
+    /// Bytes that a connection accepts before they are received, drawn for each direction of a connection.
     pub window: Range<u64>,
-    /// One packet in so many finds its connection broken; 0: none.
+    /// One packet in this many finds its connection broken; 0: none.
     pub break_one_in: u64,
     /// How long sent bytes may stay unacknowledged before the connection gives up.
     pub user_timeout: Duration,
-    /// After how long an idle connection notices that the other side is gone, at most.
+    /// The longest time until an idle connection notices that the other side is gone.
     pub keep_alive: Duration,
 }
 
 impl Default for NetProfile {
-    /// A local network between machines with Linux's settings: tcp_retries2 of 15 gives up after 924 s,
-    /// keep-alive asks after two hours and then 9 times in 75 s. Who needs to know sooner that the other side
-    /// is gone asks it.
+    /// A local network between machines with Linux's settings.
+    ///
+    /// A tcp_retries2 of 15 gives up after 924 s; keep-alive asks after two hours, and then 9 times at
+    /// intervals of 75 s. Code that needs to know sooner must ask the other side itself.
     fn default() -> NetProfile {
         let us = Duration::from_micros;
         NetProfile {
@@ -47,7 +48,7 @@ impl Default for NetProfile {
     }
 }
 
-/// Where something on the network is: its node, if any node has the address.
+/// A place on the network: an address, and the node that has it, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) node: Option<NodeId>,
@@ -73,13 +74,13 @@ impl Links {
         address.is_loopback() || address.is_unspecified() || self.addresses.get(&address) == Some(&node)
     }
 
-    /// Where `address` is, seen from `node`.
+    /// The place of `address`, seen from `node`.
     pub(super) fn place(&self, node: NodeId, address: IpAddr) -> Place {
         let node = if address.is_loopback() { Some(node) } else { self.addresses.get(&address).copied() };
         Place { node, address }
     }
 
-    /// The address that `node` uses to reach `to`: one of the same network if it has one.
+    /// The address that `node` uses to reach `to`: one in the same network if it has one.
     pub(super) fn source(&self, node: NodeId, to: IpAddr) -> Option<IpAddr> {
         if to.is_loopback() || self.addresses.get(&to) == Some(&node) {
             return Some(to);
@@ -120,7 +121,7 @@ impl Links {
         self.address_cuts.clear();
     }
 
-    /// Whether what `from` has sent cannot arrive at `to` now.
+    /// Whether packets from `from` cannot reach `to` now.
     pub(super) fn is_blocked(&self, from: Place, to: Place) -> bool {
         let (Some(from_node), Some(to_node)) = (from.node, to.node) else { return true };
         self.off.contains(&to_node)

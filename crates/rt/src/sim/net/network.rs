@@ -28,15 +28,15 @@ pub(in crate::sim) enum NetDue {
     Ask { connection: ConnectionId, attempt: u32 },
     /// Packets of `from` arrive.
     Deliver { connection: ConnectionId, from: Side },
-    /// The end has waited long enough for acknowledgements.
+    /// The end has waited long enough for acknowledgments.
     GiveUp { connection: ConnectionId, side: Side, progress: u64 },
     /// The end was idle and cut off for long enough.
     KeepAlive { connection: ConnectionId, side: Side, cut_since: u64 },
-    /// The end asks whether the other one still knows the connection.
+    /// The end checks whether the other one still knows the connection.
     Probe { connection: ConnectionId, side: Side },
 }
 
-/// What a task holds; when it is dropped, the network closes what it stands for.
+/// Held by a task for a listener or an end; when the task drops it, the network closes that.
 pub(super) struct Token {
     pub(super) what: Held,
     dropped: Dropped,
@@ -48,7 +48,7 @@ pub(super) enum Held {
     End(ConnectionId, Side),
 }
 
-/// What was dropped and is still to be closed. Shared, because a stream may be dropped anywhere.
+/// Dropped listeners and ends that are still to be closed. Shared, because a stream may be dropped anywhere.
 type Dropped = Arc<Mutex<Vec<Held>>>;
 
 impl Drop for Token {

@@ -10,7 +10,7 @@ use crate::sim::ledger::{Due, Ledger};
 use crate::sim::log::Event;
 use crate::sim::node::NodeId;
 
-/// A sender that hears nothing tries again after a time that doubles from the first to the second of these.
+/// The range of the interval between retransmissions, which doubles from the first to the second of these.
 const RETRY_NANOS: (u64, u64) = (200_000_000, 120_000_000_000);
 
 impl Net {
@@ -72,7 +72,7 @@ impl Net {
         }
     }
 
-    /// The machine of `node` is without power: it says nothing more and forgets everything.
+    /// The machine of `node` lost power: it sends nothing more and forgets everything.
     pub(in crate::sim) fn power_off(&mut self, node: NodeId, ledger: &mut Ledger) {
         self.close_dropped(ledger);
         for listener in self.listeners_of(node) {
@@ -81,7 +81,7 @@ impl Net {
         self.links.set_power(node, false);
         for (id, side) in self.ends_of(node) {
             self.lose_some(id, side);
-            // Gone already if both of its ends were on this machine.
+            // The connection is already gone if both of its ends were on this machine.
             let Some(end) = self.end(id, side) else { continue };
             end.state = State::Vanished;
             end.held = false;
@@ -96,7 +96,7 @@ impl Net {
         self.paths_changed(ledger);
     }
 
-    /// Something was cut or healed: looks after every connection that it concerns.
+    /// Something was cut or healed: updates every affected connection.
     fn paths_changed(&mut self, ledger: &mut Ledger) {
         let ids: Vec<_> = self.connections.keys().copied().collect();
         for id in ids {
@@ -108,7 +108,7 @@ impl Net {
                 let pipe = &mut connection.pipes[from];
                 if !blocked && std::mem::take(&mut pipe.blocked) {
                     pipe.scheduled = true;
-                    // The time between two attempts is about as long as it has tried.
+                    // The interval between two attempts is about as long as the sender has tried.
                     let tried = ledger.now() - connection.cut_since.unwrap_or(ledger.now());
                     let again = ledger.now() + self.rng.below(tried.clamp(RETRY_NANOS.0, RETRY_NANOS.1));
                     ledger.schedule(again, Due::Net(NetDue::Deliver { connection: id, from }));

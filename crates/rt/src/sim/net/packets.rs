@@ -1,4 +1,4 @@
-//! How packets travel, and what they do where they arrive.
+//! How packets travel, and what they do when they arrive.
 
 use std::io;
 use std::task::Waker;
@@ -11,10 +11,10 @@ use crate::sim::fault::Fault;
 use crate::sim::ledger::{Due, Ledger};
 use crate::sim::log::{Arrival, Event};
 
-/// Connections that wait to be accepted, at most; what production asks for.
+/// The most connections that wait to be accepted: the value that production uses.
 const BACKLOG_MAX: usize = 4096;
 
-/// A client asks so often, after 1, 2, 4 … s: Linux gives up after 127 s.
+/// How often a client asks, after 1, 2, 4 … s. Linux gives up after 127 s.
 const CONNECT_ATTEMPTS_MAX: u32 = 7;
 
 impl Net {
@@ -93,7 +93,7 @@ impl Net {
         ledger.schedule_in(Duration::from_secs(1 << attempt), Due::Net(due));
     }
 
-    /// Puts a packet on its way.
+    /// Sends a packet.
     pub(super) fn put(&mut self, id: ConnectionId, from: Side, packet: Packet, ledger: &mut Ledger) {
         let mut time = draw(&mut self.rng, &self.profile.delay);
         if self.profile.spike_one_in > 0 && self.rng.one_in(self.profile.spike_one_in) {
@@ -138,7 +138,7 @@ impl Net {
                     pipe.packets.pop_front();
                     continue;
                 }
-                // Whoever has given a connection up does not send again what was lost.
+                // An aborted connection does not retransmit what was lost.
                 if matches!(connection.ends[from].state, State::Failed(_)) {
                     connection.pipes[from].packets.clear();
                     break;
@@ -188,7 +188,7 @@ impl Net {
             }
             (State::Open, Packet::Reset) => self.fail(id, to, io::ErrorKind::ConnectionReset),
             (State::Open, Packet::Probe) | (_, Packet::Reset) | (State::Closed, Packet::End) => {}
-            // Nobody here knows this connection any more.
+            // This machine no longer knows the connection.
             (State::Closed | State::Failed(_) | State::Vanished, _) => {
                 self.put(id, to, Packet::Reset, ledger);
             }
@@ -229,13 +229,13 @@ impl Net {
             ledger.log(Event::Arrived { connection: id, to_client, what: Arrival::TimedOut });
             self.fail(id, side, io::ErrorKind::TimedOut);
         } else if let Some(connection) = self.connections.get_mut(&id) {
-            // Closed, and the rest cannot be delivered.
+            // The connection is closed, and the rest cannot be delivered.
             connection.pipes[side].packets.clear();
             self.forget_if_over(id);
         }
     }
 
-    /// Sees to it that a sender that hears nothing gives up in time.
+    /// Makes a sender without acknowledgments give up in time.
     fn time_stall(&mut self, id: ConnectionId, side: Side, ledger: &mut Ledger) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let pipe = &mut connection.pipes[side];
@@ -245,14 +245,14 @@ impl Net {
         }
     }
 
-    /// The last of what `side` has sent is lost.
+    /// Loses the last part of what `side` has sent.
     pub(super) fn lose_some(&mut self, id: ConnectionId, side: Side) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let packets = &mut connection.pipes[side].packets;
         packets.truncate(self.rng.below(packets.len() as u64 + 1) as usize);
     }
 
-    /// One side finds the connection broken, and tells the other if it can.
+    /// One side finds the connection broken, and informs the other if it can.
     pub(super) fn break_connection(&mut self, id: ConnectionId, ledger: &mut Ledger) {
         let side = if self.rng.one_in(2) { Side::Client } else { Side::Server };
         ledger.fault(Fault::ConnectionBreak);

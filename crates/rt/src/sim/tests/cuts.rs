@@ -1,4 +1,4 @@
-//! That cutting a recording finds the mistakes it should and no others.
+//! Cutting a recording finds the bugs that it should, and no others.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ fn a_missing_checksum_is_found() {
     cut_everywhere(Bug::NoChecksum);
 }
 
-/// All that can be found in the first sector of the disk after what `work` did to it.
+/// Everything that can be found in the first sector of the disk after `work`.
 fn first_bytes<F: Future<Output = ()> + 'static>(work: impl FnOnce(Disk) -> F + 'static) -> Vec<u8> {
     let (world, node) = one_node(1);
     world.add_disk(node, "/d", 1 << 20, 512);
@@ -115,7 +115,7 @@ fn only_what_was_done_before_a_flush_began_is_bound_by_it() {
         disk.write(0, sector(3), Durability::Cached).await.unwrap();
     });
     assert_eq!(found, [1, 2, 3]);
-    // A write that was given to the disk before the flush, and was done after it began, is not bound.
+    // A write that the disk received before the flush, but completed after the flush began, is not bound.
     let found = first_bytes(|disk| async move {
         let disk = std::rc::Rc::new(disk);
         let writing = std::rc::Rc::clone(&disk);

@@ -259,7 +259,7 @@ fn one_write_goes_astray() {
     assert_eq!((counts.of(Fault::LostWrite), counts.of(Fault::MisdirectedWrite)), (1, 1));
 }
 
-/// Over many seeds: what was flushed or durable is always there, what was not is there or not, by sectors.
+/// Over many seeds: flushed or durable data always survives; each sector of the rest survives or not.
 #[test]
 fn a_power_cut_keeps_what_was_promised_and_any_part_of_the_rest() {
     let (mut torn, mut kept, mut lost) = (0, 0, 0);
@@ -322,7 +322,7 @@ fn a_write_under_way_may_survive_in_part_and_a_killed_process_loses_nothing() {
         world.run_for(Duration::from_micros(30));
         world.kill(node);
         world.restart(node, |_| std::future::pending());
-        // Else what the dead has under way could come after what its successor writes.
+        // Otherwise the writes of the dead process could come after those of its successor.
         world.block_on(node, CoreId(0), || async {
             let locked = Disk::open(Path::new("/d"), OpenOptions::default()).await;
             assert!(matches!(locked, Err(OpenError::InUse(_))));
@@ -350,8 +350,8 @@ fn an_image_goes_from_world_to_world() {
     assert_eq!(world.disk_image(node, "/d"), image);
 }
 
-/// What a sector may hold: the writes that were given to the disk, oldest first. All before `floor` are
-/// overwritten for sure.
+/// What a sector may hold: the writes that the disk received, oldest first. All before `floor` are certainly
+/// overwritten.
 #[derive(Clone, Default)]
 struct Versions {
     written: Vec<u8>,
@@ -368,7 +368,7 @@ impl Versions {
     }
 }
 
-/// A disk against the plainest model of one: one writer, random writes, flushes, reads and power cuts.
+/// A disk against the simplest model of one: one writer, random writes, flushes, reads and power cuts.
 #[test]
 fn a_disk_is_neither_kinder_nor_crueller_than_its_model() {
     const SECTORS: usize = 64;

@@ -1,4 +1,4 @@
-//! All faults at once, in a world that works meanwhile.
+//! All faults at once, in a world that is busy meanwhile.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -13,7 +13,7 @@ use crate::{CoreId, Disk, Durability, Listener, OpenOptions, Stream, call, sleep
 
 const NODES: u32 = 3;
 
-/// Serves whoever connects: 4096 bytes to write at an offset, then a byte for an answer.
+/// Serves all clients: 4096 bytes to write at an offset, then one byte as the answer.
 async fn serve(core: CoreId, address: SocketAddr) {
     if core.0 != 0 {
         return pending().await;
@@ -37,7 +37,7 @@ async fn serve(core: CoreId, address: SocketAddr) {
     }
 }
 
-/// Writes, reads and flushes; whether all that went well.
+/// Writes, reads and flushes; returns whether all succeeded.
 async fn keep(path: &str, offset: u64, buf: Buf) -> bool {
     let create = (path == "/file").then_some(1 << 20);
     let mut options = OpenOptions { create, ..OpenOptions::default() };
@@ -62,7 +62,7 @@ async fn ask(servers: Rc<Vec<SocketAddr>>, over: Rc<Cell<bool>>) {
             let mut batch = SendBatch::new();
             batch.push(&buf);
             if stream.send(batch).await.is_ok() {
-                // Some wait for ever.
+                // Some wait forever.
                 let patience = if crate::random().is_multiple_of(8) { 100_000 } else { 1 };
                 drop(timeout(Duration::from_secs(patience), stream.receive_exact(Buf::zeroed(1), 0)).await);
             }
@@ -125,7 +125,7 @@ fn run(seed: u64) -> (u64, FaultCounts) {
         let (servers, over) = (Rc::clone(&servers), Rc::clone(&is_over));
         async move {
             ask(servers, over).await;
-            // Core 0's end would be the node's.
+            // The end of core 0 would be the end of the node.
             if core.0 == 0 {
                 pending().await
             }

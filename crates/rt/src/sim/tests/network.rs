@@ -49,7 +49,7 @@ fn pair_with(seed: u64, profile: NetProfile) -> Pair {
         let (stream, peer) = listener.accept().await.unwrap();
         let stream = stream.attach();
         assert_eq!(stream.peer_address(), peer);
-        // It goes on listening.
+        // It continues to listen.
         spawn(async move {
             let _listener = listener;
             pending::<()>().await
@@ -67,7 +67,7 @@ fn pair_with(seed: u64, profile: NetProfile) -> Pair {
 }
 
 impl Pair {
-    /// Sends from the client; gives how that ended.
+    /// Sends from the client; returns the result.
     fn send(&self, len: usize) -> Result<(), ErrorKind> {
         let stream = Rc::clone(&self.connected);
         self.world.block_on(self.client, CORE, move || async move {
@@ -75,7 +75,7 @@ impl Pair {
         })
     }
 
-    /// Receives so many bytes on the server.
+    /// Receives `len` bytes on the server.
     fn receive(&self, len: usize) -> Result<usize, ErrorKind> {
         let stream = Rc::clone(&self.accepted);
         self.world.block_on(self.server, CORE, move || async move {
@@ -83,7 +83,7 @@ impl Pair {
         })
     }
 
-    /// What the client's end gives next.
+    /// The next result of a receive on the client.
     fn client_receives(&self) -> Result<usize, ErrorKind> {
         let stream = Rc::clone(&self.connected);
         self.world.block_on(self.client, CORE, move || async move {
@@ -92,8 +92,8 @@ impl Pair {
     }
 }
 
-/// Sends `len` bytes of a pattern from one node to another, with receives that are given up and begun again,
-/// and checks them.
+/// Sends `len` bytes of a pattern from one node to another, with receives that are canceled and repeated, and
+/// checks them.
 fn transfer(seed: u64, len: usize, profile: NetProfile) -> World {
     let pair = pair_with(seed, profile);
     let pattern = |at: usize| (at * 7 / 3) as u8;
@@ -242,7 +242,7 @@ fn a_broken_connection_fails_on_both_sides() {
         assert_eq!(pair.send(1000), Ok(()));
         assert_eq!(pair.world.break_connections(pair.server, pair.client), 1);
         pair.world.run_for(SECOND);
-        // What had arrived before can still be received.
+        // Data that had arrived before can still be received.
         let received = pair.receive(1000);
         assert!(matches!(received, Ok(1000) | Err(ErrorKind::ConnectionReset)), "{received:?}");
         assert_eq!(pair.receive(1), Err(ErrorKind::ConnectionReset));
@@ -293,7 +293,7 @@ fn what_was_given_up_never_arrives() {
         pair.world.block_on(pair.client, CORE, move || async move { stream.abort() });
         assert_eq!(pair.client_receives(), Err(ErrorKind::ConnectionReset));
         pair.world.heal_all();
-        // Nobody told the server: it finds out when it asks.
+        // The server was not informed: it finds out when it asks.
         let stream = Rc::clone(&pair.accepted);
         let received = pair.world.spawn_on(pair.server, CORE, move || async move {
             stream.receive().await.map(|received| received.len()).map_err(|error| error.kind())
@@ -311,7 +311,7 @@ fn a_link_cut_one_way_carries_the_other_way_until_nothing_is_acknowledged() {
     assert_eq!(pair.receive(1000), Ok(1000));
     assert_eq!(pair.client_receives(), Err(ErrorKind::TimedOut));
     assert!((900 * SECOND..1000 * SECOND).contains(&pair.world.now()));
-    // The server knows nothing of it until it sends after the link has healed: a half-open connection.
+    // The server does not know this until it sends after the link has healed: a half-open connection.
     pair.world.heal(pair.server, pair.client);
     let accepted = Rc::clone(&pair.accepted);
     pair.world.block_on(pair.server, CORE, move || async move {
@@ -391,7 +391,7 @@ fn a_paused_process_keeps_its_connections() {
     assert_eq!(pair.receive(1000), Ok(1000));
 }
 
-/// Random cuts, heals, breaks and crashes: what arrives is always a beginning of what was sent.
+/// Random cuts, heals, breaks and crashes: what arrives is always a prefix of what was sent.
 #[test]
 fn whatever_happens_a_stream_is_a_beginning_of_what_was_sent() {
     let (mut whole, mut part) = (0, 0);

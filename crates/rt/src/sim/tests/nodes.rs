@@ -1,4 +1,4 @@
-//! Nodes, cores, time, and that a seed is a run.
+//! Nodes, cores, time; and the same seed gives the same run.
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;
@@ -111,8 +111,8 @@ fn a_paused_node_stands_still_and_goes_on() {
     assert_eq!(world.fault_counts().of(Fault::NodePause), 1);
 }
 
-/// A sleep that began before lasts as long as it would have without the stop, and the core finds out if the
-/// time of day has gone on.
+/// A sleep that began before the stop lasts as long as without it, and the core notices the stop if the time
+/// of day has continued.
 #[test]
 fn a_frozen_nodes_clock_stands_still_and_only_the_time_of_day_tells() {
     let (world, node) = one_node(1);
@@ -142,8 +142,8 @@ fn a_frozen_nodes_clock_stands_still_and_only_the_time_of_day_tells() {
     assert_eq!(world.fault_counts().of(Fault::ClockStop), 2);
 }
 
-/// What was to happen in the time that it leaps over happens at once. Only a time of day that is put forward
-/// looks like a clock that stood.
+/// What was to happen in the time that the clock leaps over happens at once. Only setting the time of day
+/// forward looks like a stopped clock.
 #[test]
 fn a_clock_leaps_and_a_time_of_day_is_put_forward_and_back() {
     let (world, node) = one_node(1);
@@ -181,7 +181,7 @@ fn the_end_of_main_ends_the_process() {
     assert_eq!(world.block_on(node, CoreId(1), || async { 5 }), 5);
 }
 
-/// Counts how many of it exist.
+/// Counts its instances.
 struct Sentinel(Rc<Cell<i64>>);
 
 impl Sentinel {
@@ -255,7 +255,7 @@ fn nothing_of_a_dead_node_or_a_dropped_world_remains() {
     assert_eq!(Rc::strong_count(&alive), 1);
 }
 
-/// Two nodes that talk over TCP and write to their disks, with a crash; gives the log's hash and what they
+/// Two nodes that talk over TCP and write to their disks, with a crash; returns the log's hash and what they
 /// did.
 fn busy_run(seed: u64) -> (u64, Vec<String>) {
     let world = World::new(seed);

@@ -1,10 +1,9 @@
-//! The kernel's structures, byte by byte (`include/uapi/linux/ublk_cmd.h`). All numbers are in the machine's
-//! own order.
+//! The kernel's structures, byte by byte (`include/uapi/linux/ublk_cmd.h`). All numbers are in native byte
+//! order.
 
 use std::mem::offset_of;
 
-/// Commands carry their length and direction in their number, as those of ioctl(2) do
-/// (`UBLK_F_CMD_IOCTL_ENCODE`).
+/// The number of a command. It includes length and direction, as in ioctl(2) (`UBLK_F_CMD_IOCTL_ENCODE`).
 const fn command(direction: u32, len: u32, number: u32) -> u32 {
     direction << 30 | len << 16 | (b'u' as u32) << 8 | number
 }
@@ -34,31 +33,31 @@ const QUEUE_COMMAND_LEN: u32 = 16;
 pub(super) const USER_COPY: u64 = 1 << 7;
 pub(super) const CAN_UPDATE_SIZE: u64 = 1 << 10;
 
-/// A command for no queue, and one for a device that has no number yet.
+/// The queue number of a command for no queue, and the device number of a device that has none yet.
 const NO_QUEUE: u16 = u16::MAX;
 pub(super) const NO_DEVICE: u32 = u32::MAX;
 
-/// What the kernel counts in.
+/// The kernel's unit of length.
 pub(super) const SECTOR_BYTES: u64 = 512;
 const SECTOR_SHIFT: u32 = SECTOR_BYTES.trailing_zeros();
 
-/// Slots of a queue at most: the descriptors of the next queue begin behind so many.
+/// The most slots of a queue: the descriptors of the next queue begin after this many.
 pub(super) const SLOTS_MAX: u16 = 4096;
 
-/// Where the data of a request is in `/dev/ublkcN`, for read and write: this, and 25 bits for the byte below
-/// the slot's number.
+/// The offset of a request's data in `/dev/ublkcN`, for read and write: this base, plus the slot's number
+/// above 25 bits for the byte.
 const DATA_OFFSET: u64 = 0x8000_0000;
 const DATA_SHIFT: u32 = 25;
 
-/// Bytes of one request at most, so that its bytes have their place.
+/// The most bytes of a request, given by these 25 bits.
 pub(super) const REQUEST_BYTES_MAX: u32 = 1 << DATA_SHIFT;
 
-/// Where the first byte of the data of `slot` is; of queue 0, the only one that we have.
+/// The offset of the first data byte of `slot` in queue 0, the only one that we use.
 pub(super) const fn data_offset(slot: u16) -> u64 {
     DATA_OFFSET + ((slot as u64) << DATA_SHIFT)
 }
 
-/// `struct ublksrv_ctrl_cmd`, and zeros up to what a ring with long entries carries.
+/// `struct ublksrv_ctrl_cmd`, padded with zeros to what a ring with long entries carries.
 ///
 /// | bytes | |
 /// |---|---|
@@ -78,8 +77,8 @@ pub(super) fn control_command(device: u32, number: u64, address: u64, len: u16) 
     bytes
 }
 
-/// `struct ublksrv_io_cmd`: queue (0..2), slot (2..4), result (4..8), and no address, as data is copied by
-/// read and write.
+/// `struct ublksrv_io_cmd`: queue (0..2), slot (2..4), result (4..8). It has no address, because data is
+/// copied by read and write.
 pub(super) fn queue_command(slot: u16, result: i32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[2..4].copy_from_slice(&slot.to_ne_bytes());
@@ -87,7 +86,7 @@ pub(super) fn queue_command(slot: u16, result: i32) -> [u8; 16] {
     bytes
 }
 
-/// `struct ublksrv_io_desc`: a request, in memory that the kernel shares.
+/// `struct ublksrv_io_desc`: a request, in memory shared with the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Descriptor {
@@ -95,7 +94,7 @@ pub(super) struct Descriptor {
     pub(super) operation: u32,
     pub(super) sectors: u32,
     pub(super) start: u64,
-    /// Nothing, as data is copied by read and write.
+    /// Unused, because data is copied by read and write.
     pub(super) _address: u64,
 }
 
@@ -109,23 +108,23 @@ pub(super) const OP_WRITE_ZEROES: u32 = 5;
 pub(super) const FLAG_FUA: u32 = 1 << 13;
 pub(super) const FLAG_NOUNMAP: u32 = 1 << 15;
 
-/// How far a device is.
+/// The state of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
-    /// It has not been started, or was stopped, or nobody serves it any more.
+    /// It has not been started, was stopped, or is no longer served.
     Dead,
     /// It is served.
     Live,
-    /// Something else: it waits to be served again.
+    /// Any other state: it waits to be served again.
     Other(u16),
 }
 
-/// What the kernel knows of a device.
+/// What the kernel knows about a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// How far it is.
+    /// Its state.
     pub state: DeviceState,
-    /// What whoever made it has written there.
+    /// The mark that its creator has set.
     pub mark: u64,
 }
 
@@ -136,15 +135,15 @@ pub struct DeviceInfo {
 /// | 0..2 | queues |
 /// | 2..4 | slots of a queue |
 /// | 4..6 | state |
-/// | 8..12 | bytes of a request at most |
+/// | 8..12 | most bytes of a request |
 /// | 12..16 | device |
 /// | 16..20 | process |
 /// | 24..32 | flags |
-/// | 32..40 | whatever its maker likes |
+/// | 32..40 | the creator's mark |
 /// | 40..64 | owner, and reserved |
 pub(super) const INFO_LEN: usize = 64;
 
-/// What a device is to be made with: one queue, data copied by read and write.
+/// The parameters for creating a device: one queue, data copied by read and write.
 pub(super) fn encode_info(device: u32, slots: u16, request_max: u32, mark: u64) -> [u8; INFO_LEN] {
     let mut bytes = [0; INFO_LEN];
     bytes[..2].copy_from_slice(&1_u16.to_ne_bytes());
@@ -156,7 +155,7 @@ pub(super) fn encode_info(device: u32, slots: u16, request_max: u32, mark: u64) 
     bytes
 }
 
-/// The number that the kernel has given to a device.
+/// The number that the kernel has assigned to a device.
 pub(super) fn device_of_info(bytes: &[u8; INFO_LEN]) -> u32 {
     u32::from_ne_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])
 }
@@ -172,28 +171,28 @@ pub(super) fn decode_info(bytes: &[u8; INFO_LEN]) -> DeviceInfo {
     DeviceInfo { state, mark: u64::from_ne_bytes(mark) }
 }
 
-/// What the disk is to be. All in bytes; all but the size and the limits are powers of two.
+/// The properties of the disk. All in bytes; all except the size and the limits are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Whole blocks.
+    /// The size, in whole blocks.
     pub size: u64,
     /// The logical block: 512 to 4096.
     pub block: u32,
-    /// What the unit writes at once: `block` or more.
+    /// The unit that is written at once: `block` or more.
     pub physical_block: u32,
-    /// What a request is best a multiple of.
+    /// The preferred granularity of a request.
     pub io_min: u32,
-    /// What a request is best as long as.
+    /// The preferred length of a request.
     pub io_opt: u32,
-    /// A read or a write at most: whole blocks, and no more than the device was made for.
+    /// The longest read or write: whole blocks, and no more than the device was created for.
     pub request_max: u32,
-    /// What is given back together.
+    /// The granularity of discards.
     pub discard_granularity: u32,
-    /// A discard at most; none: 0.
+    /// The longest discard; 0: none.
     pub discard_max: u64,
-    /// A request for zeros at most; none: 0.
+    /// The longest request for zeros; 0: none.
     pub zeros_max: u64,
-    /// Nobody may write.
+    /// Writes are not allowed.
     pub read_only: bool,
 }
 
@@ -202,10 +201,10 @@ pub struct Parameters {
 /// | bytes | |
 /// |---|---|
 /// | 0..4 | length of all |
-/// | 4..8 | which are there: basic, discard |
+/// | 4..8 | which are present: basic, discard |
 /// | 8..12 | attributes |
 /// | 12..16 | shifts of the logical block, the physical block, the best length, the smallest good length |
-/// | 16..20 | sectors of a request at most |
+/// | 16..20 | most sectors of a request |
 /// | 24..32 | sectors of the disk |
 /// | 44..48 | granularity of discards (40..44: where the first one begins) |
 /// | 48..52, 52..56 | sectors of a discard, of a request for zeros |
@@ -251,7 +250,7 @@ impl Parameters {
 mod tests {
     use super::*;
 
-    /// From the header, worked out by a C compiler.
+    /// From the header, computed with a C compiler.
     #[test]
     fn commands_have_the_kernels_numbers() {
         assert_eq!((ADD, DELETE, GET_INFO), (0xc020_7504, 0xc020_7505, 0x8020_7502));

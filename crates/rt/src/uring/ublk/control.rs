@@ -1,5 +1,5 @@
-//! `/dev/ublk-control`: makes, starts, stops and deletes devices. Every command blocks the calling thread
-//! until the kernel has done it.
+//! `/dev/ublk-control`: creates, starts, stops and deletes devices. Every command blocks the calling thread
+//! until the kernel has executed it.
 
 use std::fs::File;
 use std::io;
@@ -17,53 +17,52 @@ const PATH: &str = "/dev/ublk-control";
 /// One command at a time.
 const ENTRIES: u32 = 1;
 
-/// ENOTSUPP, which is none of user space's error numbers: what older drivers answer to a command that they do
-/// not know.
+/// ENOTSUPP, which is not an error number of user space: the answer of older drivers to an unknown command.
 const UNKNOWN_COMMAND: i32 = 524;
 
-/// A device could not be made, changed or taken away.
+/// Why a device could not be created, changed or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The module is not loaded, or there is none.
+    /// The module is not loaded, or does not exist.
     #[error("{PATH} is missing: this kernel has no ublk, or its module is not loaded")]
     NoDriver,
-    /// Only root may.
+    /// Only root may do this.
     #[error("this user may not create ublk devices: CAP_SYS_ADMIN and access to {PATH} are required")]
     Denied(#[source] io::Error),
-    /// Older than 6.5.
+    /// The kernel is older than 6.5.
     #[error("this kernel's ublk is too old: Linux 6.5 or newer is required")]
     TooOld,
-    /// No ring.
+    /// The ring could not be created.
     #[error(transparent)]
     Ring(#[from] StartError),
-    /// The number is taken.
+    /// The number is in use.
     #[error("ublk device {0} already exists")]
     Exists(u32),
-    /// Anything else.
+    /// Any other error.
     #[error("cannot {doing} the ublk device")]
     Command {
-        /// What was to be done.
+        /// What was being done.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// What a device is to be made with.
+/// The parameters for creating a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewDevice {
-    /// Its number; `None`: any that is free.
+    /// Its number; `None`: any free one.
     pub id: Option<u32>,
-    /// Requests under way at once.
+    /// The number of simultaneous requests.
     pub slots: u16,
-    /// Bytes of a read or a write at most: whole pages, no more than 32 MiB.
+    /// The most bytes of a read or a write: whole pages, at most 32 MiB.
     pub request_max: u32,
-    /// By which its maker knows it again ([`DeviceInfo::mark`]).
+    /// A mark by which its creator recognizes it ([`DeviceInfo::mark`]).
     pub mark: u64,
 }
 
-/// Says what to do to ublk devices.
+/// Controls ublk devices.
 pub struct Control {
     ring: IoUring<squeue::Entry128>,
     file: File,
@@ -71,7 +70,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Finds out whether this kernel has ublk, and one that is new enough.
+    /// Checks whether this kernel has ublk, and one that is new enough.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -79,7 +78,7 @@ impl Control {
         let file = File::options().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ControlError::NoDriver,
             io::ErrorKind::PermissionDenied => ControlError::Denied(error),
-            // A node that somebody made, without its driver, as in a container.
+            // A device node without its driver, for example in a container.
             _ if matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV)) => ControlError::NoDriver,
             _ => ControlError::Command { doing: "open the control of", source: error },
         })?;
@@ -87,7 +86,7 @@ impl Control {
         let ring = ring.map_err(StartError::of_ring)?;
         let mut control = Control { ring, file, features: 0 };
         let mut features = [0; size_of::<u64>()];
-        // The command is as old as what is asked for with it.
+        // The command is as old as the feature that is checked with it.
         control
             .command(abi::GET_FEATURES, abi::NO_DEVICE, 0, &mut features)
             .map_err(|_| ControlError::TooOld)?;
@@ -98,13 +97,13 @@ impl Control {
         Ok(control)
     }
 
-    /// Makes a device, and gives its number. It has a queue to be served, and no disk yet.
+    /// Creates a device and returns its number. It has a queue to be served, and no disk yet.
     ///
     /// # Errors
-    /// [`ControlError::Exists`], [`ControlError::Denied`], or what the kernel says.
+    /// [`ControlError::Exists`], [`ControlError::Denied`], or the kernel's.
     ///
     /// # Panics
-    /// If there are to be no slots, more than 4096, or larger requests than there can be.
+    /// If there are no slots, more than 4096, or larger requests than possible.
     pub fn add(&mut self, new: NewDevice) -> Result<u32, ControlError> {
         assert!((1..=abi::SLOTS_MAX).contains(&new.slots) && new.request_max <= abi::REQUEST_BYTES_MAX);
         let device = new.id.unwrap_or(abi::NO_DEVICE);
@@ -119,49 +118,51 @@ impl Control {
         }
     }
 
-    /// What the kernel knows of a device.
+    /// What the kernel knows about a device.
     ///
     /// # Errors
-    /// What the kernel says; that there is none, too.
+    /// The kernel's, including that the device does not exist.
     pub fn info(&mut self, device: u32) -> Result<DeviceInfo, ControlError> {
         let mut info = [0; abi::INFO_LEN];
         self.command(abi::GET_INFO, device, 0, &mut info).map_err(failed("read the parameters of"))?;
         Ok(abi::decode_info(&info))
     }
 
-    /// Says what the disk is to be. Before it is started.
+    /// Sets the properties of the disk, before it is started.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn set_parameters(&mut self, device: u32, parameters: &Parameters) -> Result<(), ControlError> {
         let mut bytes = parameters.encode();
         self.command(abi::SET_PARAMETERS, device, 0, &mut bytes).map_err(failed("set the parameters of"))
     }
 
-    /// Makes the disk. Waits until all slots wait for requests, and serves those of the search for partitions
-    /// meanwhile.
+    /// Creates the disk. Waits until all slots wait for requests; meanwhile the requests of the partition
+    /// scan must be served.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn start(&mut self, device: u32) -> Result<(), ControlError> {
         let process = u64::from(std::process::id());
         self.command(abi::START, device, process, &mut []).map_err(failed("start"))
     }
 
-    /// Takes the disk away: what is in the page cache is written, requests under way are waited for, and then
-    /// all slots hear that it is over.
+    /// Removes the disk: writes back the page cache, waits for requests under way, and then informs all
+    /// slots.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn stop(&mut self, device: u32) -> Result<(), ControlError> {
         self.command(abi::STOP, device, 0, &mut []).map_err(failed("stop"))
     }
 
-    /// Takes the rest away, if nobody else has. Somebody who has it open still keeps the number from being
-    /// used again; where the kernel cannot do without, this waits for them, with no limit.
+    /// Deletes the device, if it still exists.
+    ///
+    /// While another process has it open, its number is not reused. An older kernel waits for such processes,
+    /// without limit.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn delete(&mut self, device: u32) -> Result<(), ControlError> {
         let mut deleted = self.command(abi::DELETE_LATER, device, 0, &mut []);
         if let Err(error) = &deleted
@@ -180,16 +181,16 @@ impl Control {
         self.features & abi::CAN_UPDATE_SIZE != 0
     }
 
-    /// Tells everybody that the disk has another size now, in bytes.
+    /// Informs all users that the disk has another size, in bytes.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn resize(&mut self, device: u32, size: u64) -> Result<(), ControlError> {
         self.command(abi::UPDATE_SIZE, device, size / abi::SECTOR_BYTES, &mut []).map_err(failed("resize"))
     }
 
-    /// Gives a command, and waits for its end. There is no limit: what may take long waits for requests,
-    /// which their server answers or which end with its process.
+    /// Executes a command and waits for its end. There is no timeout: commands that may take long wait for
+    /// requests, which their server answers or which end with its process.
     fn command(&mut self, code: u32, device: u32, number: u64, buffer: &mut [u8]) -> io::Result<()> {
         let address = if buffer.is_empty() { 0 } else { buffer.as_mut_ptr() as u64 };
         let len = u16::try_from(buffer.len()).expect("our own structures are short");
@@ -209,7 +210,7 @@ impl Control {
     }
 }
 
-/// Whether that is what the kernel says to a command that is newer than itself.
+/// Whether this is a kernel's answer to a command that is newer than the kernel.
 fn is_unknown(error: i32) -> bool {
     matches!(error, UNKNOWN_COMMAND | libc::EOPNOTSUPP | libc::EINVAL)
 }

@@ -1,22 +1,22 @@
-//! Block devices of this host that are served here: Linux's ublk, of 6.5 and later
+//! Block devices of this host that are served here: Linux's ublk, 6.5 and later
 //! (`Documentation/block/ublk.rst` of the kernel).
 //!
-//! Guarantees: no memory of ours is known to the kernel while it has a request (data is copied by read and
-//! write, `UBLK_F_USER_COPY`); what waits for a request belongs to the core's ring like every other
-//! operation, so that a request wakes the core as a packet does.
+//! Guarantees: the kernel knows no memory of ours while it has a request (data is copied by read and write,
+//! `UBLK_F_USER_COPY`). Waiting for a request is an operation on the core's ring like every other one, so
+//! that a request wakes the core just as a packet does.
 //!
 //! A device is two files. `/dev/ublkbN` is the disk. `/dev/ublkcN` is our side of it, a [`Queue`]: each of
-//! its slots waits for a request by a command on the ring, and the answer to that one is at the same time the
-//! wait for the next. The [`Control`] makes, starts, stops and deletes devices. Its commands block, some of
-//! them until requests have been served: they are for threads that are no core.
+//! its slots waits for a request with a command on the ring, and the answer to that request also waits for
+//! the next one. The [`Control`] creates, starts, stops and deletes devices. Its commands block, some of them
+//! until requests have been served, so they are for threads that are not cores.
 //!
-//! What has to be in order: all slots of a queue wait before [`Control::start`] returns, from one and the
-//! same thread; a core does not end before all of its slots have heard that the device is gone, because such
-//! a wait cannot be cancelled.
+//! Required order: all slots of a queue must wait before [`Control::start`] returns, and all from the same
+//! thread. A core must not end before all of its slots have been informed that the device is gone, because
+//! such a wait cannot be canceled.
 //!
-//! Not through the crate `libublk`: its queue wants an executor and a ring of its own thread, so that each
-//! request would cross threads twice; it brings smol, keeps a file in /run for each device, and its build
-//! needs libclang. What is here is what it would be used for.
+//! The crate `libublk` is not used: its queue needs an executor and a ring of its own thread, so each request
+//! would cross threads twice; it brings in smol, keeps a file in /run for each device, and needs libclang to
+//! build. This module has everything that it would be used for.
 
 mod abi;
 mod control;

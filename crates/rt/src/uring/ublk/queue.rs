@@ -1,4 +1,4 @@
-//! `/dev/ublkcN`: a device's requests, and their answers.
+//! `/dev/ublkcN`: a device's requests and their answers.
 
 use std::fs::File;
 use std::io;
@@ -14,61 +14,61 @@ use io_uring::types::Fd;
 use super::abi::{self, Descriptor};
 use crate::uring::driver::{self, Kept};
 
-/// The queue of a device, on the core that serves it. Dropping it leaves requests to be failed by the kernel.
+/// The queue of a device, on the core that serves it. When it is dropped, the kernel fails its requests.
 pub struct Queue {
     file: Arc<File>,
-    /// A descriptor a slot.
+    /// One descriptor per slot.
     descriptors: Shared,
     slots: u16,
 }
 
-/// What a user of the disk asks for.
+/// A request's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The data is handed over by [`Queue::give_data`].
+    /// [`Queue::give_data`] passes the data.
     Read,
-    /// The data is got by [`Queue::take_data`].
+    /// [`Queue::take_data`] returns the data.
     Write {
-        /// It is on stable storage when it is answered.
+        /// The data must be on stable storage before the answer.
         durable: bool,
     },
-    /// What has been answered is on stable storage.
+    /// Everything that was answered must be on stable storage.
     Flush,
-    /// The range is not needed any more.
+    /// The range is no longer needed.
     Discard,
-    /// The range reads as zeros.
+    /// The range must read as zeros.
     WriteZeros {
-        /// It may lose its space.
+        /// The range may lose its space.
         unmap: bool,
     },
-    /// We did not say that we can do it.
+    /// An operation that we did not offer.
     Unknown(u32),
 }
 
-/// A request. It has to be answered: the slot waits for that.
+/// A request. It must be answered, because its slot waits for that.
 #[derive(Debug)]
 pub struct Request {
     slot: u16,
-    /// What is to be done.
+    /// The operation.
     pub operation: Operation,
-    /// The first byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
 impl Queue {
-    /// Takes over a device that was made with so many slots. A device has one server at a time.
+    /// Serves a device that was created with `slots` slots. A device has one server at a time.
     ///
     /// # Errors
-    /// What the system says; `ResourceBusy`: it has another one.
+    /// The system's; `ResourceBusy`: it has another server.
     pub fn open(device: u32, slots: u16) -> io::Result<Queue> {
         let file = File::options().read(true).write(true).open(path(device))?;
         let descriptors = Shared::map(&file, slots)?;
         Ok(Queue { file: Arc::new(file), descriptors, slots })
     }
 
-    /// Whether nobody serves the device.
+    /// Whether the device has no server.
     pub fn is_free(device: u32) -> bool {
         File::options().read(true).write(true).open(path(device)).is_ok()
     }
@@ -81,16 +81,17 @@ impl Queue {
     /// Waits for the first request of a slot. `None`: the device is gone.
     ///
     /// # Errors
-    /// What the kernel says: the slot is lost.
+    /// The kernel's: the slot is lost.
     pub async fn first(&self, slot: u16) -> io::Result<Option<Request>> {
         self.next(abi::FETCH, slot, 0).await
     }
 
-    /// Answers a request, and waits for the slot's next one. The result is a count of bytes for reads and
-    /// writes, and 0 for others, or a negative error number.
+    /// Answers a request, and waits for the slot's next one.
+    ///
+    /// The result is a number of bytes for reads and writes, 0 for others, or a negative error number.
     ///
     /// # Errors
-    /// What the kernel says: the slot is lost.
+    /// The kernel's: the slot is lost.
     pub async fn answer(&self, request: Request, result: i32) -> io::Result<Option<Request>> {
         self.next(abi::COMMIT_AND_FETCH, request.slot, result).await
     }
@@ -98,17 +99,17 @@ impl Queue {
     /// The data of a write.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn take_data(&self, request: &Request) -> io::Result<Buf> {
         let mut data = Buf::uncleared(request.len.min(u64::from(abi::REQUEST_BYTES_MAX)) as usize);
         self.file.read_exact_at(&mut data, abi::data_offset(request.slot))?;
         Ok(data)
     }
 
-    /// Hands over the data of a read.
+    /// Passes the data of a read.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn give_data(&self, request: &Request, data: &[u8]) -> io::Result<()> {
         self.file.write_all_at(data, abi::data_offset(request.slot))
     }
@@ -138,7 +139,7 @@ impl Request {
             abi::OP_WRITE_ZEROES => Operation::WriteZeros { unmap: !flag(abi::FLAG_NOUNMAP) },
             other => Operation::Unknown(other),
         };
-        // Where a flush begins means nothing: its sector is the last of 64 bits.
+        // The offset of a flush has no meaning: its sector is the last of 64 bits.
         let is_flush = operation == Operation::Flush;
         let offset = if is_flush { 0 } else { descriptor.start.saturating_mul(abi::SECTOR_BYTES) };
         let len = u64::from(descriptor.sectors) * abi::SECTOR_BYTES;
@@ -153,7 +154,7 @@ fn path(device: u32) -> String {
 /// The descriptors, in memory that the kernel writes to.
 struct Shared {
     memory: NonNull<Descriptor>,
-    /// Bytes that are mapped: whole pages.
+    /// The number of mapped bytes: whole pages.
     len: usize,
     slots: u16,
 }
@@ -164,7 +165,7 @@ impl Shared {
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page = usize::try_from(page).map_err(|_| io::Error::last_os_error())?;
         let len = (usize::from(slots) * size_of::<Descriptor>()).next_multiple_of(page);
-        // SAFETY: the kernel chooses where, so nothing of ours is replaced.
+        // SAFETY: the kernel chooses the address, so nothing of ours is replaced.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -182,11 +183,11 @@ impl Shared {
         Ok(Shared { memory, len, slots })
     }
 
-    /// What the kernel has written. It writes before it completes the command of the slot, and not again
-    /// before the next one.
+    /// The descriptor that the kernel has written. It writes before it completes the command of the slot, and
+    /// not again before the next one.
     fn get(&self, slot: u16) -> Descriptor {
         assert!(slot < self.slots, "a slot of this queue");
-        // SAFETY: the slot is inside of what is mapped, which is aligned to pages; any bytes are a
+        // SAFETY: the slot is inside the mapping, which is aligned to pages; any bytes are a valid
         // descriptor.
         unsafe { self.memory.as_ptr().add(usize::from(slot)).read_volatile() }
     }
@@ -194,7 +195,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody has a reference into it.
+        // SAFETY: it was mapped with this length, and nothing has a reference into it.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.len) };
     }
 }

@@ -18,7 +18,7 @@ fn what_is_written_is_read_also_after_reopening() {
                 assert_eq!(read(slice, at).await, Ok(at + 1));
             }
             slice.zero(ByteOffset(50 * BLOCK), ByteLen(50 * BLOCK)).await.unwrap();
-            // Parts of blocks.
+            // Write parts of blocks.
             slice.write(ByteOffset(BLOCK / 2), Chain::copy_of(&block(7)), Durability::Durable).await.unwrap();
             check(slice).await;
             let all = slice.read(ByteOffset(0), ByteLen(4 << 20)).await.unwrap().to_vec();
@@ -68,7 +68,7 @@ fn a_durable_write_of_a_block_is_one_device_write() {
         }
         slice
     });
-    // Each is given to the disk, and done.
+    // One write each: its start and its completion are recorded.
     assert_eq!(recording.len(), 10);
     world.block_on(node, CORE, || async move { drop((pool, slice)) });
 }
@@ -100,7 +100,7 @@ fn rot_is_told_and_never_returned() {
             let error = read(&slice, target).await.unwrap_err();
             let SliceError::Unreadable(bad) = error else { panic!("{error}") };
             assert_eq!((bad.offset.0, bad.cause), (target * BLOCK, crate::ReadFailure::Medium));
-            // Others are not concerned, and whoever has it writes it again.
+            // Other blocks are not affected, and the bad one can be written again.
             let other = (target + 1) % 100;
             assert_eq!(read(&slice, other).await, Ok(other + 1));
             slice.rewrite(ByteOffset(target * BLOCK), Chain::copy_of(&block(target + 1))).await.unwrap();
@@ -110,8 +110,9 @@ fn rot_is_told_and_never_returned() {
     }
 }
 
-/// Rot of what was written last, with which a record ends that nothing was written behind: it was durable, so
-/// the block is bad, and not what it was before.
+/// Rot of the last record, after which the log has written a record without entries.
+///
+/// The rotted record was durable, so its block is bad, and does not revert to its previous content.
 #[test]
 fn rot_of_the_last_record_does_not_bring_back_what_was_there_before() {
     for durability in [Durability::Durable, Durability::Cached] {
@@ -145,7 +146,7 @@ fn rot_of_the_last_record_does_not_bring_back_what_was_there_before() {
     }
 }
 
-/// Slices s of all volumes are one core's, however many cores there are; nobody opens a log twice.
+/// Slice s of every log volume belongs to one core, however many cores there are; no log is opened twice.
 #[test]
 fn three_cores_have_a_log_each() {
     let world = World::new(3);
@@ -197,7 +198,7 @@ fn three_cores_have_a_log_each() {
     world.block_on(node, CORE, || async move { pool.export().await.unwrap() });
 }
 
-/// What a guest writes is data, even if it looks like a record, and a pool of its own at that.
+/// What a guest writes is data, even if it looks like a record, or like a whole pool.
 #[test]
 fn a_guest_may_write_records() {
     let world = World::new(1);

@@ -1,7 +1,8 @@
-//! Power cuts at every point of a log's life, with subsets of what was not flushed: while records are
-//! written, tables merged, roots written, segments cleaned and zones lent. After each cut the log opens, all
-//! that was acknowledged as durable is there, nothing else is but what was written later, and the invariants
-//! hold. Canaries show that the judge sees.
+//! Power cuts at every point of a log's life, with subsets of what was not flushed.
+//!
+//! They happen while records are written, tables merged, roots written, segments cleaned and zones lent.
+//! After each cut the log opens; everything that was acknowledged as durable is there, and otherwise only
+//! what was written later; and the invariants hold. Canaries show that the checks notice mistakes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,13 +15,13 @@ use crate::canary::{Canary, make};
 
 const BLOCKS: u64 = 120;
 
-/// What is written to a block, in order: the number and whether it was acknowledged as durable by which act.
+/// One write to a block: the number written, and since when it is durable.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     number: u64,
     /// The act that wrote it.
     act: u64,
-    /// From which act on it is durable; `u64::MAX`: never by itself.
+    /// The act since which it is durable; `u64::MAX`: never without a flush.
     durable: u64,
 }
 
@@ -32,7 +33,7 @@ struct History {
 impl History {
     fn may_be(&self, block: u64, acked: u64, found: u64) -> bool {
         let Some(writes) = self.writes.get(&block) else { return found == 0 };
-        // The last one that was durable by then, and all that came behind it.
+        // The last write that was durable by then, and all later ones.
         let from = writes.iter().rposition(|write| write.durable <= acked);
         let later = &writes[from.unwrap_or(0)..];
         from.is_none() && found == 0 || later.iter().any(|write| write.number == found)
@@ -43,7 +44,7 @@ fn small() -> LogTuning {
     LogTuning { changes_min: 64, changes_max: 96, replay_bytes: 256 << 10, ..tuning() }
 }
 
-/// Two slices, acts on blocks of both, and the recording of all that.
+/// Records a life of two slices, with acts on blocks of both.
 fn record(seed: u64, acts: u64) -> (Recording, Rc<RefCell<History>>, [VolumeId; 1]) {
     let world = World::new(seed);
     let node = machine(&world, 1, 5 << 20, 1);
@@ -124,7 +125,7 @@ fn judge(image: DiskImage, history: &Rc<RefCell<History>>, id: VolumeId, acked: 
             }
         }
         check(&slice).await;
-        // It goes on.
+        // The log continues.
         write(&slice, 3, 77, Durability::Durable).await.unwrap();
         assert_eq!(read(&slice, 3).await, Ok(77));
         None
@@ -136,7 +137,7 @@ fn every_cut_is_survived() {
     for seed in 0..3 {
         let (recording, history, [id]) = record(seed, 260);
         let subsets = Subsets { bits: 1, seed };
-        // Each point is tried by one of the seeds, with two subsets of what was not flushed.
+        // Each cut is tried with one of the seeds, with two subsets of what was not flushed.
         let cuts = for_each_cut(&recording, subsets, |cut| {
             if cut.at as u64 % 3 == seed {
                 let wrong = judge(cut.images[0].clone(), &history, id, cut.acked);
@@ -147,7 +148,7 @@ fn every_cut_is_survived() {
     }
 }
 
-/// Each way of breaking the code is noticed.
+/// Each mistake is noticed.
 #[test]
 fn canaries_are_found() {
     for canary in [
@@ -158,7 +159,7 @@ fn canaries_are_found() {
     ] {
         make(Some(canary));
         let found = (0..40).any(|seed| {
-            // A log that is broken so may as well run into an assertion of its own.
+            // A log with such a mistake may also fail one of its own assertions.
             let Ok((recording, history, [id])) = std::panic::catch_unwind(|| record(seed, 200)) else {
                 return true;
             };

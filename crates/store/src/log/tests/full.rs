@@ -1,6 +1,6 @@
 use super::*;
 
-/// Writes until there is no room: then reads, UNMAP, and writes where there is room again.
+/// Writes until there is no room. Then reads and UNMAP still work, and freed room can be written again.
 #[test]
 fn a_full_log_reads_unmaps_and_writes_again() {
     for seed in 0..8 {
@@ -48,7 +48,7 @@ fn a_full_log_reads_unmaps_and_writes_again() {
     }
 }
 
-/// A volume of which most is overwritten again and again: the cleaner makes room for all of it.
+/// Most of a volume is overwritten again and again, and the cleaner makes room for all of it.
 #[test]
 fn overwriting_goes_on_for_ever() {
     for seed in 0..4 {
@@ -57,7 +57,7 @@ fn overwriting_goes_on_for_ever() {
         world.block_on(node, CORE, move || async move {
             let mut rng = base::Rng::new(seed);
             let pool = create(1).await;
-            // Of the pool's 7 MiB.
+            // These are 2.7 MiB of the pool's 7 MiB.
             let blocks = 700;
             let id = pool.create_volume(spec("v", blocks * BLOCK, 1)).await.unwrap().id;
             let disks = pool.share_disks().attach();
@@ -78,7 +78,7 @@ fn overwriting_goes_on_for_ever() {
     }
 }
 
-/// 1 TiB of addresses, blocks here and there: memory is what was written, not what could be.
+/// 1 TiB of addresses with few blocks written: memory grows with what was written, not with the addresses.
 #[test]
 fn a_sparse_volume_is_small() {
     let world = World::new(1);
@@ -102,9 +102,11 @@ fn a_sparse_volume_is_small() {
     });
 }
 
-/// Found by the simulator (seed 4002462): a few blocks that could not be read kept most segments of a log
-/// from being cleaned. So little lived in them that the pool lent no more, the cleaner went round and round,
-/// and writes waited forever.
+/// Segments that cannot be cleaned are compensated for with zones.
+///
+/// Found by the simulator (seed 4002462): a few unreadable blocks kept most segments of a log from being
+/// cleaned. So few blocks were live in them that the pool lent no more; the cleaner went round and round, and
+/// writes waited forever.
 #[test]
 fn segments_that_cannot_be_cleaned_are_made_up_for() {
     const BLOCKS: u64 = 48;
@@ -113,7 +115,7 @@ fn segments_that_cannot_be_cleaned_are_made_up_for() {
     let node = machine(&world, 1, 16 << 20, 1);
     let (pool, disks, slice) = world.block_on(node, CORE, || async {
         let (pool, disks, _, slice) = one_slice(1 << 20).await;
-        // In each segment one block that nobody writes again.
+        // One block in each segment that is never written again.
         for round in 0..STAY {
             write(&slice, round, round, Durability::Durable).await.unwrap();
             for block in STAY..STAY + 13 {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Blocks that are each the only one of their leaf.
+/// Blocks that are this far apart are each the only one of their leaf.
 const APART: u64 = 300;
 
 async fn write_apart(slice: &Slice) {
@@ -17,7 +17,7 @@ async fn read_apart(slice: &Slice) {
     check(slice).await;
 }
 
-/// Bytes that the log has for leaves.
+/// Bytes that the log's leaves take.
 fn leaves(slice: &Slice) -> usize {
     log_of(slice).inner.state.borrow().cache.held()
 }

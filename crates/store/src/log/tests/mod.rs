@@ -1,4 +1,4 @@
-//! Tests of logs below a pool, with small segments and tables, so that everything wraps.
+//! Tests of logs on a pool, with small segments and tables, so that everything wraps around.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ mod zones;
 const CORE: CoreId = CoreId(0);
 const BLOCK: u64 = 4096;
 
-/// So little that leaves are given up all the time.
+/// So little that leaves are dropped all the time.
 const MEMORY: ByteLen = ByteLen(96 << 10);
 
 pub(super) fn tuning() -> LogTuning {
@@ -51,7 +51,7 @@ fn host() -> Host {
     Host { id: HostId([1; 16]), name: "host".into() }
 }
 
-/// A machine with disks that are full of other people's mail.
+/// A machine with disks that are full of old data.
 fn machine(world: &World, disks: usize, bytes: u64, cores: usize) -> NodeId {
     let node = world.add_node("node", cores, |_| std::future::pending());
     for number in 0..disks {
@@ -131,7 +131,7 @@ async fn check(slice: &Slice) {
     log_of(slice).check().await;
 }
 
-/// A block that is full of a number; 0: zeros.
+/// A block filled with a number; 0 means zeros.
 fn block(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(BLOCK as usize / 8)
 }

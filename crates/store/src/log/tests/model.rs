@@ -1,6 +1,7 @@
-//! Random lives of a pool with log volumes, against a map of sectors: overwriting, unmapping, full pools,
-//! volumes that come and go, and power that fails at any moment. After each opening everything is compared,
-//! and the invariants are checked.
+//! Random lives of a pool with log volumes, compared with a map of sectors.
+//!
+//! They overwrite, unmap, fill the pool, create and delete volumes, and lose power at any moment. After each
+//! opening everything is compared, and the invariants are checked.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,20 +15,21 @@ use crate::canary::{Canary, make};
 
 const SECTOR: u64 = 512;
 
-/// Sectors of a volume that the tests use: the others are never written.
+/// How many sectors of a volume the tests use; the others are never written.
 const SECTORS: u64 = 2400;
 
-/// Those that are written where few are: what the cleaner finds in its victims fits into one record.
+/// How many sectors are written in a hot life: so few that what the cleaner finds in its victims fits in one
+/// record.
 const HOT_SECTORS: u64 = 8 * 8;
 
-/// What is known of a sector.
+/// What is known about a sector.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// What it holds for certain if nothing that came later is there.
+    /// The content if none of the later writes survived.
     certain: u64,
-    /// What it may hold after a power cut, and does hold until then: the last.
+    /// The later writes. Until a power cut, the content is the last one; after it, any of them is possible.
     later: Vec<u64>,
-    /// A write of it failed: it holds one of these.
+    /// A write of the sector failed: the content is any of these.
     unsure: bool,
 }
 
@@ -55,7 +57,7 @@ fn sector(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(SECTOR as usize / 8)
 }
 
-/// A volume whose slices are open.
+/// A volume with open slices.
 struct Open {
     id: VolumeId,
     stripe: crate::Stripe,
@@ -72,7 +74,7 @@ impl Open {
             let from = (piece.volume_offset.0 - start * SECTOR) as usize;
             let data = Chain::copy_of(&data[from..from + piece.len.0 as usize]);
             let slice = &self.slices[usize::from(piece.slice)];
-            // Of simulated time: a write that waits for ever says what the log is at.
+            // This is simulated time. If a write waits too long, the panic says what the log is doing.
             let written =
                 rt::timeout(Duration::from_secs(60), slice.write(piece.offset, data, durability)).await;
             written.unwrap_or_else(|_| panic!("a write hangs: {}", log_of(slice).at_what()))?;
@@ -110,7 +112,7 @@ impl Open {
         bytes.chunks(SECTOR as usize).map(number).collect()
     }
 
-    /// Compares everything. After a power cut what is found is so from now on.
+    /// Compares everything. After a power cut, what is found is the content from now on.
     async fn compare(&self, model: &Shared, after_cut: bool, what: &str) {
         let found = self.read(0, SECTORS).await;
         let mut model = model.borrow_mut();
@@ -142,7 +144,7 @@ fn note(model: &Shared, id: VolumeId, start: u64, count: u64, zero: bool) -> Vec
     data
 }
 
-/// Notes how it ended.
+/// Notes how the write ended.
 fn done(model: &Shared, id: VolumeId, start: u64, count: u64, result: Result<(), SliceError>, durable: bool) {
     let mut model = model.borrow_mut();
     if result.is_err() {
@@ -163,7 +165,7 @@ fn done(model: &Shared, id: VolumeId, start: u64, count: u64, result: Result<(),
     }
 }
 
-/// Writes, zeroes, flushes. Where it is `hot`, few blocks are written again and again.
+/// Writes, zeroes and flushes. With `hot`, a few blocks are written again and again.
 async fn live(volumes: Vec<Rc<Open>>, model: Shared, mut rng: Rng, ops: u64, hot: bool) {
     let (sectors, ops) = if hot { (HOT_SECTORS, 4 * ops) } else { (SECTORS, ops) };
     for _ in 0..ops {
@@ -183,7 +185,7 @@ async fn live(volumes: Vec<Rc<Open>>, model: Shared, mut rng: Rng, ops: u64, hot
                 done(&model, id, start, count, result, durable);
             }
             12..15 => {
-                // All at once, some in one block.
+                // All at once, some in the same block.
                 let mut tasks = Vec::new();
                 for at in (start..start + count.min(40)).step_by(4) {
                     let count = 4.min(start + count.min(40) - at);
@@ -221,7 +223,7 @@ async fn live(volumes: Vec<Rc<Open>>, model: Shared, mut rng: Rng, ops: u64, hot
     }
 }
 
-/// Opens the pool, compares, checks, and lets volumes come and go.
+/// Opens the pool, compares everything, checks, and creates and deletes volumes.
 async fn look(
     model: Shared,
     disks: usize,
@@ -256,7 +258,7 @@ async fn look(
             model.names += 1;
             format!("v{}", model.names)
         };
-        // Its end is a part of a block.
+        // The end is in the middle of a block.
         let capacity = SECTORS * SECTOR + [0, 512, 1 << 30][rng.below(3) as usize];
         let spec = spec(&name, capacity, 1 << rng.below(2));
         match pool.create_volume(spec).await {
@@ -274,7 +276,7 @@ fn run(seed: u64) -> u64 {
     let world = World::new(seed);
     let mut rng = Rng::new(seed);
     let disks = 1 + rng.below(2) as usize;
-    // Room for both volumes, or not.
+    // There is room for both volumes, or not.
     let bytes = [5 << 20, 6 << 20, 8 << 20, 12 << 20][rng.below(4) as usize];
     let node = machine(&world, disks, bytes, 1);
     let hot = rng.one_in(4);
@@ -299,7 +301,7 @@ fn run(seed: u64) -> u64 {
             });
             after_cut = false;
         } else {
-            // At any moment.
+            // A cut at any moment.
             world.run_for(Duration::from_micros(rng.below(if hot { 2_000_000 } else { 400_000 })));
             drop(ended);
             if rng.one_in(3) {
@@ -320,7 +322,7 @@ fn run(seed: u64) -> u64 {
     full
 }
 
-/// More with `LOG_SEEDS=from..to`.
+/// Use `LOG_SEEDS=from..to` to run more seeds.
 fn seeds() -> std::ops::Range<u64> {
     let Ok(range) = std::env::var("LOG_SEEDS") else { return 0..60 };
     let (from, to) = range.split_once("..").expect("from..to");
@@ -340,8 +342,7 @@ fn equal_to_the_obvious_version() {
     assert!(full > 0, "some pools were full");
 }
 
-/// A host read what had been overwritten, when the block had been written to the place that it was moved
-/// from.
+/// A host read overwritten data, because the block had been written to the place that it was moved from.
 #[test]
 fn moves_that_come_late_are_noticed() {
     make(Some(Canary::MoveLate));

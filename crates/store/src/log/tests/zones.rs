@@ -1,8 +1,9 @@
-//! What the pool lends, and what it gets back.
+//! Zones that the pool lends to logs, and gets back.
 
 use super::*;
 
-/// Writes until the log has borrowed, unmaps all, and waits until it has given back what it does not need.
+/// Writes until the log has borrowed zones, unmaps everything, and waits until it has returned the unneeded
+/// ones.
 #[test]
 fn zones_go_back_to_the_pool() {
     let world = World::new(1);
@@ -19,7 +20,8 @@ fn zones_go_back_to_the_pool() {
         let full = pool.usage().free;
         assert!(full.0 + (12 << 20) <= fresh.0, "{full:?} of {fresh:?}");
         slice.zero(ByteOffset(0), ByteLen(1 << 30)).await.unwrap();
-        // Each zone goes with a root of its own, and each root is made by a record that finds the log so.
+        // Each zone is returned with a root of its own, and each root takes a record that finds the log in
+        // this state.
         for at in 0..400 {
             slice.zero(ByteOffset(0), ByteLen(512 * BLOCK)).await.unwrap();
             write(&slice, at % 3, at + 1, Durability::Cached).await.unwrap();
@@ -32,8 +34,8 @@ fn zones_go_back_to_the_pool() {
     });
 }
 
-/// A full file system under a pool's file: no zone, so there is no room; nothing fails, and all goes on when
-/// there is some.
+/// If the file system under a pool's file is full, there is no zone, hence no room. Nothing fails, and writes
+/// continue when there is room.
 #[test]
 fn a_full_file_system_is_no_zone_and_no_failure() {
     let world = World::new(1);
@@ -75,7 +77,7 @@ fn a_full_file_system_is_no_zone_and_no_failure() {
     });
 }
 
-/// A disk that was added is lent from, although the core that runs the log was not told.
+/// Zones may lie on a disk that was added, although the core that runs the log was not informed of it.
 #[test]
 fn zones_may_lie_on_a_disk_that_was_added() {
     let world = World::new(1);
@@ -94,8 +96,8 @@ fn zones_may_lie_on_a_disk_that_was_added() {
     });
 }
 
-/// Both slots of one mirror are damaged: the other one counts. Of both mirrors: the log is refused, and with
-/// it its volumes.
+/// If both slots of one mirror are damaged, the other mirror counts. If those of both are, the log and its
+/// volumes are refused.
 #[test]
 fn roots_are_there_twice() {
     for mirrors in [1, 2] {
@@ -126,8 +128,8 @@ fn roots_are_there_twice() {
     }
 }
 
-/// The catalogue is older than the log, as if the pool had been set back: what the log has belongs to
-/// somebody else.
+/// The catalog is older than the log, as if the pool had been set back: the log's segments belong to
+/// something else.
 #[test]
 fn a_log_whose_segments_are_somebody_elses_is_refused() {
     let world = World::new(1);
@@ -150,7 +152,7 @@ fn a_log_whose_segments_are_somebody_elses_is_refused() {
     });
 }
 
-/// A write that fails takes the log out of service, as it does the disk.
+/// A failed write takes the log out of service, as it does the disk.
 #[test]
 fn a_log_is_out_of_service_after_a_failed_write() {
     let world = World::new(1);
@@ -171,7 +173,7 @@ fn a_log_is_out_of_service_after_a_failed_write() {
     });
 }
 
-/// A disk that fails to read once while a log is opened does not keep it closed.
+/// A disk whose reads fail for a moment while a log is opened does not keep the log closed.
 #[test]
 fn a_log_opens_though_its_disk_fails_reads_for_a_moment() {
     let world = World::new(1);

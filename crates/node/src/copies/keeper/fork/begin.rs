@@ -1,4 +1,4 @@
-//! When a node goes on alone, and what it does then.
+//! When a node continues alone, and how it begins.
 
 use std::rc::Rc;
 
@@ -20,10 +20,10 @@ use crate::events::{Event, tell};
 use crate::shard::{Shard, on_all_cores};
 
 impl Keeper {
-    /// Volumes with which this node may go on alone, as far as can be told without asking anybody.
+    /// Volumes with which this node may continue alone, as far as it can tell without asking others.
     pub(super) fn candidates(&self, now: Instant) -> Vec<VolumeId> {
         let silent = |heard: Instant| now.since(heard) >= FORK_SILENCE;
-        // This is asked twenty times a second, and mostly all others are heard.
+        // This runs twenty times a second, and usually all other nodes are heard.
         let is_any = self.peers.borrow().values().any(|peer| peer.heard.is_some_and(silent));
         if self.stopping.get() || !is_any {
             return Vec::new();
@@ -47,22 +47,24 @@ impl Keeper {
         volumes.iter().filter_map(|(id, kept)| may(*id, kept)).collect()
     }
 
-    /// Whether somebody has agreed that a node goes on alone with the volume, as far as this node acts by the
-    /// record; of two nodes without a third.
+    /// Whether an administrator has agreed that one node continues alone with the volume.
+    ///
+    /// By the record, as far as this node acts by it; and only in a cluster of two nodes without a witness.
     fn agrees(&self, entry: &VolumeEntry) -> bool {
         let nodes: Vec<NodeEntry> = self.list(NODES);
         let agreed = self.strategy_of(entry).is_some_and(|chosen| chosen.strategy == Strategy::Heartbeat);
         (agreed || makes(Canary::ForkUnasked)) && nodes.len() == 2 && !nodes.iter().any(|node| node.witness)
     }
 
-    /// The other copy's node, where there is exactly one other copy and it is a member.
+    /// The node of the other copy, if there is exactly one other copy and it is a member.
     fn other_member(&self, kept: &Kept, config: &Config) -> Option<NodeId> {
         let others = config.members().without(kept.slot);
         let other = others.iter().next().and_then(|slot| config.copy(slot))?;
         (config.configured().without(kept.slot) == others && others.iter().count() == 1).then_some(other.node)
     }
 
-    /// When anything at all was last heard of the node, over any link.
+    /// When anything at all was last heard from the node, over any link; at the earliest, when this life
+    /// began.
     async fn heard_of(&self, node: NodeId) -> Instant {
         let by_core = on_all_cores(move || async move { Copies::current().heard_of(node) }).await;
         let peers = self.peers.borrow();
@@ -79,7 +81,8 @@ impl Keeper {
             return;
         }
         let heard = self.heard_of(other).await;
-        // It had the other's lease when that fell silent: until then nobody had gone on without this copy.
+        // This copy had the other node's lease when that node fell silent: until then no copy had continued
+        // without this one.
         let led = led.is_some_and(|led| led >= heard) || makes(Canary::ForkUnled);
         let silent = |heard: Instant| rt::now().since(heard) >= FORK_SILENCE;
         if !led || !silent(heard) || !is_well(id, number).await {
@@ -105,7 +108,8 @@ impl Keeper {
         }
         let is_back = !silent(self.heard_of(other).await) && !makes(Canary::ForkThoughHeard);
         if is_back || !self.is_named(id) {
-            // It is back, or has said before that it goes on. Nothing was served.
+            // The other node is back, or by the record it has continued without this copy. No host was served
+            // here.
             return self.forks.set_phase(id, Phase::Dormant);
         }
         tracing::warn!(
@@ -124,15 +128,16 @@ impl Keeper {
         self.go_alone(id);
     }
 
-    /// Whether the record has this copy in sync, as far as this node follows it.
+    /// Whether the record has this copy in sync, as far as this node has followed it.
     fn is_named(&self, id: VolumeId) -> bool {
         let volumes = self.volumes.borrow();
         let copy = volumes.get(&id).and_then(|kept| kept.entry.copy_on(self.me()));
         copy.is_some_and(|(_, copy)| copy.standing == StandingEntry::InSync)
     }
 
-    /// What is to be written down of a fork from what the volume is acted in; the volume's number; when it
-    /// was last in sync with all leases.
+    /// The fork that would begin from the volume's newest configuration, as it is to be written down.
+    ///
+    /// Also returns the volume's number, and when this copy was last in sync with all leases.
     fn fork_from(&self, id: VolumeId) -> Option<(ForkRecord, u32, Option<Instant>)> {
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&id)?;
@@ -152,13 +157,14 @@ impl Keeper {
         Some((record, kept.entry.number, kept.led))
     }
 
-    /// Acts in the fork, as soon as leases that were given to the other node have run out (R11, R12).
+    /// Acts in the fork as soon as the leases granted to the other node have expired (R11, R12).
     fn go_alone(&self, id: VolumeId) {
         let Some(fork) = self.forks.record(id) else { return };
         self.forks.set_phase(id, Phase::Going);
         let life = self.copies.incarnation();
         if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
-            // Whatever the record was when they were given: no lease counts.
+            // A revision beyond the record's: all leases have to expire, whatever revision they were granted
+            // at.
             let known =
                 kept.membership.newest().cloned().or_else(|| kept.entry.config(Revision(kept.revision.0)));
             if let Some(known) = known {
@@ -168,8 +174,9 @@ impl Keeper {
         self.work.notify();
     }
 
-    /// An earlier life has gone on alone, or this one was about to. It does so where the other node is still
-    /// silent.
+    /// Continues alone by a fork of an earlier life, or one that this life was about to begin.
+    ///
+    /// Only if the other node is still silent.
     pub(super) async fn resume_fork(self: &Rc<Self>, id: VolumeId, fork: &ForkRecord, status: &Status) {
         let found = {
             let volumes = self.volumes.borrow();
@@ -179,8 +186,8 @@ impl Keeper {
         let Some((number, led)) = found.filter(|_| self.is_named(id)) else { return };
         let other = NodeId(fork.without);
         let heard = self.heard_of(other).await;
-        // Who was there in this life may have gone on without this copy: the record says that, when it can be
-        // asked.
+        // A node that was heard in this life may have continued without this copy. The record will tell, when
+        // it answers.
         let silent = rt::now().since(heard) >= FORK_SILENCE && led.unwrap_or(self.forks.began) >= heard;
         if silent && is_gone(other, status) && is_well(id, number).await {
             tracing::warn!(volume = %id, epoch = fork.epoch, "the other node is unreachable: this node continues alone with a volume again");
@@ -189,12 +196,12 @@ impl Keeper {
     }
 }
 
-/// Whether the node alone has the record, and does not answer.
+/// Whether the node is the record's only voter and does not answer.
 fn is_gone(node: NodeId, status: &Status) -> bool {
     !status.quorum && status.voters == [u64::from(node.0)]
 }
 
-/// Whether all slices of the volume are here, and their disks work.
+/// Whether all slices of the volume are open here, and their disks work.
 pub(super) async fn is_well(id: VolumeId, number: u32) -> bool {
     let slices = Control::try_current().map_or(0, |control| control.slices_of_copy(id));
     let well = on_all_cores(move || async move {

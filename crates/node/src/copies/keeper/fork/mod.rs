@@ -1,22 +1,23 @@
-//! A node of two that goes on alone with a volume, without the cluster's record, because somebody has agreed
-//! to the risk (`docs/why/forks.md`).
+//! A node of two continues alone with a volume, without the cluster's record, because an administrator has
+//! agreed to the risk (`docs/why/forks.md`).
 //!
-//! What it does then is a *fork*: it acts in an epoch of its own that the record does not know, so far from
-//! the record's that they are never taken for each other, and what it has is neither mixed with what the
-//! other node has nor overwritten by it before that is *settled*. The order of steps is what makes a crash
-//! between any two of them harmless:
+//! What the node does then is a *fork*. It acts in an epoch of its own that the record does not know, so far
+//! from the record's epochs that neither is ever mistaken for the other. Until the fork is *settled*, its
+//! data is neither mixed with the other node's data nor overwritten by it. The order of the steps makes a
+//! crash between any two of them harmless:
 //!
-//! 1. *Begin*: break off from the other copy; write the fork into this node's own record; act in it. A crash
-//!    before the end of the write: there is no fork, and nothing was served.
-//! 2. *Settle*, when the record answers again. If it has this copy in sync, nobody has gone on without it:
-//!    the record is told that this copy is the only one in sync; when this node acts by that, the fork is
-//!    taken out of its own record, and only then it speaks to the other copy. Until then nobody else can come
-//!    in sync, so that a fork which is found after a crash is either still to be settled, or the record has
-//!    this copy in sync in a later epoch.
-//! 3. Otherwise the other node has gone on. Hosts are not served here any more. If none was since the fork
-//!    began, it is taken out of this node's own record, and this copy is one that was removed, like any
-//!    other. If one was, both have what the other has not: that is written into this node's own record (no
-//!    later life serves), and then into the cluster's; what becomes of it somebody decides.
+//! 1. *Begin*: detach from the other copy; write the fork to this node's own record; act in it. After a crash
+//!    before the end of the write there is no fork, and no host was served.
+//! 2. *Settle*, when the record answers again. If the record has this copy in sync, the other node has not
+//!    continued without it. This node then makes its copy the only one in sync in the record. When it acts by
+//!    that, it removes the fork from its own record, and only then talks to the other copy. Until then no
+//!    other copy can come in sync. So a fork that is found after a crash either still has to be settled, or
+//!    the record has this copy in sync in a later epoch.
+//! 3. Otherwise the other node has continued, and this node stops serving hosts. If it has served none since
+//!    the fork began, it removes the fork from its own record, and its copy is out of sync like any other. If
+//!    it has served one, each node has data that the other lacks: a *split*. This node writes that to its own
+//!    record, so that no later life serves hosts, and then to the cluster's record. An administrator decides
+//!    which data is kept.
 
 mod begin;
 mod settle;
@@ -44,69 +45,70 @@ use super::{Keeper, Kept, json};
 use crate::canary::{Canary, makes};
 use crate::shard::on_all_cores;
 
-/// For how long nothing at all must be heard of the other node before this one goes on alone. Five times a
-/// lease's length; and longer than the other one, when it starts, may take to be heard of.
+/// How long nothing at all must come from the other node before this one continues alone.
+///
+/// Five times the length of a lease, and longer than a node that starts may take until it is heard.
 pub(super) const FORK_SILENCE: Duration = Duration::from_secs(5);
 
-/// How long the record may take to say how it is, or what it has.
+/// How long the record may take to report its status, or to return an entry.
 const ASK_RECORD: Duration = Duration::from_secs(2);
 
 /// Forks of this node, by volume.
 pub(super) struct Forks {
-    /// When this life began: silence before that is none.
+    /// When this life began: silence before that does not count.
     began: Instant,
     all: RefCell<BTreeMap<VolumeId, Fork>>,
-    /// It is being looked after them.
+    /// A task is looking after the forks.
     busy: Cell<bool>,
 }
 
 struct Fork {
     record: ForkRecord,
     phase: Phase,
-    /// Hosts may have been served in it: by an earlier life, or by this one.
+    /// Hosts may have been served in it, by an earlier life or by this one.
     acted: bool,
-    /// Of an earlier life, of which nobody knows what it served.
+    /// It comes from an earlier life; it is unknown what that life has served.
     inherited: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It is being written down.
+    /// It is being written to the node's record.
     Begun,
-    /// Nobody knows whether it is written down, and it was never acted in. Nor is it by this life.
+    /// Writing it failed, so a later life may find it or not. No life has acted in it, and this one does not.
     Void,
-    /// It is acted in, or about to be.
+    /// The node acts in it, or is about to.
     Going,
-    /// It is there, and not acted in in this life.
+    /// It is written down, and this life does not act in it.
     Dormant,
-    /// The other node has gone on, too: hosts are not served.
+    /// The other node has continued, too: this node serves no hosts.
     Frozen,
-    /// The record has no such copy any more: hosts are not served, and what is here is kept until somebody
-    /// decides.
+    /// The record no longer has this copy: the node serves no hosts, and keeps the data until an
+    /// administrator decides.
     Left,
 }
 
-/// What another node has said of its forks.
+/// What another node has reported about its forks.
 pub(super) type Word = Vec<ForkSaid>;
 
-/// What is shown of a volume with which a node has gone on alone.
+/// What users see of a volume with which a node has continued alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkShown {
     /// The node.
     pub node: u16,
     /// Since when, in seconds since 1970, by its clock.
     pub since: u64,
-    /// How it is.
+    /// Whether it can still be settled without an administrator.
     pub state: ForkState,
 }
 
-/// How it is with a fork.
+/// The state of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForkState {
-    /// The node goes on alone; or the other one is there, and it is about to be settled.
+    /// The node continues alone; or the other node is back, and the fork is about to be settled.
     Alone,
-    /// Both have gone on: somebody has to decide whose data is kept.
+    /// Both nodes have continued: an administrator has to decide whose data is kept.
     Split,
 }
 
@@ -127,8 +129,9 @@ impl Forks {
         self.all.borrow().contains_key(&id)
     }
 
-    /// Whether the copy in `slot` acts by what the record says: of a fork only where that has this copy in
-    /// sync in a later epoch than the fork's.
+    /// Whether the copy in `slot` may act in this configuration of the record.
+    ///
+    /// During a fork it may only if the configuration has it in sync in a later epoch than the fork's.
     pub fn allow(&self, id: VolumeId, slot: Slot, config: &Config) -> bool {
         let all = self.all.borrow();
         let Some(fork) = all.get(&id) else { return true };
@@ -152,7 +155,7 @@ impl Forks {
     }
 }
 
-/// Breaks the slices of a volume off from other copies.
+/// Detaches the slices of a volume from the other copies.
 pub(super) async fn detach(number: u32) {
     if makes(Canary::ForkFollowsRecord) {
         return;
@@ -171,8 +174,10 @@ async fn attach(number: u32) {
 }
 
 impl Keeper {
-    /// Tells the other node with which volumes this one has gone on alone; nothing in a cluster where nobody
-    /// has agreed to that: its nodes may not know the word.
+    /// Reports this node's forks to the other node.
+    ///
+    /// Sends nothing if there are none and no volume of the cluster has a split-brain policy: its nodes may
+    /// not know the message.
     pub(super) fn say_forks(&self, link: &Rc<Link>) {
         let all = self.forks.all.borrow();
         if !self.has_strategies() && all.is_empty() {
@@ -188,14 +193,16 @@ impl Keeper {
         link.send(message::frame(message::FORKS, 0, json(&word)));
     }
 
-    /// Whether somebody has chosen a strategy for any volume.
+    /// Whether any volume has a split-brain policy.
     fn has_strategies(&self) -> bool {
         let record = self.record.borrow();
         let mut from = record.entries.range::<str, _>((Bound::Included(STRATEGIES), Bound::Unbounded));
         from.next().is_some_and(|(key, _)| key.starts_with(STRATEGIES))
     }
 
-    /// What the other node says of its forks: of the life that the link leads to, and as long as that is up.
+    /// Takes the other node's report on its forks.
+    ///
+    /// It holds for the life at the other end of the link, until another link comes up.
     pub(super) fn handle_forks(&self, from: NodeId, frame: &Frame) {
         match serde_json::from_slice::<Word>(&frame.head) {
             Ok(word) => {
@@ -208,9 +215,11 @@ impl Keeper {
         }
     }
 
-    /// No lease is given to a process that is still a member, as it thinks, of what this node has gone on
-    /// without. Once the record says what has become of it, and this node acts by that, a lease that is given
-    /// counts only for who does so, too.
+    /// Whether this node refuses leases to a life of another node because of a fork.
+    ///
+    /// That life may still believe that it is a member together with this node, which has continued without
+    /// it. Once the record says what has become of the fork and this node acts by that, it grants leases
+    /// again: they count only for a holder that acts by that revision, too.
     pub(super) fn denies_leases(&self, to: NodeId, life: Incarnation) -> bool {
         let settled = |id: &VolumeId, fork: &Fork| {
             let Some((split, revision)) = self.get::<SplitEntry>(&split_key(*id)) else {
@@ -226,14 +235,15 @@ impl Keeper {
         of_it.any(|(id, fork)| !settled(id, fork)) && !makes(Canary::ForkLends)
     }
 
-    /// Whether [`Keeper::waits_for_word`] may be so of any volume: where it may not it need not be asked of
-    /// each.
+    /// Whether [`Keeper::waits_for_word`] can hold for any volume; if not, no volume needs to be checked.
     pub(super) fn may_wait_for_word(&self) -> bool {
         self.has_strategies() || !self.forks.all.borrow().is_empty()
     }
 
-    /// Whether nothing is to be proposed for the volume now: this node has a fork of it, or the other one has
-    /// or may have. What the record has out of sync cannot have gone on.
+    /// Whether this node must propose nothing for the volume now.
+    ///
+    /// This holds while this node has a fork of the volume, or the other node has one or may have one. A copy
+    /// that the record has out of sync cannot have continued alone.
     pub(super) fn waits_for_word(&self, now: Instant, id: VolumeId, kept: &Kept) -> bool {
         if self.forks.has(id) {
             return true;
@@ -256,14 +266,14 @@ impl Keeper {
         })
     }
 
-    /// What somebody has chosen for the volume as it is: other nodes were not agreed to.
+    /// The volume's split-brain policy, if it was agreed to for the nodes that have its copies now.
     pub fn strategy_of(&self, entry: &VolumeEntry) -> Option<StrategyEntry> {
         let id = VolumeId::parse(&entry.id)?;
         let (strategy, _) = self.get::<StrategyEntry>(&strategy_key(id))?;
         strategy.is_about(entry).then_some(strategy)
     }
 
-    /// The fork of the volume that is not settled, as far as this node knows.
+    /// The unsettled fork of the volume, as far as this node knows.
     pub fn fork_of(&self, entry: &VolumeEntry) -> Option<ForkShown> {
         let id = VolumeId::parse(&entry.id)?;
         if let Some((split, _)) = self.get::<SplitEntry>(&split_key(id))
@@ -283,7 +293,7 @@ impl Keeper {
         })
     }
 
-    /// What the node has said of its fork of the volume, as the record would have it.
+    /// The fork of the volume that the node has reported, in the form of the record's entry.
     pub fn said_of(&self, entry: &VolumeEntry, node: u16) -> Option<SplitEntry> {
         let peers = self.peers.borrow();
         let mut said = peers.get(&NodeId(node))?.word.as_ref()?.iter();
@@ -291,7 +301,7 @@ impl Keeper {
         Some(SplitEntry { node, parent: said.parent, epoch: said.epoch, at: said.at, keep: None })
     }
 
-    /// What the record says of splits at these keys.
+    /// Acts by what the record says about splits at these keys.
     pub(super) async fn learn_splits(self: &Rc<Self>, keys: &BTreeSet<String>) {
         for key in keys.iter().filter(|key| key.starts_with(SPLITS)) {
             let Some(id) = key.strip_prefix(SPLITS).and_then(VolumeId::parse) else { continue };
@@ -303,15 +313,17 @@ impl Keeper {
                 None if split.node == self.me().0 && !makes(Canary::ForkForgotten) => {
                     self.adopt_fork(id, &split).await
                 }
-                // It was to stop for the sake of the other one, and somebody thought better of it.
+                // This node had stopped serving so that the other one could; the administrator has changed
+                // the decision.
                 Some(keep) if keep == self.me().0 && !self.forks.has(id) => self.go_on_serving(id).await,
                 _ => {}
             }
         }
     }
 
-    /// The cluster's record says that what is here is of a fork, and this node's own does not know of it any
-    /// more: it was set back. What is here stays.
+    /// Takes a fork from the cluster's record, so that the data here is kept.
+    ///
+    /// This node's own record was set back and no longer knows of it.
     async fn adopt_fork(&self, id: VolumeId, split: &SplitEntry) {
         let number = {
             let volumes = self.volumes.borrow();
@@ -339,7 +351,7 @@ impl Keeper {
         detach(number).await;
     }
 
-    /// Begins forks and settles them.
+    /// Begins forks, and settles them.
     pub(super) fn look_at_forks(self: &Rc<Self>) {
         let idle = self.forks.all.borrow().is_empty() && self.candidates(rt::now()).is_empty();
         if idle || self.forks.busy.replace(true) {

@@ -1,4 +1,4 @@
-//! What becomes of a fork when the record answers again.
+//! How a fork is settled when the record answers again.
 
 use std::rc::Rc;
 
@@ -41,7 +41,7 @@ impl Keeper {
         if self.waits_for_somebody(id, &fork) {
             return;
         }
-        // By what the record has now, which this node may not follow yet.
+        // The newest entry decides, which this node may not have followed yet.
         let key = volume_key(id);
         let Ok(found) = self.store.get(&key, ASK_RECORD).await else { return };
         let revision = found.as_ref().map(|found| found.revision);
@@ -65,14 +65,17 @@ impl Keeper {
         }
     }
 
-    /// Whether the record says that this node has not acted in the fork, as far as it follows that.
+    /// Whether the record says that this node has not acted in the fork, as far as this node follows the
+    /// record.
     fn is_void(&self, id: VolumeId, fork: &ForkRecord) -> bool {
         let void = self.get::<VoidEntry>(&void_key(id));
         void.is_some_and(|(void, _)| void == void_of(self.me(), fork))
     }
 
-    /// Has the record say that what this node may have written down is nothing: a later life, which may find
-    /// it, would take it for a fork.
+    /// Writes to the record that the fork is void.
+    ///
+    /// This node's own record may have the fork: a later life that found it would take it for one that was
+    /// acted in.
     async fn say_void(&self, id: VolumeId, fork: &ForkRecord) {
         let key = void_key(id);
         let void = json(&void_of(self.me(), fork));
@@ -82,9 +85,9 @@ impl Keeper {
         }
     }
 
-    /// There was no fork: this copy goes on as what the record says it is.
+    /// Forgets a void fork: the copy continues as what the record says it is.
     async fn forget_void(self: &Rc<Self>, id: VolumeId) {
-        // Where that fails the record's word stands against what is left.
+        // If this fails, the record still says that what is left of the fork is void.
         let _ = self.drop_record(id).await;
         self.forget_fork(id);
         let number = self.volumes.borrow_mut().get_mut(&id).map(|kept| {
@@ -100,7 +103,7 @@ impl Keeper {
         }
     }
 
-    /// Whether it is split, and nobody has decided yet.
+    /// Whether the fork is a split, and no administrator has decided on it yet.
     fn waits_for_somebody(&self, id: VolumeId, fork: &ForkRecord) -> bool {
         let rests = match self.forks.phase(id) {
             Some(Phase::Frozen) => fork.split,
@@ -109,21 +112,20 @@ impl Keeper {
         rests && self.split_of(id, fork).is_some_and(|split| split.keep.is_none())
     }
 
-    /// What the record says of the fork as a split, as far as this node follows it.
+    /// The record's entry about the fork as a split, as far as this node follows the record.
     fn split_of(&self, id: VolumeId, fork: &ForkRecord) -> Option<SplitEntry> {
         let (split, _) = self.get::<SplitEntry>(&split_key(id))?;
         (split.epoch == fork.epoch).then_some(split)
     }
 
-    /// Changes the record, if nothing of what the transaction expects has changed.
+    /// Changes the record, unless something that the transaction expects has changed.
     async fn change_record(&self, transaction: Transaction) -> Option<()> {
         self.check_readable(&transaction).ok()?;
         let outcome = self.store.cas(transaction, RECORD_DEADLINE).await;
         matches!(outcome, Ok(Outcome::Committed(_))).then_some(())
     }
 
-    /// The record has this copy in sync: nobody has gone on without it. It is the only one in sync from now
-    /// on.
+    /// Makes this copy the only one in sync: the record has it in sync, so the other node has not continued.
     async fn win(
         self: &Rc<Self>,
         id: VolumeId,
@@ -133,7 +135,7 @@ impl Keeper {
     ) -> Option<()> {
         let next = {
             let volumes = self.volumes.borrow();
-            // What may be lost is not made the only one.
+            // A copy that may have lost data does not become the only one in sync.
             let inherited = self.forks.all.borrow().get(&id)?.inherited;
             let kept = volumes.get(&id).filter(|kept| kept.open && !(kept.blank && inherited))?;
             let config = entry.config(Revision(revision.0))?;
@@ -154,8 +156,8 @@ impl Keeper {
         self.change_record(transaction).await
     }
 
-    /// The record has this copy in sync in a later epoch than the fork's. When this node acts by that, the
-    /// fork is over.
+    /// Ends the fork once this node acts by the record, which has this copy in sync in a later epoch than the
+    /// fork's.
     async fn end_fork(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         {
             let volumes = self.volumes.borrow();
@@ -173,7 +175,7 @@ impl Keeper {
         Some(())
     }
 
-    /// The other node has gone on.
+    /// Ends the fork, or turns it into a split, when the other node has continued.
     async fn lose(
         self: &Rc<Self>,
         id: VolumeId,
@@ -182,8 +184,8 @@ impl Keeper {
     ) -> Option<()> {
         let split = self.split_of(id, fork);
         let word = split.as_ref().and_then(|split| split.keep);
-        // A word that was spoken while hosts may still have been served here says nothing of what they have
-        // written since.
+        // A decision made while hosts may still have been served here does not cover what they have written
+        // since.
         if word == Some(fork.without) && (fork.split || makes(Canary::ForkWordEarly)) {
             tracing::warn!(volume = %id, "the data that this node wrote alone is discarded, as an administrator decided; its copy resyncs");
             return self.give_up(id).await;
@@ -194,13 +196,13 @@ impl Keeper {
             return self.give_up(id).await;
         }
         if split.is_some() && word.is_none() {
-            // From here on a word is about all that there is.
+            // From here on a decision covers everything that was written here.
             return self.write_split(id, fork).await;
         }
         self.say_split(id, fork, revision).await
     }
 
-    /// Has the record say that somebody has to decide, if the volume's entry still is that of `revision`.
+    /// Writes the split to the record, if the volume's entry is still that of `revision`.
     async fn say_split(&self, id: VolumeId, fork: &ForkRecord, revision: cluster::Revision) -> Option<()> {
         tracing::error!(
             volume = %id, parent = fork.parent,
@@ -216,7 +218,7 @@ impl Keeper {
         self.change_record(transaction).await
     }
 
-    /// The copy here was taken away by somebody who did not know what was written to it.
+    /// Handles the removal of this copy by someone who did not know what was written to it.
     async fn lose_copy(
         self: &Rc<Self>,
         id: VolumeId,
@@ -234,14 +236,14 @@ impl Keeper {
             return Some(());
         }
         self.forks.set_phase(id, Phase::Left);
-        // A word is about all that there is from here on, in a later life, too.
+        // From here on a decision covers everything that was written here, in a later life, too.
         if !fork.split {
             self.write_split(id, fork).await?;
         }
         self.say_split(id, fork, revision).await
     }
 
-    /// Writes down that hosts are not served in the fork any more.
+    /// Writes to this node's own record that hosts are no longer served in the fork.
     async fn write_split(&self, id: VolumeId, fork: &ForkRecord) -> Option<()> {
         Control::try_current()?.keep_fork(&ForkRecord { split: true, ..fork.clone() }).await.ok()?;
         if let Some(here) = self.forks.all.borrow_mut().get_mut(&id) {
@@ -250,8 +252,9 @@ impl Keeper {
         Some(())
     }
 
-    /// The volume was deleted by somebody who did not know what was written here: that is kept until it is
-    /// deleted here, too.
+    /// Keeps what was written here when someone who did not know of it has deleted the volume.
+    ///
+    /// The data is kept until the volume is deleted on this node, too.
     async fn outlive(self: &Rc<Self>, id: VolumeId) {
         let Some(control) = Control::try_current() else { return };
         let used = self.forks.all.borrow().get(&id).is_some_and(|fork| fork.acted);
@@ -270,7 +273,7 @@ impl Keeper {
         }
     }
 
-    /// Serves no host any more. Says whether one may have been since the fork began.
+    /// Stops serving hosts; returns whether one may have been served since the fork began.
     async fn freeze(self: &Rc<Self>, id: VolumeId) -> Option<bool> {
         self.forks.set_phase(id, Phase::Frozen);
         let used = self.hold(id).await?;
@@ -280,12 +283,12 @@ impl Keeper {
         Some(fork.inherited || fork.acted && (used || decided.0 >= fork.record.epoch))
     }
 
-    /// Serves no host any more, since it is about to be decided that the other node does.
+    /// Stops serving hosts, before it is decided that the other node serves them.
     pub async fn stop_serving(self: &Rc<Self>, id: VolumeId) {
         self.hold(id).await;
     }
 
-    /// Serves no host any more, by this copy. Says whether one was in the configuration that is acted in.
+    /// Stops serving hosts through this copy; returns whether one was served in the active configuration.
     async fn hold(self: &Rc<Self>, id: VolumeId) -> Option<bool> {
         let (number, before) = {
             let mut volumes = self.volumes.borrow_mut();
@@ -302,7 +305,7 @@ impl Keeper {
         Some(used)
     }
 
-    /// Hosts are served again, where they may be.
+    /// Serves hosts again, unless something else forbids it.
     pub async fn go_on_serving(self: &Rc<Self>, id: VolumeId) {
         let number = self.volumes.borrow_mut().get_mut(&id).and_then(|kept| {
             kept.held = false;
@@ -310,19 +313,19 @@ impl Keeper {
         });
         if let Some(number) = number {
             attach(number).await;
-            // A copy that was held did not ask what the members have agreed on; where it is the only one,
-            // nothing else would have it ask.
+            // While it was held, the copy did not ask what the members have agreed on. If it is the only
+            // copy, nothing else makes it ask.
             self.learn_agreements();
             self.show_paths().await;
         }
     }
 
-    /// This copy is what the record says: one that is not in sync.
+    /// Gives up the data of the fork: this copy becomes what the record says, one that is out of sync.
     async fn give_up(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         self.hold(id).await?;
         let takes_part = |kept: &&Kept| kept.open && !kept.is_partly_open();
         let number = self.volumes.borrow().get(&id).filter(takes_part).map(|kept| kept.entry.number)?;
-        // What it has written alone must not be taken for what others have lost (R27).
+        // The blocks that this copy has written alone must not pass for those that others have lost (R27).
         let forgotten = on_all_cores(move || async move {
             let slices = Copies::current().slices_of(number);
             rt::join_all(slices.iter().map(|copy| copy.hold_nothing())).await.iter().all(Result::is_ok)
@@ -345,8 +348,9 @@ impl Keeper {
         Some(())
     }
 
-    /// Whether what this node has written alone is all here, and the node could serve it: it serves nobody
-    /// since it is written down that this is a split.
+    /// Whether all that this node has written alone is here, and the node could serve it.
+    ///
+    /// Only if it has served no host since it wrote down that this is a split.
     pub async fn can_serve_fork(&self, id: VolumeId, epoch: u64) -> bool {
         let rests = {
             let all = self.forks.all.borrow();

@@ -8,12 +8,12 @@ use crate::scsi::Cdb;
 /// The data of a command.
 #[derive(Clone, Debug, Default)]
 pub enum Transfer {
-    /// None.
+    /// No data.
     #[default]
     None,
-    /// So many bytes at most are to come.
+    /// Read data of at most this many bytes.
     In(u32),
-    /// These are to go.
+    /// Write data.
     Out(Chain),
 }
 
@@ -28,31 +28,31 @@ pub struct Command {
     pub transfer: Transfer,
 }
 
-/// The answer to a command.
+/// The response to a command.
 #[derive(Debug)]
 pub struct CommandResult {
     /// The SCSI status, or the target's failure.
     pub response: ServiceResponse,
     /// Sense data, if any.
     pub sense: Vec<u8>,
-    /// What was moved against what was expected.
+    /// The difference between the data transferred and the data expected.
     pub residual: Residual,
-    /// What came, for a command with [`Transfer::In`]: cut to that.
+    /// The data received by a command with [`Transfer::In`], truncated to its length.
     pub data: Option<Buf>,
 }
 
-/// A task that was sent, or waits to be, and was not answered.
+/// A task that has not been answered: it was sent, or waits to be sent.
 pub(super) struct Task {
-    /// Its tag: the place in the list of tasks, and how often that was used.
+    /// The tag: the slot in the list of tasks, and the task counter.
     pub(super) tag: InitiatorTag,
     pub(super) kind: Kind,
 }
 
 pub(super) enum Kind {
     Command(Running),
-    /// Task management: when it is done, commands are gone.
+    /// Task management; its response ends commands.
     Management(Scope),
-    /// SendTargets, and what came of its answer.
+    /// SendTargets, and the text received so far.
     Text(Vec<u8>),
     Ping,
     Logout,
@@ -62,9 +62,9 @@ pub(super) enum Kind {
 #[derive(Clone, Copy)]
 pub(super) enum Scope {
     Task(InitiatorTag),
-    /// Those sent before this CmdSN to this unit.
+    /// Commands to this unit that were sent before this CmdSN.
     Unit([u8; 8], Serial),
-    /// Those sent before this CmdSN.
+    /// Commands that were sent before this CmdSN.
     Session(Serial),
 }
 
@@ -79,10 +79,10 @@ pub(super) enum Data {
     None,
     In {
         buf: Buf,
-        /// So many bytes of `buf` have come.
+        /// Bytes of `buf` that have arrived.
         received: usize,
     },
-    /// As `In` with a buffer of `len` bytes, which the driver fills.
+    /// As `In`, but the driver is filling the buffer of `len` bytes.
     Lent {
         len: usize,
         received: usize,
@@ -102,7 +102,7 @@ impl Running {
         u32::try_from(len).expect("no command moves 4 GiB")
     }
 
-    /// Whether a command that went well has brought as much as its answer says (RFC 7143 11.4.5).
+    /// Whether a successful command has received as much data as its response says (RFC 7143 11.4.5).
     pub(super) fn is_whole(&self, residual: Residual) -> bool {
         let Data::In { buf, received } = &self.data else { return true };
         match residual {
@@ -111,7 +111,7 @@ impl Running {
         }
     }
 
-    /// The data that came.
+    /// The received data.
     pub(super) fn into_data(self) -> Option<Buf> {
         let Data::In { mut buf, received } = self.data else { return None };
         buf.truncate(received);

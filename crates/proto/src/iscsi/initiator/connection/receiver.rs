@@ -1,4 +1,4 @@
-//! Cuts what arrives into PDUs, and puts the data of reads where it belongs while it arrives.
+//! Cuts received bytes into PDUs, and places the data of reads while it arrives.
 
 use base::{Buf, Crc32c};
 use slab::Slab;
@@ -8,20 +8,20 @@ use super::{ConnectionError, slot_of};
 use crate::iscsi::target::InPlace;
 use crate::iscsi::wire::{DataIn, FrameError, Framing, HEADER_LEN, ResponsePdu, padding};
 
-/// From so many missing bytes on, data is received in place: below, a copy costs less than a receive of its
-/// own.
+/// If at least this many bytes are missing, data is received in place. Below, copying costs less than a
+/// receive of its own.
 const IN_PLACE_MIN: usize = 16 << 10;
 
-/// Padding and data digest.
+/// The longest padding and data digest, in bytes.
 const TAIL_MAX: usize = 3 + 4;
 
 pub(super) struct Receiver {
     framing: Framing,
-    /// Headers that have not come as a whole yet.
+    /// Headers that have not arrived completely.
     head: Vec<u8>,
-    /// The PDU whose headers have come.
+    /// The PDU whose headers have arrived.
     current: Option<Current>,
-    /// The data of the last PDU that was not read data.
+    /// The data of the last PDU, unless it was read data.
     segment: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ struct Current {
     pdu: ResponsePdu,
     place: Place,
     data_len: usize,
-    /// Data bytes that have come.
+    /// Data bytes that have arrived.
     data_done: usize,
     /// The driver has the command's buffer.
     lent: bool,
@@ -42,12 +42,12 @@ struct Current {
 #[derive(Clone, Copy)]
 enum Place {
     Segment,
-    /// The buffer of the command in this slot, from here on.
+    /// The buffer of the command in this slot, from this offset on.
     Command {
         slot: usize,
         at: usize,
     },
-    /// Of a command that nobody waits for any more.
+    /// Dropped: the command is no longer known.
     Nowhere,
 }
 
@@ -56,12 +56,12 @@ impl Receiver {
         Receiver { framing, head: Vec::new(), current: None, segment: Vec::new() }
     }
 
-    /// The data of the PDU that `next` gave last.
+    /// The data of the PDU that `next` returned last.
     pub(super) fn segment(&self) -> &[u8] {
         &self.segment
     }
 
-    /// The next whole PDU, taking bytes from `bytes`; nothing if there are too few.
+    /// Returns the next complete PDU and consumes its bytes; `None` if there are too few.
     #[inline]
     pub(super) fn next(
         &mut self,
@@ -90,12 +90,12 @@ impl Receiver {
         Ok(self.current.take().map(|current| current.pdu))
     }
 
-    /// Whether the driver has the buffer that the next bytes belong into.
+    /// Whether the driver has the buffer into which the next bytes belong.
     pub(super) fn is_lent(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.lent)
     }
 
-    /// Gives out the buffer that the next bytes belong into, if they are many.
+    /// Lends the driver the buffer into which the next bytes belong, if they are many.
     pub(super) fn lend(&mut self, tasks: &mut Slab<Task>) -> Option<InPlace> {
         let current = self.current.as_mut()?;
         if current.lent || current.data_len - current.data_done < IN_PLACE_MIN {
@@ -111,7 +111,7 @@ impl Receiver {
         Some(InPlace { buf, filled: at + current.data_done })
     }
 
-    /// Takes the buffer back, filled.
+    /// Takes the filled buffer back.
     pub(super) fn take_back(&mut self, mut buf: Buf, tasks: &mut Slab<Task>) {
         let Some(current) = self.current.as_mut().filter(|current| current.lent) else { return };
         let Place::Command { slot, at } = current.place else { return };
@@ -132,7 +132,7 @@ impl Receiver {
         if bytes.is_empty() {
             return Ok(false);
         }
-        // Usually all headers have come at once, and are looked at where they are.
+        // Usually all headers have arrived at once, and are decoded in the receive buffer.
         let whole =
             if self.head.is_empty() { self.framing.check_header(bytes).map_err(damaged)? } else { None };
         if let Some(extent) = whole {
@@ -190,7 +190,7 @@ impl Receiver {
     }
 }
 
-/// Where read data belongs. We settled on data in order, so that it begins where the last ended.
+/// Where read data belongs. We negotiated data in order, so it begins where the previous data ended.
 fn place(data_in: &DataIn, data_len: usize, tasks: &Slab<Task>) -> Result<Place, ConnectionError> {
     let slot = slot_of(data_in.initiator_tag);
     let Some(task) = tasks.get(slot).filter(|task| task.tag == data_in.initiator_tag) else {
@@ -233,7 +233,7 @@ impl Current {
         self.data_done += taken;
     }
 
-    /// Takes padding and digest; whether all has come.
+    /// Consumes padding and digest. Returns whether the PDU is complete.
     #[inline]
     fn take_tail(&mut self, bytes: &mut &[u8]) -> bool {
         let taken = (self.tail_len - self.tail_done).min(bytes.len());

@@ -202,15 +202,15 @@ fn a_reset_ends_the_commands_before_it() {
     connection.handle_bytes(&response.encode());
     assert!(matches!(connection.poll_event(), Some(Event::Aborted(task)) if task == before));
     assert!(matches!(connection.poll_event(), Some(Event::TaskDone(task, 0)) if task == reset));
-    // An answer that was on its way is ignored.
+    // A response that was on its way is ignored.
     connection.handle_bytes(&data_in(before, 0, b"abcd", Some(Residual::None)));
     assert!(connection.poll_event().is_none());
     connection.handle_bytes(&data_in(after, 0, b"abcd", Some(Residual::None)));
     assert!(matches!(connection.poll_event(), Some(Event::Done(task, _)) if task == after));
 }
 
-/// Feeds `bytes`, in place where the connection wants it, in pieces of `piece` bytes elsewhere; returns how
-/// often in place.
+/// Feeds `bytes`: in place where the connection asks for it, elsewhere in pieces of `piece` bytes. Returns
+/// how often data was received in place.
 fn feed(connection: &mut Connection, mut bytes: &[u8], piece: usize) -> usize {
     let mut in_place = 0;
     while !bytes.is_empty() {

@@ -127,11 +127,11 @@ fn authentication() {
         log_in(options(proof("alice's secret", target()), Wish::default()), chap(other)).0.unwrap_err(),
         LoginError::Authentication("wrong CHAP name or secret of the target")
     );
-    // A target that does not ask for CHAP.
+    // A target that does not request CHAP.
     assert!(log_in(options(proof("alice's secret", None), Wish::default()), None).0.is_err());
 }
 
-/// As LIO does: the target makes offers of its own, and goes on when they are answered.
+/// As LIO does: the target makes offers itself, and continues when they have been answered.
 #[test]
 fn offers_of_the_target_are_answered() {
     let mut login = Login::new(options(None, Wish { immediate_data: false, ..Wish::default() }));

@@ -1,7 +1,7 @@
 //! The operational stage of a target: parameters of session and connection (RFC 7143 13).
 //!
-//! The target offers nothing on its own account: it answers, and it declares how much it receives. What is
-//! not mentioned keeps the default of the standard.
+//! The target offers nothing itself: it answers, and declares how much it can receive. Keys that the
+//! initiator does not mention keep the standard's default.
 
 use super::{Failure, LoginStatus, Pairs, SessionKind, answer_misplaced};
 use crate::iscsi::Negotiated;
@@ -9,36 +9,36 @@ use crate::iscsi::keys::rule::{self, Answer};
 use crate::iscsi::keys::value::parse_number;
 use crate::iscsi::keys::{Key, Rule, Text, Value};
 
-/// The longest data segment that we receive: as long as a burst, so that a burst can be one PDU, received in
-/// place.
+/// The longest data segment that we receive. It is as long as a burst, so that a burst can be one PDU and be
+/// received in place.
 const MAX_RECEIVE: u32 = 1 << 20;
-/// What one R2T asks for at most.
+/// The most bytes that one R2T asks for.
 const MAX_BURST: u32 = 1 << 20;
-/// Data that may come unasked. Every command of the window may bring so much at once: 128 of them 16 MiB a
-/// session.
+/// The most unsolicited data per command. All commands of the window may bring it at once: with 128 commands,
+/// 16 MiB per session.
 const FIRST_BURST: u32 = 128 << 10;
 const _: () = assert!(FIRST_BURST <= MAX_BURST);
-/// Paths of one session; more gain nothing over more sessions.
+/// The most connections per session. Beyond that, more sessions serve as well.
 const MAX_CONNECTIONS: u32 = 8;
-/// R2Ts of one command that may be open.
+/// The most open R2Ts per command.
 const MAX_OUTSTANDING_R2T: u32 = 8;
-/// RFC 7144: level 1 is RFC 7143 itself without the additions of RFC 7144.
+/// RFC 7144: level 1 is RFC 7143 without the additions of RFC 7144.
 const PROTOCOL_LEVEL: u32 = 1;
 /// RFC 7143 13.12.
 const RECEIVE_MIN: u32 = 512;
 const RECEIVE_MAX: u32 = (1 << 24) - 1;
-/// RFC 7143 13.15: an initiator that has lost its session may come back at once. Its login waits for what the
-/// old session has under way, so that time would gain nothing, and a client that changes its path would stand
-/// still for it.
+/// RFC 7143 13.15: an initiator that has lost its session may return at once. Its login waits for the pending
+/// commands of the old session anyway, so a delay would gain nothing, and a host that changes its path would
+/// stall for it.
 const TIME2WAIT: u32 = 0;
-/// RFC 7143 13.16: the default.
+/// RFC 7143 13.16: the standard's default.
 const TIME2RETAIN: u32 = 20;
 
 pub(super) struct Operational {
     kind: SessionKind,
-    /// The first connection of its session: it settles what concerns the session.
+    /// Whether this is the first connection of its session, which negotiates the session-wide keys.
     leading: bool,
-    /// Whether we have said how much we receive.
+    /// Whether we have declared how much we receive.
     declared: bool,
     negotiated: Negotiated,
 }
@@ -54,7 +54,7 @@ impl Operational {
         Operational { kind, leading, declared: false, negotiated: Negotiated::default() }
     }
 
-    /// What was settled. RFC 7143 13.14: FirstBurstLength is not above MaxBurstLength.
+    /// The negotiated parameters. RFC 7143 13.14: FirstBurstLength must not exceed MaxBurstLength.
     pub(super) fn settled(&self) -> Negotiated {
         let mut negotiated = self.negotiated.clone();
         negotiated.first_burst = negotiated.first_burst.min(negotiated.max_burst);
@@ -63,7 +63,7 @@ impl Operational {
 
     /// Answers one exchange.
     pub(super) fn handle(&mut self, mut pairs: Pairs, text: &mut Text) -> Result<(), Failure> {
-        // The answer to FirstBurstLength depends on MaxBurstLength, wherever that stands.
+        // The answer to FirstBurstLength depends on MaxBurstLength, wherever the latter is in the text.
         pairs.sort_by_key(|(name, _)| name == Key::FirstBurstLength.name());
         for (name, value) in &pairs {
             match Key::from_name(name) {
@@ -97,7 +97,7 @@ impl Operational {
                 let length = u32::try_from(length).unwrap_or(RECEIVE_MAX);
                 self.negotiated.max_transmit = length.min(RECEIVE_MAX);
             }
-            // Read when the initiator introduced itself.
+            // Already read when the initiator identified itself.
             Key::InitiatorName | Key::InitiatorAlias | Key::TargetName | Key::SessionType => {}
             _ => answer_misplaced(key.name(), value, text),
         }
@@ -116,7 +116,7 @@ impl Operational {
         }
     }
 
-    /// What the target would like, or can at most. `None`: nothing, the key has no place here.
+    /// The value that the target prefers, or its maximum. `None`: the key is not allowed here.
     fn wish(&self, key: Key) -> Option<Value> {
         Some(match key {
             Key::HeaderDigest | Key::DataDigest => Value::Choices(&["CRC32C", "None"]),
@@ -128,7 +128,7 @@ impl Operational {
             Key::DefaultTime2Wait => Value::Number(TIME2WAIT),
             Key::DefaultTime2Retain => Value::Number(TIME2RETAIN),
             Key::MaxOutstandingR2T => Value::Number(MAX_OUTSTANDING_R2T),
-            // Sequences and PDUs out of order are for error recovery levels that we do not have.
+            // Only higher error recovery levels need sequences and PDUs out of order.
             Key::DataPduInOrder | Key::DataSequenceInOrder => Value::Boolean(true),
             Key::ErrorRecoveryLevel => Value::Number(0),
             Key::ProtocolLevel => Value::Number(PROTOCOL_LEVEL),

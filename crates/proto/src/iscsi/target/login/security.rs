@@ -13,27 +13,27 @@ use crate::iscsi::keys::{Key, Text};
 
 #[derive(Default)]
 pub(super) struct Security {
-    /// What the initiator must prove, if anything.
+    /// What the initiator must prove; `None`: nothing.
     chap: Option<Chap>,
-    /// What it has proved.
+    /// The credentials with which the initiator has authenticated.
     proven: Option<Credentials>,
     state: State,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum State {
-    /// No method was chosen.
+    /// No method has been chosen.
     #[default]
     Open,
-    /// CHAP was chosen; the initiator has to say which algorithms it has.
+    /// CHAP has been chosen; the initiator has yet to list its algorithms.
     Chosen,
-    /// The challenge is out.
+    /// The challenge has been sent.
     Challenged(Algorithm),
-    /// The initiator has proved itself, or need not.
+    /// The initiator has authenticated, or need not.
     Passed,
 }
 
-/// The keys of one exchange that matter here.
+/// The authentication keys of one exchange.
 #[derive(Default)]
 struct Keys {
     method: Option<String>,
@@ -53,7 +53,7 @@ impl Security {
         self.proven.as_ref()
     }
 
-    /// The initiator goes, or went, to the operational stage.
+    /// Checks that an initiator which has left the security stage, or never entered it, was allowed to.
     pub(super) fn skip(&mut self) -> Result<(), Failure> {
         if self.may_leave()? {
             return Ok(());
@@ -64,7 +64,7 @@ impl Security {
         ))
     }
 
-    /// Whether the stage may end now. It may end at once if nothing is to be proved.
+    /// Whether the stage may end now. It may end at once if no authentication is required.
     pub(super) fn may_leave(&mut self) -> Result<bool, Failure> {
         match (self.state, &self.chap) {
             (State::Open, None) => self.state = State::Passed,
@@ -109,7 +109,8 @@ impl Security {
         Ok(())
     }
 
-    /// RFC 7143 12.1: the first of the offered methods that is right for this initiator.
+    /// Chooses the method that the node requires of this initiator, if the initiator offers it (RFC 7143
+    /// 12.1).
     fn choose_method(&mut self, offered: &str, text: &mut Text) -> Result<(), Failure> {
         let (method, next) = match &self.chap {
             Some(_) => ("CHAP", State::Chosen),
@@ -132,8 +133,8 @@ impl Security {
 }
 
 impl Keys {
-    /// Takes the keys of authentication out of `pairs`; the others are answered, or are declarations that
-    /// were read before.
+    /// Takes the authentication keys out of `pairs` and answers the others, except declarations, which were
+    /// read before.
     fn pick(pairs: Pairs, text: &mut Text) -> Keys {
         let mut keys = Keys::default();
         for (key, value) in pairs {
@@ -158,7 +159,7 @@ impl Keys {
     }
 }
 
-/// Checks the initiator's proof; returns the credentials that it knows.
+/// Checks the initiator's proof; returns the credentials that match.
 fn verify<'a>(chap: &'a Chap, algorithm: Algorithm, keys: &Keys) -> Result<&'a Credentials, Failure> {
     let missing = (LoginStatus::AuthenticationFailure, "CHAP_N or CHAP_R is missing");
     let name = keys.name.as_ref().ok_or(missing)?;
@@ -175,7 +176,7 @@ fn verify<'a>(chap: &'a Chap, algorithm: Algorithm, keys: &Keys) -> Result<&'a C
     known.ok_or((LoginStatus::AuthenticationFailure, "wrong CHAP name or secret"))
 }
 
-/// Mutual CHAP: proves the target to an initiator that asks for it.
+/// Mutual CHAP: proves the target's identity if the initiator asks for it.
 fn prove(
     chap: &Chap,
     algorithm: Algorithm,
@@ -197,8 +198,9 @@ fn prove(
         .ok_or((LoginStatus::InitiatorError, "CHAP_I is not a byte"))?;
     let challenge = parse_binary(challenge, chap::BINARY_MAX)
         .ok_or((LoginStatus::InitiatorError, "CHAP_C is not a binary value"))?;
-    // RFC 7143 12.1.3: an initiator that gives our challenge back, this one or one of another connection, has
-    // us compute what was asked of an initiator; and a secret for both directions makes that a proof.
+    // RFC 7143 12.1.3: an initiator could send back one of our own challenges, of this or another connection,
+    // to have us compute the response that we expect of it. With the same secret for both directions, that
+    // would authenticate it.
     if challenge == chap.challenge || chap::is_of_a_target(&challenge) {
         return Err((
             LoginStatus::AuthenticationFailure,

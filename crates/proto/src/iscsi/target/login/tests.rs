@@ -5,7 +5,7 @@ use super::*;
 const INITIATOR: &str = "iqn.2004-10.com.example:client";
 const TARGET: &str = "iqn.2026-01.org.ursa:db";
 
-/// What one login gave: its output's PDUs as (flags, status, text) and its last event.
+/// One login: what it has sent, and its last event.
 struct Run {
     login: Login,
     chap: Option<Chap>,
@@ -28,7 +28,7 @@ impl Run {
         }
     }
 
-    /// Feeds bytes as a driver would; returns what was sent in answer.
+    /// Feeds bytes as a driver would; returns the response bytes.
     fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.login.handle_bytes(bytes);
         while let Some(event) = self.login.poll_event() {
@@ -51,7 +51,7 @@ impl Run {
         batch.to_vec()
     }
 
-    /// Feeds one request; returns the answer's flags and text, which must have gone well.
+    /// Feeds one request, which must succeed; returns the response's flags and text.
     fn ask(&mut self, flags: u8, text: &str) -> (u8, String) {
         let answer = self.feed(&request(flags, text));
         assert_eq!(self.failed, None);
@@ -76,8 +76,8 @@ impl Run {
     }
 }
 
-/// A login request: ISID 80:12:34:56:78:9a, tag 7, CID 1, CmdSN 100, ExpStatSN 40. A `|` in the text is a
-/// NUL.
+/// A login request: ISID 80:12:34:56:78:9a, tag 7, CID 1, CmdSN 100, ExpStatSN 40. Each `|` in the text
+/// becomes a NUL.
 fn request(flags: u8, text: &str) -> Vec<u8> {
     let text = text.replace('|', "\0").into_bytes();
     #[rustfmt::skip]
@@ -123,7 +123,7 @@ fn mutual() -> Option<Chap> {
     one_way().map(|chap| Chap { target: Some(credentials("ursa", "the target's secret")), ..chap })
 }
 
-/// What open-iscsi 2.1 sends for a session without CHAP (by its `fill_op_params_text`), byte for byte.
+/// What open-iscsi 2.1 sends for a session without CHAP (see its `fill_op_params_text`), byte for byte.
 #[test]
 fn open_iscsi() {
     let text = "InitiatorName=iqn.1993-08.org.debian:01:9f4d2c1a7b3e\0InitiatorAlias=host1\0\
@@ -194,8 +194,8 @@ fn open_iscsi() {
     assert_eq!((outcome.stat_sn, outcome.exp_cmd_sn), (1, 1));
 }
 
-/// libiscsi 1.20 with a user and a password (by its `lib/login.c`): the names come in both stages. MD5 of
-/// 0x27, the secret and the challenge computed with Python's hashlib.
+/// libiscsi 1.20 with a user and a password (see its `lib/login.c`): it sends the names in both stages. The
+/// MD5 of 0x27, the secret and the challenge was computed with Python's hashlib.
 #[test]
 fn libiscsi_with_chap() {
     let mut run = Run::new(one_way());
@@ -235,7 +235,7 @@ fn all_ways_through_the_stages() {
     for (steps, answers) in [
         // security, operational, full feature
         (vec![(0x81, offer.as_str()), (0x87, "")], vec![0x81, 0x87]),
-        // security and straight on
+        // security, then directly full feature
         (vec![(0x83, &offer)], vec![0x83]),
         // no security
         (vec![(0x87, &names())], vec![0x87]),
@@ -244,7 +244,7 @@ fn all_ways_through_the_stages() {
             vec![(0x00, &offer), (0x81, ""), (0x04, "InitialR2T=No|"), (0x04, ""), (0x87, "")],
             vec![0x00, 0x81, 0x04, 0x04, 0x87],
         ),
-        // leaving security without a word about it
+        // leaving the security stage without mentioning it
         (vec![(0x81, &names()), (0x87, "")], vec![0x81, 0x87]),
         // NSG means nothing without T
         (vec![(0x01, &offer), (0x83, "")], vec![0x00, 0x83]),
@@ -336,7 +336,7 @@ fn keys_that_have_no_place() {
     assert_eq!(answer, "TargetPortalGroupTag=1|X-a=NotUnderstood|MaxBurstLength=Reject|");
 }
 
-/// RFC 7143 13.14: wherever MaxBurstLength stands, FirstBurstLength is not above it.
+/// RFC 7143 13.14: FirstBurstLength does not exceed MaxBurstLength, wherever the latter is in the text.
 #[test]
 fn the_first_burst_is_no_longer_than_a_burst() {
     let mut run = Run::new(None);
@@ -416,7 +416,7 @@ fn headers_that_are_wrong() {
     assert_eq!(refuse(|bytes| bytes[5..8].copy_from_slice(&[0, 0x20, 1]), 2), LoginStatus::InitiatorError);
 }
 
-/// Whoever does not speak iSCSI gets no answer.
+/// A peer that does not speak iSCSI gets no response.
 #[test]
 fn other_protocols() {
     let mut run = Run::new(None);
@@ -472,7 +472,7 @@ mod chap {
         binary(&algorithm.response(0x27, secret.as_bytes(), &one_way().unwrap().challenge))
     }
 
-    /// Goes as far as the challenge.
+    /// Proceeds to the challenge.
     fn challenged(chap: Option<Chap>, algorithms: &str) -> Run {
         let mut run = Run::new(chap);
         run.ask(0x00, &format!("{}AuthMethod=None,CHAP|", names()));
@@ -544,7 +544,7 @@ mod chap {
             ),
             "the initiator reflects the target's own challenge"
         );
-        // One that another connection was given, perhaps by another node.
+        // A challenge that was sent on another connection, perhaps by another node.
         let elsewhere = binary(&crate::iscsi::chap::challenge([9; 16]));
         assert_eq!(
             refusal_of(md5(mutual()), &format!("CHAP_N=alice|CHAP_R={good}|CHAP_I=1|CHAP_C={elsewhere}|")),
@@ -572,12 +572,12 @@ mod chap {
             let requests: Vec<_> = requests.iter().map(|(flags, text)| (*flags, text.as_str())).collect();
             assert_eq!(Run::refusal(chap, &requests), LoginStatus::AuthenticationFailure, "{requests:x?}");
         }
-        // Asking to leave is not leaving.
+        // Asking to leave the stage does not leave it.
         let mut run = Run::new(one_way());
         assert_eq!(run.ask(0x83, &offer("CHAP,None")).0, 0x00);
         assert_eq!(run.ask(0x83, "CHAP_A=5|").0, 0x00);
         assert!(run.outcome.is_none());
-        // And the operational stage is not open yet.
+        // The operational stage is not open yet, either.
         run.feed(&request(0x87, ""));
         assert!(run.failed.is_some() && run.outcome.is_none());
     }

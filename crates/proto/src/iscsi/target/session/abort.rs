@@ -1,5 +1,5 @@
-//! Commands that are not carried out: their data was lost, or they are aborted. What is on its way of them
-//! cannot be called back.
+//! Commands that are not executed: their data was lost, or they were aborted. Data of theirs that is on its
+//! way cannot be called back.
 
 use super::Session;
 use super::task::{Task, TaskKey, TaskState, Verdict};
@@ -10,7 +10,7 @@ use crate::scsi::{Lun, Sense, SenseKey};
 const PROTOCOL_SERVICE_CRC_ERROR: u16 = 0x4705;
 
 impl Session {
-    /// PREEMPT AND ABORT, or a reset by another session.
+    /// Aborts a running command because of PREEMPT AND ABORT, or a reset by another session.
     pub(super) fn abort_from_above(&mut self, key: TaskKey, answer: bool) {
         let Some(task) = self.tasks.get(key) else { return };
         let (from, is_running) = (task.connection, matches!(task.state, TaskState::Running));
@@ -27,7 +27,8 @@ impl Session {
         }
     }
 
-    /// The same for what waits for data or memory. What has not had its turn is in no task set yet.
+    /// Does the same for commands that wait for data or memory. A command whose turn has not come is in no
+    /// task set yet.
     pub(super) fn abort_waiting_from_above(&mut self, lun: Lun) {
         let is_affected = |task: &Task| {
             task.in_order
@@ -36,7 +37,7 @@ impl Session {
         };
         let affected: Vec<TaskKey> =
             self.tasks.iter().filter(|(_, task)| is_affected(task)).map(|(key, _)| key).collect();
-        // What one of them gives back is for none of them.
+        // None of these commands may get the memory that another of them returns.
         self.starved.retain(|key| !affected.contains(key));
         for key in affected {
             let Some(cid) = self.tasks.get(key).map(|task| task.connection) else { continue };
@@ -49,8 +50,8 @@ impl Session {
         self.feed_starved();
     }
 
-    /// Data of a command was lost (7.8, 7.9): it will be refused when the rest has come, because what is on
-    /// its way cannot be called back. A command that is being refused already keeps its reason.
+    /// Refuses a command whose data was lost (7.8, 7.9), once the rest has arrived, because data on its way
+    /// cannot be called back. A command that is being refused already keeps its reason.
     pub(super) fn give_up_data(&mut self, key: TaskKey) {
         let Some(task) = self.tasks.get_mut(key) else { return };
         if matches!(task.state, TaskState::Collecting) {
@@ -63,8 +64,8 @@ impl Session {
         self.throw_away(key, TaskState::Refusing(verdict));
     }
 
-    /// A command that nobody wants any more is forgotten when what R2Ts asked for has come. Says whether
-    /// there is such data.
+    /// Forgets an unwanted command once the data that R2Ts requested has arrived. Returns whether such data
+    /// is outstanding.
     pub(super) fn discard(&mut self, key: TaskKey) -> bool {
         let write = self.tasks.get(key).and_then(|task| task.write.as_ref());
         let is_asked_for = write.is_some_and(WriteData::is_asked_for);
@@ -74,8 +75,8 @@ impl Session {
         is_asked_for
     }
 
-    /// An R2T whose turn comes when nobody wants its data any more is not sent. Says whether it is such a
-    /// one.
+    /// Drops an R2T whose turn to be sent has come, if its command is being discarded. Returns whether it
+    /// was.
     pub(super) fn withdraw_r2t(&mut self, key: TaskKey) -> bool {
         let discarded = self.tasks.get_mut(key).filter(|task| matches!(task.state, TaskState::Discarding));
         let Some(write) = discarded.and_then(|task| task.write.as_mut()) else { return false };
@@ -84,7 +85,7 @@ impl Session {
         true
     }
 
-    /// Throws the data of a command away, that which is there and that which comes.
+    /// Discards the data of a command: what has arrived, and what will arrive.
     fn throw_away(&mut self, key: TaskKey, state: TaskState) {
         let Some(task) = self.tasks.get_mut(key) else { return };
         task.state = state;

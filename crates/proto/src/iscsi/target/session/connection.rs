@@ -1,4 +1,4 @@
-//! One connection of a session: its numbers, what it is in the middle of receiving, what it is to send.
+//! One connection of a session: its sequence numbers, the PDU it is receiving, its queue of output.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::transmit::Output;
 use super::{ConnectionId, Counters, Negotiated, TRANSMIT_BYTES_MAX};
 use crate::iscsi::wire::{Framing, Serial};
 
-/// The life of a connection. Before it, it is expected: its login is being finished.
+/// The states of a connection. Before these it is expected: its login is about to finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Requests are served.
     Open,
-    /// The initiator has logged it out and waits for our word; nothing more is received.
+    /// The initiator has logged it out and waits for our response; nothing more is received.
     Leaving,
-    /// It is over; what is queued can still be sent.
+    /// The connection has ended; queued output can still be sent.
     Closed,
 }
 
@@ -29,20 +29,21 @@ pub(super) struct Connection {
     pub(super) framing: Framing,
     /// The next StatSN.
     pub(super) stat_sn: Serial,
-    /// The beginning of a PDU whose headers have not come completely.
+    /// The beginning of a PDU whose headers have not arrived completely.
     pub(super) partial: Vec<u8>,
-    /// The PDU whose data is coming.
+    /// The PDU whose data is arriving.
     pub(super) body: Option<Body>,
     pub(super) queue: VecDeque<Output>,
-    /// Bytes that `queue` stands for, without headers.
+    /// Bytes of data in `queue`, without headers.
     pub(super) queued_bytes: usize,
     pub(super) text: Option<TextExchange>,
     pub(super) counters: Counters,
-    /// When the last byte came.
+    /// When the last byte arrived.
     pub(super) heard: Instant,
-    /// When a ping was sent that nothing has followed.
+    /// When a ping was sent, if nothing has arrived since.
     pub(super) pinged: Option<Instant>,
-    /// Something was sent since the last look at the clock: the initiator reads, even if it does not speak.
+    /// Something was sent since the deadlines were last checked: the initiator reads, even if it sends
+    /// nothing.
     pub(super) has_moved: bool,
 }
 
@@ -78,7 +79,7 @@ impl Connection {
         self.state == State::Closed
     }
 
-    /// Nothing more is received.
+    /// Stops receiving.
     pub(super) fn leave(&mut self) {
         self.state = State::Leaving;
         self.partial = Vec::new();
@@ -86,7 +87,7 @@ impl Connection {
         self.text = None;
     }
 
-    /// What is queued can still be sent.
+    /// Closes the connection. Queued output can still be sent.
     pub(super) fn close(&mut self) {
         self.leave();
         self.state = State::Closed;
@@ -102,7 +103,7 @@ impl Connection {
         self.queued_bytes < TRANSMIT_BYTES_MAX && !self.body.as_ref().is_some_and(Body::is_lent)
     }
 
-    /// When silence becomes suspicious, or, after a ping, fatal.
+    /// When to send a ping because of silence, or, after a ping, drop the connection.
     pub(super) fn deadline(&self, nop_interval: Duration) -> Instant {
         self.pinged.unwrap_or(self.heard) + nop_interval
     }
@@ -120,7 +121,7 @@ impl Connection {
         self.queue.push_back(output);
     }
 
-    /// Before all that waits.
+    /// Queues `output` before everything that waits.
     pub(super) fn queue_first(&mut self, output: Output) {
         self.queued_bytes += output.queued_bytes();
         self.queue.push_front(output);

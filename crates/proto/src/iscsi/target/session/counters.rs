@@ -2,7 +2,7 @@
 
 use std::iter::Sum;
 
-/// Events since the beginning.
+/// Totals since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// PDUs whose header was received.
@@ -19,8 +19,8 @@ pub struct Counters {
     pub r2ts: u64,
     /// Rejects sent.
     pub rejects: u64,
-    /// Requests dropped because their CmdSN was a duplicate or outside the window, and data of tasks that are
-    /// gone.
+    /// Dropped requests whose CmdSN was a duplicate or outside the window, and dropped data of tasks that
+    /// have ended.
     pub ignored: u64,
     /// Tasks aborted by the initiator, by another session or with their connection.
     pub aborts: u64,
@@ -42,15 +42,15 @@ impl Sum for Counters {
     }
 }
 
-/// How many commands are in which state of their life.
+/// The number of commands in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCensus {
-    /// Write data, memory for it, or an earlier CmdSN is waited for.
+    /// Waits for write data, for memory for it, or for an earlier CmdSN.
     pub collecting: usize,
-    /// To be refused when the initiator has sent what it announced.
+    /// Will be refused when the initiator has sent all data that it announced.
     pub refusing: usize,
     /// Handed out.
     pub running: usize,
-    /// Answered, and not sent completely.
+    /// Answered, but the response is not sent completely.
     pub answering: usize,
 }

@@ -9,25 +9,26 @@ use super::{CloseReason, ConnectionId, Event, Phase, Session};
 use crate::iscsi::wire::AsyncEvent;
 
 impl Session {
-    /// Reinstatement, drain, an administrator, a reset.
+    /// Ends the session because of reinstatement, drain, an administrator or a reset.
     pub(super) fn end_from_above(&mut self, reason: CloseReason, now: Instant) {
         match (self.phase, reason) {
             (Phase::Over, _) => {}
             (Phase::Draining(_), CloseReason::Drained) => {}
             (Phase::Active, CloseReason::Drained) if self.connections_open() > 0 => {
                 let time = self.config.drain_time;
-                // 11.9.1: whole seconds. What is promised is kept: no more than there is.
+                // 11.9.1: whole seconds. Round down, so that the initiator is not promised more time than it
+                // has.
                 let within = u16::try_from(time.as_secs()).unwrap_or(u16::MAX);
                 self.notify(|_| AsyncEvent::LogoutRequested { within });
                 self.phase = Phase::Draining(now + time);
             }
-            // The initiator made a new session in place of this one: it has forgotten these connections.
+            // The initiator has replaced this session and forgotten its connections.
             (_, CloseReason::Reinstated | CloseReason::PeerClosed) => self.over(reason),
             _ => self.drop_all(reason),
         }
     }
 
-    /// Tells the initiator that its connections are dropped, and drops them.
+    /// Notifies the initiator that its connections are being dropped, and drops them.
     pub(super) fn drop_all(&mut self, reason: CloseReason) {
         self.notify(|(time2wait, time2retain)| AsyncEvent::SessionDropped { time2wait, time2retain });
         self.over(reason);
@@ -40,14 +41,15 @@ impl Session {
         }
     }
 
-    /// Level 0 knows no recovery of a connection: with one of them the session is lost (7.1.4.4).
+    /// Ends the session: level 0 cannot recover a connection, so the session is lost with any of them
+    /// (7.1.4.4).
     pub(super) fn connection_lost(&mut self, id: ConnectionId, reason: CloseReason) {
         if self.open_connection(id).is_some() {
             self.over(reason);
         }
     }
 
-    /// Ends the session. Answers that are queued can still be sent.
+    /// Ends the session. Queued responses can still be sent.
     pub(super) fn over(&mut self, reason: CloseReason) {
         if self.phase == Phase::Over {
             return;
@@ -66,14 +68,14 @@ impl Session {
         self.events.push_back(Event::End);
     }
 
-    /// Ends the session if it has no connection left and none is to come.
+    /// Ends the session if it has no connections left and expects none.
     pub(super) fn over_if_alone(&mut self, reason: CloseReason) {
         if self.expected.is_empty() && self.connections.iter().all(Connection::is_closed) {
             self.over(reason);
         }
     }
 
-    /// Takes nothing more in on a connection, and forgets what it asked for.
+    /// Stops receiving on a connection, and forgets its requests.
     pub(super) fn silence(&mut self, at: usize) {
         let id = self.connections[at].id;
         self.connections[at].leave();
@@ -81,11 +83,11 @@ impl Session {
         self.early_management.retain(|(from, _)| *from != id);
         let aborted = self.forget_tasks(|of| of == id);
         self.connections[at].counters.aborts += aborted;
-        // What was held back by a request of the connection may be due now.
+        // Requests that were held back by one of this connection may be due now.
         self.carry_out_early();
     }
 
-    /// Ends one connection of a session that goes on.
+    /// Ends one connection of a session that continues.
     pub(super) fn close_connection(&mut self, at: usize, reason: CloseReason) {
         if self.connections[at].is_open() {
             self.silence(at);
@@ -94,7 +96,7 @@ impl Session {
         self.events.push_back(Event::Close { id: self.connections[at].id, reason });
     }
 
-    /// Forgets a connection with its answers: they can no longer be sent.
+    /// Forgets a connection and its responses: they can no longer be sent.
     pub(super) fn retire(&mut self, at: usize) {
         let id = self.connections[at].id;
         let answering: Vec<TaskKey> =
@@ -106,7 +108,7 @@ impl Session {
         self.retired = [self.retired, retired.counters].into_iter().sum();
     }
 
-    /// Forgets tasks that are not answered. How many of them the driver has.
+    /// Forgets tasks that have not been answered. Returns how many of them the driver has.
     fn forget_tasks(&mut self, is_of: impl Fn(ConnectionId) -> bool) -> u64 {
         let is_affected = |state: &TaskState| !matches!(state, TaskState::Answering(_));
         let gone: Vec<TaskKey> = self

@@ -1,4 +1,4 @@
-//! How connections come: expected while their login ends, then added (RFC 7143 6.3.4).
+//! How connections join a session: expected while their login finishes, then added (RFC 7143 6.3.4).
 
 use base::Instant;
 
@@ -18,7 +18,7 @@ impl Session {
         self.expected.retain(|expected| expected.cid != cid);
         let id = ConnectionId { cid, generation: self.generation };
         self.generation = self.generation.wrapping_add(1);
-        // Before the former one ends, or the session would end with its last connection.
+        // Before the former connection ends; otherwise the session would end with its last connection.
         self.expected.push(id);
         while let Some(former) = self.connections.iter().position(|connection| connection.id.cid == cid) {
             if !self.connections[former].is_closed() {
@@ -29,7 +29,7 @@ impl Session {
         Ok(id)
     }
 
-    /// Connections besides those of this CID: what MaxConnections limits.
+    /// The number of connections with another CID, which MaxConnections limits.
     fn others(&self, cid: u16) -> usize {
         let open = self.connections.iter().filter(|connection| !connection.is_closed());
         let there = open.map(|connection| connection.id).chain(self.expected.iter().copied());
@@ -52,7 +52,7 @@ impl Session {
         self.expected.remove(at);
         let negotiated = match &self.leading {
             Some(leading) => negotiated.in_session_of(leading),
-            // Later connections join the numbering of the first.
+            // Later connections join the numbering of the first one.
             None => {
                 self.window = Window::new(Serial(exp_cmd_sn), self.config.commands_max.max(1));
                 self.leading.insert(negotiated).clone()

@@ -1,7 +1,7 @@
 //! Logout (RFC 7143 11.14, 11.15).
 //!
-//! Its answer says that nothing of what was logged out takes effect any more: an initiator may write through
-//! another connection, or another initiator may write, as soon as it has come. So the driver sees to its
+//! The response promises that no command of what was logged out takes effect any more: once it has arrived,
+//! the initiator may write through another connection, and other initiators may write. So the driver ends the
 //! commands first.
 
 use super::task::TaskKey;
@@ -9,14 +9,14 @@ use super::transmit::Output;
 use super::{CloseReason, CommandId, ConnectionId, Event, Session};
 use crate::iscsi::wire::{InitiatorTag, LogoutReason, LogoutRequest, LogoutResult};
 
-/// Logouts that the driver may be at: of every connection, and some that ask twice.
+/// The most logouts that the driver may have: one for every connection, and some repeated ones.
 const LOGOUTS_MAX: usize = 32;
 
-/// A request that the driver is at.
+/// A logout that the driver is working on.
 #[derive(Debug)]
 pub(super) struct Logout {
     generation: u32,
-    /// Who asked, and will be answered.
+    /// The connection that asked, and that gets the response.
     asker: ConnectionId,
     tag: InitiatorTag,
     /// The connection that leaves; `None`: all of them.
@@ -56,7 +56,7 @@ impl Session {
         self.events.push_back(Event::Logout { id, cid: leaving.map(|leaving| leaving.cid) });
     }
 
-    /// The driver's answer.
+    /// Takes the driver's answer.
     pub(super) fn finish_logout(&mut self, key: TaskKey, is_clean: bool) {
         let slot = key.slot as usize;
         if self.logouts.get(slot).is_none_or(|logout| logout.generation != key.generation) {

@@ -1,31 +1,35 @@
-//! The full feature phase: all connections of one session (RFC 7143 sections 4, 11), at error recovery
-//! level 0.
+//! The full feature phase: all connections of one session (RFC 7143 sections 4, 11), at error recovery level
+//! 0.
 //!
-//! What it guarantees: requests are delivered in CmdSN order over all connections, each once, with all of
-//! their data; answers go back on the connection that the request came on (allegiance, 4.2.5.1); nothing that
-//! an initiator sends makes it panic, and memory stays below what [`SessionConfig`] bounds:
+//! Guarantees: the session delivers each request once, in CmdSN order over all connections, with all of its
+//! data. A response leaves on the connection that the request arrived on (allegiance, 4.2.5.1). Nothing that
+//! an initiator sends causes a panic, and memory stays within the bounds of [`SessionConfig`]:
 //!
-//! - unsolicited data: `commands_max` times FirstBurstLength; solicited data, and that of immediate commands:
-//!   `data_bytes_max`. A write that is larger than `data_bytes_max` alone is answered ILLEGAL REQUEST,
-//!   INVALID FIELD IN CDB, without asking for its data. What the driver has counts until it has ended it,
-//!   also if it was aborted (`orphan`).
-//! - answers: one for each command in the window, and no more bytes are wanted above [`TRANSMIT_BYTES_MAX`].
+//! - Unsolicited data: `commands_max` times FirstBurstLength. Solicited data, and data of immediate commands:
+//!   `data_bytes_max`. A write that is larger than `data_bytes_max` is answered ILLEGAL REQUEST, INVALID
+//!   FIELD IN CDB, and its data is not requested. Data that the driver has counts until the driver has ended
+//!   the command, also if the command was aborted (`orphan`).
+//! - Responses: one for each command in the window. Above [`TRANSMIT_BYTES_MAX`] the session reads no more
+//!   bytes.
 //!
-//! A header digest error, a broken sequence of data or the loss of a connection ends the whole session, as
-//! level 0 has no smaller recovery (7.1.4, 7.13.1); so does a data digest error of anything but Data-Out,
-//! which would have to be sent again (7.8). A Data-Out PDU with a data digest error or a DataSN out of order
-//! ends its command only: ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR, after all data that is on its way
-//! (7.8, 7.9). Other bad requests are answered with a Reject and the session goes on.
+//! A header digest error, a broken sequence of data or the loss of a connection ends the whole session, since
+//! level 0 has no smaller recovery (7.1.4, 7.13.1). So does a data digest error of any PDU but Data-Out,
+//! because the PDU would have to be sent again (7.8). A Data-Out PDU with a data digest error or a DataSN out
+//! of order ends only its command, with ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR, after all data on its
+//! way has arrived (7.8, 7.9). Other bad requests are answered with a Reject, and the session continues.
 //!
-//! Left out, with the reason: recovery levels 1 and 2 (SNACK is rejected, TASK REASSIGN answered "not
-//! supported"); bidirectional commands and CDBs over 16 bytes (refused with sense: no block command that we
-//! have needs them); the order of ORDERED and HEAD OF QUEUE tasks: the attribute is not looked at, and page
-//! 86h says that SIMPLE is all there is.
+//! Left out, with the reason:
 //!
-//! The way of a request: `receive` cuts bytes into PDUs and places data, `request` and its neighbours
-//! (`task_management`, `text`, `nop`, `logout`) act on them, `window` keeps their order, `task` and
-//! `write_data` hold what a command is waiting for, `abort` is how it ends otherwise, `transmit` turns
-//! answers into PDUs. `join` and `end` are how connections come and go.
+//! - Recovery levels 1 and 2: SNACK is rejected, TASK REASSIGN is answered "not supported".
+//! - Bidirectional commands and CDBs over 16 bytes: refused with sense, since no block command that we
+//!   support needs them.
+//! - The order of ORDERED and HEAD OF QUEUE tasks: the session ignores the attribute, and page 86h reports
+//!   that only SIMPLE is supported.
+//!
+//! The path of a request: `receive` cuts bytes into PDUs and places data; `request` and its neighbors
+//! (`task_management`, `text`, `nop`, `logout`) execute them; `window` keeps their order; `task` and
+//! `write_data` hold what a command waits for; `abort` ends commands early; `transmit` turns responses into
+//! PDUs. `join` and `end` add and remove connections.
 
 mod abort;
 mod connection;
@@ -66,15 +70,15 @@ use crate::scsi::{Cdb, Lun, Outcome};
 
 pub use self::counters::{Counters, TaskCensus};
 
-/// Bytes of answers that may wait on a connection before nothing more is read from it: a window of 32 reads
+/// Bytes of responses that may wait on a connection before the session stops reading it: a window of 32 reads
 /// of 256 KiB.
 pub const TRANSMIT_BYTES_MAX: usize = 8 << 20;
 
-/// Immediate requests (which no window limits) that may be outstanding in a session: an initiator in distress
-/// sends one task management request a logical unit or so.
+/// The most immediate requests (which no window limits) that may be outstanding in a session. An initiator in
+/// distress sends about one task management request per logical unit.
 const IMMEDIATE_MAX: usize = 64;
 
-/// A target as SendTargets shows it.
+/// A target as SendTargets lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetRecord {
     /// TargetName.
@@ -83,38 +87,40 @@ pub struct TargetRecord {
     pub addresses: Vec<String>,
 }
 
-/// A command that the session has handed out. Not used again for any later command of the session, so that
-/// the late completion of an aborted command hits nothing.
+/// A command that the session has handed out.
+///
+/// No later command of the session gets the same identifier, so the late completion of an aborted command has
+/// no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommandId(pub u64);
 
-/// A connection of a session. Not used again for a later one of the same CID, so that nothing of the one is
-/// taken for the other's.
+/// A connection of a session.
+///
+/// A later connection with the same CID gets another identifier, so the two cannot be confused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId {
-    /// The initiator's number for it.
+    /// The initiator's number for the connection.
     pub cid: u16,
-    /// Which connection of the session it is, by age.
+    /// Counts the connections of the session, in the order of their arrival.
     pub generation: u32,
 }
 
 /// A SCSI command with all of its data.
 #[derive(Debug)]
 pub struct Command {
-    /// To answer it with.
+    /// Identifies the command in [`Session::complete`].
     pub id: CommandId,
-    /// The connection that it came on.
+    /// The connection that the command arrived on.
     pub cid: u16,
-    /// The eight LUN bytes as they came.
+    /// The eight LUN bytes as received.
     pub lun: [u8; 8],
     /// The command.
     pub cdb: Cdb,
-    /// All data that the initiator sent for it: at most its expected length, less if it said so in the CDB
-    /// only.
+    /// All data that the initiator sent: at most the expected length, or less if only the CDB asks for less.
     pub data_out: Chain,
 }
 
-/// RFC 7143 11.5.1.
+/// A task management function (RFC 7143 11.5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TaskFunction {
@@ -126,7 +132,7 @@ pub enum TaskFunction {
     TargetColdReset,
 }
 
-/// RFC 7143 11.6.1.
+/// The response to a task management function (RFC 7143 11.6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -151,138 +157,146 @@ pub enum CloseReason {
     NopTimeout,
     Reinstated,
     Drained,
-    /// Tasks that the initiator wants aborted do not come to their end.
+    /// Tasks that the initiator aborted do not end in time.
     AbortTimeout,
 }
 
-/// What the driver must see to.
+/// What the driver must do.
 #[derive(Debug)]
 pub enum Event {
-    /// Carry it out, and call [`Session::complete`].
+    /// Execute the command, and call [`Session::complete`].
     Command(Command),
-    /// See that the commands in `abort` take no effect later (they were handed out and not answered; the
-    /// session forgets them and will ignore their completion), apply the function to the unit, wait for a
-    /// while as long as [`Session::awaits_data`], and call [`Session::task_done`]. After the answer to a cold
-    /// reset the session is over; see that all others of the target end, too (RFC 7143 11.5.1).
+    /// Execute a task management function.
+    ///
+    /// Make sure that the commands in `abort` take no effect later (they were handed out and not answered;
+    /// the session forgets them and ignores their completion). Apply the function to the unit, wait for a
+    /// limited time while [`Session::awaits_data`] is true, and call [`Session::task_done`]. The response to
+    /// a cold reset ends the session; end all other sessions of the target, too (RFC 7143 11.5.1).
     Task {
-        /// To answer it with.
+        /// Identifies the request in [`Session::task_done`].
         id: CommandId,
-        /// What to do.
+        /// The function.
         function: TaskFunction,
-        /// To which unit; meaningless for target resets.
+        /// The unit; meaningless for target resets.
         lun: [u8; 8],
-        /// This session's commands that are affected.
+        /// The commands of this session that are affected.
         abort: Vec<CommandId>,
     },
-    /// List the targets that this initiator may see (`None`: all; or one by name), with
-    /// [`Session::send_targets`].
+    /// List the targets that this initiator may see, with [`Session::send_targets`].
     SendTargets {
-        /// To answer it with.
+        /// Identifies the request in [`Session::send_targets`].
         id: CommandId,
-        /// One target, or all. In a normal session, `None` is the session's own target.
+        /// The name of one target, or `None` for all. In a normal session, `None` is the session's own
+        /// target.
         target: Option<String>,
     },
-    /// The initiator takes leave: see that no command that came on the connection takes effect later (they
-    /// are forgotten, and their completion will be ignored), and call [`Session::logout_done`].
+    /// The initiator logs out.
+    ///
+    /// Make sure that no command that came on the connection takes effect later (the session forgets them and
+    /// ignores their completion), and call [`Session::logout_done`].
     Logout {
-        /// To answer it with.
+        /// Identifies the request in [`Session::logout_done`].
         id: CommandId,
-        /// The connection; `None`: all.
+        /// The connection; `None`: all connections.
         cid: Option<u16>,
     },
-    /// The connection is over: send what is left, then close it, and call [`Session::remove_connection`]. The
-    /// session ignores the completion of commands that came on it.
+    /// The connection has ended: send the remaining output, close it, and call
+    /// [`Session::remove_connection`]. The session ignores the completion of commands that came on it.
     Close {
-        /// Which.
+        /// The connection.
         id: ConnectionId,
-        /// Why.
+        /// Why it ended.
         reason: CloseReason,
     },
-    /// The session is over, and ignores the completion of its commands. No event follows; the connections'
+    /// The session has ended, and ignores the completion of its commands. No event follows; the connections'
     /// last output can still be polled.
     End,
 }
 
-/// Data that should be received straight into its buffer: call `Stream::receive_exact(buf, filled)` and give
-/// it back.
+/// Data that should be received directly into its buffer.
+///
+/// Call `Stream::receive_exact(buf, filled)`, then return the buffer with [`Session::handle_in_place`].
 #[derive(Debug)]
 pub struct InPlace {
-    /// The command's buffer up to the end of the data that is due next on the connection. Its memory may go
-    /// on; the session restores its length.
+    /// The command's buffer, up to the end of the data that is due next on the connection. Its memory may
+    /// extend further; the session restores its length.
     pub buf: Buf,
-    /// The bytes that are there already.
+    /// The number of bytes at the start of `buf` that have already arrived.
     pub filled: usize,
 }
 
-/// What the node tells a session at its birth.
+/// The parameters of a session that the node chooses.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// Its number in the target.
+    /// The session's number in the target.
     pub tsih: u16,
-    /// Commands that may be outstanding at most: the command window.
+    /// The command window: the most commands that may be outstanding.
     pub commands_max: u32,
-    /// Bytes of write data that may be held at most, besides unsolicited data of the window; R2Ts wait above
-    /// it.
+    /// The most bytes of write data that the session may hold, besides the window's unsolicited data. Above
+    /// it, R2Ts wait.
     pub data_bytes_max: usize,
-    /// A ping is sent after so long without a word from the initiator, and the connection is dropped after as
-    /// long again.
+    /// If the initiator is silent for this time, the session sends a ping. After the same time without an
+    /// answer it drops the connection.
     pub nop_interval: std::time::Duration,
-    /// How long an initiator may take to log out after it was asked to. open-iscsi does so at once; Windows
+    /// How long an initiator may take to log out after it was asked to. open-iscsi logs out at once; Windows
     /// within a second.
     pub drain_time: std::time::Duration,
 }
 
-/// The full feature phase of one session. After each `handle_*` call, and after each answer, take the events
-/// and each connection's output until there are none.
+/// The full feature phase of one session.
+///
+/// After each `handle_*` call, and after each answer to an event, take the events and each connection's
+/// output until there are none.
 pub struct Session {
     config: SessionConfig,
     /// Only SendTargets and logout are allowed.
     discovery: bool,
     phase: Phase,
-    /// At most one of each CID that is not closed; closed ones stay until the driver has sent what they left.
+    /// At most one open connection per CID. A closed one stays until the driver has sent its remaining
+    /// output.
     connections: Vec<Connection>,
-    /// Connections that are at the end of their login, at most one of each CID.
+    /// Connections whose login is about to finish, at most one per CID.
     expected: Vec<ConnectionId>,
-    /// How many connections were expected so far.
+    /// The number of connections that were ever expected.
     generation: u32,
-    /// What the first login settled: it holds for the session.
+    /// What the first login negotiated: it holds for the session.
     leading: Option<Negotiated>,
     window: Window,
     tasks: TaskTable,
-    /// Commands that are forgotten, and that the driver has not ended.
+    /// Commands that the session has forgotten, and that the driver has not ended.
     orphans: BTreeMap<TaskKey, Orphan>,
     /// Task management requests that were handed out.
     management: Slab<Management>,
-    /// Immediate ones that wait for requests before them which other connections bring.
+    /// Immediate task management requests that wait for earlier requests on other connections.
     early_management: Vec<(ConnectionId, TaskRequest)>,
     /// Logouts that were handed out.
     logouts: Slab<Logout>,
-    /// Immediate commands among `tasks`.
+    /// The number of immediate commands in `tasks`.
     immediate_tasks: usize,
-    /// Bytes of write buffers, from their allocation to the command's answer, or to its end if it is answered
-    /// before.
+    /// Bytes of write buffers, each from its allocation until its command is answered, or has ended if that
+    /// is later.
     write_bytes: usize,
-    /// How many commands hold some of them that are bounded by `data_bytes_max` alone (`granted`), but for
-    /// those that were aborted and run on.
+    /// The number of commands that hold write buffers bounded only by `data_bytes_max` (`granted`), except
+    /// aborted commands that are still running.
     write_grants: usize,
-    /// Those of commands that were aborted and run on, and that no place in the window bounds: they were
-    /// granted, or it is given up.
+    /// Write buffers, in bytes, of aborted commands that are still running and that no place in the window
+    /// bounds: they were granted, or the command has given up its place.
     orphan_bytes: usize,
-    /// Writes that wait for memory before their R2Ts, oldest first; some may be gone.
+    /// Writes that wait for memory before they can send R2Ts, oldest first. Some may have ended.
     starved: VecDeque<TaskKey>,
     events: VecDeque<Event>,
-    /// What connections counted that were replaced.
+    /// Counters of connections that were removed.
     retired: Counters,
 }
 
-/// The life of a session.
+/// The phases of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Requests are served.
     Active,
-    /// The initiator was asked to log out; at this time its connections are dropped.
+    /// The initiator was asked to log out. At this time its connections are dropped.
     Draining(Instant),
-    /// All connections are closed and `Event::End` was given out.
+    /// All connections are closed, and `Event::End` has been emitted.
     Over,
 }
 
@@ -314,19 +328,22 @@ impl Session {
         }
     }
 
-    /// Keeps a place for a connection that is at the end of its login. A former connection with the same CID
-    /// ends now: its `Close` says [`CloseReason::Reinstated`], and the login must wait until none of its
-    /// commands takes effect any more. Then call [`Session::add_connection`], or
-    /// [`Session::remove_connection`] if the login comes to nothing.
+    /// Reserves a place for a connection whose login is about to finish.
+    ///
+    /// An earlier connection with the same CID ends now: its `Close` has the reason
+    /// [`CloseReason::Reinstated`], and the login must wait until none of its commands can take effect any
+    /// more. Then call [`Session::add_connection`], or [`Session::remove_connection`] if the login fails.
     ///
     /// # Errors
-    /// It has as many as it settled for, or it is over.
+    /// The session has as many connections as it negotiated, or it has ended.
     pub fn expect_connection(&mut self, cid: u16) -> Result<ConnectionId, LoginStatus> {
         self.expect(cid)
     }
 
-    /// Adds an expected connection that has logged in (its `leftover` bytes are fed separately). Says whether
-    /// it was still expected: the session may be over, or another connection of the same CID may have come.
+    /// Adds an expected connection that has logged in; its `leftover` bytes are fed separately.
+    ///
+    /// Returns whether the connection was still expected: the session may have ended, or another connection
+    /// with the same CID may have replaced this one.
     pub fn add_connection(
         &mut self,
         id: ConnectionId,
@@ -338,13 +355,14 @@ impl Session {
         self.add(id, negotiated, stat_sn, exp_cmd_sn, now)
     }
 
-    /// Nothing more will be sent on a connection that is closed, or nothing will come of an expected one. A
-    /// session without any is over.
+    /// Removes a closed connection on which nothing more will be sent, or an expected one that will not come.
+    ///
+    /// A session without connections ends.
     pub fn remove_connection(&mut self, id: ConnectionId) {
         self.remove(id);
     }
 
-    /// Takes in what arrived.
+    /// Processes bytes that arrived.
     pub fn handle_bytes(&mut self, id: ConnectionId, bytes: &[u8], now: Instant) {
         if let Some(at) = self.open_connection(id) {
             self.connections[at].heard(now, bytes.len());
@@ -352,83 +370,92 @@ impl Session {
         }
     }
 
-    /// Large data is due next on this connection, and no bytes wait: receive it in place. Until it is given
-    /// back, no bytes may be fed.
+    /// Returns the buffer to receive into if large data is due next on this connection and no bytes wait.
+    ///
+    /// Until the buffer has been returned, no bytes may be fed.
     pub fn take_in_place(&mut self, id: ConnectionId) -> Option<InPlace> {
         let at = self.open_connection(id)?;
         self.lend(at)
     }
 
-    /// The in-place data is complete.
+    /// Takes back the buffer when the data received in place is complete.
     pub fn handle_in_place(&mut self, id: ConnectionId, buf: Buf, now: Instant) {
         if let Some(at) = self.open_connection(id) {
             self.take_back(at, buf, now);
         }
     }
 
-    /// Whether to read from the connection at all: not while its answers or its data pile up.
+    /// Whether to read from the connection: not while its responses pile up, nor while data is received in
+    /// place.
     pub fn wants_bytes(&self, id: ConnectionId) -> bool {
         self.open_connection(id).is_some_and(|at| self.connections[at].wants_bytes())
     }
 
-    /// The connection ended below us.
+    /// Reports that the network connection has ended.
     pub fn handle_closed(&mut self, id: ConnectionId, reason: CloseReason) {
         self.connection_lost(id, reason);
     }
 
-    /// Ends the session from above (reinstatement, drain, an administrator): sends an async logout request
-    /// first where the reason allows it.
+    /// Ends the session on the node's initiative (reinstatement, drain, an administrator).
+    ///
+    /// Sends an async logout request first if the reason allows it.
     pub fn end(&mut self, reason: CloseReason, now: Instant) {
         self.end_from_above(reason, now);
     }
 
-    /// The next thing for the driver to see to.
+    /// The next thing for the driver to do.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// A command has ended: nothing of it takes effect any more, and its data is no longer held. This is its
-    /// answer, unless it was aborted. To be called for each command, also for those that are aborted: their
+    /// Reports that a command has ended: it can no longer take effect, and the driver no longer holds its
+    /// data.
+    ///
+    /// `outcome` is the response, unless the command was aborted. Call this for aborted commands, too: their
     /// memory counts until then.
     pub fn complete(&mut self, id: CommandId, outcome: Outcome) {
         self.end_command(TaskKey::from(id), outcome);
     }
 
-    /// Whether data is on its way that R2Ts asked for, of commands which a task management request has ended.
-    /// Its answer must wait for that (RFC 7143 4.2.3.3 a), but not for ever: many initiators answer no R2T
-    /// after such a request.
+    /// Whether commands that a task management request has ended still wait for data that R2Ts requested.
+    ///
+    /// The response to that request must wait for the data (RFC 7143 4.2.3.3 a), but not forever: many
+    /// initiators answer no R2T after such a request.
     pub fn awaits_data(&self, id: CommandId) -> bool {
         self.is_data_due(TaskKey::from(id))
     }
 
-    /// The answer to a task management request.
+    /// Answers a task management request.
     pub fn task_done(&mut self, id: CommandId, response: TaskResponse) {
         self.answer_management(TaskKey::from(id), response);
     }
 
-    /// The answer to a logout: nothing of what left takes effect later (`is_clean`), or that took too long.
+    /// Answers a logout. `is_clean`: no command of what logged out takes effect later; otherwise that took
+    /// too long.
     pub fn logout_done(&mut self, id: CommandId, is_clean: bool) {
         self.finish_logout(TaskKey::from(id), is_clean);
     }
 
-    /// The answer to SendTargets.
+    /// Answers SendTargets.
     pub fn send_targets(&mut self, id: CommandId, targets: &[TargetRecord]) {
         self.answer_send_targets(TaskKey::from(id), targets);
     }
 
-    /// Aborts a command from above (PREEMPT AND ABORT, a reset by another session): it is answered TASK
-    /// ABORTED if `answer`, when it has ended.
+    /// Aborts a command on the node's initiative (PREEMPT AND ABORT, a reset by another session).
+    ///
+    /// If `answer`, it is answered TASK ABORTED when it has ended.
     pub fn abort(&mut self, id: CommandId, answer: bool) {
         self.abort_from_above(TaskKey::from(id), answer);
     }
 
-    /// Aborts what the driver does not have yet of a unit's commands, since they wait for their data: they
-    /// are answered TASK ABORTED when what is on its way has come.
+    /// Aborts the commands to a unit that the driver does not have yet, since they wait for their data.
+    ///
+    /// They are answered TASK ABORTED when the data on its way has arrived.
     pub fn abort_waiting(&mut self, lun: Lun) {
         self.abort_waiting_from_above(lun);
     }
 
-    /// Moves what this connection is to send into `batch`, up to about `bytes_max`.
+    /// Moves output of this connection into `batch`, up to about `bytes_max`.
     pub fn poll_transmit(&mut self, id: ConnectionId, batch: &mut SendBatch, bytes_max: usize) {
         self.transmit(id, batch, bytes_max);
     }
@@ -438,7 +465,7 @@ impl Session {
         self.next_deadline()
     }
 
-    /// It is `now`.
+    /// Handles the deadlines that have passed at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.handle_deadlines(now);
     }
@@ -453,22 +480,22 @@ impl Session {
         self.connections.iter().filter(|connection| connection.is_open()).count()
     }
 
-    /// How many commands are in which state.
+    /// The number of commands in each state.
     pub fn census(&self) -> TaskCensus {
         self.tasks.census()
     }
 
-    /// Bytes of answers that were not given out to be sent.
+    /// Bytes of responses that have not been handed out for sending.
     pub fn answer_bytes(&self) -> usize {
         self.connections.iter().map(|connection| connection.queued_bytes).sum()
     }
 
-    /// Another limit for write data, since there are more sessions now, or fewer. What is held stays.
+    /// Changes the limit for write data, because the number of sessions has changed. Data already held stays.
     pub fn set_data_bytes_max(&mut self, bytes: usize) {
         self.config.data_bytes_max = bytes;
     }
 
-    /// Bytes of write data that are held.
+    /// Bytes of write data that the session holds.
     pub fn write_bytes(&self) -> usize {
         self.write_bytes
     }

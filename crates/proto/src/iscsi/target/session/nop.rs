@@ -1,4 +1,4 @@
-//! Pings both ways, and the clock (RFC 7143 11.18, 11.19).
+//! Pings in both directions, and deadlines (RFC 7143 11.18, 11.19).
 
 use base::Instant;
 
@@ -10,8 +10,8 @@ use crate::iscsi::wire::{HEADER_LEN, InitiatorTag, NopOut};
 impl Session {
     pub(super) fn handle_nop(&mut self, at: usize, header: &[u8; HEADER_LEN], nop: NopOut, data: Vec<u8>) {
         if nop.initiator_tag == InitiatorTag::RESERVED {
-            // An answer to our ping, or one that wants no answer: that it came was all. It does not count in
-            // CmdSN.
+            // An answer to our ping, or a ping that wants no answer: only its arrival matters. It does not
+            // advance CmdSN.
             return;
         }
         self.sequence(at, header, nop.cmd_sn, Sequenced::Nop(nop, data));
@@ -20,18 +20,18 @@ impl Session {
     pub(super) fn answer_nop(&mut self, id: ConnectionId, nop: NopOut, mut data: Vec<u8>) {
         let Some(at) = self.open_connection(id) else { return };
         let connection = &mut self.connections[at];
-        // 11.19.3: as much of the data as the initiator accepts.
+        // 11.19.3: return as much of the data as the initiator accepts.
         data.truncate(connection.negotiated.max_transmit as usize);
         connection.queue(Output::Pong { tag: nop.initiator_tag, lun: nop.lun, data });
     }
 
-    /// When the last byte came on the connection that has this CID; `None`: there is none.
+    /// When the last byte arrived on the connection with this CID; `None`: there is no such connection.
     pub fn last_word(&self, cid: u16) -> Option<Instant> {
         self.of_cid(cid).map(|at| self.connections[at].heard)
     }
 
-    /// Asks for a word on the connection that has this CID, unless it has been asked already:
-    /// [`Session::last_word`] tells when one comes.
+    /// Pings the connection with this CID, unless a ping is outstanding. [`Session::last_word`] shows when an
+    /// answer arrives.
     pub fn ask_for_word(&mut self, cid: u16, now: Instant) {
         let Some(at) = self.of_cid(cid).filter(|at| self.connections[*at].pinged.is_none()) else { return };
         self.connections[at].pinged = Some(now);
@@ -53,7 +53,7 @@ impl Session {
         }
     }
 
-    /// When the first connection has been silent for too long.
+    /// The earliest time at which a connection has been silent for too long.
     fn silence_deadline(&self) -> Option<Instant> {
         let interval = self.config.nop_interval;
         if interval.is_zero() {
@@ -85,9 +85,9 @@ impl Session {
             let has_moved = std::mem::take(&mut connection.has_moved);
             if connection.pinged.is_none() {
                 connection.pinged = Some(now);
-                // Discovery sessions know no pings (4.3): they have the same time, in silence.
+                // Discovery sessions have no pings (4.3): they get the same time, without one.
                 if !discovery {
-                    // Before all that waits, so that a slow reader can answer in time.
+                    // Before all other output, so that a slow reader can answer in time.
                     connection.queue_first(Output::Ping);
                 }
             } else if has_moved {

@@ -1,5 +1,5 @@
-//! From bytes to PDUs. Headers are decoded where they lie; data is copied once, to where the command wants
-//! it, or is received there by the driver.
+//! From bytes to PDUs. Headers are decoded in the receive buffer. Data is copied once, into the command's
+//! buffer, or the driver receives it there directly.
 
 use base::{Buf, Crc32c, Instant};
 
@@ -10,25 +10,25 @@ use crate::iscsi::wire::{
     Extent, FrameError, HEADER_LEN, HeaderError, RejectReason, RequestPdu, data_segment_length,
 };
 
-/// From so many missing bytes on, data is received in place: below, a copy costs less than a receive of its
-/// own.
+/// If at least this many bytes are missing, data is received in place. Below, copying costs less than a
+/// receive of its own.
 const IN_PLACE_MIN: usize = 16 << 10;
 
-/// Padding and digest.
+/// The longest padding and digest, in bytes.
 const TAIL_MAX: usize = 7;
 
 /// Where a PDU's data goes.
 #[derive(Debug)]
 pub(super) enum Sink {
-    /// Into the task's buffer, from this byte on.
+    /// Into the task's buffer, from this offset on.
     Task(TaskKey, u32),
-    /// Kept until all is there.
+    /// Collected until all data has arrived.
     Collect(Vec<u8>),
-    /// Nobody wants it.
+    /// Dropped.
     Discard,
 }
 
-/// A PDU whose headers were taken in and whose data is coming.
+/// A PDU whose headers have been processed and whose data is arriving.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) header: [u8; HEADER_LEN],
@@ -36,7 +36,7 @@ pub(super) struct Body {
     pub(super) sink: Sink,
     /// The data's length.
     length: usize,
-    /// How much of it has come.
+    /// How many bytes of it have arrived.
     done: usize,
     /// Padding, then digest.
     tail: [u8; TAIL_MAX],
@@ -44,7 +44,7 @@ pub(super) struct Body {
     tail_done: usize,
     /// The driver has the buffer.
     lent: bool,
-    /// Of the data that has come, if there are data digests.
+    /// CRC of the data that has arrived, if data digests are on.
     crc: Crc32c,
 }
 
@@ -59,7 +59,7 @@ impl Body {
 }
 
 impl Session {
-    /// Takes in what a connection received. The connection is open.
+    /// Processes bytes received on an open connection.
     pub(super) fn receive(&mut self, at: usize, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.connections[at].is_open() {
             bytes = match self.connections[at].body.take() {
@@ -84,7 +84,7 @@ impl Session {
             let (head, rest) = bytes.split_at(extent.data_start);
             return self.begin(at, header, &head[HEADER_LEN..extent.header_end], extent, rest);
         }
-        // The head came in pieces: first its 48 bytes, which say how long the rest is.
+        // The head arrives in pieces: first its 48 bytes, which determine the length of the rest.
         let have = connection.partial.len();
         let need =
             connection.partial.first_chunk().map_or(HEADER_LEN, |header| framing.extent(header).data_start);
@@ -111,7 +111,7 @@ impl Session {
         error: FrameError,
     ) -> &'a [u8] {
         match (error, header) {
-            // 7.8: nothing can be said about a PDU whose header is damaged.
+            // 7.8: if the header is damaged, nothing is known about the PDU.
             (FrameError::HeaderDigest, _) => self.over(CloseReason::HeaderDigest),
             (FrameError::DataTooLong { .. }, Some(header)) => {
                 self.fail(at, RejectReason::InvalidPduField, header);
@@ -121,7 +121,8 @@ impl Session {
         &[]
     }
 
-    /// Looks at a PDU's headers, finds the place of its data, and goes on with what of that is in `bytes`.
+    /// Decodes a PDU's headers, chooses where its data goes, and processes the part of the data that is in
+    /// `bytes`.
     #[inline]
     fn begin<'a>(
         &mut self,
@@ -163,7 +164,7 @@ impl Session {
 
     #[inline]
     fn receive_body<'a>(&mut self, at: usize, mut body: Body, bytes: &'a [u8]) -> &'a [u8] {
-        // Our own mistake: `take_in_place` says so, and `wants_bytes` is false.
+        // The driver's mistake: `take_in_place` forbids it, and `wants_bytes` is false.
         assert!(!body.lent, "bytes were fed while the driver receives in place");
         let (piece, rest) = bytes.split_at(bytes.len().min(body.length - body.done));
         if !piece.is_empty() {
@@ -184,14 +185,14 @@ impl Session {
         rest
     }
 
-    /// Puts a piece of data to its place.
+    /// Puts a piece of data in its place.
     #[inline]
     fn place(&mut self, body: &mut Body, piece: &[u8]) {
         match &mut body.sink {
             Sink::Task(key, start) => {
                 let from = *start as usize + body.done;
                 match self.tasks.get_mut(*key).and_then(|task| task.write.as_mut()) {
-                    // A task that will be refused has no room.
+                    // A task that will be refused has no buffer.
                     Some(write) => write.put(from, piece),
                     // The task was aborted meanwhile.
                     None => body.sink = Sink::Discard,
@@ -202,7 +203,7 @@ impl Session {
         }
     }
 
-    /// A PDU has come completely.
+    /// Processes a PDU that has arrived completely.
     #[inline]
     fn finish(&mut self, at: usize, mut body: Body) {
         if !self.connections[at].is_open() {
@@ -219,9 +220,9 @@ impl Session {
         self.carry_out_pdu(at, &header, pdu, sink, length as u32);
     }
 
-    /// A PDU's data digest is wrong (7.8). Of a Data-Out PDU the header is sound, so that the command is
-    /// refused when all of its data has come. Any other would have to be sent again, which level 0 does not
-    /// have: the session ends.
+    /// Handles a wrong data digest (7.8). The header of a Data-Out PDU is intact, so its command is refused
+    /// when all of its data has arrived. Any other PDU would have to be sent again, which level 0 does not
+    /// support: the session ends.
     fn damaged(&mut self, at: usize, body: Body) {
         self.reject(at, RejectReason::DataDigestError, &body.header);
         let Body { header, pdu, sink, length, .. } = body;
@@ -234,7 +235,7 @@ impl Session {
         self.carry_out_pdu(at, &header, pdu, sink, length as u32);
     }
 
-    /// Gives out the buffer that the connection's next bytes belong into.
+    /// Lends the driver the buffer into which the connection's next bytes belong.
     pub(super) fn lend(&mut self, at: usize) -> Option<InPlace> {
         let body = self.connections[at].body.as_mut()?;
         if body.lent || body.length - body.done < IN_PLACE_MIN {
@@ -256,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Takes the buffer back, filled.
+    /// Takes the filled buffer back.
     pub(super) fn take_back(&mut self, at: usize, mut buf: Buf, now: Instant) {
         let Some(mut body) = self.connections[at].body.take() else { return };
         let Sink::Task(key, start) = body.sink else { return };
@@ -273,7 +274,7 @@ impl Session {
                 buf.restore_len(write.expected as usize);
                 write.place = Place::Whole(buf);
             }
-            // Its data is not wanted any more.
+            // The task's data is no longer needed.
             Some(_) => {}
             // The task was aborted meanwhile.
             None => body.sink = Sink::Discard,

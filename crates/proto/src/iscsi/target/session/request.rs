@@ -1,4 +1,4 @@
-//! What requests do: SCSI commands from their header to the driver, and the order of all requests.
+//! Executes requests: SCSI commands from their header to the driver, and the order of all requests.
 
 use base::Chain;
 
@@ -19,10 +19,11 @@ use crate::scsi::{Cdb, Outcome, Sense, SenseKey, Status};
 const UNEXPECTED_UNSOLICITED_DATA: u16 = 0x0c0c;
 /// RFC 7143 11.4.7.2: incorrect amount of data.
 const INCORRECT_AMOUNT_OF_DATA: u16 = 0x0c0d;
-/// SPC-4: INVALID FIELD IN COMMAND INFORMATION UNIT, for what the transport's header asks and we cannot do.
+/// SPC-4: INVALID FIELD IN COMMAND INFORMATION UNIT, for requests in the transport's header that we do not
+/// support.
 const INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT: u16 = 0x0e03;
 impl Session {
-    /// A PDU and its data have come. Commands and their data were placed already.
+    /// Executes a PDU that has arrived with its data. The data of commands has already been placed.
     #[inline]
     pub(super) fn carry_out_pdu(
         &mut self,
@@ -66,14 +67,15 @@ impl Session {
                 self.fail(at, RejectReason::ProtocolError, header);
             }
             (Err(HeaderError::Field(_)), _) => {
-                // Command, text and logout have fields that can be wrong. Their CmdSN counts all the same.
+                // SCSI Command, Text and Logout have fields that can be wrong. Their CmdSN counts
+                // nevertheless.
                 self.reject(at, RejectReason::InvalidPduField, header);
                 self.sequence(at, header, cmd_sn(header), Sequenced::Void);
             }
         }
     }
 
-    /// Gives a request its turn.
+    /// Executes a request when its CmdSN is due.
     pub(super) fn sequence(
         &mut self,
         at: usize,
@@ -95,14 +97,14 @@ impl Session {
             Arrival::Early => {
                 if self.window.hold(cmd_sn, from, request).is_err() {
                     self.reject(at, RejectReason::OutOfResources, header);
-                    // It holds no data, so there is room.
+                    // A void request holds no data, so there is room.
                     let _ = self.window.hold(cmd_sn, from, Sequenced::Void);
                 }
             }
         }
     }
 
-    /// Carries out requests that came early and are due now.
+    /// Executes early requests that are due now.
     pub(super) fn carry_out_early(&mut self) {
         while let Some((from, request)) = self.window.take_due() {
             self.carry_out(from, request, false);
@@ -111,7 +113,8 @@ impl Session {
     }
 
     fn carry_out(&mut self, from: ConnectionId, request: Sequenced, immediate: bool) {
-        // Commands and task management open the window when they are answered, all others at once.
+        // Commands and task management open the window when they are answered; all other requests open it at
+        // once.
         if !immediate && !matches!(request, Sequenced::Command(_) | Sequenced::Task(_)) {
             self.window.release();
         }
@@ -130,7 +133,7 @@ impl Session {
         }
     }
 
-    /// Takes in a command's headers, and says where its immediate data goes.
+    /// Processes a command's headers; returns where its immediate data goes.
     #[inline]
     pub(super) fn begin_command(
         &mut self,
@@ -167,7 +170,7 @@ impl Session {
             _ if command.immediate => self.immediate_tasks += 1,
             _ => self.window.advance(),
         }
-        // With immediate data the command proceeds when that has come.
+        // A command with immediate data proceeds when the data has arrived.
         self.proceed(key);
         if !command.immediate && arrival == Arrival::Due {
             self.carry_out_early();
@@ -179,7 +182,7 @@ impl Session {
         }
     }
 
-    /// Why a command cannot even become a task.
+    /// Why a command must be rejected before it becomes a task.
     #[inline]
     fn unacceptable(&self, command: &ScsiCommand, ahs: &[u8], immediate_length: u32) -> Option<RejectReason> {
         if command.initiator_tag == InitiatorTag::RESERVED {
@@ -196,15 +199,15 @@ impl Session {
         ScsiCommand::ahs(ahs).any(is_malformed).then_some(RejectReason::InvalidPduField)
     }
 
-    /// Whether an immediate command brings data that there is no room for now: no window bounds it. One that
-    /// is too large at any time is refused with sense data.
+    /// Whether an immediate command brings data for which there is no room now, since no window bounds it. A
+    /// command that is always too large is refused with sense data.
     fn is_too_much(&self, command: &ScsiCommand, immediate_length: u32) -> bool {
         let brings_data = command.write && (immediate_length > 0 || !command.is_final);
         let len = command.expected_length as usize;
         brings_data && len <= self.config.data_bytes_max && !self.has_room(len)
     }
 
-    /// Why a command is refused with sense data when what it announced has come.
+    /// Why a command must be refused with sense data once all announced data has arrived.
     #[inline]
     fn refusal(&self, at: usize, command: &ScsiCommand, ahs: &[u8], immediate_length: u32) -> Option<Sense> {
         let negotiated = &self.connections[at].negotiated;
@@ -245,7 +248,7 @@ impl Session {
         };
         let connection = &mut self.connections[at];
         connection.counters.commands += 1;
-        // A command without the W bit has no data to wait for, except to throw it away.
+        // A command without the W bit has no data to wait for, except to discard it.
         let moves_out = command.write && command.expected_length > 0 || immediate_length > 0;
         let write = moves_out.then(|| {
             let is_final = command.is_final || !command.write;
@@ -275,7 +278,7 @@ impl Session {
         key
     }
 
-    /// Takes in a Data-Out PDU's header, and says where its data goes.
+    /// Processes a Data-Out PDU's header; returns where its data goes.
     #[inline]
     pub(super) fn begin_data_out(
         &mut self,
@@ -287,7 +290,7 @@ impl Session {
         let connection = &mut self.connections[at];
         let (from, max_burst) = (connection.id, connection.negotiated.max_burst);
         let Some(key) = self.tasks.by_tag(pdu.initiator_tag) else {
-            // Its command was ignored, rejected or aborted: the data was on its way already.
+            // Its command was ignored, rejected or aborted after the data had been sent.
             connection.counters.ignored += 1;
             return Sink::Discard;
         };
@@ -298,7 +301,7 @@ impl Session {
                 (Some(write), TaskState::Collecting) => {
                     write.check(pdu, length, max_burst, |number| key.target_tag(number))
                 }
-                // To be thrown away: only its end is of interest.
+                // Data to be discarded: only its end matters.
                 (Some(write), TaskState::Refusing(_) | TaskState::Discarding) if write.is_under_way() => {
                     Ok(())
                 }
@@ -319,7 +322,7 @@ impl Session {
         }
     }
 
-    /// Moves a command on as far as it can go. The only way from its birth to the driver.
+    /// Advances a command as far as possible. Every command reaches the driver through this function.
     #[inline]
     pub(super) fn proceed(&mut self, key: TaskKey) {
         let Some(task) = self.tasks.get_mut(key).filter(|task| task.in_order) else { return };
@@ -356,7 +359,7 @@ impl Session {
         }
     }
 
-    /// The driver has ended a command.
+    /// Processes the end of a command in the driver.
     #[inline]
     pub(super) fn end_command(&mut self, key: TaskKey, outcome: Outcome) {
         match self.tasks.get(key).map(|task| &task.state) {
@@ -366,7 +369,7 @@ impl Session {
         }
     }
 
-    /// The answer to a running command.
+    /// Answers a running command.
     #[inline]
     fn answer(&mut self, key: TaskKey, outcome: Outcome) {
         let Some(task) = self.tasks.get_mut(key).filter(|task| task.state.is_handed_out()) else { return };
@@ -392,7 +395,8 @@ impl Session {
         self.release_memory(key);
     }
 
-    /// Forgets a task: its answer was sent, or nobody waits for one. Says whether the driver still has it.
+    /// Forgets a task that has been answered, or that needs no response. Returns whether the driver still has
+    /// it.
     #[inline]
     pub(super) fn remove_task(&mut self, key: TaskKey) -> bool {
         if self.tasks.get(key).is_some_and(|task| task.state.is_handed_out()) {
@@ -410,7 +414,7 @@ impl Session {
         false
     }
 
-    /// Another request may come for one that is over.
+    /// Allows another request in place of one that has ended.
     #[inline]
     pub(super) fn give_up_place(&mut self, immediate: bool) {
         if immediate {
@@ -421,19 +425,20 @@ impl Session {
     }
 
     fn refuse_in_discovery(&mut self, at: usize, header: &[u8; HEADER_LEN]) {
-        // 4.3: a discovery session has text requests and logout. The number counts, so that those go on.
+        // 4.3: a discovery session has only text requests and logout. The CmdSN counts, so that these can
+        // follow.
         self.reject(at, RejectReason::ProtocolError, header);
         self.sequence(at, header, cmd_sn(header), Sequenced::Void);
     }
 
-    /// Says that a PDU was not acceptable.
+    /// Rejects a PDU.
     pub(super) fn reject(&mut self, at: usize, reason: RejectReason, header: &[u8; HEADER_LEN]) {
         let connection = &mut self.connections[at];
         connection.counters.rejects += 1;
         connection.queue(Output::Reject(reason, Box::new(*header)));
     }
 
-    /// Says so, and ends the session: what follows cannot be understood.
+    /// Rejects a PDU and ends the session, since what follows cannot be interpreted.
     pub(super) fn fail(&mut self, at: usize, reason: RejectReason, header: &[u8; HEADER_LEN]) {
         self.reject(at, reason, header);
         self.over(CloseReason::ProtocolError);
@@ -451,8 +456,8 @@ fn answer_len(state: &TaskState) -> usize {
     }
 }
 
-/// What the initiator expected against what was to be moved (11.4.5.1). A read that failed moved what it
-/// gave; the data of a write that failed was taken.
+/// The residual: what the initiator expected, compared with what was to be transferred (11.4.5.1). A failed
+/// read transferred the data that it returned; a failed write took all of its data.
 #[inline]
 fn residual(task: &Task, status: Status, transfer: u64, data_len: usize) -> Residual {
     let expected = if task.read || task.write.is_some() { u64::from(task.expected) } else { 0 };

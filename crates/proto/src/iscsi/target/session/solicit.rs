@@ -1,15 +1,16 @@
-//! Memory for write data, and R2Ts: data is asked for when there is room for it.
+//! Memory for write data, and R2Ts: data is requested when there is room for it.
 //!
-//! Unsolicited data cannot be kept away, so it gets its room at once; the window and FirstBurstLength bound
-//! it. Solicited data waits while `data_bytes_max` is reached, oldest command first. If nobody has room for
-//! solicited data, the first in the row gets it whatever is held: otherwise unsolicited parts alone could
-//! keep everyone waiting for ever.
+//! Unsolicited data cannot be refused, so it gets memory at once; the window and FirstBurstLength bound it.
+//! Solicited data waits while `data_bytes_max` is reached, oldest command first. If no command holds memory
+//! for solicited data, the first in the queue gets it however much is held: otherwise unsolicited parts alone
+//! could keep all commands waiting forever.
 //!
-//! So no more is held than `data_bytes_max` and FirstBurstLength for each place in the window. Whatever has
-//! no place there is a part of `data_bytes_max`: unsolicited data of immediate commands, which are rejected
-//! if there is no room for all of it, and that of commands which were aborted and run on (`orphan`), as long
-//! as it fits. The first in the row waits for the latter if both together do not fit, and only then: a disk
-//! that hangs under one unit stops the others' writes when what it holds leaves no room for them.
+//! So the session holds at most `data_bytes_max` plus FirstBurstLength for each place in the window. Data
+//! without such a place counts against `data_bytes_max`: unsolicited data of immediate commands, which are
+//! rejected if it does not fit completely, and data of aborted commands that are still running (`orphan`), as
+//! long as it fits. The first command in the queue waits for the latter only if both do not fit together. So
+//! a disk that hangs under one unit stops writes to other units only if the data it holds leaves no room for
+//! them.
 
 use super::Session;
 use super::task::TaskKey;
@@ -18,8 +19,8 @@ use super::write_data::Place;
 use base::Buf;
 
 impl Session {
-    /// Room for what comes without being asked for: all of the command's data if that fits, so that nothing
-    /// is copied later.
+    /// Allocates memory for unsolicited data: for all of the command's data if that fits, so that nothing is
+    /// copied later.
     #[inline]
     pub(super) fn make_room_for_unsolicited(&mut self, key: TaskKey) {
         let Some(write) = self.tasks.get(key).and_then(|task| task.write.as_ref()) else { return };
@@ -35,18 +36,18 @@ impl Session {
         let buf = Buf::uncleared(len);
         write.place = if whole { Place::Whole(buf) } else { Place::Partial(buf) };
         task.charged = len;
-        // That there is room for an immediate one was looked at before it became a task.
+        // An immediate command was checked for room before it became a task.
         task.granted = whole && (task.immediate || !all_unsolicited);
         self.write_bytes += len;
         self.write_grants += usize::from(task.granted);
     }
 
-    /// Whether all data of a command fits now, and nobody waits for room.
+    /// Whether all data of a command fits now, and no command waits for room.
     pub(super) fn has_room(&self, len: usize) -> bool {
         self.starved.is_empty() && self.write_bytes + len <= self.config.data_bytes_max
     }
 
-    /// Asks for data, or queues for memory first.
+    /// Sends R2Ts, or first queues for memory.
     pub(super) fn solicit(&mut self, key: TaskKey) {
         let has_room = self
             .tasks
@@ -61,7 +62,7 @@ impl Session {
         }
     }
 
-    /// Gives memory to those who wait, as far as there is some.
+    /// Gives memory to waiting commands while there is room.
     pub(super) fn feed_starved(&mut self) {
         while let Some(&key) = self.starved.front() {
             let Some(task) = self.tasks.get_mut(key) else {
@@ -101,7 +102,7 @@ impl Session {
         }
     }
 
-    /// A command needs its write data no longer.
+    /// Releases the memory of a command that no longer needs its write data.
     #[inline]
     pub(super) fn release_memory(&mut self, key: TaskKey) {
         let Some(task) = self.tasks.get_mut(key).filter(|task| task.charged > 0) else { return };

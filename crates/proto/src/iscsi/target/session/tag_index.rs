@@ -1,18 +1,18 @@
-//! From an initiator's task tag to our slot: an open-addressed table, so that a lookup costs one or two cache
+//! Maps an initiator's task tag to our slot: an open-addressed table, so that a lookup costs one or two cache
 //! lines.
 //!
-//! Initiators choose the tags, hostile ones so that they collide; the table holds at most a window of
-//! commands, so the worst case is a scan of a few hundred entries. Nothing is ever iterated, so no order
-//! comes from it.
+//! Initiators choose the tags; a hostile one may make them collide. The table holds at most one window of
+//! commands, so the worst case is a scan of a few hundred entries. The table is never iterated, so its order
+//! has no effect.
 
 use crate::iscsi::wire::InitiatorTag;
 
-/// The entry of no task. The reserved tag is no task's.
+/// The empty entry. No task has the reserved tag.
 const EMPTY: (InitiatorTag, u32) = (InitiatorTag::RESERVED, 0);
 
 #[derive(Debug)]
 pub(super) struct TagIndex {
-    /// A power of two of entries, at most half of them in use, so that every probe ends.
+    /// The length is a power of two, and at most half of the entries are used, so that every probe ends.
     entries: Vec<(InitiatorTag, u32)>,
     used: usize,
 }
@@ -23,12 +23,12 @@ impl TagIndex {
     }
 
     fn home(&self, tag: InitiatorTag) -> usize {
-        // Fibonacci hashing: initiators count tags up, or put an index into some bits and a generation into
-        // others.
+        // Fibonacci hashing: initiators count tags up, or combine an index and a generation in different
+        // bits.
         (tag.0.wrapping_mul(0x9e37_79b9) >> 16) as usize & (self.entries.len() - 1)
     }
 
-    /// The place of `tag`, or the empty place where it would go.
+    /// The position of `tag`, or the empty position where it belongs.
     fn find(&self, tag: InitiatorTag) -> usize {
         let mask = self.entries.len() - 1;
         let mut at = self.home(tag);
@@ -46,7 +46,7 @@ impl TagIndex {
         (found == tag).then_some(slot)
     }
 
-    /// Adds a tag that is not there yet and not the reserved one.
+    /// Adds a tag that is not in the table and is not the reserved one.
     pub(super) fn insert(&mut self, tag: InitiatorTag, slot: u32) {
         assert!(tag != InitiatorTag::RESERVED, "the reserved tag is no task's");
         if (self.used + 1) * 2 > self.entries.len() {
@@ -70,7 +70,7 @@ impl TagIndex {
             return;
         }
         self.used -= 1;
-        // Close the gap: move back every following entry whose home is not behind the hole.
+        // Close the gap: move back each following entry whose home is not behind the hole.
         let mut at = hole;
         loop {
             at = (at + 1) & mask;

@@ -1,4 +1,4 @@
-//! SCSI commands from their arrival to the last byte of their answer.
+//! SCSI commands from their arrival to the last byte of their response.
 
 use base::Chain;
 use slab::Slab;
@@ -9,7 +9,7 @@ use super::{CommandId, ConnectionId, TaskCensus};
 use crate::iscsi::wire::{InitiatorTag, Residual, Serial, TargetTag};
 use crate::scsi::{Cdb, Outcome, Sense, Status};
 
-/// A slot and which of its users is meant.
+/// A slot, and the generation of the task in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TaskKey {
     pub(super) slot: u32,
@@ -29,44 +29,45 @@ impl From<TaskKey> for CommandId {
 }
 
 impl TaskKey {
-    /// The target transfer tag of an R2T. The RFC gives its value no meaning but that of the reserved one,
-    /// which a cleared top bit keeps away from.
+    /// The target transfer tag of an R2T. Only the reserved value has a meaning in the RFC; the top bit is
+    /// cleared to avoid it.
     pub(super) fn target_tag(self, r2t: u32) -> TargetTag {
         TargetTag((self.slot << 12 | r2t & 0xfff) & 0x7fff_ffff)
     }
 }
 
-/// The life of a command. Changed in `request` (birth, `proceed`, `answer`, removal) and in `abort` only.
+/// The states of a command. Only `request` (creation, `proceed`, `answer`, removal) and `abort` change them.
 #[derive(Debug)]
 pub(super) enum TaskState {
-    /// It waits for its turn, for memory, or for data.
+    /// Waits for its turn, for memory, or for data.
     Collecting,
-    /// It will be answered with this when the data that is on its way has come: what it announced
-    /// unsolicited, and what R2Ts asked for.
+    /// Will be answered with the verdict when the data on its way has arrived: announced unsolicited data,
+    /// and data that R2Ts requested.
     Refusing(Verdict),
-    /// A task management function of its own session has ended it: it will be forgotten, without an answer,
-    /// when the data that R2Ts asked for has come.
+    /// Ended by a task management function of its own session: the session forgets it without a response when
+    /// the data that R2Ts requested has arrived.
     Discarding,
     /// Handed out to the driver.
     Running,
-    /// Handed out to the driver, and aborted from above: it is answered so when the driver has ended it.
+    /// Handed out to the driver, and aborted on the node's initiative: it is answered TASK ABORTED when the
+    /// driver has ended it.
     Aborted,
-    /// Answered: waits for its place in the transmit queue, or is partly sent.
+    /// Answered: the response waits in the transmit queue, or has been sent in part.
     Answering(Answer),
 }
 
 impl TaskState {
-    /// The driver has it.
+    /// Whether the driver has the command.
     pub(super) fn is_handed_out(&self) -> bool {
         matches!(self, TaskState::Running | TaskState::Aborted)
     }
 }
 
-/// Why a command is not carried out.
+/// Why a command is not executed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
     Check(Sense),
-    /// It was aborted from above.
+    /// Aborted on the node's initiative.
     TaskAborted,
 }
 
@@ -84,37 +85,36 @@ pub(super) struct Answer {
     pub(super) status: Status,
     pub(super) sense: Option<Sense>,
     pub(super) residual: Residual,
-    /// Not longer than the initiator expects.
+    /// At most as long as the initiator expects.
     pub(super) data: Chain,
-    /// Bytes of `data` that were sent.
+    /// Bytes of `data` that have been sent.
     pub(super) sent: u32,
-    /// Data-In PDUs that were sent.
+    /// Data-In PDUs that have been sent.
     pub(super) data_sn: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct Task {
-    /// Given by [`TaskTable::insert`].
+    /// Set by [`TaskTable::insert`].
     pub(super) generation: u32,
-    /// The connection that it came on and is answered on.
+    /// The connection that the command arrived on, and on which it is answered.
     pub(super) connection: ConnectionId,
     pub(super) tag: InitiatorTag,
     pub(super) lun: [u8; 8],
     pub(super) cdb: Cdb,
     pub(super) cmd_sn: Serial,
     pub(super) immediate: bool,
-    /// Its CmdSN had its turn.
+    /// Whether its CmdSN has had its turn.
     pub(super) in_order: bool,
     /// The R bit.
     pub(super) read: bool,
     /// Expected Data Transfer Length.
     pub(super) expected: u32,
-    /// With the W bit and a length.
+    /// `Some` if the command has the W bit and a length, or brings data.
     pub(super) write: Option<WriteData>,
     /// Bytes counted in the session's `write_bytes`.
     pub(super) charged: usize,
-    /// It was given memory for solicited data, or is immediate: no place in the window bounds what is
-    /// charged.
+    /// It got memory for solicited data, or is immediate: no place in the window bounds `charged`.
     pub(super) granted: bool,
     pub(super) state: TaskState,
 }
@@ -122,7 +122,7 @@ pub(super) struct Task {
 pub(super) struct TaskTable {
     slots: Slab<Task>,
     tags: TagIndex,
-    /// Given to the next task or task management request.
+    /// The generation of the latest task or task management request.
     generation: u32,
 }
 
@@ -136,7 +136,7 @@ impl TaskTable {
         self.generation
     }
 
-    /// The tag must be unused.
+    /// Adds a task. Its tag must be unused.
     #[inline]
     pub(super) fn insert(&mut self, task: Task) -> TaskKey {
         let (generation, tag) = (self.next_generation(), task.tag);

@@ -8,11 +8,10 @@ use super::{
 };
 use crate::iscsi::wire::{InitiatorTag, TaskManagementFunction, TaskRequest};
 
-/// RFC 7143 11.6.1: "task allegiance reassignment not supported", the answer to a function that we never hand
-/// out.
+/// RFC 7143 11.6.1: "task allegiance reassignment not supported". This function is never handed out.
 const REASSIGNMENT_NOT_SUPPORTED: u8 = 4;
 
-/// A request that the driver is at.
+/// A request that the driver is working on.
 #[derive(Debug)]
 pub(super) struct Management {
     generation: u32,
@@ -20,28 +19,30 @@ pub(super) struct Management {
     tag: InitiatorTag,
     function: TaskFunction,
     immediate: bool,
-    /// What it has ended, and whose data was on its way; some may be gone.
+    /// The tasks that it has ended while their data was on its way; some may be gone.
     discarding: Vec<TaskKey>,
 }
 
-/// What a function on many tasks has ended.
+/// The tasks that a function on many tasks has ended.
 #[derive(Debug, Default)]
 struct Taken {
-    /// What the driver has.
+    /// Commands that the driver has.
     running: Vec<CommandId>,
-    /// What R2Ts have asked data for.
+    /// Tasks for whose data R2Ts were sent.
     discarding: Vec<TaskKey>,
 }
 
 impl Session {
-    /// Whether another immediate function would be one too many: no window limits them.
+    /// Whether another immediate function would exceed the limit: no window limits them.
     pub(super) fn is_management_full(&self) -> bool {
         self.management.len() + self.early_management.len() + self.immediate_tasks >= IMMEDIATE_MAX
     }
 
-    /// A function on many tasks is about all that were numbered before it. With several connections some may
-    /// still be on their way; it waits for them, since they must not be carried out after its answer (4.2.3.3
-    /// b, 11.6).
+    /// Whether a function must wait for earlier requests.
+    ///
+    /// A function on many tasks affects all tasks numbered before it. With several connections some may still
+    /// be on their way. The function waits for them, since they must not be executed after its response
+    /// (4.2.3.3 b, 11.6).
     fn is_early(&self, request: &TaskRequest) -> bool {
         let is_about_many = matches!(
             request.function,
@@ -54,7 +55,7 @@ impl Session {
         is_about_many && request.cmd_sn != self.window.expected() && self.window.contains(request.cmd_sn)
     }
 
-    /// Carries out functions that waited for requests which have come.
+    /// Executes functions whose earlier requests have arrived.
     pub(super) fn carry_out_early_management(&mut self) {
         while let Some(at) = self.early_management.iter().position(|(_, request)| !self.is_early(request)) {
             let (from, request) = self.early_management.remove(at);
@@ -115,7 +116,7 @@ impl Session {
         self.events.push_back(Event::Task { id, function, lun: request.lun, abort: taken.running });
     }
 
-    /// 4.2.3.3 a: whether R2Ts of what a function has ended are not answered.
+    /// 4.2.3.3 a: whether tasks that a function has ended still have R2Ts without their data.
     pub(super) fn is_data_due(&self, key: TaskKey) -> bool {
         let is_meant = |management: &&Management| management.generation == key.generation;
         let is_due = |task: &TaskKey| self.tasks.get(*task).is_some();
@@ -123,14 +124,14 @@ impl Session {
         management.is_some_and(|management| management.discarding.iter().any(is_due))
     }
 
-    /// The driver's answer.
+    /// Takes the driver's answer.
     pub(super) fn answer_management(&mut self, key: TaskKey, response: TaskResponse) {
         let slot = key.slot as usize;
         if self.management.get(slot).is_none_or(|management| management.generation != key.generation) {
             return;
         }
         let management = self.management.remove(slot);
-        // The driver has waited long enough. Their tags may be used again from the answer on.
+        // The driver has waited long enough. After the response, the initiator may use the tags again.
         for task in &management.discarding {
             self.remove_task(*task);
         }
@@ -138,7 +139,7 @@ impl Session {
             self.window.release();
         }
         self.queue_task_response(management.connection, management.tag, response as u8);
-        // 11.5.1: a target that was reset cold drops its connections.
+        // 11.5.1: a target drops its connections after a cold reset.
         if management.function == TaskFunction::TargetColdReset && response == TaskResponse::Complete {
             self.over(CloseReason::Reset);
         }
@@ -157,7 +158,7 @@ impl Session {
         }
     }
 
-    /// ABORT TASK (11.6.1 with its cases a, b and c). Gives the task if the driver has it.
+    /// ABORT TASK (11.6.1 with its cases a, b and c). Returns the task if the driver has it.
     fn abort_task(
         &mut self,
         from: ConnectionId,
@@ -175,11 +176,11 @@ impl Session {
         if named.is_some() || !referenced.is_before(request.cmd_sn) {
             return Err(TaskResponse::TaskDoesNotExist);
         }
-        // Not arrived yet: it counts as received, and is a duplicate when it comes.
+        // The task has not arrived yet: count it as received, so that it is a duplicate when it arrives.
         match self.window.arrival(referenced) {
             Arrival::Ignored => Err(TaskResponse::TaskDoesNotExist),
             Arrival::Early => {
-                // It holds no data, so there is room.
+                // A void request holds no data, so there is room.
                 let _ = self.window.hold(referenced, from, Sequenced::Void);
                 Ok(Vec::new())
             }
@@ -192,10 +193,11 @@ impl Session {
         }
     }
 
-    /// Ends the tasks that a request is about: those before it in CmdSN order. An immediate request has the
-    /// number of the command that comes next, as have immediate commands before it. They are forgotten at
-    /// once, but for those that R2Ts have asked data for: it is thrown away as it comes, and their tags are
-    /// in use until then.
+    /// Ends the tasks that a request affects: those before it in CmdSN order.
+    ///
+    /// An immediate request has the number of the next command, and so do immediate commands before it. The
+    /// tasks are forgotten at once, except those for whose data R2Ts were sent: that data is discarded as it
+    /// arrives, and their tags are in use until then.
     fn take_tasks(&mut self, request: &TaskRequest, is_affected: impl Fn(&Task) -> bool) -> Taken {
         let is_before = |task: &Task| {
             task.cmd_sn.is_before(request.cmd_sn) || task.immediate && task.cmd_sn == request.cmd_sn
@@ -207,7 +209,7 @@ impl Session {
             .filter(|(_, task)| !matches!(task.state, TaskState::Answering(_)))
             .map(|(key, _)| key)
             .collect();
-        // What one of them gives back is for none of them.
+        // None of these tasks may get the memory that another of them returns.
         self.starved.retain(|key| !gone.contains(key));
         let mut taken = Taken::default();
         for key in gone {

@@ -1,4 +1,4 @@
-//! A session and a small initiator, which speaks in PDUs of `wire` and keeps no rules of its own.
+//! A session and a small initiator, which uses the PDUs of `wire` and enforces no rules itself.
 
 mod commands;
 mod management;
@@ -57,7 +57,7 @@ const LEADING: ConnectionId = ConnectionId { cid: 0, generation: 0 };
 
 struct Peer {
     session: Session,
-    /// By their places in here, tests name connections.
+    /// Tests name connections by their index here.
     connections: Vec<ConnectionId>,
     negotiated: Negotiated,
     now: Instant,
@@ -99,7 +99,7 @@ impl Peer {
         }
     }
 
-    /// The bytes of a PDU; its header says how long the data is.
+    /// The bytes of a PDU; its header contains the length of the data.
     fn bytes(&self, header: &[u8; HEADER_LEN], data: &[u8]) -> Vec<u8> {
         assert_eq!(data_segment_length(header) as usize, data.len());
         let mut batch = SendBatch::new();
@@ -210,7 +210,7 @@ fn write(tag: u32, cmd_sn: u32, length: u32) -> ScsiCommand {
     ScsiCommand { write: true, expected_length: length, ..command(tag, cmd_sn) }
 }
 
-/// Data-Out that answers an R2T, or (with the reserved tag) unsolicited data.
+/// A Data-Out PDU that answers an R2T, or (with the reserved tag) carries unsolicited data.
 fn data_out(tag: u32, target_tag: TargetTag, data_sn: u32, offset: u32, is_final: bool) -> DataOut {
     DataOut {
         is_final,
@@ -233,7 +233,7 @@ fn sense_of(data: &[u8]) -> (u8, u16) {
     (sense[2], u16::from_be_bytes([sense[12], sense[13]]))
 }
 
-/// A response of this status, with its residual left to be looked at by the caller.
+/// The status of a response; the caller checks the residual.
 fn status_of(answer: &(ResponsePdu, Vec<u8>)) -> u8 {
     match answer.0 {
         ResponsePdu::ScsiResponse(response) => match response.response {

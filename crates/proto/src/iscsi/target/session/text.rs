@@ -1,4 +1,4 @@
-//! Text requests: SendTargets, and MaxRecvDataSegmentLength of the initiator (RFC 7143 11.10, 11.11, 4.3,
+//! Text requests: SendTargets, and the initiator's MaxRecvDataSegmentLength (RFC 7143 11.10, 11.11, 4.3,
 //! appendix C).
 
 use super::task::TaskKey;
@@ -7,11 +7,11 @@ use super::{CommandId, ConnectionId, Event, Session, TargetRecord};
 use crate::iscsi::keys::text::{Pair, TEXT_MAX, parse};
 use crate::iscsi::wire::{HEADER_LEN, InitiatorTag, RejectReason, TargetTag, TextRequest};
 
-/// The target transfer tag of all text exchanges: a connection has one at a time, and R2Ts never use the top
-/// bit.
+/// The target transfer tag of all text exchanges. A connection has one exchange at a time, and R2Ts never use
+/// the top bit.
 const TEXT_TAG: TargetTag = TargetTag(0x8000_0000);
 
-/// Keys of RFC 7143 section 13 and 12 that are settled in the login phase only.
+/// Keys of RFC 7143 sections 12 and 13 that are negotiated only in the login phase.
 const LOGIN_ONLY: [&str; 20] = [
     "AuthMethod",
     "DataDigest",
@@ -35,21 +35,21 @@ const LOGIN_ONLY: [&str; 20] = [
     "TaskReporting",
 ];
 
-/// A text exchange of one connection. A new one ends the one before.
+/// A text exchange of one connection. A new one ends the previous one.
 #[derive(Debug)]
 pub(super) struct TextExchange {
     tag: InitiatorTag,
     state: TextState,
 }
 
-/// The life of a text exchange.
+/// The states of a text exchange.
 #[derive(Debug)]
 enum TextState {
-    /// The initiator has more to say.
+    /// The request is not complete.
     Asking(Vec<u8>),
     /// The driver lists targets; the answers to other keys wait.
     Listing(TaskKey, Vec<u8>),
-    /// The rest of an answer that does not fit one PDU.
+    /// The rest of a response that does not fit into one PDU.
     Answering(Vec<u8>),
 }
 
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// What is asked for with SendTargets (nothing, all, or one), and the answers to other keys.
+    /// Returns what SendTargets asks for (nothing, all, or one target), and the answers to other keys.
     #[allow(clippy::type_complexity)]
     fn read_keys(
         &mut self,
@@ -113,14 +113,14 @@ impl Session {
         let mut asked = None;
         for Pair { key, value } in parse(text).map_err(|_| RejectReason::ProtocolError)? {
             match key {
-                // Appendix C: All belongs to discovery sessions, the empty value (this session's target) to
-                // others.
+                // Appendix C: All is for discovery sessions, the empty value (this session's target) for
+                // normal ones.
                 "SendTargets" => match (value, self.discovery) {
                     ("All", true) | ("", false) => asked = Some(None),
                     ("All", false) | ("", true) => answer(key, "Reject"),
                     (name, _) => asked = Some(Some(name.to_owned())),
                 },
-                // 13.12: declared again at any time; there is no answer to a declaration.
+                // 13.12: it may be declared again at any time; declarations have no answer.
                 "MaxRecvDataSegmentLength" => match parse_number(value) {
                     Some(length @ 512..=0xff_ffff) => self.connections[at].negotiated.max_transmit = length,
                     _ => answer(key, "Reject"),
@@ -133,7 +133,7 @@ impl Session {
         Ok((asked, answers))
     }
 
-    /// The driver's answer.
+    /// Takes the driver's answer.
     pub(super) fn answer_send_targets(&mut self, id: TaskKey, targets: &[TargetRecord]) {
         let found = self.connections.iter_mut().enumerate().find_map(|(at, connection)| {
             match connection.text.as_mut()? {
@@ -153,7 +153,7 @@ impl Session {
         self.send_text(at, tag, text);
     }
 
-    /// Sends as much as fits one PDU; the initiator asks for the rest.
+    /// Sends as much as fits into one PDU; the initiator asks for the rest.
     fn send_text(&mut self, at: usize, tag: InitiatorTag, mut text: Vec<u8>) {
         let connection = &mut self.connections[at];
         let fits = (connection.negotiated.max_transmit as usize).min(text.len());

@@ -1,5 +1,5 @@
-//! From answers to PDUs. StatSN and the window are read at the last moment, so that they are never older than
-//! what they travel with.
+//! From responses to PDUs. StatSN and the window are read at the last moment, so that a PDU always carries
+//! current values.
 
 use base::SendBatch;
 use smallvec::SmallVec;
@@ -15,15 +15,15 @@ use crate::iscsi::wire::{
 };
 use crate::scsi::Status;
 
-/// The target transfer tag of our pings. Which one is answered does not matter: any word is a sign of life.
+/// The target transfer tag of our pings. All pings share it: any answer is a sign of life.
 const PING_TAG: TargetTag = TargetTag(0x8000_0001);
 
-/// What a connection is to send.
+/// An item in a connection's transmit queue.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// The answer of a task, unless it is gone.
+    /// The response of a task, unless the task is gone.
     Answer(TaskKey),
-    /// An R2T of a task, unless it is gone.
+    /// An R2T of a task, unless the task is gone.
     R2t(TaskKey, u32),
     Ping,
     Pong {
@@ -51,7 +51,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// What it weighs in the transmit queue. That of an answer is added where its data is known.
+    /// Its size in the transmit queue. The size of a response is added where its data is known.
     pub(super) fn queued_bytes(&self) -> usize {
         match self {
             Output::Answer(_) => 0,
@@ -89,7 +89,8 @@ impl Session {
         connection.counters.bytes_sent += (batch.len() - before) as u64;
     }
 
-    /// Sends a task's answer, or a part of it until `end` is reached. Says whether it is all sent.
+    /// Sends a task's response, or a part of it until `end` is reached. Returns whether it has been sent
+    /// completely.
     #[inline]
     fn send_answer(&mut self, at: usize, key: TaskKey, batch: &mut SendBatch, end: usize) -> bool {
         let connection = &mut self.connections[at];
@@ -117,7 +118,7 @@ impl Session {
         connection.counters.pdus_sent += 1;
         let framing = connection.framing;
         match output {
-            // Handled before.
+            // Handled by the caller.
             Output::Answer(_) => {}
             Output::R2t(key, number) => {
                 let max_burst = connection.negotiated.max_burst;
@@ -189,7 +190,7 @@ fn numbers(stat_sn: Serial, window: &Window) -> SerialNumbers {
     SerialNumbers { stat_sn, exp_cmd_sn: window.expected(), max_cmd_sn: window.max() }
 }
 
-/// The numbers of an answer that ends a task: its place in the window is free with it.
+/// The sequence numbers of a response that ends a task: they already release the task's place in the window.
 #[inline]
 fn final_numbers(stat_sn: Serial, window: &Window, immediate: bool) -> SerialNumbers {
     let numbers = numbers(stat_sn, window);
@@ -199,7 +200,7 @@ fn final_numbers(stat_sn: Serial, window: &Window, immediate: bool) -> SerialNum
     }
 }
 
-/// Sends the next Data-In PDU. Says whether it carried the status, and so ended the task.
+/// Sends the next Data-In PDU. Returns whether it carried the status, which ends the task.
 #[inline]
 fn send_data_in(
     connection: &mut Connection,
@@ -215,7 +216,7 @@ fn send_data_in(
     let burst_rest = max_burst - sent % max_burst;
     let length = (total - sent).min(burst_rest).min(connection.negotiated.max_transmit.max(1) as usize);
     let is_last = sent + length == total;
-    // 11.7.3: status may travel with the last data if there is nothing more to say than that.
+    // 11.7.3: the last data may carry the status if there is no sense data.
     let status = (is_last && answer.sense.is_none() && answer.status == Status::Good)
         .then_some(DataInStatus { status: answer.status as u8, residual: answer.residual });
     let pdu = DataIn {

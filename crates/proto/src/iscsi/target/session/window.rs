@@ -1,4 +1,4 @@
-//! The command window (RFC 7143 4.2.2.1): which CmdSNs may come, and requests that came before their turn.
+//! The command window (RFC 7143 4.2.2.1): which CmdSNs may arrive, and requests that arrived early.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,8 @@ use super::ConnectionId;
 use super::task::TaskKey;
 use crate::iscsi::wire::{LogoutRequest, NopOut, Serial, TaskRequest, TextRequest};
 
-/// Data of pings and texts that may wait for their turn, in all: far more than any initiator that is not
-/// hostile needs.
+/// The most data, in bytes, of all pings and texts that wait for their turn: far more than a well-behaved
+/// initiator needs.
 const EARLY_BYTES_MAX: usize = 256 << 10;
 
 /// A request that takes its turn in CmdSN order.
@@ -31,14 +31,14 @@ impl Sequenced {
     }
 }
 
-/// What is to be done with a request of some CmdSN.
+/// What to do with a request, according to its CmdSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// It is its turn.
+    /// It is next.
     Due,
-    /// It waits for others.
+    /// It waits for earlier requests.
     Early,
-    /// It is a duplicate or outside the window: silently dropped.
+    /// A duplicate or outside the window: silently dropped.
     Ignored,
 }
 
@@ -46,9 +46,10 @@ pub(super) enum Arrival {
 pub(super) struct Window {
     /// ExpCmdSN.
     expected: Serial,
-    /// MaxCmdSN. It goes up by one for each request that is over, and so never down.
+    /// MaxCmdSN. It grows by one for each request that has ended, and never shrinks.
     max: Serial,
-    /// Requests from `expected` on, with the connection that each came on. The first is never there.
+    /// Requests from `expected` on, with the connection that each arrived on. The first entry is always
+    /// empty.
     early: VecDeque<Option<(ConnectionId, Sequenced)>>,
     early_bytes: usize,
 }
@@ -66,7 +67,7 @@ impl Window {
         self.max
     }
 
-    /// Whether a request with this number may come at some time from now on.
+    /// Whether a request with this number is still expected.
     pub(super) fn contains(&self, cmd_sn: Serial) -> bool {
         !cmd_sn.is_before(self.expected) && (cmd_sn == self.max || cmd_sn.is_before(self.max))
     }
@@ -83,14 +84,14 @@ impl Window {
         }
     }
 
-    /// Takes the number that was due.
+    /// Consumes the number that is due.
     #[inline]
     pub(super) fn advance(&mut self) {
         self.expected = self.expected.next();
         self.early.pop_front();
     }
 
-    /// Keeps a request that is early. Gives it back if there is no room for its data.
+    /// Keeps an early request. Returns it as an error if there is no room for its data.
     pub(super) fn hold(
         &mut self,
         cmd_sn: Serial,
@@ -109,7 +110,7 @@ impl Window {
         Ok(())
     }
 
-    /// The request that is due, if it came early.
+    /// Takes the request that is due, if it arrived early.
     pub(super) fn take_due(&mut self) -> Option<(ConnectionId, Sequenced)> {
         let due = self.early.front_mut()?.take()?;
         self.early_bytes -= due.1.data_len();
@@ -117,7 +118,7 @@ impl Window {
         Some(due)
     }
 
-    /// Requests of a connection that is gone count as received and do nothing.
+    /// Voids the requests of a lost connection: they count as received and do nothing.
     pub(super) fn void(&mut self, gone: ConnectionId) {
         for (from, request) in self.early.iter_mut().flatten() {
             // A command's place is freed with its task.
@@ -128,7 +129,7 @@ impl Window {
         }
     }
 
-    /// A request that was counted is over.
+    /// Opens the window by one, since a counted request has ended.
     #[inline]
     pub(super) fn release(&mut self) {
         self.max = self.max.next();

@@ -1,10 +1,10 @@
-//! The data of one write on its way in (RFC 7143 4.2.5, 4.5, 11.7, 11.8): what must come next, and where it
+//! The incoming data of one write (RFC 7143 4.2.5, 4.5, 11.7, 11.8): what must arrive next, and where it
 //! goes.
 //!
-//! Data comes in order (DataPDUInOrder and DataSequenceInOrder are Yes): first what is unsolicited (immediate
-//! data, then Data-Out PDUs up to FirstBurstLength), then what R2Ts asked for, each sequence closed by the F
-//! bit. So one number, `received`, says where the next byte belongs, and everything else is a mistake of the
-//! initiator. A mistake in DataSN alone leaves it clear where the data ends, so that it can be thrown away
+//! Data arrives in order (DataPDUInOrder and DataSequenceInOrder are Yes): first unsolicited data (immediate
+//! data, then Data-Out PDUs up to FirstBurstLength), then the data that R2Ts requested. The F bit ends each
+//! sequence. So one number, `received`, says where the next byte belongs; anything else is the initiator's
+//! mistake. If only DataSN is wrong, the end of the data is still known, so that the data can be discarded
 //! and the command refused.
 
 use base::Buf;
@@ -14,13 +14,13 @@ use crate::iscsi::wire::{DataOut, RejectReason, TargetTag};
 /// Where received bytes go.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// Nothing was allocated yet.
+    /// No buffer has been allocated.
     None,
-    /// Room for the unsolicited part only: memory was short.
+    /// Memory was short: the buffer holds only the unsolicited part.
     Partial(Buf),
-    /// Room for all of it.
+    /// The buffer holds all data.
     Whole(Buf),
-    /// A PDU's data is being received in place by the driver.
+    /// The driver is receiving a PDU's data in place.
     Lent,
 }
 
@@ -29,32 +29,32 @@ pub(super) struct WriteData {
     /// Expected Data Transfer Length.
     pub(super) expected: u32,
     pub(super) place: Place,
-    /// Bytes that came, without a gap.
+    /// Bytes that have arrived, without a gap.
     pub(super) received: u32,
-    /// Unsolicited data, immediate data included, is still to come.
+    /// Unsolicited data (or immediate data) has not arrived completely.
     pub(super) unsolicited_open: bool,
     /// Where unsolicited data must end.
     pub(super) unsolicited_max: u32,
-    /// The DataSN that is due in the current sequence.
+    /// The next DataSN of the current sequence.
     data_sn: u32,
     /// Where the first R2T begins.
     solicited_start: u32,
-    /// R2Ts that were asked to be sent.
+    /// R2Ts that have been queued for sending.
     r2ts_sent: u32,
     /// R2Ts whose data is complete.
     r2ts_done: u32,
 }
 
-/// What is wrong with a Data-Out PDU.
+/// A mistake in a Data-Out PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
-    /// Only its DataSN is not the next: data before it is missing (7.9). The command can be refused alone.
+    /// Only its DataSN is wrong: earlier data is missing (7.9). It suffices to refuse the command.
     Gap,
-    /// It is not what must come next at all, so that nobody can say what follows.
+    /// It is not what must arrive next, so what follows cannot be interpreted.
     Broken(RejectReason),
 }
 
-/// What one R2T asks for.
+/// The range that one R2T requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Burst {
     pub(super) start: u32,
@@ -62,7 +62,8 @@ pub(super) struct Burst {
 }
 
 impl WriteData {
-    /// Of a command that brings `immediate` bytes; more unsolicited data follows it unless it `is_final`.
+    /// The data of a command that brings `immediate` bytes; more unsolicited data follows unless it
+    /// `is_final`.
     pub(super) fn new(expected: u32, immediate: u32, is_final: bool, first_burst: u32) -> WriteData {
         WriteData {
             expected,
@@ -77,22 +78,22 @@ impl WriteData {
         }
     }
 
-    /// All data is there.
+    /// Whether all data has arrived.
     pub(super) fn is_complete(&self) -> bool {
         !self.unsolicited_open && self.received == self.expected
     }
 
-    /// Data is on its way, or will be: the end of an open sequence has not come.
+    /// Whether the end of an open sequence has not arrived: data is on its way, or will be.
     pub(super) fn is_under_way(&self) -> bool {
         self.unsolicited_open || self.is_asked_for()
     }
 
-    /// An R2T is not answered.
+    /// Whether an R2T has not been answered completely.
     pub(super) fn is_asked_for(&self) -> bool {
         self.r2ts_done < self.r2ts_sent
     }
 
-    /// The R2T that may be sent next.
+    /// Returns the number of the R2T that may be sent next, and counts it as sent.
     pub(super) fn next_r2t(&mut self, max_burst: u32, outstanding_max: u16) -> Option<u32> {
         let number = self.r2ts_sent;
         let is_room = number - self.r2ts_done < u32::from(outstanding_max.max(1));
@@ -103,12 +104,12 @@ impl WriteData {
         Some(number)
     }
 
-    /// The last R2T has not been sent, and will not be.
+    /// Withdraws the last R2T, which was not sent and will not be.
     pub(super) fn withdraw_r2t(&mut self) {
         self.r2ts_sent = self.r2ts_sent.saturating_sub(1);
     }
 
-    /// What the R2T of this number asks for; nothing if all data comes before it.
+    /// The range that the R2T with this number requests; `None` if all data comes before it.
     pub(super) fn burst(&self, number: u32, max_burst: u32) -> Option<Burst> {
         let max_burst = max_burst.max(1);
         let start = number.checked_mul(max_burst)?.checked_add(self.solicited_start)?;
@@ -116,7 +117,7 @@ impl WriteData {
         (length > 0).then_some(Burst { start, length })
     }
 
-    /// Whether a Data-Out PDU with `length` bytes is what must come next. `tag` gives an R2T's target
+    /// Checks that a Data-Out PDU with `length` bytes is what must arrive next. `tag` returns an R2T's target
     /// transfer tag.
     pub(super) fn check(
         &self,
@@ -138,8 +139,8 @@ impl WriteData {
             return Err(Mistake::Broken(RejectReason::InvalidPduField));
         }
         let end = self.received.checked_add(length).filter(|end| *end <= limit);
-        // A solicited sequence ends exactly where the R2T said; an unsolicited one at the latest at
-        // FirstBurstLength.
+        // A solicited sequence ends exactly where its R2T does; an unsolicited one at FirstBurstLength or
+        // earlier.
         match end {
             None => Err(PROTOCOL_ERROR),
             Some(end) if end == limit && !pdu.is_final => Err(PROTOCOL_ERROR),
@@ -149,16 +150,16 @@ impl WriteData {
         }
     }
 
-    /// The immediate data came.
+    /// Records that the immediate data has arrived.
     pub(super) fn immediate_arrived(&mut self, length: u32, is_final: bool) {
         self.received = self.received.saturating_add(length);
         self.unsolicited_open = !is_final;
         self.solicited_start = self.received;
     }
 
-    /// The data of a PDU that was checked came.
+    /// Records that the data of a PDU has arrived.
     pub(super) fn arrived(&mut self, length: u32, is_final: bool) {
-        // What is to be thrown away was not checked, and may be longer than anything sensible.
+        // Data to be discarded has not been checked, and may have any length.
         self.received = self.received.saturating_add(length);
         self.data_sn = self.data_sn.wrapping_add(1);
         if is_final {
@@ -172,7 +173,7 @@ impl WriteData {
         }
     }
 
-    /// Puts `bytes` to their place from `at` on, if there is one.
+    /// Copies `bytes` to offset `at`, if there is a buffer for them.
     #[inline]
     pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
         if let Place::Partial(buf) | Place::Whole(buf) = &mut self.place
@@ -182,7 +183,7 @@ impl WriteData {
         }
     }
 
-    /// Makes room for all of it, and keeps what has come.
+    /// Allocates a buffer for all data, and keeps the data that has arrived.
     pub(super) fn make_whole(&mut self) {
         let whole = match std::mem::replace(&mut self.place, Place::None) {
             Place::Partial(partial) => {

@@ -13,20 +13,21 @@ pub(super) const SEGMENT_BLOCK_TO_BLOCK: u8 = 0x02;
 pub(super) const TARGET_IDENTIFICATION: u8 = 0xe4;
 
 const HEADER: usize = 16;
-/// Target descriptors are of this length, but for types that are not supported.
+/// The length of all supported target descriptors.
 const TARGET: usize = 32;
 const SEGMENT: usize = 28;
 
-/// Longer lists are refused unread: they hold at least twice the descriptors that are accepted.
+/// The longest accepted list. Longer ones are refused unread: this length has room for at least twice the
+/// accepted descriptors.
 pub(super) const LIST_BYTES_MAX: u64 = 1 << 16;
 const _: () = assert!(HEADER as u64 + COPY_DESCRIPTOR_BYTES_MAX as u64 * 2 <= LIST_BYTES_MAX);
 
-/// By which the copy's results are asked for.
+/// How the copy's results can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListId {
-    /// LIST ID USAGE 00b: until another copy of the same identifier, or the end of the nexus.
+    /// LIST ID USAGE 00b: until another copy with the same identifier begins, or the nexus ends.
     Held(u8),
-    /// 10b: while it runs.
+    /// 10b: while the copy is running.
     WhileRunning(u8),
     /// 11b: never.
     None,
@@ -47,7 +48,7 @@ struct Target {
 }
 
 impl CopyList {
-    /// The order of the checks: lengths, numbers, targets, segments.
+    /// Decodes a list. It checks lengths, numbers, targets, segments, in this order.
     pub(super) fn decode(bytes: &[u8]) -> Result<CopyList, Sense> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {
             return Err(Sense::parameter_list_length_error());
@@ -105,15 +106,14 @@ fn decode_targets(bytes: &[u8]) -> Result<Vec<Target>, Sense> {
     Ok(targets)
 }
 
-/// An identification descriptor, whose last four bytes are those of block devices. LU ID TYPE and NUL are
-/// obsolete and ignored.
+/// Decodes an identification descriptor; its last four bytes are specific to block devices. LU ID TYPE and
+/// NUL are obsolete and ignored.
 fn decode_target(descriptor: &[u8; TARGET], at: usize) -> Result<Target, Sense> {
     let wrong = |byte: usize| Sense::invalid_field_in_parameter_list((at + byte) as u16, 7);
     if descriptor[1] & 0x1f != 0 {
         return Err(Sense::new(SenseKey::CopyAborted, code::INCORRECT_COPY_TARGET_DEVICE_TYPE));
     }
-    // A binary NAA designator of a logical unit, 16 bytes long; other names we do not have, so nothing bears
-    // them.
+    // Accept only a binary NAA designator of a logical unit, 16 bytes long: our units have no other names.
     let [code_set, kind, _, length] = [4, 5, 6, 7].map(|i| descriptor[i]);
     if (code_set & 0x0f, kind & 0x3f, length) != (1, 3, 16) {
         return Err(Sense::new(SenseKey::CopyAborted, code::COPY_TARGET_DEVICE_NOT_REACHABLE));
@@ -141,7 +141,7 @@ fn decode_segments(bytes: &[u8], at: usize, targets: &[Target]) -> Result<Vec<Co
     Ok(segments)
 }
 
-/// A block device to block device segment.
+/// Decodes a block device to block device segment.
 fn decode_segment(d: &[u8; SEGMENT], at: usize, targets: &[Target]) -> Result<CopySegment, Sense> {
     let wrong = |byte: usize| Sense::invalid_field_in_parameter_list((at + byte) as u16, 7);
     if [d[2], d[3]] != [0x00, 0x18] {
@@ -155,7 +155,7 @@ fn decode_segment(d: &[u8; SEGMENT], at: usize, targets: &[Target]) -> Result<Co
     let (source, target) = (target_at(d[4], d[5])?, target_at(d[6], d[7])?);
     let count = u64::from(u16::from_be_bytes([d[10], d[11]]));
     let lba = |from: usize| u64::from_be_bytes(std::array::from_fn(|i| d[from + i]));
-    // DC: the count is of the destination's blocks.
+    // DC: the count is in the destination's blocks.
     let counted = if d[1] & 0x02 != 0 { target.block_size } else { source.block_size };
     let bytes = count << counted.shift();
     Ok(CopySegment {
@@ -168,13 +168,13 @@ fn decode_segment(d: &[u8; SEGMENT], at: usize, targets: &[Target]) -> Result<Co
     })
 }
 
-/// The blocks of a part of a segment. Bytes that do not fill the last one would be carried to the next
-/// segment (CAT) or padded (PAD), which is not supported.
+/// The blocks of one side of a segment. If the bytes do not fill the last block, they would be carried to the
+/// next segment (CAT) or padded (PAD), which is not supported.
 fn range_of(lba: u64, bytes: u64, size: BlockSize) -> Result<LbaRange, Sense> {
     if !bytes.is_multiple_of(u64::from(size.bytes())) {
         return Err(Sense::new(SenseKey::CopyAborted, code::INEXACT_SEGMENT));
     }
-    // No volume reaches so far.
+    // No volume is that large.
     LbaRange::new(Lba(lba), BlockCount(bytes >> size.shift()))
         .ok_or(Sense::new(SenseKey::CopyAborted, code::NO_ADDITIONAL_SENSE_INFORMATION))
 }

@@ -1,9 +1,10 @@
-//! Third-party copy with a list identifier of one byte: EXTENDED COPY (LID1), and what RECEIVE COPY RESULTS
-//! tells of it (SPC-4 clause 6).
+//! Third-party copy with a list identifier of one byte: EXTENDED COPY (LID1), and RECEIVE COPY RESULTS (SPC-4
+//! clause 6).
 //!
-//! A copy goes from block device to block device (segment type 02h) between units that are named by their NAA
-//! designator (descriptor type E4h). The parameter list becomes [`CopySegment`]s, in [`list`]; who has the
-//! units carries them out. What became of a copy is kept in [`results`] for the nexus that asked for it.
+//! A copy goes from block device to block device (segment type 02h). The units are named by their NAA
+//! designators (descriptor type E4h). [`list`] decodes the parameter list into [`CopySegment`]s; the node,
+//! which has the units, executes them. [`results`] keeps the result of a copy for the nexus that requested
+//! it.
 
 mod list;
 mod page;
@@ -22,22 +23,24 @@ use list::CopyList;
 pub(in crate::scsi) use page::third_party_copy;
 pub(super) use results::{Copies, Started};
 
-/// A part of an EXTENDED COPY: block to block. Nothing is known here of the units: before it copies a
-/// segment, whoever carries it out finds them, compares their block sizes and capacities, and fails the copy
-/// with a [`CopyFault`](crate::scsi::CopyFault) if they do not fit. The ranges may be empty.
+/// A block-to-block segment of an EXTENDED COPY.
+///
+/// The units are unknown here. Before it copies a segment, the node finds them, compares their block sizes
+/// and capacities, and fails the copy with a [`CopyFault`](crate::scsi::CopyFault) if they do not match. The
+/// ranges may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopySegment {
     /// The NAA designator of the unit to read.
     pub source: [u8; 16],
-    /// The block size that the command gives the source.
+    /// The source's block size according to the command.
     pub source_block_size: BlockSize,
-    /// What to read, in the source's blocks.
+    /// The range to read, in the source's blocks.
     pub source_range: LbaRange,
     /// The NAA designator of the unit to write.
     pub target: [u8; 16],
-    /// The block size that the command gives the target.
+    /// The target's block size according to the command.
     pub target_block_size: BlockSize,
-    /// What to write, in the target's blocks; as many bytes as the source's range.
+    /// The range to write, in the target's blocks; it has as many bytes as the source's range.
     pub target_range: LbaRange,
 }
 
@@ -65,13 +68,13 @@ pub(super) fn extended_copy(unit: &mut LogicalUnit, request: Request) -> Result<
     })
 }
 
-/// COPY STATUS: how far the copy is or came.
+/// COPY STATUS: the progress or result of a copy.
 pub(super) fn copy_status(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let data = find(unit, &request)?.status();
     Ok(answer(&request, &data))
 }
 
-/// RECEIVE DATA: no segment type that holds data is supported, so there is none.
+/// RECEIVE DATA: always empty, since no supported segment type holds data.
 pub(super) fn receive_data(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     find(unit, &request)?;
     Ok(answer(&request, &[0; 4]))
@@ -83,7 +86,7 @@ pub(super) fn failed_segment_details(unit: &mut LogicalUnit, request: Request) -
     Ok(answer(&request, &data))
 }
 
-/// OPERATING PARAMETERS: what EXTENDED COPY takes.
+/// OPERATING PARAMETERS: the limits of EXTENDED COPY.
 pub(super) fn operating_parameters(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let types = [list::SEGMENT_BLOCK_TO_BLOCK, list::TARGET_IDENTIFICATION];
     let mut data = [0; 44 + 2];
@@ -105,7 +108,7 @@ pub(super) fn operating_parameters(_: &mut LogicalUnit, request: Request) -> Res
 
 const _: () = assert!(COPY_RESULTS_HELD_MAX <= u8::MAX as usize, "it fits into the field");
 
-/// What became of the copy with the LIST IDENTIFIER of the CDB.
+/// The result of the copy with the LIST IDENTIFIER of the CDB.
 fn find<'a>(unit: &'a LogicalUnit, request: &Request) -> Result<&'a results::CopyResult, Sense> {
     let nexus: NexusId = request.nexus;
     unit.block.copies.find(nexus, request.cdb.u8(2)).ok_or(Sense::invalid_field_in_cdb(2, 7))

@@ -1,5 +1,5 @@
-//! The Third-party Copy VPD page, 8Fh (SPC-4 clause 7): what EXTENDED COPY and RECEIVE COPY RESULTS can do,
-//! once more.
+//! The Third-party Copy VPD page, 8Fh (SPC-4 clause 7), which repeats what EXTENDED COPY and RECEIVE COPY
+//! RESULTS support.
 
 use super::list::{SEGMENT_BLOCK_TO_BLOCK, TARGET_IDENTIFICATION};
 use crate::scsi::limits::{
@@ -7,7 +7,7 @@ use crate::scsi::limits::{
     COPY_TARGETS_MAX,
 };
 
-/// What follows the page's header: third-party copy descriptors by ascending type.
+/// The body of the page: third-party copy descriptors by ascending type.
 pub(in crate::scsi) fn third_party_copy() -> Vec<u8> {
     let mut page = Vec::with_capacity(128);
     // Operation code, number of service actions, service actions.
@@ -16,7 +16,7 @@ pub(in crate::scsi) fn third_party_copy() -> Vec<u8> {
     descriptor(&mut page, PARAMETER_DATA, &parameter_data());
     let types = [SEGMENT_BLOCK_TO_BLOCK, TARGET_IDENTIFICATION];
     descriptor(&mut page, SUPPORTED_DESCRIPTORS, &with_length(&types));
-    // No CSCD descriptor has a number of its own.
+    // CSCD descriptors have no identifiers of their own.
     descriptor(&mut page, SUPPORTED_CSCD_IDS, &[0, 0]);
     descriptor(&mut page, GENERAL_COPY_OPERATIONS, &general());
     page
@@ -28,7 +28,7 @@ const SUPPORTED_DESCRIPTORS: u16 = 0x0008;
 const SUPPORTED_CSCD_IDS: u16 = 0x000c;
 const GENERAL_COPY_OPERATIONS: u16 = 0x8001;
 
-/// Type, length, and the body filled up to a multiple of four bytes.
+/// Appends type, length, and the body padded to a multiple of four bytes.
 fn descriptor(page: &mut Vec<u8>, kind: u16, body: &[u8]) {
     let length = body.len().next_multiple_of(4);
     page.extend_from_slice(&kind.to_be_bytes());

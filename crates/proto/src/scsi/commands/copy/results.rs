@@ -1,4 +1,4 @@
-//! What became of copies, as long as somebody may ask.
+//! The results of copies, kept while initiators may ask for them.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,23 @@ use crate::scsi::limits::COPY_RESULTS_HELD_MAX;
 use crate::scsi::sense::code;
 use crate::scsi::{BlockError, NexusId, Outcome, Sense, Status};
 
-/// The copies of a unit on one core: those that run, and those whose results are held. At most
-/// [`COPY_RESULTS_HELD_MAX`]; the oldest that has ended is forgotten first.
+/// The copies of a unit on one core that are running or whose results are held.
+///
+/// At most [`COPY_RESULTS_HELD_MAX`]; the oldest that has ended is dropped first.
 #[derive(Debug, Default)]
 pub(in crate::scsi::commands) struct Copies {
     known: VecDeque<CopyResult>,
-    /// Of the next copy.
+    /// The serial number of the latest copy.
     serial: u64,
 }
 
-/// A copy that was handed out to be carried out.
+/// A copy that was handed out for execution.
 #[derive(Debug)]
 pub(in crate::scsi::commands) struct Started {
     serial: u64,
-    /// The bytes of each segment.
+    /// The length of each segment in bytes.
     lengths: Vec<u64>,
-    /// Its result is asked for later.
+    /// Whether the result is held after the copy has ended.
     held: bool,
 }
 
@@ -33,30 +34,31 @@ pub(super) struct CopyResult {
     id: u8,
     serial: u64,
     state: State,
-    /// Segments that were done. Not known while it runs.
+    /// The number of completed segments; unknown while the copy is running.
     segments: u16,
-    /// Bytes that were written. Not known while it runs.
+    /// The number of bytes written; unknown while the copy is running.
     bytes: u64,
 }
 
 /// COPY COMMAND STATUS.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// 00h: it runs.
+    /// 00h: running.
     Running,
-    /// 01h: all was copied.
+    /// 01h: all segments were copied.
     Done,
-    /// 02h: it failed.
+    /// 02h: failed.
     Failed(Sense),
 }
 
 impl Copies {
-    /// A copy begins. The results of an earlier one with its identifier are forgotten.
+    /// Starts a copy, and drops the results of an earlier one with its identifier.
     ///
     /// # Errors
-    /// The answer. The earlier one still runs (SPC-4, LIST IDENTIFIER): its nexus could not tell the results
-    /// of the two apart. Or as many run as results can be held of: BUSY (SAM-5 5.3.1), so that the initiator
-    /// sends it again; with an error it would take the unit for one that does not copy.
+    /// The response. If the earlier copy is still running, an error (SPC-4, LIST IDENTIFIER): its nexus could
+    /// not tell the results of the two apart. If as many copies are running as results can be held, BUSY
+    /// (SAM-5 5.3.1), so that the initiator tries again; an error would make it believe that the unit does
+    /// not support copies.
     pub(super) fn start(
         &mut self,
         nexus: NexusId,
@@ -85,7 +87,7 @@ impl Copies {
         Ok(started)
     }
 
-    /// A copy ended.
+    /// Records the end of a copy.
     pub(in crate::scsi::commands) fn finish(
         &mut self,
         started: Started,
@@ -107,12 +109,12 @@ impl Copies {
         copy.bytes = started.lengths.iter().take(done).sum();
     }
 
-    /// The copy of a nexus.
+    /// The copy of a nexus with this identifier.
     pub(super) fn find(&self, nexus: NexusId, id: u8) -> Option<&CopyResult> {
         self.known.iter().find(|copy| (copy.nexus, copy.id) == (nexus, id))
     }
 
-    /// The nexus is gone, and nobody will ask.
+    /// Drops the results for a nexus that is gone.
     pub(in crate::scsi::commands) fn forget(&mut self, nexus: NexusId) {
         self.known.retain(|copy| copy.nexus != nexus);
     }
@@ -132,7 +134,7 @@ impl CopyResult {
         data
     }
 
-    /// The parameter data of FAILED SEGMENT DETAILS; without data if no segment failed.
+    /// The parameter data of FAILED SEGMENT DETAILS; empty if no segment failed.
     pub(super) fn failed_segment(&self) -> Vec<u8> {
         let State::Failed(sense) = self.state else { return vec![0; 4] };
         let sense = sense.encode();
@@ -153,8 +155,8 @@ impl CopyResult {
     }
 }
 
-/// TRANSFER COUNT UNITS and TRANSFER COUNT: bytes, or KiB if they are too many. 32 segments of less
-/// than 256 MiB are not too many KiB.
+/// TRANSFER COUNT UNITS and TRANSFER COUNT: bytes, or KiB if the bytes exceed 32 bits. 32 segments of less
+/// than 256 MiB fit in KiB.
 fn transfer_count(bytes: u64) -> (u8, u32) {
     match u32::try_from(bytes) {
         Ok(bytes) => (0x00, bytes),

@@ -12,7 +12,7 @@ use crate::scsi::{
     Refusal, RelativePort, Request, Sense, SenseKey, Status, Step,
 };
 
-/// An identification descriptor (E4h) of a unit of 512-byte blocks.
+/// An identification descriptor (E4h) of a unit with 512-byte blocks.
 #[rustfmt::skip]
 pub(super) const TARGET: [u8; 32] = [
     0xe4, 0, 0, 0, // type, LU ID TYPE 0, device type 0
@@ -21,7 +21,8 @@ pub(super) const TARGET: [u8; 32] = [
     0, 0x00, 0x02, 0x00, // PAD 0, 512 bytes
 ];
 
-/// Five blocks from 0x100 to 0x200, block to block (02h), from the first target to the last of `targets`.
+/// A block to block segment (02h): five blocks from 0x100 to 0x200, from the first target to target number
+/// `target`.
 pub(super) fn segment(target: u8) -> [u8; 28] {
     #[rustfmt::skip]
     let segment = [
@@ -32,7 +33,7 @@ pub(super) fn segment(target: u8) -> [u8; 28] {
     segment
 }
 
-/// A parameter list: LIST IDENTIFIER and byte 1, and right lengths.
+/// A parameter list with LIST IDENTIFIER, byte 1, and correct lengths.
 pub(super) fn list(id: u8, usage: u8, targets: &[[u8; 32]], segments: &[[u8; 28]]) -> Vec<u8> {
     let mut list = vec![id, usage << 3];
     list.extend_from_slice(&(targets.len() as u16 * 32).to_be_bytes());
@@ -82,12 +83,12 @@ fn segments_are_named_by_naa() {
     let outcome = unit.finish(pending, Ok(BlockDone::Done));
     assert_eq!((outcome.status, outcome.transfer), (Status::Good, 16 + 64 + 28));
 
-    // DC: the count is of the destination's blocks.
+    // DC: the count is in the destination's blocks.
     eight[1] = 0x02;
     let Step::Copy(_, segments) = copy(&mut unit, &list(1, 0, &[TARGET, large], &[eight])) else { panic!() };
     assert_eq!((segments[0].source_range, segments[0].target_range), (range(0x100, 64), range(0x200, 8)));
 
-    // Five blocks of 512 bytes are no blocks of 4,096.
+    // Five blocks of 512 bytes do not fill blocks of 4,096 bytes.
     let step = copy(&mut unit, &list(1, 0, &[TARGET, large], &[segment(1)]));
     assert_sense(step, SenseKey::CopyAborted, 0x260a);
 }
@@ -111,7 +112,7 @@ fn lengths_and_numbers() {
     assert_sense(copy(&mut unit, &too_many_targets), SenseKey::IllegalRequest, 0x2606);
     let too_many_segments = list(1, 0, &[TARGET], &[segment(0); 33]);
     assert_sense(copy(&mut unit, &too_many_segments), SenseKey::IllegalRequest, 0x2608);
-    // More than MAXIMUM DESCRIPTOR LIST LENGTH, 8 * 32 + 32 * 28, comes before both.
+    // Exceeding MAXIMUM DESCRIPTOR LIST LENGTH, 8 * 32 + 32 * 28, is reported before both.
     let too_long = list(1, 0, &[TARGET; 9], &[segment(0); 32]);
     assert_sense(copy(&mut unit, &too_long), SenseKey::IllegalRequest, 0x1a00);
     assert!(matches!(copy(&mut unit, &list(1, 0, &[TARGET; 8], &[segment(0); 32])), Step::Copy(..)));
@@ -133,7 +134,7 @@ fn descriptors_that_are_not_supported() {
     // LU ID TYPE and NUL are obsolete.
     assert!(matches!(run(with(1, 0xe0), segment(0)), Step::Copy(..)));
     assert_sense(run(with(1, 0x01), segment(0)), SenseKey::CopyAborted, 0x0d03);
-    // EUI-64 instead of NAA; of a port; of eight bytes.
+    // EUI-64 instead of NAA; the designator of a port; a length of eight bytes.
     for (at, byte) in [(5, 0x02), (5, 0x13), (7, 8)] {
         assert_sense(run(with(at, byte), segment(0)), SenseKey::CopyAborted, 0x0d02);
     }
@@ -150,7 +151,7 @@ fn descriptors_that_are_not_supported() {
     assert_sense(run(TARGET, with(3, 0x17)), SenseKey::IllegalRequest, 0x2600);
     // There is no second target.
     assert_sense(run(TARGET, segment(1)), SenseKey::CopyAborted, 0x0804);
-    // Beyond what any volume has.
+    // Beyond the end of any volume.
     let mut beyond = segment(0);
     beyond[12..20].fill(0xff);
     assert_sense(run(TARGET, beyond), SenseKey::CopyAborted, 0x0000);
@@ -173,7 +174,7 @@ fn list_identifiers() {
     }
 }
 
-/// SPC-4, LIST IDENTIFIER: of two copies of one nexus that run, each has its own.
+/// SPC-4, LIST IDENTIFIER: two running copies of one nexus have different identifiers.
 #[test]
 fn a_list_identifier_in_use() {
     let mut unit = unit(BlockSize::B512);
@@ -190,7 +191,7 @@ fn a_list_identifier_in_use() {
             let sense = begin(&mut unit, 1, again).unwrap_err();
             assert_eq!((sense.key, sense.code), (SenseKey::IllegalRequest, 0x0016));
         }
-        // Of those without one there may be many.
+        // Any number of copies may run without an identifier.
         for _ in 0..2 {
             begin(&mut unit, 0, 3).unwrap();
         }
@@ -201,7 +202,7 @@ fn a_list_identifier_in_use() {
     }
 }
 
-/// It would let in a second copy with its identifier.
+/// Otherwise a second copy with its identifier would be accepted.
 #[test]
 fn a_copy_that_runs_is_not_forgotten_for_results() {
     let mut unit = unit(BlockSize::B512);
@@ -214,8 +215,8 @@ fn a_copy_that_runs_is_not_forgotten_for_results() {
     assert_sense(begin(&mut unit, 200), SenseKey::IllegalRequest, 0x0016);
 }
 
-/// Each copy that runs has a record of its own, or its results would be lost, and a second copy with its
-/// identifier let in.
+/// Each running copy needs its own record; otherwise its results would be lost, and a second copy with its
+/// identifier would be accepted.
 #[test]
 fn there_are_no_more_copies_at_once_than_results_can_be_held_of() {
     let mut unit = unit(BlockSize::B512);
@@ -261,8 +262,8 @@ fn the_status_of_a_copy() {
     assert_eq!(details.len(), 78);
 }
 
-/// The sense of a copy tells the segment, what of it was not written, and what the source or the target
-/// answered.
+/// The sense data of a copy contains the segment, the number of blocks not written, and the response of the
+/// source or the target.
 #[test]
 fn why_a_copy_stopped() {
     let mut unit = unit(BlockSize::B512);

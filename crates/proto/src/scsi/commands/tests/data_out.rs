@@ -1,4 +1,4 @@
-//! Every command with data out, and what becomes of it if the data is not as long as its CDB says.
+//! Every command with data-out, and what happens if the data's length differs from the CDB's.
 
 use base::BlockSize;
 
@@ -7,7 +7,7 @@ use crate::scsi::limits::AtomicWrites;
 use crate::scsi::operations::OPERATIONS;
 use crate::scsi::{LogicalUnit, LuConfig, SenseKey, Status, Step};
 
-/// A CDB of each command with data out, and the bytes that it asks for, with blocks of 512 bytes.
+/// A CDB of each command with data-out, and the number of bytes that it requires with blocks of 512 bytes.
 fn commands() -> Vec<([u8; 16], usize)> {
     vec![
         (cdb(0x0a, &[(3, &[7]), (4, &[3])]), 1536),     // WRITE (6)
@@ -36,7 +36,7 @@ fn commands() -> Vec<([u8; 16], usize)> {
     ]
 }
 
-/// Operation codes of commands without data out.
+/// Operation codes of commands without data-out.
 const WITHOUT: &[u8] = &[
     0x00, 0x03, 0x08, 0x12, 0x16, 0x17, 0x1a, 0x1b, 0x1d, 0x1e, 0x25, 0x28, 0x34, 0x35, 0x56, 0x57, 0x5a,
     0x5e, 0x84, 0x88, 0x90, 0x91, 0x9e, 0xa0, 0xa3, 0xa8,
@@ -47,7 +47,7 @@ fn unit() -> LogicalUnit {
     unit_of(LuConfig { atomic, ..config(BlockSize::B512) })
 }
 
-/// INVALID FIELD IN COMMAND INFORMATION UNIT, and the bytes that the CDB asks for.
+/// INVALID FIELD IN COMMAND INFORMATION UNIT: the number of bytes that the CDB requires.
 fn refusal(step: &Step) -> Option<u64> {
     let Step::Done(outcome) = step else { return None };
     let sense = outcome.sense.filter(|_| outcome.status == Status::CheckCondition)?;

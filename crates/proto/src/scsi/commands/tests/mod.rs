@@ -1,4 +1,4 @@
-//! A unit with one nexus, and how to talk to it.
+//! A unit with one nexus, and helpers to send commands to it.
 
 mod copy;
 mod data_out;
@@ -20,7 +20,7 @@ use crate::scsi::{
     RelativePort, Request, Sense, SenseKey, Status, Step,
 };
 
-/// 1,024 blocks and a thin volume's abilities.
+/// 1,024 blocks, and the capabilities of a thin volume.
 fn config(block_size: BlockSize) -> LuConfig {
     LuConfig {
         identity: Identity {
@@ -43,7 +43,7 @@ fn config(block_size: BlockSize) -> LuConfig {
     }
 }
 
-/// A unit whose first unit attention was told.
+/// A unit whose first unit attention has been reported.
 fn unit_of(config: LuConfig) -> LogicalUnit {
     let mut unit = LogicalUnit::new(config, LuState::default());
     let initiator = InitiatorPort { name: Arc::from("iqn.2026-01.com.example:host"), isid: [0; 6] };
@@ -62,7 +62,7 @@ fn start(unit: &mut LogicalUnit, cdb: &[u8], data_out: &[u8]) -> Step {
     unit.start(Request { nexus: NexusId(1), cdb: Cdb(bytes), data_out: Chain::copy_of(data_out) })
 }
 
-/// A CDB whose bytes are zero but for the fields given: first byte of the field and its bytes.
+/// A CDB of zeros, except for the given fields: (first byte, bytes).
 fn cdb(opcode: u8, fields: &[(usize, &[u8])]) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[0] = opcode;
@@ -106,7 +106,7 @@ fn assert_good(step: Step) {
     assert_eq!((outcome.status, outcome.sense, outcome.data_in.len()), (Status::Good, None, 0));
 }
 
-/// ILLEGAL REQUEST, INVALID FIELD IN CDB, pointing at `(byte, bit)`.
+/// ILLEGAL REQUEST, INVALID FIELD IN CDB, with a field pointer to `(byte, bit)`.
 #[track_caller]
 fn assert_field(step: Step, byte: u16, bit: u8) {
     let sense = sense(step);
@@ -114,7 +114,7 @@ fn assert_field(step: Step, byte: u16, bit: u8) {
     assert_eq!(sense.specific, Specific::Field { in_cdb: true, byte, bit: Some(bit) });
 }
 
-/// A key and an additional sense code with its qualifier.
+/// A sense key, and an additional sense code with its qualifier.
 #[track_caller]
 fn assert_sense(step: Step, key: SenseKey, code: u16) {
     let sense = sense(step);

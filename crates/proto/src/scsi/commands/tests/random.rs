@@ -1,4 +1,4 @@
-//! Whatever bytes come: no panic, and no operation outside the volume or above the limits.
+//! Whatever bytes arrive: no panic, and no operation outside the volume or above the limits.
 
 use base::{BlockCount, BlockSize, ByteLen, Chain, Lba};
 use proptest::collection::vec;
@@ -13,12 +13,12 @@ use crate::scsi::{
     Step,
 };
 
-/// An operation code of ours with its service action, then bytes that are mostly zero, so that many commands
-/// are right.
+/// A supported operation code with its service action, then bytes that are mostly zero, so that many commands
+/// are valid.
 fn cdbs() -> impl Strategy<Value = [u8; 16]> {
     let operations: Vec<_> = OPERATIONS.iter().map(|row| (row.opcode, row.service_action)).collect();
     let byte = || prop_oneof![40 => Just(0_u8), 8 => 0..8_u8, 1 => any::<u8>()];
-    // Where counts end, in CDBs of 6, 10, 12 and 16 bytes.
+    // The last bytes of counts, in CDBs of 6, 10, 12 and 16 bytes.
     let count = (select(vec![4, 8, 9, 13]), 0..16_u8);
     (select(operations), vec(byte(), 15), count).prop_map(|((opcode, action), bytes, (at, count))| {
         let mut cdb = [0; 16];
@@ -41,7 +41,7 @@ fn data() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Parameter lists of UNMAP and EXTENDED COPY that are nearly right: lengths that fit, with some bytes
+/// Parameter lists of UNMAP and EXTENDED COPY that are nearly valid: correct lengths, with some bytes
 /// changed.
 fn lists() -> impl Strategy<Value = Vec<u8>> {
     let descriptor = (0..1100_u64, 0..40_u32)
@@ -75,7 +75,7 @@ fn lists() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The parameter list is right, so that its length is what the CDB says.
+/// Sets the length in the CDB to that of a valid parameter list.
 fn with_length(mut cdb: [u8; 16], data: &[u8]) -> [u8; 16] {
     let length = data.len() as u32;
     match cdb[0] {
@@ -128,7 +128,7 @@ fn assert_allowed(op: &BlockOp, config: &LuConfig) {
     }
 }
 
-/// Some result that an operation may have.
+/// A possible result of an operation.
 fn result_of(op: &BlockOp, config: &LuConfig, luck: u8) -> Result<BlockDone, BlockError> {
     match luck % 8 {
         0 => return Err(BlockError::Miscompare(u64::from(luck) * 77)),
@@ -150,10 +150,10 @@ fn result_of(op: &BlockOp, config: &LuConfig, luck: u8) -> Result<BlockDone, Blo
     })
 }
 
-/// One command from its bytes to its answer.
+/// Runs one command from its bytes to its response.
 fn run(unit: &mut LogicalUnit, config: &LuConfig, cdb: [u8; 16], data: &[u8], luck: u8) {
     let mut step = start(unit, &cdb, data);
-    // If only the data's length was wrong, the answer says what it should be.
+    // If only the data's length was wrong, the response contains the correct one.
     if let Step::Done(outcome) = &step
         && outcome.sense.is_some_and(|sense| sense.code == 0x0e03)
     {

@@ -1,4 +1,4 @@
-//! Where blocks begin and end, for every command that names a range, with both block sizes.
+//! The ends of ranges, for every command with a range, with both block sizes.
 
 use super::{
     assert_field, assert_good, assert_sense, block, cdb, config, range, sense, start, unit, unit_of,
@@ -7,19 +7,19 @@ use crate::scsi::limits::AtomicWrites;
 use crate::scsi::{BlockOp, LuConfig, SenseKey, Step};
 use base::{BlockCount, BlockSize};
 
-/// How a command says which blocks.
+/// How a command encodes its range.
 struct Row {
     name: &'static str,
     opcode: u8,
-    /// Byte 1: BYTCHK and the like.
+    /// Byte 1: BYTCHK and similar fields.
     flags: u8,
     lba: (usize, usize),
     count: (usize, usize),
-    /// Blocks of data for so many blocks of the range.
+    /// The blocks of data for N blocks of the range.
     data: fn(u64) -> u64,
-    /// The most blocks, of 512 and of 4,096 bytes.
+    /// The most blocks, with 512 and with 4,096 bytes.
     max: [u64; 2],
-    /// A count of zero: nothing is done, all to the end, or refused.
+    /// The effect of a count of zero: nothing, all blocks up to the end, or refused.
     zero: Zero,
 }
 
@@ -94,7 +94,7 @@ fn for_each_row(check: impl Fn(&Row, BlockSize, &mut dyn FnMut(u64, u64) -> Step
         let mut unit = unit_of(large(block_size));
         for row in rows() {
             let mut run = |lba, count: u64| {
-                // What is larger than any command may be is refused for its count first.
+                // A range that exceeds every command's limit is refused for its count first.
                 let bytes = (row.data)(count.min(1 << 20)) * u64::from(block_size.bytes());
                 let data = vec![0xa5; bytes.min(8 << 20) as usize];
                 start(&mut unit, &row.cdb(lba, count), &data)
@@ -169,7 +169,7 @@ fn too_many_blocks() {
 #[test]
 fn protection_information_is_refused() {
     for_each_row(|row, block_size, _| {
-        // Byte 1, bits 7 to 5, where the command has the field.
+        // Byte 1, bits 7 to 5, in commands that have the field.
         if [0x34, 0x90, 0x35, 0x91].contains(&row.opcode) {
             return;
         }
@@ -191,7 +191,7 @@ fn six_bytes() {
         assert_eq!(op.range(), Some(range(0x300, 256)));
         let read = [0x08, 0x00, 0x03, 0x01, 0x00, 0x00];
         assert_sense(start(&mut unit, &read, &[]), SenseKey::IllegalRequest, 0x2100);
-        // The top three bits of byte 1 were a LUN once; 21 bits are the LBA.
+        // The top three bits of byte 1 used to be a LUN; the LBA has 21 bits.
         let read = [0x08, 0xff, 0xff, 0xff, 0x01, 0x00];
         assert_eq!(sense(start(&mut unit, &read, &[])).information, Some(0x1f_ffff));
         let data = vec![7; 2 * block_size.bytes() as usize];

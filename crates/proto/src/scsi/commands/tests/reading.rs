@@ -8,7 +8,7 @@ use crate::scsi::{BlockDone, BlockError, BlockOp, LuConfig, Provisioning, SenseK
 #[test]
 fn a_read_gives_its_data() {
     let mut unit = unit(BlockSize::B512);
-    // READ(10) of two blocks at 5 with DPO and FUA; group 3 is ignored, and so is FUA_NV (bit 1).
+    // READ(10) of two blocks at 5 with DPO and FUA; group 3 and FUA_NV (bit 1) are ignored.
     let (pending, op) = block(start(&mut unit, &[0x28, 0x1a, 0, 0, 0, 5, 3, 0, 2, 0], &[]));
     assert!(matches!(op, BlockOp::Read { fua: true, .. }));
     assert_eq!(op.range(), Some(range(5, 2)));
@@ -43,7 +43,7 @@ fn verify_reads_or_compares() {
     let verify = |bytchk: u8| [0x2f, bytchk << 1, 0, 0, 0, 5, 0, 0, 2, 0];
     let (pending, op) = block(start(&mut unit, &verify(0), &[1; 1024]));
     assert!(matches!(op, BlockOp::Verify { .. }));
-    // Data that was sent all the same is not transferred.
+    // Data that was sent nevertheless is not transferred.
     assert_eq!(unit.finish(pending, Ok(BlockDone::Done)).transfer, 0);
 
     let (pending, op) = block(start(&mut unit, &verify(1), &[1; 1024]));
@@ -55,7 +55,7 @@ fn verify_reads_or_compares() {
 
     assert_field(start(&mut unit, &verify(2), &[1; 1024]), 1, 2);
 
-    // 11b: one block, with which each is compared; the offset is one into the data.
+    // 11b: each block is compared with the one block; the offset is relative to the data.
     let (pending, op) = block(start(&mut unit, &verify(3), &[1; 512]));
     assert!(matches!(&op, BlockOp::Compare { data, .. } if data.len() == 512));
     let outcome = unit.finish(pending, Err(BlockError::Miscompare(600)));
@@ -70,7 +70,7 @@ fn prefetch_says_whether_all_is_in_the_cache() {
         let (pending, _) = block(start(&mut unit, &prefetch, &[]));
         assert_eq!(unit.finish(pending, Ok(done)).status, status);
     }
-    // All of 2^20 blocks are cut to 8 MiB, and so not all in the cache.
+    // 2^20 blocks are cut to 8 MiB, so not all of them are in the cache.
     let (pending, op) = block(start(&mut unit, &[0x34, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]));
     assert_eq!(op.range(), Some(range(0, 16_384)));
     assert_eq!(unit.finish(pending, Ok(BlockDone::Cached)).status, Status::Good);
@@ -84,7 +84,7 @@ fn synchronize_cache_flushes() {
     assert_eq!(unit.finish(pending, Ok(BlockDone::Done)).status, Status::Good);
 }
 
-/// TEST UNIT READY says what writes are answered, and REQUEST SENSE tells the same as data (SPC-4).
+/// TEST UNIT READY reports what writes would be answered, and REQUEST SENSE the same as data (SPC-4).
 #[test]
 fn a_volume_that_takes_no_writes_is_not_ready() {
     let mut unit = unit(BlockSize::B512);
@@ -105,7 +105,7 @@ fn a_volume_that_takes_no_writes_is_not_ready() {
         let data = outcome.data_in.to_vec();
         assert_eq!((outcome.status, data.len()), (Status::Good, 18));
         assert_eq!([data[2], data[12], data[13]], expected);
-        // In descriptor format, cut to what there is room for.
+        // In descriptor format, truncated to the allocation length.
         let (pending, _) = block(start(&mut unit, &[0x03, 1, 0, 0, 4, 0], &[]));
         let [key, code, qualifier] = expected;
         assert_eq!(unit.finish(pending, result).data_in.to_vec(), [0x72, key, code, qualifier]);
@@ -160,7 +160,7 @@ fn lba_status_tells_extents() {
     assert_eq!(outcome.data_in.to_vec(), [
         0, 0, 0, 36, 0, 0, 0, 0, // 36 bytes follow
         0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0, 0, // mapped
-        // deallocated, as far as 32 bits reach; what follows is not told
+        // deallocated, as far as 32 bits reach; the rest is not reported
         0, 0, 0, 0, 0, 0, 0, 8, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0,
     ]);
 }
@@ -172,7 +172,7 @@ fn lba_status_outside_or_without_room() {
         assert_sense(start(&mut unit, &lba_status(lba, 24), &[]), SenseKey::IllegalRequest, 0x2100);
     }
     assert_good(start(&mut unit, &lba_status(0, 0), &[]));
-    // Room for less than a descriptor: the answer is cut.
+    // Room for less than a descriptor: the response is truncated.
     let step = start(&mut unit, &lba_status(1023, 10), &[]);
     assert!(matches!(step, Step::Block(_, BlockOp::LbaStatus { max: 1, .. })));
     let (pending, _) = block(step);

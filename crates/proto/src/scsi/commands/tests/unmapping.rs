@@ -20,7 +20,7 @@ fn list(descriptors: &[(u64, u32)]) -> Vec<u8> {
     list
 }
 
-/// UNMAP with a right PARAMETER LIST LENGTH.
+/// UNMAP with a correct PARAMETER LIST LENGTH.
 fn unmap(unit: &mut LogicalUnit, list: &[u8]) -> Step {
     start(unit, &cdb(0x42, &[(7, &(list.len() as u16).to_be_bytes())]), list)
 }
@@ -42,7 +42,7 @@ fn ranges_are_given_back_in_order() {
 #[test]
 fn nothing_to_give_back() {
     let mut unit = unit(BlockSize::B512);
-    // No list; no descriptors; descriptors of no blocks, one of them at the end.
+    // No list; no descriptors; descriptors without blocks, one of them at the end.
     assert_good(start(&mut unit, &cdb(0x42, &[]), &[]));
     assert_good(unmap(&mut unit, &list(&[])));
     assert_good(unmap(&mut unit, &list(&[(0, 0), (5, 0), (5, 0), (1024, 0)])));
@@ -55,7 +55,7 @@ fn an_incomplete_descriptor_is_ignored() {
     cut.truncate(8 + 31);
     let (_, op) = block(unmap(&mut unit, &cut));
     assert!(matches!(op, BlockOp::Unmap { ranges, .. } if ranges == [range(1, 1)]));
-    // The header's length may name less than was sent.
+    // The length in the header may be less than was sent.
     let mut less = list(&[(1, 1), (2, 1)]);
     less[3] = 31;
     let (_, op) = block(unmap(&mut unit, &less));
@@ -71,7 +71,7 @@ fn wrong_lists() {
     // Less data than PARAMETER LIST LENGTH.
     assert_sense(start(&mut unit, &cdb(0x42, &[(8, &[24])]), &[0; 23]), SenseKey::IllegalRequest, 0x0e03);
     assert_field(start(&mut unit, &cdb(0x42, &[(1, &[1]), (8, &[24])]), &list(&[(0, 1)])), 1, 0);
-    // Nothing is given back if any range is outside.
+    // Nothing is unmapped if any range is outside.
     assert_sense(unmap(&mut unit, &list(&[(0, 1), (1023, 2)])), SenseKey::IllegalRequest, 0x2100);
     assert_sense(unmap(&mut unit, &list(&[(u64::MAX, 2)])), SenseKey::IllegalRequest, 0x2100);
     assert_sense(unmap(&mut unit, &list(&[(1025, 0)])), SenseKey::IllegalRequest, 0x2100);
@@ -110,7 +110,7 @@ fn write_same_writes_or_unmaps() {
         block(start(&mut unit, &cdb(opcode, &[(1, &[flags]), (at, &[9])]), data)).1
     };
     for opcode in [0x41, 0x93] {
-        // Zeros may be unmapped only if the initiator says so, and other data not even then.
+        // Zeros may be unmapped only if the initiator allows it; other data never.
         for (flags, data) in [(0x00, 0), (0x00, 5), (0x08, 5)] {
             let op = run(opcode, flags, &[data; 512]);
             assert!(

@@ -16,7 +16,7 @@ fn a_write_takes_what_the_cdb_says() {
     assert!(matches!(&op, BlockOp::Write { data, fua: false, .. } if data.to_vec() == [3; 512]));
     let outcome = unit.finish(pending, Ok(BlockDone::Done));
     assert_eq!((outcome.status, outcome.transfer), (Status::Good, 512));
-    // More data than the CDB asks for is not written; the transport sees an underflow.
+    // Data in excess of the CDB's length is not written; the transport reports an underflow.
     let (pending, op) = block(start(&mut unit, &WRITE_10, &[3; 10_000]));
     assert!(matches!(&op, BlockOp::Write { data, .. } if data.len() == 512));
     assert_eq!(unit.finish(pending, Ok(BlockDone::Done)).transfer, 512);
@@ -55,7 +55,7 @@ fn failures_of_a_write() {
 fn read_only_refuses_all_that_writes() {
     let atomic = AtomicWrites { blocks_max: 8, ..AtomicWrites::default() };
     let mut unit = unit_of(LuConfig { read_only: true, atomic, ..config(BlockSize::B512) });
-    // (operation code, byte of the count): without data, because the initiator may not get to send it.
+    // (operation code, byte of the count): without data, because the initiator may not be asked to send it.
     for (opcode, at) in [
         (0x0a, 4),
         (0x2a, 8),

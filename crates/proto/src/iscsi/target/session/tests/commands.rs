@@ -3,7 +3,7 @@
 use super::*;
 use crate::iscsi::wire::{Ahs, Residual, ScsiResponse};
 
-/// TEST UNIT READY and its answer, byte by byte.
+/// TEST UNIT READY and its response, byte by byte.
 #[test]
 fn the_smallest_command() {
     let mut peer = Peer::new();
@@ -244,16 +244,16 @@ fn what_cannot_be_done_is_refused_with_sense() {
         assert!(peer.events().is_empty());
         let answer = peer.answer();
         assert_eq!(status_of(&answer), 0x02);
-        // The session goes on.
+        // The session continues.
         peer.send(command(8, FIRST + 1).encode(0), &[]);
         peer.command();
         sense_of(&answer.1)
     };
     // Bidirectional: INVALID FIELD IN COMMAND INFORMATION UNIT.
     assert_eq!(refused(ScsiCommand { read: true, ..write(7, FIRST, 512) }, &[0; 512]), (0x05, 0x0e03));
-    // More than could ever be held: INVALID FIELD IN CDB.
+    // More than the session can ever hold: INVALID FIELD IN CDB.
     assert_eq!(refused(write(7, FIRST, (1 << 20) + 1), &[0; 512]), (0x05, 0x2400));
-    // Immediate data with a read, or more of it than FirstBurstLength, or than is expected.
+    // Immediate data with a read; or more immediate data than FirstBurstLength, or than expected.
     assert_eq!(refused(read(7, FIRST, 512), &[0; 512]), (0x0b, 0x0c0c));
     assert_eq!(refused(write(7, FIRST, 32768), &[0; 16385]), (0x0b, 0x0c0d));
     assert_eq!(refused(write(7, FIRST, 512), &[0; 513]), (0x0b, 0x0c0d));
@@ -270,7 +270,7 @@ fn a_long_cdb_is_refused() {
     assert_eq!(sense_of(&peer.answer().1), (0x05, 0x0e03));
 }
 
-/// The answer waits until the initiator has sent what it announced, so that nothing is left on the wire.
+/// The response waits until the initiator has sent all announced data, so that nothing is left on the wire.
 #[test]
 fn unsolicited_data_of_a_refused_write_is_drained() {
     let mut peer = Peer::with(Negotiated { initial_r2t: true, ..negotiated() }, config());
@@ -283,7 +283,7 @@ fn unsolicited_data_of_a_refused_write_is_drained() {
     assert_eq!(peer.session.write_bytes(), 0);
 }
 
-/// R2Ts wait for memory, in order; unsolicited parts get theirs and are kept.
+/// R2Ts wait for memory, in order. Unsolicited parts get theirs, and are kept.
 #[test]
 fn solicited_data_waits_for_memory() {
     let config = SessionConfig { data_bytes_max: 100_000, ..config() };
@@ -326,7 +326,7 @@ fn the_window_closes_and_opens() {
     assert_eq!((response.numbers.exp_cmd_sn, response.numbers.max_cmd_sn), (Serial(108), Serial(108)));
     peer.send(command(8, FIRST + 8).encode(0), &[]);
     assert_eq!(peer.command().id, peer.session.tasks.by_tag(InitiatorTag(8)).unwrap().into());
-    // A duplicate of an old one.
+    // A duplicate of an old command.
     peer.send(command(99, FIRST).encode(0), &[]);
     assert!(peer.events().is_empty());
 }

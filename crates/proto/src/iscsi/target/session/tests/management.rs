@@ -58,7 +58,8 @@ fn abort_task_of_a_running_command() {
     assert!(peer.output().is_empty());
 }
 
-/// The driver has the data of what runs, aborted or not: others get its room when it is really over.
+/// The driver has the data of a running command, aborted or not: its memory is free only when the command has
+/// ended.
 #[test]
 fn the_memory_of_an_aborted_write_is_free_when_the_driver_has_ended_it() {
     let config = SessionConfig { data_bytes_max: 8192, ..config() };
@@ -82,7 +83,7 @@ fn the_memory_of_an_aborted_write_is_free_when_the_driver_has_ended_it() {
     assert_eq!(peer.task_response(), (2, 0));
 }
 
-/// Aborting makes room in the window, but not without end.
+/// Aborting frees places in the window, but not without limit.
 #[test]
 fn what_was_aborted_and_runs_on_is_bounded() {
     let mut peer = Peer::new();
@@ -103,8 +104,8 @@ fn what_was_aborted_and_runs_on_is_bounded() {
     peer.command();
 }
 
-/// An initiator that aborts and writes again, and a disk that hangs: what brings more data than
-/// `data_bytes_max` keeps its place in the window.
+/// An initiator keeps aborting and writing while a disk hangs: commands that bring more data than
+/// `data_bytes_max` keep their places in the window.
 #[test]
 fn the_data_of_what_was_aborted_and_runs_on_is_bounded() {
     const LENGTH: usize = 16384; // FirstBurstLength
@@ -125,7 +126,7 @@ fn the_data_of_what_was_aborted_and_runs_on_is_bounded() {
     }
     assert_eq!(running.len(), 8 + 8, "as many as there is room for, and as the window has places");
     assert_eq!(peer.session.write_bytes(), 16 * LENGTH);
-    // The last ones have kept their places.
+    // The last commands have kept their places.
     peer.session.complete(running[0], Outcome::good());
     peer.send(command(1001, number).encode(0), &[]);
     assert!(peer.events().is_empty());
@@ -138,7 +139,7 @@ fn the_data_of_what_was_aborted_and_runs_on_is_bounded() {
     assert_eq!(peer.session.write_bytes(), 0);
 }
 
-/// No window bounds what immediate commands bring.
+/// No window bounds the data of immediate commands.
 #[test]
 fn immediate_writes_with_data_that_there_is_no_room_for_are_rejected() {
     const LENGTH: usize = 16384;
@@ -158,7 +159,7 @@ fn immediate_writes_with_data_that_there_is_no_room_for_are_rejected() {
     }
     assert!(peer.events().is_empty());
     assert_eq!(peer.session.write_bytes(), 2 * LENGTH);
-    // One that brings none waits, and gets its room when another has ended.
+    // A command that brings no data waits, and gets memory when another command has ended.
     peer.send(immediate(5).encode(0), &[]);
     assert!(peer.output().is_empty());
     peer.session.complete(running[0], Outcome::good_out(LENGTH as u64));
@@ -167,13 +168,14 @@ fn immediate_writes_with_data_that_there_is_no_room_for_are_rejected() {
         panic!("{output:?}")
     };
     assert_eq!(r2t.initiator_tag, InitiatorTag(5));
-    // One that never fits is told so.
+    // A command that can never fit is refused.
     let large = ScsiCommand { expected_length: 3 * LENGTH as u32, ..immediate(6) };
     peer.send(large.encode(LENGTH as u32), &[7; LENGTH]);
     assert_eq!(sense_of(&peer.answer().1), (5, 0x2400));
 }
 
-/// Unsolicited data does not keep others waiting for ever, but what was aborted and runs on is not added to.
+/// Unsolicited data does not make other commands wait forever. But they wait for aborted commands that are
+/// still running, if both do not fit together.
 #[test]
 fn the_first_in_the_row_waits_for_what_was_aborted_and_runs_on() {
     const LENGTH: usize = 16384;
@@ -192,8 +194,8 @@ fn the_first_in_the_row_waits_for_what_was_aborted_and_runs_on() {
     assert_eq!(peer.session.write_bytes(), 5 * LENGTH);
 }
 
-/// A write that hangs at one unit's disk when it is aborted holds its data, and no more: others have the
-/// rest, one at a time if unsolicited data fills it.
+/// An aborted write that hangs at one unit's disk holds its data, and no more: other commands have the rest,
+/// one at a time if unsolicited data fills it.
 #[test]
 fn what_was_aborted_and_runs_on_keeps_nobody_waiting_who_has_room_beside_it() {
     const LENGTH: usize = 16384;
@@ -226,7 +228,7 @@ fn what_was_aborted_and_runs_on_keeps_nobody_waiting_who_has_room_beside_it() {
         panic!("{output:?}")
     };
     assert_eq!(second.initiator_tag, InitiatorTag(5));
-    // It is aborted, too, and runs on.
+    // It is aborted, too, and is still running.
     peer.send(data_out(5, second.target_tag, 0, 0, true).encode(2 * LENGTH as u32), &[7; 2 * LENGTH]);
     let also_hanging = peer.command().id;
     peer.session.abort(also_hanging, false);
@@ -249,12 +251,12 @@ fn abort_task_of_a_command_that_waits_for_data() {
     assert!(peer.events().is_empty());
     assert_eq!(peer.task_response(), (2, 0));
     assert_eq!(peer.session.write_bytes(), 0);
-    // Data that was on its way is thrown away.
+    // Data that was on its way is discarded.
     peer.send(data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[0; 8192]);
     assert!(peer.events().is_empty() && peer.output().is_empty());
 }
 
-/// 11.6.1: the command has not arrived, but may: it counts as received.
+/// 11.6.1: the command has not arrived, but it may: it counts as received.
 #[test]
 fn abort_task_of_a_command_that_has_not_arrived() {
     let mut peer = Peer::new();
@@ -264,10 +266,10 @@ fn abort_task_of_a_command_that_has_not_arrived() {
     assert!(peer.events().is_empty());
     peer.send(command(3, FIRST + 1).encode(0), &[]);
     peer.command();
-    // One that is long over.
+    // A command that ended long ago.
     peer.send(abort_task(4, 1, FIRST, FIRST + 2).encode(), &[]);
     assert_eq!(peer.task_response(), (4, 1));
-    // One behind the request itself, and one far outside the window.
+    // A CmdSN after the request itself, and one far outside the window.
     peer.send(abort_task(5, 9, FIRST + 5, FIRST + 2).encode(), &[]);
     assert_eq!(peer.task_response(), (5, 1));
     peer.send(abort_task(6, 9, FIRST + 500, FIRST + 600).encode(), &[]);
@@ -302,7 +304,7 @@ fn sets_and_resets_take_what_they_are_about() {
     }
 }
 
-/// RFC 7143 4.2.3.3 a. Until then the task's tag is in use, whatever connection it is used on.
+/// RFC 7143 4.2.3.3 a. Until the data has arrived, the task's tag is in use on every connection.
 #[test]
 fn functions_on_many_tasks_wait_for_data_that_was_asked_for() {
     for function in [
@@ -315,14 +317,14 @@ fn functions_on_many_tasks_wait_for_data_that_was_asked_for() {
         let mut peer = Peer::new();
         peer.send(write(1, FIRST, 8192).encode(0), &[]);
         let r2t = peer.r2t();
-        // Of this one unsolicited data is due, which nobody has asked for.
+        // The unsolicited data of this command is still due; no R2T has requested it.
         peer.send(ScsiCommand { is_final: false, ..write(2, FIRST + 1, 8192) }.encode(0), &[]);
         peer.send(task(function, 3, FIRST + 2).encode(), &[]);
         let (id, _, abort) = peer.task_event();
         assert!(abort.is_empty() && peer.session.awaits_data(id));
         assert_eq!(peer.session.write_bytes(), 0, "it needs no room");
         assert_eq!(peer.session.census(), TaskCensus { refusing: 1, ..TaskCensus::default() });
-        // From above, too, and by its tag: it is over.
+        // Aborting the task on the node's initiative, or by its tag, has no effect: it has ended.
         peer.session.abort_waiting(Lun::new(0).unwrap());
         peer.send(abort_task(4, 1, FIRST, FIRST + 2).encode(), &[]);
         assert_eq!(peer.task_response(), (4, 1));
@@ -335,7 +337,7 @@ fn functions_on_many_tasks_wait_for_data_that_was_asked_for() {
     }
 }
 
-/// An initiator that hears of a task that it no longer has drops the connection.
+/// An initiator drops the connection if it gets an R2T for a task that it no longer has.
 #[test]
 fn r2ts_that_were_not_sent_yet_are_not_sent_for_what_is_aborted() {
     let mut peer = Peer::new();
@@ -349,7 +351,7 @@ fn r2ts_that_were_not_sent_yet_are_not_sent_for_what_is_aborted() {
     assert_eq!(peer.task_response(), (2, 0));
 }
 
-/// open-iscsi answers no R2T after a reset (FastAbort): the driver waits for a while only.
+/// open-iscsi answers no R2T after a reset (FastAbort): the driver waits only for a limited time.
 #[test]
 fn data_that_does_not_come_is_given_up_with_the_answer() {
     let mut peer = Peer::new();
@@ -362,7 +364,7 @@ fn data_that_does_not_come_is_given_up_with_the_answer() {
     assert_eq!(response.numbers.max_cmd_sn, Serial(FIRST + 8), "its place in the window is free");
     assert!(!peer.session.awaits_data(id));
     assert_eq!(peer.session.census(), TaskCensus::default());
-    // It comes after all, and is thrown away.
+    // The data arrives after all, and is discarded.
     peer.send(data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[0; 8192]);
     assert!(peer.events().is_empty() && peer.output().is_empty());
     peer.send(command(1, FIRST + 1).encode(0), &[]);
@@ -394,8 +396,8 @@ fn a_cold_reset_ends_the_session() {
     peer.is_over(CloseReason::Reset);
 }
 
-/// CLEAR TASK SET, a reset or PREEMPT AND ABORT of another session: commands that wait for their data are of
-/// the task set.
+/// CLEAR TASK SET, a reset or PREEMPT AND ABORT by another session: commands that wait for their data belong
+/// to the task set.
 #[test]
 fn what_waits_for_data_is_aborted_from_above() {
     const TASK_ABORTED: u8 = 0x40;
@@ -408,7 +410,7 @@ fn what_waits_for_data_is_aborted_from_above() {
     let other = peer.r2t();
     peer.send(command(3, FIRST + 2).encode(0), &[]);
     let running = peer.command().id;
-    // Its turn has not come: it is not of the task set yet.
+    // Its turn has not come: it is not in the task set yet.
     peer.send(command(4, FIRST + 4).encode(0), &[]);
     peer.session.abort_waiting(unit);
     assert!(peer.events().is_empty() && peer.output().is_empty(), "data is on its way");
@@ -417,7 +419,7 @@ fn what_waits_for_data_is_aborted_from_above() {
     let answer = peer.answer();
     assert_eq!(status_of(&answer), TASK_ABORTED);
     assert!(peer.events().is_empty());
-    // The others go on.
+    // The other commands continue.
     peer.send(data_out(2, other.target_tag, 0, 0, true).encode(4096), &[7; 4096]);
     let other = peer.command();
     assert_eq!((other.lun, other.data_out.len()), (other_lun, 4096));
@@ -444,12 +446,12 @@ fn what_waits_for_memory_is_aborted_at_once() {
     let (ResponsePdu::ScsiResponse(response), _) = peer.answer() else { panic!() };
     assert_eq!(response.initiator_tag, InitiatorTag(1));
     assert_eq!(peer.session.write_bytes(), 0);
-    // There is room for others.
+    // There is memory for other commands.
     peer.send(write(3, FIRST + 2, 8192).encode(0), &[]);
     peer.r2t();
 }
 
-/// Data that is being received in place comes to its end.
+/// Data that is being received in place arrives completely first.
 #[test]
 fn what_is_received_in_place_is_aborted_when_it_is_there() {
     const LENGTH: usize = 64 << 10;

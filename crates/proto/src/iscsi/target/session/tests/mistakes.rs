@@ -1,4 +1,4 @@
-//! What an initiator must not do, and what it gets for it.
+//! Mistakes of an initiator, and their consequences.
 
 use super::*;
 use crate::iscsi::wire::{RejectReason, Snack, TaskManagementFunction, TaskRequest};
@@ -14,7 +14,7 @@ impl Peer {
         }
     }
 
-    /// The session is as good as new.
+    /// The session works as before.
     fn goes_on(&mut self, cmd_sn: u32) {
         assert!(self.events().is_empty());
         self.send(command(0xdead, cmd_sn).encode(0), &[]);
@@ -25,13 +25,13 @@ impl Peer {
 #[test]
 fn small_mistakes_are_rejected() {
     let mut peer = Peer::new();
-    // An opcode that nobody knows, with data.
+    // An unknown opcode, with data.
     let mut header = [0; HEADER_LEN];
     header[0] = 0x1c;
     header[7] = 5;
     peer.send(header, b"hello");
     assert_eq!(peer.rejected(), RejectReason::CommandNotSupported);
-    // A PDU of targets.
+    // A PDU that only targets send.
     header[0] = 0x21;
     peer.send(header, b"hello");
     assert_eq!(peer.rejected(), RejectReason::CommandNotSupported);
@@ -47,7 +47,7 @@ fn small_mistakes_are_rejected() {
     };
     peer.send(snack.encode(), &[]);
     assert_eq!(peer.rejected(), RejectReason::SnackReject);
-    // A task attribute that does not exist: the number counts.
+    // A task attribute that does not exist: the CmdSN counts.
     let mut header = command(1, FIRST).encode(0);
     header[1] |= 0x07;
     peer.send(header, &[]);
@@ -55,7 +55,7 @@ fn small_mistakes_are_rejected() {
     // The reserved tag.
     peer.send(command(u32::MAX, FIRST + 1).encode(0), &[]);
     assert_eq!(peer.rejected(), RejectReason::InvalidPduField);
-    // Additional header segments that lie.
+    // Additional header segments with a wrong length.
     let mut bytes = command(1, FIRST + 2).encode(0).to_vec();
     bytes[4] = 1;
     bytes.extend_from_slice(&[0x12, 0x34, 0x01, 0x00]);
@@ -101,7 +101,7 @@ fn task_management_is_bounded() {
         referenced_cmd_sn: Serial(0),
         exp_data_sn: 0,
     };
-    // Half of them wait for a command that does not come.
+    // Half of them wait for a command that does not arrive.
     for tag in 0..super::super::IMMEDIATE_MAX as u32 {
         peer.send(reset(tag, FIRST + tag % 2).encode(), &[]);
     }
@@ -157,7 +157,7 @@ fn broken_sequences_of_data_end_the_session() {
 }
 
 impl Peer {
-    /// The only answer says that data was lost: CHECK CONDITION, ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR.
+    /// The only response reports lost data: CHECK CONDITION, ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR.
     fn lost_data(&mut self) {
         let answer = self.answer();
         assert_eq!((status_of(&answer), sense_of(&answer.1)), (0x02, (0x0b, 0x4705)));
@@ -166,7 +166,7 @@ impl Peer {
     }
 }
 
-/// 7.9: it counts as a digest error of the data before, and only the command ends.
+/// 7.9: a wrong DataSN counts as a digest error of the preceding data, and ends only the command.
 #[test]
 fn a_wrong_data_sn_ends_the_command_after_all_of_its_data() {
     for wrong in [1, 27, u32::MAX] {
@@ -180,14 +180,14 @@ fn a_wrong_data_sn_ends_the_command_after_all_of_its_data() {
         peer.lost_data();
         peer.goes_on(FIRST + 1);
     }
-    // The second PDU's, which is also the last.
+    // A wrong DataSN in the second PDU, which is also the last.
     let mut peer = Peer::new();
     peer.send(write(1, FIRST, 1024).encode(0), &[]);
     let tag = peer.r2t().target_tag;
     peer.send(data_out(1, tag, 0, 0, false).encode(512), &[7; 512]);
     peer.send(data_out(1, tag, 0, 512, true).encode(512), &[7; 512]);
     peer.lost_data();
-    // More of it belongs to no command.
+    // Further data belongs to no command.
     peer.send(data_out(1, tag, 1, 512, true).encode(512), &[7; 512]);
     assert!(peer.output().is_empty());
     peer.goes_on(FIRST + 1);
@@ -205,7 +205,7 @@ fn a_wrong_data_sn_in_unsolicited_data() {
     peer.goes_on(FIRST + 1);
 }
 
-/// Several R2Ts are out: the data of all of them is waited for.
+/// Several R2Ts are outstanding: the session waits for the data of all of them.
 #[test]
 fn lost_data_waits_for_all_r2ts() {
     let mut peer = Peer::with(Negotiated { max_outstanding_r2t: 2, ..negotiated() }, config());
@@ -228,7 +228,7 @@ fn lost_data_waits_for_all_r2ts() {
     peer.goes_on(FIRST + 1);
 }
 
-/// It waits for data that never comes, until the initiator aborts it.
+/// The command waits for data that never arrives, until the initiator aborts it.
 #[test]
 fn a_command_that_lost_data_can_be_aborted() {
     let mut peer = Peer::new();
@@ -294,7 +294,7 @@ fn damaged_digests_end_the_session() {
     assert_eq!(peer.rejected(), RejectReason::DataDigestError);
     peer.is_over(CloseReason::DataDigest);
 
-    // Of a ping.
+    // A damaged ping.
     let mut peer = Peer::with(negotiated.clone(), config());
     let mut ping = [0; HEADER_LEN];
     (ping[0], ping[1], ping[7]) = (0x40, 0x80, 4);
@@ -312,7 +312,7 @@ fn damaged_digests_end_the_session() {
     peer.is_over(CloseReason::HeaderDigest);
 }
 
-/// 7.8: a Reject at once, and the command ends when all data has come.
+/// 7.8: a Reject is sent at once, and the command ends when all data has arrived.
 #[test]
 fn a_damaged_data_digest_of_data_out_ends_the_command() {
     let negotiated = Negotiated { header_digest: true, data_digest: true, ..negotiated() };
@@ -339,7 +339,7 @@ fn a_damaged_data_digest_of_data_out_ends_the_command() {
         peer.lost_data();
         peer.goes_on(FIRST + 1);
     }
-    // Of data that no command waits for.
+    // Damaged data that no command waits for.
     let mut peer = Peer::with(negotiated, config());
     let mut bytes = peer.bytes(&data_out(1, TargetTag(5), 0, 0, true).encode(512), &[7; 512]);
     bytes[100] ^= 1;
@@ -357,7 +357,7 @@ fn discovery_knows_no_scsi() {
     assert_eq!(peer.session.census(), Default::default());
 }
 
-/// An initiator that asks and never reads: nothing more is read from it.
+/// An initiator sends commands and never reads: the session stops reading from it.
 #[test]
 fn answers_do_not_pile_up() {
     let config = SessionConfig { commands_max: 64, ..config() };

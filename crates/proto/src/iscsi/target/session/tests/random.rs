@@ -5,14 +5,14 @@ use base::Rng;
 use super::*;
 use crate::iscsi::wire::{NopOut, TaskManagementFunction, TaskRequest, TextRequest};
 
-/// What a run of a session showed: everything that it handed out, and everything that it sent.
+/// The result of running a session: everything that it handed out and sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Trace {
     events: Vec<String>,
     output: Vec<u8>,
 }
 
-/// Feeds `stream` in the pieces that `cut` chooses, and answers what comes; now and then data is received in
+/// Feeds `stream` in the pieces that `cut` chooses, and answers the events. Occasionally data is received in
 /// place.
 fn run(peer: &mut Peer, stream: &[u8], mut cut: impl FnMut(usize) -> usize) -> Trace {
     let mut trace = Trace::default();
@@ -59,8 +59,8 @@ fn run(peer: &mut Peer, stream: &[u8], mut cut: impl FnMut(usize) -> usize) -> T
     trace
 }
 
-/// A long conversation. If the driver's answers are `foreseen`, R2Ts are answered before they are seen (a
-/// session's slots and tags are predictable) and resets find nothing to abort.
+/// A long conversation. If the driver's answers are `foreseen`, the stream answers R2Ts before they are sent
+/// (a session's slots and tags are predictable), and resets find nothing to abort.
 fn conversation(peer: &Peer, rng: &mut Rng, foreseen: bool) -> Vec<u8> {
     let mut stream = Vec::new();
     for i in 0..40 {
@@ -88,7 +88,7 @@ fn conversation(peer: &Peer, rng: &mut Rng, foreseen: bool) -> Vec<u8> {
                 push(&pdu.encode(immediate as u32), &data[..immediate]);
                 let unsolicited = data_out(i, TargetTag::RESERVED, 0, immediate as u32, true);
                 push(&unsolicited.encode(16384 - immediate as u32), &data[immediate..16384]);
-                // The first slot is free again each time, and this is its R2T 0.
+                // The first slot is free each time, and this is R2T 0 of the command in it.
                 let solicited = data_out(i, TargetTag(0), 0, 16384, true);
                 push(&solicited.encode(length as u32 - 16384), &data[16384..]);
             }
@@ -143,12 +143,12 @@ fn peer_of(seed: u64) -> Peer {
         max_receive: 262_144,
         ..negotiated()
     };
-    // All commands of a conversation fit the window when nothing is answered in between.
+    // All commands of a conversation fit into the window if none is answered in between.
     let commands_max = if seed & 4 != 0 { 8 } else { 64 };
     Peer::with(negotiated, SessionConfig { commands_max, ..config() })
 }
 
-/// Where each PDU of a stream begins.
+/// The offset of each PDU in a stream.
 fn starts(framing: Framing, stream: &[u8]) -> Vec<usize> {
     let (mut at, mut starts) = (0, Vec::new());
     while let Ok(Some((_, used))) = framing.split(&stream[at..]) {
@@ -164,7 +164,7 @@ fn where_a_stream_is_cut_makes_no_difference() {
         let mut rng = Rng::new(seed);
         let stream = conversation(&peer_of(seed), &mut rng, true);
         let starts = starts(peer_of(seed).framing(), &stream);
-        // A PDU at a time is what the conversation foresees; no piece goes over its end.
+        // The conversation assumes that PDUs arrive one by one, so no piece extends beyond the end of a PDU.
         let pdu_rest = |left: usize| {
             let at = stream.len() - left;
             starts.iter().find(|start| **start > at).map_or(left, |next| next - at)
@@ -183,7 +183,7 @@ fn where_a_stream_is_cut_makes_no_difference() {
     }
 }
 
-/// Pieces that hold many PDUs: what can be handed out does not depend on answers then.
+/// Pieces that contain many PDUs: in this case the commands that are handed out do not depend on responses.
 #[test]
 fn many_pdus_in_one_piece_make_no_difference() {
     for seed in (0..24).filter(|seed| seed & 4 == 0) {
@@ -202,13 +202,13 @@ fn many_pdus_in_one_piece_make_no_difference() {
 fn damaged_streams_end_or_are_answered_and_memory_stays_bounded() {
     for seed in 0..400 {
         let mut rng = Rng::new(seed);
-        // Mostly without digests, or everything would end at the first damage.
+        // Mostly without digests; otherwise every run would end at the first damage.
         let kind = if rng.one_in(8) { 7 } else { 4 };
         let mut peer = peer_of(kind);
         let mut stream = conversation(&peer, &mut rng, true);
         let headers = starts(peer.framing(), &stream);
         for _ in 0..=rng.below(4) {
-            // Damage is of interest in headers.
+            // Only damage in headers matters.
             let header = headers[rng.below(headers.len() as u64) as usize];
             let at = header + rng.below(48) as usize;
             stream[at] = match rng.below(4) {

@@ -31,7 +31,7 @@ fn commands_are_delivered_in_order_over_connections() {
     peer.send_on(1, ScsiCommand { immediate: true, ..command(9, FIRST + 3) }.encode(0), &[]);
     let events = peer.events();
     assert_eq!(tags(&events, &peer.session), [9], "immediate at once, the others wait");
-    // A duplicate of one that waits.
+    // A duplicate of a command that waits.
     peer.send_on(0, command(4, FIRST + 2).encode(0), &[]);
     assert!(peer.events().is_empty());
     peer.send_on(0, command(1, FIRST).encode(0), &[]);
@@ -39,7 +39,7 @@ fn commands_are_delivered_in_order_over_connections() {
     assert_eq!(tags(&events, &peer.session), [1, 2, 3]);
     let Event::Command(second) = &events[1] else { unreachable!() };
     assert_eq!(second.data_out.to_vec(), [7; 512]);
-    // Each is answered where it came from, with that connection's StatSN.
+    // Each command is answered on its own connection, with that connection's StatSN.
     for event in &events {
         let Event::Command(command) = event else { unreachable!() };
         peer.session.complete(command.id, Outcome::good());
@@ -114,7 +114,7 @@ fn one_connection_logs_another_out_and_the_session_goes_on() {
     let mut peer = two();
     peer.send_on(1, command(1, FIRST).encode(0), &[]);
     let command_id = peer.command().id;
-    // A request of the connection that waits for its turn will never be carried out.
+    // A request of this connection that waits for its turn will never be executed.
     let nop = NopOut {
         immediate: false,
         lun: [0; 8],
@@ -163,7 +163,7 @@ fn connections_log_out_one_by_one() {
     peer.is_over(CloseReason::LoggedOut);
 }
 
-/// Two that ask for the same are answered when the driver is done with each.
+/// Two logouts of the same connection are answered when the driver has finished each.
 #[test]
 fn both_connections_log_the_same_one_out() {
     let mut peer = two();
@@ -198,7 +198,7 @@ fn a_connection_takes_the_place_of_its_former_self() {
     assert!(peer.session.add_connection(id, negotiated(), 9000, 0, Instant(0)));
     peer.connections[1] = id;
     assert!(peer.output_of(1).is_empty(), "answers of the former connection are gone");
-    // What the former one still hears of is not taken for the new one's.
+    // Late input and events of the former connection do not affect the new one.
     peer.session.handle_bytes(former, &[0xff; 48], Instant(0));
     peer.session.handle_closed(former, CloseReason::Reset);
     peer.session.remove_connection(former);
@@ -227,7 +227,7 @@ fn reset(tag: u32, cmd_sn: u32) -> TaskRequest {
     }
 }
 
-/// RFC 7143 4.2.3.3 a: else the data that was on its way would be taken for that of a command with the same
+/// RFC 7143 4.2.3.3 a: otherwise the data on its way would be taken for the data of a command with the same
 /// tag on another connection, and end the session.
 #[test]
 fn a_tag_whose_data_is_on_its_way_is_in_use_until_that_has_come() {
@@ -250,7 +250,7 @@ fn a_tag_whose_data_is_on_its_way_is_in_use_until_that_has_come() {
     assert!(matches!(peer.events()[..], [Event::Command(_)]));
 }
 
-/// A connection that is gone brings no data.
+/// A lost connection brings no data.
 #[test]
 fn data_of_a_connection_that_is_gone_is_not_waited_for() {
     let mut peer = two();
@@ -265,13 +265,13 @@ fn data_of_a_connection_that_is_gone_is_not_waited_for() {
     assert!(matches!(peer.output_of(0)[..], [(ResponsePdu::Task(_), _)]));
 }
 
-/// What was sent before a reset is ended by it, and what was sent after it is not, whatever arrives first.
+/// A reset ends commands that were sent before it, and none that were sent after it, whatever arrives first.
 #[test]
 fn a_reset_waits_for_commands_that_were_sent_before_it_on_another_connection() {
     let mut peer = two();
     peer.send_on(0, command(1, FIRST).encode(0), &[]);
     peer.command();
-    // On the other connection there were two more, and then the reset and one after it here.
+    // The other connection sent two more commands before the reset; this connection sent one after it.
     peer.send_on(0, reset(9, FIRST + 3).encode(), &[]);
     peer.send_on(0, command(4, FIRST + 3).encode(0), &[]);
     assert!(peer.events().is_empty());
@@ -286,7 +286,7 @@ fn a_reset_waits_for_commands_that_were_sent_before_it_on_another_connection() {
     peer.session.complete(fourth.id, Outcome::good());
     peer.session.task_done(*id, TaskResponse::Complete);
     assert_eq!(peer.session.census(), TaskCensus { answering: 1, ..TaskCensus::default() });
-    // A connection that goes takes what it asked for with it.
+    // When a connection ends, its requests are dropped.
     peer.send_on(1, reset(10, FIRST + 6).encode(), &[]);
     peer.session.expect_connection(1).unwrap();
     peer.close_event();
@@ -295,7 +295,7 @@ fn a_reset_waits_for_commands_that_were_sent_before_it_on_another_connection() {
     assert_eq!(tags(&peer.events(), &peer.session), [5, 6]);
 }
 
-/// The former connection asked for these; nobody waits for their answers any more.
+/// The former connection asked for these: their responses are dropped.
 #[test]
 fn the_new_connection_hears_nothing_of_what_the_former_one_asked() {
     let mut peer = two();
@@ -316,8 +316,8 @@ fn the_new_connection_hears_nothing_of_what_the_former_one_asked() {
 
 #[test]
 fn there_are_as_many_connections_as_the_first_login_settled() {
-    // All that was settled for the session holds for each of them; a later login that says otherwise is not
-    // heard.
+    // What the first login negotiated holds for every connection of the session; different values in a later
+    // login are ignored.
     let leading = Negotiated { max_connections: 3, max_burst: 4096, first_burst: 1024, ..negotiated() };
     let mut peer = Peer::with(leading, config());
     peer.join(1, Negotiated { max_transmit: 512, ..Negotiated::default() }, 5000);
@@ -329,7 +329,7 @@ fn there_are_as_many_connections_as_the_first_login_settled() {
     let id = peer.command().id;
     peer.session.complete(id, Outcome::data(Chain::copy_of(&[0; 1000])));
     assert_eq!(peer.output_of(1).len(), 2, "in PDUs of 512 bytes, as this connection said");
-    // Those that are at the end of their login count.
+    // Connections whose login is about to finish count, too.
     let third = peer.session.expect_connection(2).unwrap();
     assert_eq!(peer.session.expect_connection(3), Err(LoginStatus::TooManyConnections));
     let again = peer.session.expect_connection(2).expect("it is the same one");
@@ -337,7 +337,7 @@ fn there_are_as_many_connections_as_the_first_login_settled() {
     peer.session.remove_connection(again);
     peer.join(3, negotiated(), 7000);
     assert_eq!(peer.session.expect_connection(2), Err(LoginStatus::TooManyConnections));
-    // One that leaves counts until its logout is answered.
+    // A connection that leaves counts until its logout has been answered.
     peer.send_on(0, logout(3, FIRST + 2).encode(), &[]);
     let id = peer.logout_event(Some(3));
     assert_eq!(peer.session.expect_connection(2), Err(LoginStatus::TooManyConnections));
@@ -359,7 +359,7 @@ fn a_session_whose_only_connection_does_not_come_again_is_over() {
     assert_eq!(peer.session.expect_connection(0), Err(LoginStatus::SessionDoesNotExist));
 }
 
-/// Level 0: with one connection all are lost.
+/// Level 0: losing one connection ends the session with all of them.
 #[test]
 fn a_lost_connection_ends_the_session() {
     let mut peer = two();

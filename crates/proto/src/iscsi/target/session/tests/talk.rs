@@ -74,11 +74,11 @@ fn a_ping_comes_back_with_its_data() {
         }
         other => panic!("{other:?}"),
     }
-    // Not immediate: it counts.
+    // Not immediate: it advances CmdSN.
     peer.send(NopOut { immediate: false, ..nop(6, TargetTag::RESERVED) }.encode(0), &[]);
     let (ResponsePdu::NopIn(pong), _) = peer.answer() else { unreachable!() };
     assert_eq!((pong.numbers.exp_cmd_sn, pong.numbers.max_cmd_sn), (Serial(101), Serial(108)));
-    // No answer wanted.
+    // No answer is wanted.
     peer.send(nop(u32::MAX, TargetTag::RESERVED).encode(0), &[]);
     assert!(peer.output().is_empty());
 }
@@ -100,7 +100,7 @@ fn silence_is_pinged_and_then_fatal() {
     assert_eq!(peer.session.deadline(), Some(second(11)));
     peer.session.handle_timeout(second(11));
     assert_eq!(peer.output().len(), 1);
-    // That the ping was sent is a sign of life of the connection, once.
+    // A sent ping counts as a sign of life of the connection, once.
     peer.session.handle_timeout(second(16));
     assert_eq!(peer.session.deadline(), Some(second(21)));
     peer.session.handle_timeout(second(21));
@@ -215,8 +215,7 @@ fn logout_ends_the_session_after_what_was_answered() {
     let request = LogoutRequest { cmd_sn: Serial(FIRST + 2), ..logout(LogoutReason::CloseSession, 0) };
     peer.send(request.encode(), &[]);
     let leaves = peer.logout_event(None);
-    // The one that was not answered is still at work, so that the logout waits; its answer is not wanted any
-    // more.
+    // The other command is still running, so the logout waits; that command's response is not sent any more.
     let output = peer.output();
     assert_eq!(output.len(), 1);
     assert_eq!(status_of(&output[0]), 0);
@@ -225,7 +224,7 @@ fn logout_ends_the_session_after_what_was_answered() {
     let (ResponsePdu::Logout(response), _) = peer.answer() else { panic!("no answer to the logout") };
     assert_eq!((response.result, response.time2wait), (LogoutResult::Closed, 2));
     peer.is_over(CloseReason::LoggedOut);
-    // Nothing is taken in any more.
+    // Nothing more is processed.
     peer.send(command(3, FIRST + 3).encode(0), &[]);
     peer.session.handle_closed(LEADING, CloseReason::PeerClosed);
     assert!(peer.events().is_empty() && peer.output().is_empty());
@@ -258,7 +257,7 @@ fn a_drain_asks_first() {
     assert_eq!(message.event, AsyncEvent::LogoutRequested { within: 7 });
     let deadline = Instant(8_500_000_000);
     assert_eq!(peer.session.deadline(), Some(deadline));
-    // Still served meanwhile.
+    // Commands are still served meanwhile.
     peer.send(command(1, FIRST).encode(0), &[]);
     peer.command();
     peer.session.handle_timeout(deadline);
