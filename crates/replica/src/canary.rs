@@ -10,6 +10,8 @@ pub enum Canary {
     AckSuperseded,
     /// R4: no bit of the dirty map is set before a write.
     NoIntent,
+    /// R4: a write that waits for its bits keeps waiting for those of a copy that was removed.
+    IntentOutlives,
     /// R4: only the coordinator sets bits.
     CoordinatorIntent,
     /// R5: a write does not wait for joiners.

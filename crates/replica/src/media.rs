@@ -106,6 +106,12 @@ impl Media {
         self.under_way.clear();
     }
 
+    /// Only these slots still have a copy. Waiting writes need no bits for the others: those were cleared, and
+    /// would never reach the disk.
+    pub fn drop_intents_but(&mut self, slots: Slots) {
+        self.waiting.iter_mut().for_each(|(_, intents)| *intents = intents.and(slots));
+    }
+
     /// The writes to the blocks that wait or are under way.
     pub fn within(&self, blocks: Blocks) -> Vec<ApplyId> {
         let waiting = self.waiting.iter().map(|(apply, _)| (apply.id, apply.blocks));

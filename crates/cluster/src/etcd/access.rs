@@ -105,7 +105,8 @@ impl Access {
         let read = std::fs::read_to_string(file);
         let password = read.map_err(|error| StartError::Password(file.clone(), error))?;
         let password = password.trim_end_matches(['\r', '\n']).to_owned();
-        if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+        let is_one_line = !password.contains(['\r', '\n']);
+        if password.is_empty() || password.len() > PASSWORD_BYTES_MAX || !is_one_line {
             return Err(StartError::NoPassword(file.clone()));
         }
         Ok(Some(User { name: name.clone(), password }))
@@ -126,6 +127,21 @@ const IDLE_MAX: Duration = Duration::from_secs(15);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_is_one_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let access = Access { user: Some(("ursa".to_owned(), file.clone())), ..Access::default() };
+            access.read_user().map(|user| user.unwrap().password)
+        };
+        assert_eq!(read("secret\r\n").unwrap(), "secret");
+        for wrong in ["", "\n", "secret\nanother\n", &"s".repeat(PASSWORD_BYTES_MAX + 1)] {
+            assert!(matches!(read(wrong), Err(StartError::NoPassword(_))), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn endpoints_are_urls_with_a_port() {

@@ -72,7 +72,7 @@ pub enum StartError {
     /// The file with the password cannot be read.
     #[error("cannot read the password for etcd from {0}")]
     Password(PathBuf, #[source] std::io::Error),
-    /// The file with the password is empty or too long.
+    /// The file with the password is empty or too long, or has several lines.
     #[error(
         "{0} is empty, or has more than one line or more than 1024 bytes: write the password on one line"
     )]

@@ -1,5 +1,6 @@
-//! Blocks that one node's disk does not read: hosts get them from another copy, and they are written again.
-//! If that does not help, the copy leaves.
+//! Blocks that one node's disk cannot read: hosts read them from another copy, and the node repairs them.
+//!
+//! If that does not help, the copy goes out of sync.
 
 use std::ops::Range;
 
@@ -13,18 +14,18 @@ use node::events::Event;
 use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskLatency, Fault};
 
-/// A value that nothing else on a disk holds.
+/// A value that is nowhere else on a disk.
 pub(super) fn marked(lba: u64) -> u64 {
     0xbad0_b10c_0000_0000 | lba
 }
 
 impl Cluster {
-    /// Where on its node's disk the copy has the block that holds this value in each word.
+    /// The place on its node's disk where the copy has the block with this value in each word.
     pub(super) fn place_of(&self, index: usize, value: u64) -> u64 {
         self.places_of(index, value.to_le_bytes()).next().expect("it is on the disk")
     }
 
-    /// Where blocks on a node's disk begin with these bytes.
+    /// The places of blocks on a node's disk that begin with these bytes.
     pub(super) fn places_of(&self, index: usize, start: [u8; 8]) -> impl Iterator<Item = u64> {
         let image = self.world.disk_image(self.servers[index], DISK);
         (0..image.size()).step_by(SIZE.bytes() as usize).filter(move |at| {
@@ -34,26 +35,26 @@ impl Cluster {
         })
     }
 
-    /// The node's disk does not read these blocks any more, which hold what [`marked`] says.
+    /// Makes these blocks, which hold [`marked`] values, unreadable on the node's disk.
     pub(super) fn spoil(&self, index: usize, lbas: impl IntoIterator<Item = u64>, faults: DiskFaults) {
         let places = lbas.into_iter().map(|lba| self.place_of(index, marked(lba)));
         let faults = places.fold(faults, |faults, at| faults.with_unreadable(at..at + 512));
         self.world.set_disk_faults(self.servers[index], DISK, faults);
     }
 
-    /// Reads that have failed on any disk.
+    /// Number of reads that have failed on any disk.
     pub(super) fn failed_reads(&self) -> u64 {
         self.world.fault_counts().of(Fault::ReadError)
     }
 
-    /// Events that a node has told, with these codes.
+    /// Events of a node with these codes.
     pub(super) fn told_of(&self, index: usize, codes: &[&str]) -> Vec<Event> {
         let taken = self.control(index, |control| control.next_events());
         let all = taken.events.into_iter().map(|(_, event)| event);
         all.filter(|event| codes.contains(&event.code.as_str())).collect()
     }
 
-    /// Somebody has seen what the node's disk did not read.
+    /// Acknowledges the read errors of the node's disk.
     fn acknowledge(&self, index: usize) {
         let acknowledge = |control: Rc<Control>| async move { control.acknowledge_read_errors(POOL).await };
         self.control(index, acknowledge).unwrap();
@@ -67,7 +68,7 @@ impl Cluster {
         )
     }
 
-    /// For each disk of a node that failed to read blocks: how many, how many of them still cannot be read,
+    /// For each disk of a node with read errors: the number of blocks, how many of them are still unreadable,
     /// and the first of these.
     pub(super) fn read_faults(&self, index: usize) -> Vec<(usize, usize, Option<u64>)> {
         let faults = self.control(index, |control| async move { control.faults() });
@@ -81,7 +82,7 @@ impl Cluster {
         kinds.filter_map(read_failed).collect()
     }
 
-    /// How many blocks its copies lack, and the first of them.
+    /// Number of blocks that its copies have lost, and the first of them.
     pub(super) fn lost_blocks(&self, index: usize) -> Vec<(u64, u64)> {
         self.world.run_for(Duration::from_secs(1));
         let faults = self.control(index, |control| async move { control.faults() });
@@ -92,7 +93,7 @@ impl Cluster {
         faults.into_iter().filter_map(|fault| lost(fault.kind)).collect()
     }
 
-    /// Writes what [`marked`] says to these blocks through the first node.
+    /// Writes [`marked`] values to these blocks through the first node.
     pub(super) fn write_marked(&self, lbas: impl IntoIterator<Item = u64> + 'static) {
         let (client, portal) = (self.client("writer"), self.portal(0));
         self.world.block_on(client, CoreId(0), move || async move {
@@ -144,7 +145,7 @@ fn a_bad_block_on_one_copy_is_read_from_the_other_and_written_again() {
         assert_eq!(cluster.in_sync(0), 2);
         assert_eq!(cluster.checksum(0), cluster.checksum(1));
 
-        // It is told once, and shown until somebody has seen it.
+        // There is one event, and a finding until an administrator acknowledges it.
         let told = cluster.told_of(0, &["read_failed", "block_repaired"]);
         let told: Vec<_> = told.iter().map(|event| (event.code.as_str(), event.cause)).collect();
         let expected = [("read_failed", Some("medium_error")), ("block_repaired", None)];
@@ -200,7 +201,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
         assert_eq!(cluster.in_sync(1), 1);
         let reason = cluster.reason(1);
         assert_eq!(reason, Cause::BlockUnrepaired);
-        // Each node says where, since the record does.
+        // Each node reports where, since the record does.
         for told in [0, 1].map(|index| cluster.told_of(index, &["copy_out_of_sync"])) {
             let [lost] = &told[..] else { panic!("{told:?}") };
             assert_eq!((lost.cause, lost.node), (Some("block_unrepaired"), Some(1)));
@@ -212,7 +213,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
             );
         }
         cluster.assert_reads(1, [3]);
-        // With another disk under it, as it were, it comes back.
+        // It comes back after its disk was replaced, here by an end of the faults.
         cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
         cluster.control(0, |control| async move { control.reopen_pool(POOL).await.map(drop) }).unwrap();
         cluster.wait_until_in_sync(1, 2);
@@ -222,8 +223,8 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
     });
 }
 
-/// Reads that are under way when the copy is taken out: others have the data, so the path is lost, and nobody
-/// is told that the data are.
+/// Reads in progress when the copy goes out of sync: other copies have the data, so at most the path is lost,
+/// and no host may be told that the data are.
 #[test]
 fn no_read_is_told_of_lost_data_while_its_copy_leaves() {
     const BLOCKS: u64 = 12;
@@ -269,12 +270,12 @@ fn without_another_copy_only_commands_that_touch_the_block_fail() {
     let found = cluster.read_all(0, [4, 5, 6]);
     // MEDIUM ERROR, UNRECOVERED READ ERROR.
     assert_eq!(found, [Ok(marked(4)), Err(Some((0x03, 0x1100))), Ok(marked(6))]);
-    // A host's write heals it.
+    // A host's write repairs it.
     cluster.write_marked([5]);
     cluster.assert_reads(0, 0..8);
 }
 
-/// Each copy has other bad blocks: together they have all.
+/// Each copy has other bad blocks: together they have all data.
 #[test]
 fn bad_blocks_on_both_copies_are_each_read_from_the_other() {
     each_seed(3, |seed| {
@@ -306,7 +307,8 @@ fn every_command_that_reads_gets_the_block_from_the_other_copy() {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
         cluster.write_marked(0..6);
-        // The disk hopes that the blocks are good again, and they are not, until hosts have what they want.
+        // The disk remaps blocks when they are written, and they stay bad until hosts have read what they
+        // want.
         cluster.spoil(0, [1, 2, 3], DiskFaults::default().remapping());
         let (client, portal) = (cluster.client("host"), cluster.portal(0));
         cluster.world.block_on(client, CoreId(0), move || async move {
@@ -326,8 +328,7 @@ fn every_command_that_reads_gets_the_block_from_the_other_copy() {
     });
 }
 
-/// EXTENDED COPY of blocks of the volume to another place in it, and whether it went well; if not, what its
-/// source has answered: sense key, code.
+/// EXTENDED COPY of blocks of the volume to another place in it; an error is its source's sense key and code.
 async fn copy_blocks(session: &Session, from: Range<u64>, to: u64) -> Result<(), (u8, u16)> {
     /// COPY ABORTED, THIRD PARTY DEVICE FAILURE (SPC-4).
     const THIRD_PARTY: (u8, u16) = (0x0a, 0x0d01);
@@ -338,8 +339,8 @@ async fn copy_blocks(session: &Session, from: Range<u64>, to: u64) -> Result<(),
     let Err(error) = session.extended_copy(LUN, copy()).await else { return Ok(()) };
     assert_eq!(error.sense(), Some(THIRD_PARTY), "{error}");
     let initiator::Error::Status { sense, .. } = error else { panic!("it has sense data") };
-    // SPC-4 6.4.5: where the source's status and sense data are, in the bytes behind those of the command's
-    // own.
+    // SPC-4 6.4.5: where the source's status and sense data are, in the bytes after those of the command
+    // itself.
     let answer = &sense[usize::from(sense[8])..];
     assert_eq!(answer[0], 0x02, "CHECK CONDITION");
     Err((answer[3], u16::from_be_bytes([answer[13], answer[14]])))
@@ -382,17 +383,17 @@ fn a_copy_of_blocks_that_nobody_can_read_says_what_its_source_says() {
         // MEDIUM ERROR, UNRECOVERED READ ERROR.
         assert_eq!(copy_blocks(&session, 0..6, 100).await, Err((0x03, 0x1100)));
         assert_eq!(read(&session, 103).await.unwrap(), 0, "nothing is written that was not read");
-        // Only what touches the block fails.
+        // Only commands that touch the block fail.
         copy_blocks(&session, 4..6, 100).await.unwrap();
         assert_eq!(read(&session, 100).await.unwrap(), marked(4));
-        // A write heals it.
+        // A write repairs it.
         write(&session, 3, marked(3)).await.unwrap();
         copy_blocks(&session, 0..6, 100).await.unwrap();
         assert_eq!(read(&session, 103).await.unwrap(), marked(3));
     });
 }
 
-/// `volume verify` repairs what it can, and says whose disk does not read what it cannot.
+/// `volume verify` repairs what it can, and reports which disk cannot read the rest.
 #[test]
 fn a_comparison_names_the_disk_that_cannot_read() {
     let cluster = Cluster::new(1, 2, 2);
@@ -402,14 +403,14 @@ fn a_comparison_names_the_disk_that_cannot_read() {
     let found = cluster.verify(0);
     assert!(found.is_equal(), "{found:?}");
     assert_eq!(cluster.told_of(1, &["read_failed", "block_repaired"]).len(), 2);
-    // A copy that cannot be repaired leaves while it is compared.
+    // A copy that cannot be repaired goes out of sync during the comparison.
     cluster.spoil(1, [700], DiskFaults::default());
     cluster.verify(0);
     cluster.world.run_for(Duration::from_secs(1));
     assert_eq!(cluster.in_sync(0), 1);
 }
 
-/// The source of a sync has a bad block that a third copy has: nobody notices but its disk.
+/// A resync's source has a bad block that a third copy has: the resync reads it there.
 #[test]
 fn a_source_with_a_bad_block_gives_what_another_copy_has() {
     each_seed(3, |seed| {
@@ -432,7 +433,7 @@ fn a_source_with_a_bad_block_gives_what_another_copy_has() {
 }
 
 /// The pool of a copy was set back, so that its regions are compared with those of the other one; its disk
-/// does not read one of them.
+/// cannot read one of them.
 #[test]
 fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
     let cluster = Cluster::new(1, 2, 2);
@@ -449,7 +450,7 @@ fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
     cluster.world.remove_disk(cluster.servers[1], DISK);
     cluster.world.put_disk(cluster.servers[1], DISK, yesterday);
     cluster.spoil(1, [5], DiskFaults::default().remapping());
-    // It is missed, and taken out.
+    // The others miss the node, and remove it.
     cluster.world.run_for(Duration::from_secs(2));
     cluster.start(1);
     cluster.wait_until_in_sync(0, 2);
@@ -460,9 +461,11 @@ fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
-/// The first node gets a bad block and the one beside it from the second, while a host of the third writes
-/// both, of which the first hears late. What its host has been shown of the good block, which its own disk
-/// has, too, stays.
+/// A repair races with a host's write.
+///
+/// The first node reads a bad block and the next one from the second node, while a host of the third node
+/// writes both, of which the first node learns late. Once its host has read a new value in the good block,
+/// which its own disk has, too, the old one must not come back.
 pub(super) fn shown_and_gone(seed: u64) {
     const ROUNDS: u64 = 10;
     const HEARS_AFTER: Duration = Duration::from_millis(100);
@@ -489,13 +492,15 @@ pub(super) fn shown_and_gone(seed: u64) {
             rt::sleep(begins).await;
             let mut data = block(value);
             data.append(block(value));
-            // Without word of the first node for so long it may be told that nobody knows what becomes of it.
+            // The first node receives nothing for so long that the host may be told that the result of its
+            // write is unknown.
             while session.write(LUN, Lba(0), data.clone(), SIZE).await.is_err() {}
             written.set(written.get() + 1);
         }));
         let (looked, session) = (Rc::clone(&done), Rc::clone(&reads));
         drop(cluster.world.spawn_on(reader, CoreId(0), move || async move {
-            // Word of a path's state, which changes when leases are late, comes in the place of an answer.
+            // A unit attention for a path's state, which changes when leases are late, may come instead of a
+            // response.
             let last_of = async |lba, count| {
                 loop {
                     if let Ok(data) = session.read(LUN, Lba(lba), BlockCount(count), SIZE).await {
@@ -521,8 +526,8 @@ fn what_came_from_another_copy_once_is_there_from_then_on() {
     each_seed(3, shown_and_gone);
 }
 
-/// What another copy gives to repair a bad block with is late, and a host of a third node has written the
-/// block by the time that it comes.
+/// The data for the repair of a bad block comes late from another copy: a host of a third node has written
+/// the block by then.
 #[test]
 fn a_block_is_not_repaired_with_what_was_there_before_a_write() {
     const READS: Duration = Duration::from_millis(100);
@@ -547,7 +552,7 @@ fn a_block_is_not_repaired_with_what_was_there_before_a_write() {
             CoreId(0),
             move || async move { write(&session, 3, 7).await.unwrap() },
         );
-        // All know that it is everywhere.
+        // All nodes know that all copies have it.
         cluster.world.run_for(Duration::from_millis(100));
         cluster.world.heal_all();
         cluster.world.run_for(Duration::from_secs(1));
@@ -575,7 +580,7 @@ fn a_disk_with_too_many_bad_blocks_leaves() {
         200
     });
     assert!((64..200).contains(&read_before), "{read_before} blocks were read before it left");
-    // Its node says so with a heartbeat, and the record is changed.
+    // Its node reports so with a heartbeat, and the record is changed.
     cluster.world.run_for(Duration::from_secs(2));
     assert_eq!(cluster.in_sync(1), 1);
     cluster.assert_reads(1, 0..200);
@@ -598,15 +603,15 @@ fn what_the_disk_does_not_answer_comes_from_the_other_copy() {
         assert_eq!(found.unwrap(), marked(3));
         let took = cluster.world.now() - began;
         assert!(took < Duration::from_millis(1500), "{took:?}");
-        // One that keeps hanging leaves, though no host reads from it any more.
+        // If it keeps hanging, its copy goes out of sync, even if no host reads from it any more.
         cluster.world.run_for(Duration::from_secs(6));
         assert_eq!(cluster.in_sync(1), 1, "a disk that answers nothing is still in sync");
         cluster.assert_reads(1, [3]);
     });
 }
 
-/// A disk reads again and again what it cannot read, and hosts have the data from the other copy long before
-/// it gives up. It is noted and repaired all the same.
+/// A disk retries an unreadable block for long, and hosts have the data from the other copy before it gives
+/// up. The error is reported and the block repaired all the same.
 #[test]
 fn a_block_whose_error_comes_late_is_told_and_written_again() {
     each_seed(3, |seed| {
@@ -629,8 +634,8 @@ fn a_block_whose_error_comes_late_is_told_and_written_again() {
     });
 }
 
-/// A page of a dirty map that its disk does not read costs a copy of what it covers, and is a bad block like
-/// any other.
+/// An unreadable page of a dirty map causes a resync of all that it covers, and is a bad block like any
+/// other.
 #[test]
 fn a_bad_page_of_the_dirty_map_is_told() {
     let cluster = Cluster::new(1, 2, 2);
@@ -651,9 +656,10 @@ fn a_bad_page_of_the_dirty_map_is_told() {
     cluster.assert_reads(1, [3]);
 }
 
-/// The only copy in sync returns, and its disk does not give what one of its slices needs to be opened. The
-/// others say nothing for that one: a copy that misses something there is not in sync before the pool is
-/// opened again.
+/// The only copy in sync returns, and its disk cannot read what one of its slices needs to be opened.
+///
+/// The others do not speak for that slice: a copy that misses something there is not in sync before the pool
+/// is reopened.
 pub(super) fn part_of_a_copy(seed: u64) {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 2);
@@ -668,15 +674,16 @@ pub(super) fn part_of_a_copy(seed: u64) {
     assert_resyncs_when_reopened(&cluster, 0);
 }
 
-/// The disk of either node does not read the list of lost blocks of the slice that was written to: it lies a
-/// page of each of the two slices before the dirty map. Both pools were made alike.
-fn without_list(cluster: &Cluster) -> DiskFaults {
+/// Neither node's disk can read the list of lost blocks of the slice that was written.
+///
+/// The list is one page per slice, for two slices, before the dirty map. Both pools were created alike.
+pub(super) fn without_list(cluster: &Cluster) -> DiskFaults {
     let page = cluster.places_of(0, *b"URSADMAP").next().expect("what the other copy misses is noted");
     let list = page - 2 * 4096;
     DiskFaults::default().with_unreadable(list..list + 512)
 }
 
-/// The node's disk reads everything again, and its pool is opened again.
+/// Ends the faults of the node's disk, and reopens its pool.
 fn assert_resyncs_when_reopened(cluster: &Cluster, index: usize) {
     cluster.world.set_disk_faults(cluster.servers[index], DISK, DiskFaults::default());
     cluster.control(index, |control| async move { control.reopen_pool(POOL).await.unwrap() });
@@ -691,8 +698,7 @@ fn a_copy_of_which_a_slice_cannot_be_opened_takes_no_part() {
     each_seed(3, part_of_a_copy);
 }
 
-/// The copy that returns is not the only one: it stays outside, and is not let in and taken out again and
-/// again.
+/// The copy that returns is not the only one: it stays out of sync, and does not come and go again and again.
 #[test]
 fn a_copy_of_which_a_slice_cannot_be_opened_is_not_let_in() {
     each_seed(3, |seed| {

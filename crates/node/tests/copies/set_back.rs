@@ -1,19 +1,21 @@
-//! Pools and nodes that return with what they held on an earlier day: a snapshot that was reverted, an image
-//! that was restored, a stale leg of a mirror.
+//! Pools and nodes that return in an earlier state: a reverted snapshot, a restored image, a stale leg of a
+//! mirror.
 
 use cluster::memory::Fault;
 use node::control::FaultKind;
 use rt::sim::{DiskFaults, DiskImage};
+use store::CopyState;
 
+use super::bad_blocks::without_list;
 use super::forks::record_node;
 use super::*;
 
-/// What is written before the image is taken, while it counts, and while the other node is alone.
+/// Written before the image is taken, while the pool counts, and while the other node is alone.
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
 const ALONE: u64 = 3;
 
-/// Blocks that each of these writes goes to.
+/// Blocks of each of these writes.
 const BLOCKS: std::ops::Range<u64> = 0..64;
 /// Blocks that are written while the other node is alone.
 const FEW: std::ops::Range<u64> = 1024..1030;
@@ -42,7 +44,7 @@ impl Cluster {
         });
     }
 
-    /// What blocks hold, read through a node.
+    /// The values of blocks, read through a node.
     pub(super) fn holds(&self, index: usize, blocks: std::ops::Range<u64>) -> Vec<u64> {
         let (client, portal) = (self.client("reader"), self.portal(index));
         self.world.block_on(client, CoreId(0), move || async move {
@@ -66,7 +68,7 @@ pub(super) async fn log_in_at_last(portal: SocketAddr) -> Rc<Session> {
     }
 }
 
-/// Two copies in sync, and what the second node's pool was before.
+/// Two copies in sync, and an earlier image of the second node's pool.
 fn with_image_of_yesterday(seed: u64, kind: VolumeKind) -> (Cluster, DiskImage) {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(kind, 2);
@@ -79,12 +81,12 @@ fn with_image_of_yesterday(seed: u64, kind: VolumeKind) -> (Cluster, DiskImage) 
     (cluster, yesterday)
 }
 
-/// Two copies, of which the second node's pool was set back by a day: it is started first, or after the other
+/// Two copies. The second node's pool was set back by a day, and the node starts before or after the other
 /// one.
 fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
     let (cluster, yesterday) = with_image_of_yesterday(seed, VolumeKind::Thick);
     cluster.fill(1, BLOCKS, AFTER);
-    // Bits are kept for a moment, and say nothing then of what was written.
+    // Dirty bits are kept for a moment; then they say nothing about what was written.
     cluster.world.run_for(Duration::from_secs(20));
     cluster.world.crash(cluster.servers[1]);
     if black_out {
@@ -95,7 +97,7 @@ fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
     cluster.put_back(1, yesterday);
     if set_back_first {
         cluster.start(1);
-        // Long enough for it to go on alone, if it would.
+        // Long enough for it to continue alone, if it would.
         cluster.world.run_for(Duration::from_secs(10));
         cluster.start(0);
     } else {
@@ -109,6 +111,30 @@ fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
     for index in [0, 1] {
         assert_eq!(cluster.holds(index, BLOCKS), [AFTER], "through node {}", index + 1);
     }
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+/// The slice that could not be opened has not recorded that it lacks everything: the pool counts as set back
+/// until the slice has.
+#[test]
+fn a_pool_that_was_set_back_is_not_trusted_while_a_slice_is_not_open() {
+    let (cluster, yesterday) = with_image_of_yesterday(7, VolumeKind::Thick);
+    cluster.fill(1, BLOCKS, AFTER);
+    cluster.world.run_for(Duration::from_secs(20));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.fill(0, BLOCKS, ALONE);
+    cluster.put_back(1, yesterday);
+    cluster.world.set_disk_faults(cluster.servers[1], DISK, without_list(&cluster));
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(30));
+    let copy = cluster.control(1, |control| async move { control.volumes().await.remove(0).info.copy });
+    let state = copy.map(|copy| copy.state);
+    assert!(state.is_some_and(CopyState::is_untrusted), "{state:?}");
+    cluster.world.set_disk_faults(cluster.servers[1], DISK, DiskFaults::default());
+    cluster.control(1, |control| async move { control.reopen_pool(POOL).await.unwrap() });
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.holds(1, BLOCKS), [ALONE]);
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
@@ -154,7 +180,7 @@ fn a_pool_that_was_set_back_never_goes_on_alone() {
 }
 
 impl Cluster {
-    /// Codes and causes of what a node has told since it was last asked.
+    /// Codes and causes of a node's new events.
     fn told(&self, index: usize) -> Vec<(&'static str, Option<&'static str>)> {
         let taken = self.control(index, |control| control.next_events());
         taken.events.iter().map(|(_, event)| (event.code.as_str(), event.cause)).collect()
@@ -176,7 +202,7 @@ impl Cluster {
     }
 }
 
-/// People are told what happened, and that it is over.
+/// Events report what happened, and that it is over.
 #[test]
 fn a_pool_that_was_set_back_is_told() {
     let cluster = Cluster::new(1, 2, 1);
@@ -185,12 +211,12 @@ fn a_pool_that_was_set_back_is_told() {
     cluster.world.crash(cluster.servers[1]);
     let yesterday = cluster.image(1);
     cluster.start(1);
-    // The record calls its last life in sync at first.
+    // The record still has its last incarnation in sync at first.
     cluster.world.run_for(Duration::from_secs(5));
     cluster.wait_until_in_sync(0, 2);
     cluster.world.crash(cluster.servers[1]);
     cluster.put_back(1, yesterday);
-    // Nobody has what it misses.
+    // No other copy has what it misses.
     cluster.world.crash(cluster.servers[0]);
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(5));
@@ -201,25 +227,27 @@ fn a_pool_that_was_set_back_is_told() {
         "{told:?}"
     );
     assert!(cluster.says_pool_set_back(1));
-    // That it waits is known to its next life, too.
+    // After a restart it still knows that it waits.
     cluster.world.crash(cluster.servers[1]);
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(5));
     assert!(cluster.says_pool_set_back(1));
     cluster.start(0);
-    // The record calls both in sync until their next lives have joined.
+    // The record has both in sync until their new processes have joined.
     cluster.wait_until_all_serve();
     cluster.wait_until_in_sync(0, 2);
     cluster.world.run_for(Duration::from_secs(1));
     assert!(!cluster.says_pool_set_back(1), "it is over");
 }
 
-/// That a pool was set back cannot be written to one of its disks, so that its metadata still says that its
-/// copies are what they were. None of these is used, although nobody else is there.
+/// The mark that a pool was set back cannot be written to one of its disks, so that its metadata still
+/// describes its copies as they were.
+///
+/// None of these is used, although no other copy is there.
 #[test]
 fn a_pool_that_was_set_back_and_takes_no_changes_is_not_used() {
     const OF_TWO: &str = "of-two";
-    // The volume lies on the large one.
+    // The volume is on the large one.
     const DISKS: [(&str, u64); 2] = [("/dev/large", 64 * MIB), ("/dev/small", 4 * MIB)];
     const SUPERBLOCKS: std::ops::Range<u64> = 0..8192;
     each_seed(3, |seed| {
@@ -277,8 +305,8 @@ fn a_pool_that_was_set_back_and_takes_no_changes_is_not_used() {
     });
 }
 
-/// An image of a pool that was in use, taken in the life that was the last one: others know that the pool has
-/// counted on since.
+/// An image of a pool in use, taken by the node's latest process before the crash: other nodes know that the
+/// pool's count has grown since.
 #[test]
 fn an_image_of_a_pool_in_use_is_noticed_when_it_is_old() {
     each_seed(3, |seed| {
@@ -286,7 +314,7 @@ fn an_image_of_a_pool_in_use_is_noticed_when_it_is_old() {
         cluster.add_volume(VolumeKind::Thick, 2);
         cluster.fill(0, BLOCKS, BEFORE);
         let earlier = cluster.image(1);
-        // As long as it is written to, it counts on once a minute.
+        // As long as it is written, its count grows once a minute.
         for second in 0..70 {
             cluster.fill(0, second..second + 1, AFTER);
             cluster.world.run_for(Duration::from_secs(1));
@@ -300,7 +328,7 @@ fn an_image_of_a_pool_in_use_is_noticed_when_it_is_old() {
     });
 }
 
-/// What it costs: an idle pool writes nothing, and a node's loss is one count of the pool for all of its
+/// The cost: an idle pool writes nothing, and the loss of a node increases a pool's count once for all of its
 /// volumes.
 #[test]
 fn a_pool_counts_on_once_for_many_volumes_and_never_when_idle() {
@@ -324,7 +352,8 @@ fn a_pool_counts_on_once_for_many_volumes_and_never_when_idle() {
     assert!((1..=2).contains(&counted), "{VOLUMES} volumes have changed: {counted}");
 }
 
-/// The only copy: nobody else has anything, so somebody has to say that the older data are to be served.
+/// The only copy: no other node has its data, so an administrator has to accept that the older data are
+/// served.
 #[test]
 fn older_data_of_the_only_copy_is_served_when_somebody_accepts_it() {
     each_seed(3, |seed| {
@@ -368,7 +397,7 @@ fn older_data_of_the_only_copy_is_served_when_somebody_accepts_it() {
 
 const RECORD: &str = "/ursa/record";
 
-/// A machine that was set back with all that it has: what it takes for its next life was used already.
+/// A whole machine that was set back: the incarnation that it chooses next was used already.
 #[test]
 fn a_machine_that_was_set_back_takes_no_part_until_it_has_a_life_of_its_own() {
     each_seed(3, |seed| {
@@ -378,7 +407,7 @@ fn a_machine_that_was_set_back_takes_no_part_until_it_has_a_life_of_its_own() {
         cluster.world.run_for(Duration::from_secs(10));
         cluster.world.crash(cluster.servers[1]);
         let (disk, record) = (cluster.image(1), cluster.world.disk_image(cluster.servers[1], RECORD));
-        // As many lives as the set-back one begins with, or more.
+        // The incarnation that the set-back node will choose is the latest one, or an earlier one.
         for _ in 0..=seed % 2 {
             cluster.start(1);
             cluster.wait_until_in_sync(0, 2);
@@ -405,7 +434,7 @@ fn a_machine_that_was_set_back_takes_no_part_until_it_has_a_life_of_its_own() {
     });
 }
 
-/// Whether copies, and what hosts read, are right in the end.
+/// Checks whether the copies, and what hosts read, are right in the end.
 #[cfg(debug_assertions)]
 #[test]
 fn that_a_pool_that_was_set_back_is_trusted_is_noticed() {

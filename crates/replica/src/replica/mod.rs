@@ -318,6 +318,9 @@ impl Replica {
         // configuration is newer than that.
         if standing != Standing::Outside || makes(Canary::ClearOutside) {
             self.map.clear_all(Slots::ALL.minus(self.others()));
+            if !makes(Canary::IntentOutlives) {
+                self.media.drop_intents_but(self.others());
+            }
         }
         self.debts.clear();
         if self.failed.is_some() {

@@ -1,6 +1,7 @@
 //! A copy is added while a write is under way of which only its coordinator knows. The coordinator does not
 //! know of that copy, and so has set no bit for it (R8, R19).
 
+use replica::canary::{Canary, make};
 use replica::{Config, DirtyMap, Incarnation, NodeId, Revision, Slots, Standing};
 
 use crate::copies::{Copies, GEOMETRY, LIFE, slot};
@@ -98,4 +99,29 @@ fn who_joins_before_a_write_that_is_under_way_has_ended_gets_it_later() {
     wait(&mut all, WARM_TICKS);
     assert_eq!(all.block(), [7, 0, 0]);
     lose_all(all, promoted);
+}
+
+/// The disks are slow, so a write waits for its bits. When it is its turn, nobody needs a bit for copy 2 any
+/// more, and none is set.
+fn a_copy_is_dropped_while_a_write_waits(canary: Option<Canary>) -> [u8; 3] {
+    make(canary);
+    let three = Config::initial(&[1, 2, 3].map(|node| (NodeId(node), LIFE)), Revision(1));
+    let mut all = Copies::new(&three);
+    all.holds_pages = true;
+    all.write_elsewhere(5);
+    all.write(7);
+    all.deliver_all();
+    (0..2).for_each(|number| all.cut(number, 2));
+    let two = enter(&mut all, &[0, 1], three.remove(slot(2)).unwrap());
+    enter(&mut all, &[0, 1], two.drop_copy(slot(2)).unwrap());
+    all.write_pages();
+    wait(&mut all, WARM_TICKS);
+    make(None);
+    all.block()
+}
+
+#[test]
+fn a_write_waits_for_no_bit_of_a_copy_that_is_gone() {
+    assert_eq!(a_copy_is_dropped_while_a_write_waits(None)[..2], [7, 7]);
+    assert_eq!(a_copy_is_dropped_while_a_write_waits(Some(Canary::IntentOutlives))[..2], [0, 0]);
 }

@@ -29,6 +29,10 @@ pub struct Copies {
     pub told: Vec<(u64, Outcome)>,
     /// How many regions resyncs may still give.
     pub budget: u32,
+    /// Pages of the dirty map are not written before [`Copies::write_pages`].
+    pub holds_pages: bool,
+    /// Those that wait for it, by copy.
+    pages: Vec<(usize, usize)>,
 }
 
 impl Copies {
@@ -48,6 +52,8 @@ impl Copies {
             links: BTreeMap::new(),
             told: Vec::new(),
             budget: 0,
+            holds_pages: false,
+            pages: Vec::new(),
         };
         for (one, other) in [(0, 1), (0, 2), (1, 2)] {
             all.connect(one, other);
@@ -102,8 +108,17 @@ impl Copies {
 
     /// A host writes this to the block through copy 0.
     pub fn write(&mut self, value: u8) {
+        self.write_to(BLOCK, value);
+    }
+
+    /// A host writes this to a block of the region that copies outside miss, through copy 0.
+    pub fn write_elsewhere(&mut self, value: u8) {
+        self.write_to(MISSED * u64::from(GEOMETRY.region_blocks), value);
+    }
+
+    fn write_to(&mut self, block: u64, value: u8) {
         let payload = Payload::Data(Chain::copy_of(&[value; 8]));
-        let blocks = Blocks::new(BLOCK, BLOCK + 1);
+        let blocks = Blocks::new(block, block + 1);
         self.copies[0].write(Command(value.into()), blocks, payload, 0).unwrap();
         self.carry_out(0);
     }
@@ -130,6 +145,7 @@ impl Copies {
                     disk[indices(apply.blocks)].iter_mut().zip(values).for_each(|(at, value)| *at = value);
                     copy.handle_applied(apply.id, Ok(()));
                 }
+                Output::WritePage(write) if self.holds_pages => self.pages.push((number, write.page)),
                 Output::WritePage(write) => copy.handle_page_written(write.page, Ok(())),
                 Output::ReadRegion(read) => {
                     let here = on(disk, read.blocks);
@@ -141,6 +157,15 @@ impl Copies {
                 }
                 Output::Complete(command, outcome) => self.told.push((command.0, outcome)),
             }
+        }
+    }
+
+    /// All disks write pages again, and those that waited.
+    pub fn write_pages(&mut self) {
+        self.holds_pages = false;
+        for (number, page) in std::mem::take(&mut self.pages) {
+            self.copies[number].handle_page_written(page, Ok(()));
+            self.carry_out(number);
         }
     }
 
