@@ -1,4 +1,4 @@
-// Debian's Chromium, and what every page of the console must keep to.
+// Debian's Chromium, and what holds for every page of the console.
 
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'

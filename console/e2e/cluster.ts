@@ -1,5 +1,4 @@
-// Real nodes on this machine, each with an address of its own on the loopback network, for the time of a
-// test.
+// Real nodes on this machine for a test, each with its own address on the loopback network.
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
@@ -16,7 +15,7 @@ export const LOGS = process.env['URSA_LOGS']
 
 export interface Answer {
   status: number
-  // What a node answers is looked into by the tests, field by field.
+  // Tests examine a node's response field by field.
   body: any
 }
 
@@ -61,8 +60,8 @@ export class TestNode {
     const { also, etcd } = this.surroundings
     const options = ['serve', '--data-dir', this.dir, '--name', `n${this.number}`, '--cores', '1', '--pool-size', POOL_SIZE,
       '--iscsi-listen', `${this.address}:3260`, '--api-listen', [`${this.address}:3280`, ...(also ? [also] : [])].join(), ...(etcd ? ['--etcd', etcd] : [])]
-    // The signal of a write beyond the limit of file sizes is ignored: it is refused then, and does not end
-    // the node.
+    // Ignores the signal of a write beyond the limit of file sizes: the write fails, and the node does not
+    // end.
     this.process = spawn('/bin/sh', ['-c', `trap '' XFSZ; exec "$0" "$@"`, BINARY, ...options], { stdio: ['ignore', log, log] })
     await until(`node ${this.number} answers`, async () => (await this.ask('GET', '/v1/health')).status === 200)
   }

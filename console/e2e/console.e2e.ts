@@ -1,5 +1,5 @@
-// The console against real nodes: from the first start of three nodes to a mirrored volume, the loss of a
-// node and its return.
+// The console with real nodes: from the first start of three nodes to a mirrored volume, the loss of a node
+// and its return.
 
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
@@ -58,7 +58,7 @@ it('is set up with the link that the first start has printed', async () => {
   await button('Create admin and log in').click()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
 
-  // The link is good once, and whoever comes now logs in.
+  // The link works once, and later visitors must log in.
   const stranger = await openPage(browser, LIGHT, wrong)
   await stranger.goto(link)
   await stranger.getByRole('heading', { name: 'Log in' }).waitFor()
@@ -137,7 +137,7 @@ it('makes a mirrored volume that the API then has', async () => {
 it('knows volumes and pools of all nodes, and changes those', async () => {
   const volume = expectStatus(await cluster.node(2).ask('GET', '/v1/volumes/mail')).body
   expect(volume.copies.some((copy: { here: boolean }) => copy.here)).toBe(false)
-  // Also one whose copies are all on other nodes: whatever is done to it, a node that has one does it.
+  // A volume whose copies are all on other nodes is included: a node with a copy executes all actions on it.
   const far = { name: 'far', size: 32 * 2 ** 20, nodes: [2, 3] }
   const made = expectStatus(await cluster.node(1).ask('POST', '/v1/volumes', far)).body
   expect(made.copies.map((copy: { node: number }) => copy.node)).toEqual([2, 3])
@@ -153,7 +153,7 @@ it('knows volumes and pools of all nodes, and changes those', async () => {
   await button('Rename').click()
   await page.getByRole('heading', { name: 'distant', exact: true }).waitFor()
   await item('Verify copies')
-  // It goes on, and nobody can be asked how far it is.
+  // The comparison continues, but its progress cannot be read.
   await page.route('**/verify', async (route) => {
     if (route.request().method() === 'GET') return route.abort()
     const response = await route.fetch()
@@ -181,13 +181,13 @@ it('knows volumes and pools of all nodes, and changes those', async () => {
   await button('Delete volume and data').click()
   await said('Volume distant deleted.')
   for (const number of [1, 2, 3]) expect((await cluster.node(number).ask('GET', '/v1/volumes/distant')).status, `node ${number}`).toBe(404)
-  // The target that was made with it goes with it.
+  // The target that was created with the volume is deleted with it.
   expect((await cluster.node(1).ask('GET', '/v1/targets/iqn.2026-11.io.ursa:far')).status).toBe(404)
   await go('#/pools')
   for (const number of [1, 2, 3]) await said(`default on n${number}`)
   const change = (number: number) => page.getByRole('region', { name: `default on n${number}` }).getByRole('button', { name: 'Change' })
   for (const number of [1, 3]) expect(await change(number).getAttribute('aria-disabled')).toBe(null)
-  // What another node has is given away through this one.
+  // Another node's pool is exported through this one.
   expectStatus(await cluster.node(3).ask('POST', '/v1/pools', { name: 'spare', disks: [{ path: `${cluster.node(3).dir}/spare.pool`, size: 32 << 20 }] }))
   await page.getByRole('region', { name: 'spare on n3' }).getByRole('button', { name: 'Change' }).click()
   await page.getByRole('menuitem', { name: 'Export' }).click()
@@ -228,7 +228,7 @@ it('says what an address is for, and keeps one for data', async () => {
 })
 
 it('adds a floating address, and removes it', async () => {
-  // One of loopback, which no node has: whether this machine lets nodes put it on is no matter here.
+  // A loopback address that no node has: whether this machine lets nodes add it does not matter here.
   const address = '127.78.0.9'
   const listed = async () => expectStatus(await cluster.node(2).ask('GET', '/v1/floating-ips')).body.items
   const floating = page.getByRole('region', { name: 'Floating IPs' })
@@ -265,7 +265,7 @@ it('draws the links between all nodes, and says how both of each two see them', 
     await pair.getByText('up', { exact: true }).waitFor()
     expect(await pair.getByText(/^Data: 1 of 1 up for .* via 127\./).count()).toBe(2)
   }
-  // Of nodes that are not asked, too, and for who does not see the picture.
+  // Also between two nodes that this page does not talk to, and for users who cannot see the picture.
   await page.locator('svg a[aria-label^="Links between n2 (node 2) and n3 (node 3): up."]').waitFor({ state: 'attached' })
 })
 
@@ -298,7 +298,7 @@ const copy3 = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail'))
 const inSync = async () => (await copy3())?.state === 'in_sync'
 
 it('shows a node that was killed, what it means, and its return to the end of the sync', async () => {
-  // The syncs are slowed so that there is something to be seen: 16 MiB a second.
+  // The resyncs are limited to 16 MiB a second, so that they are visible.
   await go('#/jobs')
   await field('Limit per second').fill('16M')
   await button('Set limit').click()
@@ -313,7 +313,7 @@ it('shows a node that was killed, what it means, and its return to the end of th
   await page.getByLabel('Health: 1 problem').waitFor()
   await shoot(page, 'down-overview')
   await until('its copy is out of sync', async () => !(await inSync()))
-  // It misses a good deal: what this writes, however fast this machine is.
+  // It misses much data: these writes, however fast this machine is.
   await until('it misses a good deal', async () => {
     await load(['-b', '1M', '-o', '4', '-w', '100', '-d', '3'])
     return (await copy3()).sync.left_bytes >= MISSED_MIN
@@ -347,7 +347,7 @@ it('shows a node that was killed, what it means, and its return to the end of th
   await said(/on n3: resyncing/)
   await go('#/volumes/mail')
   await shown.waitFor()
-  // What is shown from some seconds on, when the rate is known, must hold.
+  // Estimates must be right once the rate is known, which takes some seconds.
   const promises: { line: string; at: number; seconds: number }[] = []
   const ended = inSync().then(async function look(is): Promise<number> {
     if (is) return Date.now()
@@ -356,7 +356,7 @@ it('shows a node that was killed, what it means, and its return to the end of th
   })
   for (let reading = 0; reading < READINGS; reading += 1) {
     await new Promise((resolve) => setTimeout(resolve, (1000 * SYNC_SECONDS) / (READINGS + 2)))
-    // Nothing is shown when it has ended: on a slow machine some of that time had passed.
+    // The row disappears at the end: on a slow machine, some of that time had passed.
     const line = await shown.textContent({ timeout: 3000 }).catch(() => null)
     if (line === null) break
     promises.push({ line, at: Date.now(), seconds: seconds(/, ([^,]+) to go/.exec(line)?.[1] ?? '') })
@@ -365,7 +365,7 @@ it('shows a node that was killed, what it means, and its return to the end of th
   const end = await ended
   const judged = promises.filter((promise) => end - promise.at >= 1000 * JUDGED_SECONDS_MIN)
   expect(judged.length).toBeGreaterThanOrEqual(JUDGED_MIN)
-  // A machine that is busy for a moment slows the sync down: what is said then is wrong once.
+  // A machine that is busy for a moment slows the resync down: one estimate may be wrong.
   const isWrong = (promise: { at: number; seconds: number }) => {
     const took = (end - promise.at) / 1000
     return Math.abs(took - promise.seconds) >= Math.max(1.5, 0.3 * took)
@@ -452,7 +452,7 @@ it('changes volumes and hosts as the command line does', async () => {
 })
 
 it('takes back a copy that is being added, after it has asked', async () => {
-  // At a mebibyte a second it is under way for long.
+  // At 1 MiB a second it takes long.
   expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/resync-limit', { bytes_per_second: 2 ** 20 }))
   expectStatus(await cluster.node(1).ask('POST', '/v1/volumes/mail/copies', { node: 2 }))
   await go('#/jobs')
@@ -569,7 +569,7 @@ it('lets each role do what it may, and says why not the rest', async () => {
   expect(await status(olga, 'POST', '/v1/pools', { name: 'p', disks: [{ path: '/tmp/p', size: 2 ** 30 }] })).toBe(403)
   expect(await status(olga, 'POST', '/v1/users', { name: 'eve', role: 'admin', password: PASSWORD })).toBe(403)
 
-  // Everybody may leave, and what was tried is written down.
+  // All users may log out, and refused attempts are in the audit log.
   await olga.getByRole('button', { name: 'Account: olga' }).click()
   await olga.getByRole('menuitem', { name: 'Log out' }).click()
   await olga.getByRole('heading', { name: 'Log in' }).waitFor()

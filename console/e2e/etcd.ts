@@ -1,5 +1,4 @@
-// A site's etcd for the time of a test: Debian's, of one member, on an address of its own of the loopback
-// network.
+// A site's etcd for a test: Debian's, with one member, on its own address of the loopback network.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'

@@ -1,4 +1,4 @@
-// When pools are full: what the node says of its first seconds, and what it would say of a week.
+// When pools will be full: what the node reports in its first seconds, and what it would report after a week.
 
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -40,7 +40,7 @@ it('is said beside each pool', async () => {
       await page.goto(`${cluster.node(1).url}/#/`)
       await capacity.getByText(text).waitFor()
     }
-    // What the node really has: some seconds, or nothing, since it keeps minutes.
+    // The node's real response: it stores minutes, and has none or hardly any yet.
     await says(/No forecast yet/)
     await shoot(page, `forecast-none-${look.name}`)
 

@@ -1,5 +1,5 @@
-// The console without a pointer: everything is reached by Tab and its like, what has the focus is seen,
-// dialogues keep it and give it back.
+// The console without a pointer: everything is reachable by Tab and similar keys, the focus is visible, and
+// dialogs keep it and return it.
 
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
@@ -72,8 +72,8 @@ it('leads past the menu, and to every screen', async () => {
   await tabTo('Volumes')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Volumes', exact: true }).waitFor()
-  // Past the rest of the menu, and from a row to its volume: what was pressed is gone, and the focus is at
-  // the content.
+  // Past the rest of the menu, and from a row to its volume: the link is gone, so the focus is on the
+  // content.
   await tabTo('mail')
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'mail', exact: true }).waitFor()
@@ -210,11 +210,11 @@ it('reaches everything on every screen, and is seen', async () => {
         await on.keyboard.press('Tab')
         const now = await on.evaluate(() => {
           const element = document.activeElement as HTMLElement
-          // Of radio buttons the one that is chosen is reached: it stands for its group.
+          // Tab reaches only the selected one of radio buttons: it represents its group.
           const place = element.dataset['place'] ?? (element instanceof HTMLInputElement && element.type === 'radio' ? document.querySelector<HTMLElement>(`input[name="${element.name}"][data-place]`)?.dataset['place'] : undefined)
           return { place, kind: `${element.tagName} ${element.getAttribute('type') ?? ''} ${element.getAttribute('class') ?? ''}`, ended: element !== document.body && reachedAgain(element) }
           function reachedAgain(of: HTMLElement) {
-            // A field for a moment has a stop for its day, its month, its year …
+            // A field for a time has a stop for its day, its month, its year …
             const isNext = of.dataset['last'] === undefined
             document.querySelectorAll<HTMLElement>('[data-last]').forEach((one) => delete one.dataset['last'])
             const again = isNext && of.dataset['reached'] !== undefined
@@ -240,7 +240,7 @@ async function looksFocused(on: Page): Promise<boolean> {
   const focusedThing = await on.evaluateHandle(() => document.activeElement as HTMLElement)
   const box = await on.evaluate((element) => {
     element.scrollIntoView({ block: 'center' })
-    // A kit's radio button or switch is drawn beside its input.
+    // A UI kit's radio button or switch is drawn beside its input.
     const around = (element.matches('input[type=radio], input[type=checkbox]') ? element.parentElement : element) ?? element
     const { x, y, width, height } = around.getBoundingClientRect()
     return { x, y, width, height }

@@ -1,8 +1,7 @@
-// Photographs of every screen, in both themes, at 1280 and on a phone: of a fresh node, of a cluster at work,
-// with a node down, while it comes back, with two hundred volumes, of two nodes, of a volume that is split,
-// of a record in etcd, and of pools that failed; and of what is asked in dialogues. To be looked at by
-// people: `npm --prefix console run photographs` puts them into console/photographs (or where URSA_SHOTS
-// says).
+// Screenshots of every screen, in both themes, at 1280 pixels and on a phone, and of dialogs. The states: a
+// fresh node, a cluster with I/O, a node that is down, its return, two hundred volumes, two nodes, a split
+// brain, a record in etcd, and failed pools. They are for people to look at: `npm --prefix console run
+// photographs` puts them into console/photographs (or the directory in URSA_SHOTS).
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, rmSync } from 'node:fs'
@@ -155,7 +154,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     try {
       expect(await lookAtDialogues(browser, place, dialogues('mail'), wrong)).toEqual([])
     } finally {
-      // A machine that lets nodes put it on keeps it when they are killed.
+      // A machine on which nodes can set it keeps it when they are killed.
       await ask('DELETE', `/v1/floating-ips/${FLOATING}`)
     }
   }, DEADLINE_MS)
@@ -225,8 +224,8 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
   }, DEADLINE_MS)
 
   it('of a volume that is split', async () => {
-    // The second goes on alone and is lost; the first one, back, goes on, too: each has data that the other
-    // has not.
+    // The second continues alone and is lost; the first one returns and continues, too: each has data that
+    // the other lacks.
     await until('the second node knows what was chosen', async () => (await shown(2))?.strategy?.strategy === 'heartbeat')
     await cluster.node(1).kill()
     await until('the second node goes on alone', async () => {
@@ -291,7 +290,7 @@ describe.skipIf(SHOTS === undefined || !existsSync(ETCD))('photographs of a reco
   }, DEADLINE_MS)
 
   it('of pools that failed', async () => {
-    // One whose disk is gone when its node starts, and one whose disk fails under a host.
+    // A pool whose disk is missing when its node starts, and one whose disk fails under I/O.
     const file = join(cluster.node(2).dir, 'spare.pool')
     expectStatus(await cluster.node(2).ask('POST', '/v1/pools', { name: 'spare', disks: [{ path: file, size: 64 * MIB }] }))
     await cluster.node(2).kill()

@@ -1,5 +1,5 @@
-// The console by TLS, as from another machine: with the certificate that the node makes at its first start,
-// which the browser knows by its key and by nothing else.
+// The console by TLS, as from another machine: the browser trusts the certificate from the node's first start
+// only because of its key.
 
 import { X509Certificate, createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -84,7 +84,8 @@ it('is set up by the link, into a session that never leaves TLS', async () => {
   await page.getByRole('button', { name: 'Create admin and log in' }).click()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   expect(await cookies()).toEqual([{ name: COOKIE, domain: node.address, path: '/', secure: true, httpOnly: true, sameSite: 'Strict' }])
-  // The same port without TLS: a browser of this machine is answered there, and has no part in the session.
+  // The same port without TLS: the node answers a browser of this machine there, but the session does not
+  // apply.
   const plain = await page.context().newPage()
   await plain.goto(node.url)
   await plain.getByRole('heading', { name: 'Log in' }).waitFor()
@@ -105,7 +106,7 @@ it('shows what goes on, as it happens', async () => {
   expect([stream.status(), stream.headers()['content-type'], new URL(stream.url()).protocol]).toEqual([200, 'text/event-stream', 'https:'])
   expect((await stream.securityDetails())?.protocol).toBe('TLS 1.3')
   await page.getByText('This node is up and reports no problem').first().waitFor()
-  // Seconds that have come by the stream, and a change that the page has made.
+  // Figures from the stream, and a change from the page.
   await page.goto(`${node.secureUrl}/#/nodes`)
   await page.getByRole('region', { name: 'Load per core' }).getByText(/\d %/).first().waitFor()
   expectStatus(await node.ask('POST', '/v1/volumes', { name: 'mail', size: 32 * 2 ** 20 }))

@@ -1,4 +1,4 @@
-// Who is at the console decides what is shown: the set-up, the login, or the screens.
+// Shows the setup, the login or the screens, depending on the user's access.
 
 import { Center, Container, Loader } from '@mantine/core'
 import { useEffect } from 'react'
@@ -16,7 +16,8 @@ export function App() {
   const { path, query } = useRoute()
   useEffect(() => {
     whenLoginIsNeeded(() => {
-      // Only if we thought to be in: the look at who we are is answered the same way while nobody is.
+      // Only if a user is logged in as far as we know: without a login, the request for the current user gets
+      // the same status.
       const known = queries.getQueryData<{ kind: string }>(['access'])
       if (known?.kind === 'in') void queries.invalidateQueries({ queryKey: ['access'] })
     })

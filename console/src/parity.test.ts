@@ -1,6 +1,6 @@
-// Whatever one of the API, the console and the command line can do, all can: the document of the API beside
-// the sources of the other two. What is left out on purpose is listed here with its reason, and nothing may
-// be listed that is not left out.
+// The API, the console and the command line can do the same: compares the API's document with the sources of
+// the other two. Exceptions are listed here with their reasons, and the lists may contain nothing that is not
+// an exception.
 
 // @ts-expect-error: only tests run in Node.js, whose types the page does not have
 import { readFileSync, readdirSync } from 'node:fs'
@@ -128,11 +128,11 @@ const answered: string[] = (() => {
   const { schemas, responses } = openapi.components
   const operations = Object.values<any>(openapi.paths).flatMap((item) => Object.values<any>(item))
   const names = new Set(referredTo([responses ?? {}, operations.map((operation) => operation.responses)]))
-  // It grows while it is gone through.
+  // The set grows during the loop.
   for (const name of names) referredTo(schemas[name]).forEach((one) => names.add(one))
   const parts = (name: string): any[] => [schemas[name], ...(schemas[name].allOf ?? []), ...(schemas[name].oneOf ?? [])]
   const fields = (name: string) => parts(name).flatMap((part) => Object.keys(part.properties ?? {}))
-  // `Answer_Pool` is a pool, or what would be done.
+  // `Answer_Pool` is a pool, or the result of a dry run.
   return [...new Set([...names].flatMap((name) => fields(name).map((field) => `${name.replace(/^Answer_/, '')} ${field}`)))]
 })()
 
@@ -168,8 +168,8 @@ const namesIn = (address: string) => [...address.matchAll(/[?&](\w+)=/g)].map(([
 function callsOf(source: string): Made[] {
   const made = (method: string, path: string) => ({ call: call(method, path), parameters: namesIn(path) })
   const typed = [...source.matchAll(/\bapi\.([A-Z]+)\('([^']+)'/g)].map((found) => {
-    // `{ params: { path, query: { node, force: true } }, body }`: the keys of the object, which stands there
-    // itself.
+    // `{ params: { path, query: { node, force: true } }, body }`: the keys of the object, which must be a
+    // literal.
     const query = inParentheses(source, found.index!).match(/\bquery: (.*?)(\bbody\b|$)/s)?.[1] ?? ''
     return { call: call(found[1]!, found[2]!), parameters: [...query.matchAll(/[{,]\s*(\w+)(?=\s*[:,}])/g)].map(([, name]) => name!) }
   })
@@ -208,7 +208,7 @@ function callsOfClient(): Map<string, Made[]> {
     for (const [, name, body] of source.matchAll(/\n {4}pub fn (\w+)(.*?)\n {4}\}\n/gs)) {
       const paths = [...body!.matchAll(/"(\/v1\/[^"]*)"/g)].map(([, path]) => path!)
       const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(?:would_)?(get|list|post|put|patch|delete)\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
-      // In the address, in the list that `with_query` takes, and by `of_node`.
+      // In the path, in the list for `with_query`, and by `of_node`.
       const listed = [...body!.matchAll(/^ *\("(\w+)", /gm)].map(([, name]) => name!)
       const parameters = [...namesIn(body!), ...listed, ...(body!.includes('of_node(') ? ['node'] : [])]
       methods.set(name!, paths.flatMap((path) => verbs.map((verb) => ({ call: call(verb, path), parameters }))))
@@ -239,8 +239,8 @@ describe('the console', () => {
     expect([...asked].filter((one) => !known.has(one))).toEqual([])
   })
 
-  // A field is sent where it is a key of an object, or is set, in a file that makes the call or names the
-  // type of its body.
+  // A field counts as sent if it is a key of an object, or is assigned, in a file that makes the call or
+  // names the type of its body.
   it('lets people say all that a request can', () => {
     const unsent = operations.flatMap(({ id, call, body }) => {
       if (!body || id in NOT_IN_THE_CONSOLE) return []
@@ -250,8 +250,8 @@ describe('the console', () => {
     expect(unsent.sort()).toEqual(Object.keys(NOT_SENT).sort())
   })
 
-  // By its name, in whichever file: `volume.naa`, or taken out of the object, as in `({ cpu, polling })`. So
-  // one of a name that others have, too, counts as read.
+  // By its name, in any file: `volume.naa`, or destructured, as in `({ cpu, polling })`. So a field that
+  // shares its name with another one counts as read, too.
   it('shows all that an answer has', () => {
     expect(answered.length).toBeGreaterThan(250)
     const source = sourcesOfConsole.join('\n')
@@ -262,7 +262,7 @@ describe('the console', () => {
     expect(unread.sort()).toEqual(Object.keys(NOT_SHOWN).sort())
   })
 
-  // What the bench measures is only worth something if a console asks for it.
+  // The bench's measurement is meaningful only if the console sends these requests.
   it('asks for what bench/control asks for in its place', () => {
     const overview = text('bench/control').match(/^OVERVIEW = \{\n(.*?)^\}/ms)![1]!
     const asked = [...overview.matchAll(/"(\/v1\/[^"]+)"/g)].map(([, path]) => path!)
@@ -288,7 +288,7 @@ describe('the command line', () => {
     expect(namesOf(operations.filter((operation) => !asked.has(operation.call)))).toEqual(Object.keys(NOT_ON_THE_COMMAND_LINE).sort())
   })
 
-  // A field is said where it is a key of a struct, or is set, in a file that names the type.
+  // A field counts as set if it is a key of a struct, or is assigned, in a file that names the type.
   it('lets people say all that a request can', () => {
     const unsaid = operations.flatMap(({ id, body }) => {
       if (!body || id in NOT_ON_THE_COMMAND_LINE) return []

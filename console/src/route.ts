@@ -1,5 +1,5 @@
-// Where in the console we are: `#/volumes/db?tab=paths`. In the fragment, so that the node serves one page
-// for all of it.
+// The place in the console: `#/volumes/db?tab=paths`. It is in the fragment, so that the node serves one page
+// for all places.
 
 import { useMemo, useSyncExternalStore } from 'react'
 

@@ -51,7 +51,7 @@ export function Shell() {
   useEffect(() => {
     close()
     window.scrollTo(0, 0)
-    // What led here is gone with the screen that it was on.
+    // The link that led here is gone with its screen.
     if (shown.current !== at && document.activeElement === document.body) focusContent()
     shown.current = at
   }, [at, close])

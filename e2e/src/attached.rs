@@ -12,16 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{node, program};
 
-/// From start to the file being there.
+/// From the start until the file is present.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// From a signal to the end.
 const DETACH_LIMIT: Duration = Duration::from_secs(30);
 
-/// For one of the programs that make and use file systems.
+/// For a program that creates or uses file systems.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(120);
 
-/// A file that is a unit. Dropping it takes it away, whoever uses it.
+/// A file that presents a unit. Dropping it detaches the unit, even if it is in use.
 pub struct Attached {
     process: Option<Child>,
     directory: PathBuf,
@@ -29,7 +29,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Shows the unit in `directory`, which must be empty or not there.
+    /// Attaches the unit in `directory`, which must be empty or missing.
     #[track_caller]
     pub fn new(url: &str, directory: &Path, options: &[&str]) -> Attached {
         let log = directory.with_extension("log");
@@ -44,7 +44,7 @@ impl Attached {
             .expect("the binary was built");
         let stdout = process.stdout.take().expect("it was asked for");
         let attached = Attached { process: Some(process), directory: directory.to_owned(), log };
-        // It says one line when the file is there.
+        // It prints one line when the file is present.
         let (said, line) = mpsc::channel();
         thread::spawn(move || {
             let mut line = String::new();
@@ -61,7 +61,7 @@ impl Attached {
         self.directory.join("disk")
     }
 
-    /// All it has told.
+    /// All that it has printed.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl Attached {
         process.try_wait().expect("a child can be waited for").is_none()
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for its end, which must be a success.
     #[track_caller]
     pub fn wait(mut self) {
         let mut process = self.process.take().expect("it runs");
@@ -97,7 +97,7 @@ impl Attached {
         self.wait();
     }
 
-    /// No warning, no farewell: what is left is a mount that nobody serves.
+    /// Kills it, which leaves a mount without a process that serves it.
     pub fn kill(mut self) {
         let mut process = self.process.take().expect("it runs");
         process.kill().expect("it runs");
@@ -117,7 +117,7 @@ impl Drop for Attached {
     }
 }
 
-/// Whether loop devices and mounts can be made here: only root can. Says so if not.
+/// Whether loop devices and mounts are possible here: only root may create them. Prints so if not.
 pub fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root();
     if !can {
@@ -126,11 +126,11 @@ pub fn can_mount() -> bool {
     can
 }
 
-/// A loop device on a file, with direct I/O. Dropping it takes it away.
+/// A loop device on a file, with direct I/O. Dropping it detaches the device.
 pub struct Loop(Option<String>);
 
 impl Loop {
-    /// Makes one.
+    /// Creates a loop device.
     #[track_caller]
     pub fn new(file: &Path) -> Loop {
         let mut command = Command::new("losetup");
@@ -143,7 +143,7 @@ impl Loop {
         self.0.as_deref().expect("it is there")
     }
 
-    /// Takes it away.
+    /// Detaches it.
     #[track_caller]
     pub fn detach(mut self) {
         let device = self.0.take().expect("it is there");
@@ -159,7 +159,7 @@ impl Drop for Loop {
     }
 }
 
-/// A mounted file system. Dropping it unmounts it, whoever uses it.
+/// A mounted file system. Dropping it unmounts it, even if it is in use.
 pub struct Mounted(Option<PathBuf>);
 
 impl Mounted {
@@ -171,7 +171,7 @@ impl Mounted {
         Mounted(Some(directory.to_owned()))
     }
 
-    /// Mounts an empty file system in memory that has room for so many bytes.
+    /// Mounts an empty file system in memory with this capacity, in bytes.
     #[track_caller]
     pub fn small(bytes: usize, directory: &Path) -> Mounted {
         let path = directory.to_str().expect("our own path");
@@ -195,7 +195,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Runs a program that must succeed, and gives what it printed.
+/// Runs a program that must succeed, and returns what it printed.
 #[track_caller]
 pub fn run(name: &str, arguments: &[&str]) -> String {
     program::run(Command::new(name).args(arguments), PROGRAM_LIMIT).expect_ok()

@@ -1,6 +1,6 @@
-//! A gate before a server: it passes TCP connections on, and refuses, cuts or stalls them when told.
+//! A gate in front of a server: it forwards TCP connections, and refuses, cuts or stalls them on request.
 //!
-//! What a stalled gate has taken is passed on when it is opened again, however late: as a network does.
+//! What a stalled gate has received is forwarded when it opens again, however late, as in a network.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::ports;
 
-/// How soon a change is noticed by who waits for a connection.
+/// How soon a change takes effect on the wait for connections.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Bytes that are passed on at a time.
+/// Bytes that are forwarded at a time.
 const PIECE: usize = 64 << 10;
 
 /// A gate. Dropping it cuts all connections.
@@ -26,9 +26,9 @@ pub struct Gate {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Open,
-    /// Nobody listens, and there are no connections.
+    /// Nothing listens, and there are no connections.
     Away,
-    /// Connections stay and are accepted, and nothing passes.
+    /// Connections stay and are accepted, but nothing passes.
     Stalled,
     /// The gate is dropped.
     Gone,
@@ -44,7 +44,7 @@ struct State {
 }
 
 impl Gate {
-    /// Opens a gate before a server.
+    /// Opens a gate in front of a server.
     pub fn new(server: SocketAddr) -> Gate {
         let address = ports::free();
         let state = Arc::new(State {
@@ -60,7 +60,7 @@ impl Gate {
         Gate { address, state }
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -70,7 +70,7 @@ impl Gate {
         self.state.set(Mode::Away);
     }
 
-    /// Lets nothing pass any more, without a word.
+    /// Lets nothing pass any more, and keeps the connections.
     pub fn stall(&self) {
         self.state.set(Mode::Stalled);
     }
@@ -85,7 +85,7 @@ impl Gate {
         self.state.passed.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many more bytes have passed.
+    /// Waits until this many more bytes have passed.
     #[track_caller]
     pub fn wait_for_traffic(&self, bytes: u64, limit: Duration) {
         let (start, end) = (self.passed(), Instant::now() + limit);
@@ -118,7 +118,7 @@ impl State {
 
     fn cut(&self) {
         for connection in self.connections.lock().expect("nobody panics with it").drain(..) {
-            // It may be over.
+            // The connection may have ended.
             connection.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
         }
     }
@@ -147,7 +147,7 @@ impl State {
 
     fn pass(self: &Arc<State>, client: TcpStream) {
         client.set_nonblocking(false).expect("a socket can be set so");
-        // A server that is gone closes the connection, as it would itself.
+        // If the server is gone, the client's connection closes, as it would without the gate.
         let Ok(server) = TcpStream::connect(self.server) else { return };
         let both = [&client, &server].map(|end| {
             end.set_nodelay(true).expect("a socket can be set so");
@@ -164,7 +164,7 @@ impl State {
         }
     }
 
-    /// Waits until it is not stalled, and tells what it is then.
+    /// Waits until the gate is not stalled, and returns its mode then.
     fn after_stall(&self) -> Mode {
         let mode = self.changed.wait_while(self.mode(), |mode| *mode == Mode::Stalled);
         *mode.expect("nobody panics with it")

@@ -1,4 +1,4 @@
-//! A Linux guest with the kernel's own initiator, as a client of a server outside (see
+//! A Linux guest with the kernel's own initiator, as a client of a server outside of it (see
 //! `e2e/guest/README.md`).
 
 use std::env;
@@ -13,11 +13,11 @@ use crate::Export;
 use crate::node;
 use crate::program::{self, Finished};
 
-/// The image takes a minute and a half on a busy machine; another test process may be at it.
+/// The build of the image takes 90 seconds on a busy machine, and another test process may be building it.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
-/// One that boots takes a minute on a busy machine.
+/// A guest's boot takes a minute on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(720);
-/// For making a disk of our own program.
+/// For the creation of a disk with our own program.
 const PACK_LIMIT: Duration = Duration::from_secs(120);
 /// For one script. Emulation is slow: they take seconds on an idle machine.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
@@ -27,8 +27,9 @@ pub struct Guest {
     _turn: Turn,
 }
 
-/// As many guests run at a time as there are processors: each takes one for itself, and the other tests
-/// measure how long something takes.
+/// A guest's turn: as many guests run at a time as there are processors.
+///
+/// Each occupies one, and the other tests measure times.
 struct Turn;
 
 static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
@@ -51,14 +52,16 @@ impl Drop for Turn {
 }
 
 impl Guest {
-    /// Starts a guest with two network cards, when it has its turn; builds the image first if need be. `None`
-    /// if `URSA_E2E_SKIP` is `guest`.
+    /// Starts a guest with two network cards when it has its turn, and builds the image first if necessary.
+    ///
+    /// `None` if `URSA_E2E_SKIP` is `guest`.
     pub fn start(name: &str) -> Option<Guest> {
         Guest::start_as(name, &["--nics", "2"])
     }
 
-    /// The same without a network, and with a clock that stands still while the guest gets no processor: what
-    /// runs in it keeps to its times however busy the machine is.
+    /// The same without a network, and with a clock that stops while the guest gets no processor.
+    ///
+    /// So timeouts in the guest do not depend on how busy the machine is.
     pub fn start_with_own_time(name: &str) -> Option<Guest> {
         Guest::start_as(name, &["--own-time"])
     }
@@ -79,8 +82,8 @@ impl Guest {
         Some(guest)
     }
 
-    /// Brings the program under test into the guest: as `ursa` on the squashfs of `/dev/vdb`, without what
-    /// only debuggers need.
+    /// Brings the program under test into the guest, as `ursa` on the squashfs of `/dev/vdb`, without debug
+    /// information.
     #[track_caller]
     pub fn bring_program(&self) {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
@@ -92,11 +95,11 @@ impl Guest {
         let mut pack = Command::new("mksquashfs");
         pack.args([&folder, &image]).args(["-all-root", "-comp", "lz4", "-quiet", "-no-progress"]);
         program::run(&mut pack, PACK_LIMIT).expect_ok();
-        // Once plugged in it is open, and needs no name any more.
+        // Once plugged in, the image is open, and needs no name any more.
         program::run(vm().args(["disk", &self.name]).arg(&image), START_LIMIT).expect_ok();
     }
 
-    /// The portals as the guest reaches them, each by a network card of its own.
+    /// The portals as the guest reaches them, each through its own network card.
     pub fn portals(export: &Export) -> Vec<String> {
         let portals = export.portals.iter().enumerate();
         portals.map(|(i, portal)| format!("10.0.{}.2:{}", 2 + i, portal.port())).collect()
@@ -109,7 +112,7 @@ impl Guest {
         self.run_alone(&variables, script)
     }
 
-    /// Runs a script that needs nobody outside.
+    /// Runs a script that needs no server outside.
     pub fn run_alone(&self, variables: &str, script: &str) -> Finished {
         let mut file = tempfile::tempfile().expect("a temporary file can be made");
         write!(file, "{variables}\n{script}").expect("it can be written");

@@ -1,4 +1,4 @@
-//! A node's API as a script uses it: by HTTP with a token, for what the command line does not show.
+//! A node's API as a script uses it: HTTP with a token, for what the command line does not show.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,24 +8,24 @@ use serde_json::Value;
 
 use crate::Node;
 
-/// For an answer, or for the next bytes of one that goes on.
+/// For a response, or for the next bytes of a stream.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
-/// Asks a node.
+/// A client of a node.
 pub struct Http {
     address: SocketAddr,
     token: String,
 }
 
 impl Http {
-    /// With a token of its own, for somebody who only looks.
+    /// A client with its own token, whose role is viewer.
     pub fn viewer(node: &Node) -> Http {
         let made = node.ursa_json(&["token", "create", "looks", "--role", "viewer"]);
         let token = made["secret"].as_str().expect("a token was made").to_owned();
         Http { address: node.api(), token }
     }
 
-    /// The answer's JSON.
+    /// The JSON of a response.
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
         let mut answer = String::new();
@@ -35,7 +35,7 @@ impl Http {
         serde_json::from_str(body).unwrap_or_else(|error| panic!("not JSON ({error}): {answer}"))
     }
 
-    /// Messages, as they come.
+    /// A stream of messages.
     pub fn follow(&self, path: &str) -> Messages {
         Messages { stream: self.ask(path), read: String::new() }
     }
@@ -52,15 +52,15 @@ impl Http {
     }
 }
 
-/// Server-sent events.
+/// A stream of server-sent events.
 pub struct Messages {
     stream: TcpStream,
-    /// What was read and not looked at yet.
+    /// Bytes that were read and not parsed yet.
     read: String,
 }
 
 impl Messages {
-    /// Reads until there is a message of this kind whose data is wanted; gives the data.
+    /// Reads until a message of this kind has data that is wanted; returns the data.
     #[track_caller]
     pub fn until(&mut self, limit: Duration, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + limit;
@@ -81,8 +81,9 @@ impl Messages {
     }
 }
 
-/// The data of a message of this kind. What is between messages (the head, the lengths of chunks) is on lines
-/// of its own.
+/// The data of a message of this kind.
+///
+/// Bytes between messages (the head, the lengths of chunks) are on lines of their own.
 fn parse(message: &str, kind: &str) -> Option<Value> {
     let line = |name: &str| message.lines().find_map(|line| line.strip_prefix(name));
     if line("event: ")? != kind {

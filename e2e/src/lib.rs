@@ -1,9 +1,9 @@
 //! Fixtures for tests with real processes and with clients that we did not write.
 //!
-//! A [`Server`] is what the clients talk to: a [`Node`] (the built `ursa` binary on free ports with its own
-//! data directory), or tgt when `URSA_E2E_SERVER=tgt` is set, which proves the tests themselves. Tests run
-//! external programs only through [`program`], so that each has a time limit and a missing one says which
-//! package has it. [`raw`] speaks iSCSI byte by byte: it is for what no decent initiator does.
+//! Clients connect to a [`Server`]: a [`Node`] (the built `ursa` binary on free ports with its own data
+//! directory), or tgt when `URSA_E2E_SERVER=tgt` is set, which validates the tests themselves. Tests run
+//! external programs only through [`program`], so that each has a time limit, and the message about a missing
+//! one names its package. [`raw`] speaks iSCSI byte by byte, for what no well-behaved initiator does.
 
 pub mod attached;
 pub mod gate;

@@ -1,5 +1,6 @@
-//! `iscsi-test-cu`, the conformance suite of libiscsi: every test on its own, judged against the list of
-//! tests that are known not to pass.
+//! `iscsi-test-cu`, the conformance suite of libiscsi.
+//!
+//! Each test runs on its own, and is judged against the list of tests that are known not to pass.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,11 +18,11 @@ const TEST_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It ran whole and found nothing.
+    /// It ran completely and found no error.
     Pass,
-    /// It found something.
+    /// It found an error.
     Fail,
-    /// It, or a part of it, said that the target cannot do what it tests.
+    /// It reported that the target does not support what it tests, or a part of that.
     Skip,
     /// It did not end in time.
     Hang,
@@ -33,16 +34,16 @@ pub enum Verdict {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {
-    /// As `iscsi-test-cu -l` names it.
+    /// Its name in the output of `iscsi-test-cu -l`.
     pub name: String,
-    /// How it ends instead of [`Verdict::Pass`]. Several for a test that is broken itself, and may even
-    /// crash.
+    /// How it ends instead of [`Verdict::Pass`]. Several verdicts for a test that is itself broken, and may
+    /// even crash.
     pub verdicts: Vec<Verdict>,
-    /// Block sizes it concerns.
+    /// Block sizes that it concerns.
     pub block_sizes: Vec<u32>,
     /// Why that is right.
     pub reason: String,
-    /// Where the standard says so.
+    /// The section of the standard that says so.
     pub section: String,
 }
 
@@ -55,10 +56,10 @@ pub struct Exceptions {
 }
 
 impl Exceptions {
-    /// Reads the list.
+    /// Parses the list.
     ///
     /// # Panics
-    /// If it is not what it should be: it is part of the tests.
+    /// If the list is invalid: it is part of the tests.
     pub fn parse(text: &str) -> Exceptions {
         let list: Exceptions = toml::from_str(text).expect("the list of exceptions is well-formed");
         for exception in &list.test {
@@ -67,7 +68,7 @@ impl Exceptions {
                 "{}: say why",
                 exception.name
             );
-            // One may pass at times, if it says why.
+            // A test may pass at times, if the list says why.
             let always_passes = exception.verdicts.iter().all(|verdict| *verdict == Verdict::Pass);
             assert!(!always_passes, "{}: that is no exception", exception.name);
         }
@@ -81,7 +82,7 @@ impl Exceptions {
     }
 }
 
-/// What a run of the suite gave.
+/// The results of a run of the suite.
 #[derive(Debug, Default)]
 pub struct Report {
     verdicts: BTreeMap<String, Verdict>,
@@ -89,8 +90,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Runs every test of the suite on `export`, one after the other. Tests of several paths use its second
-    /// portal.
+    /// Runs every test of the suite on `export`, one after the other.
+    ///
+    /// Tests of several paths use its second portal.
     pub fn of(export: &Export) -> Report {
         let mut report = Report::default();
         let only = std::env::var("URSA_E2E_TESTS").unwrap_or_default();
@@ -108,7 +110,7 @@ impl Report {
         report
     }
 
-    /// What is not as it should be, one line a test; what the test printed follows.
+    /// The unexpected results, one line per test, followed by the test's output.
     pub fn surprises(&self, exceptions: &Exceptions, block_size: u32) -> Vec<String> {
         let mut surprises = Vec::new();
         for (name, &verdict) in &self.verdicts {
@@ -139,7 +141,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// All tests: `FAMILY.SUITE.TEST`. The family ALL holds each once, the others repeat them.
+/// All tests: `FAMILY.SUITE.TEST`. The family ALL has each test once; the others repeat them.
 fn names() -> Vec<String> {
     let list = program::run(Command::new("iscsi-test-cu").arg("--list"), TEST_LIMIT).expect_ok();
     let whole = |name: &&str| {
@@ -150,7 +152,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// `status` is `None` when the time was over, and holds `None` when a signal ended it.
+/// `status` is `None` after a timeout, and contains `None` if a signal ended the test.
 fn judge(status: Option<Option<i32>>, output: &str) -> Verdict {
     match status {
         None => Verdict::Hang,
@@ -162,10 +164,10 @@ fn judge(status: Option<Option<i32>>, output: &str) -> Verdict {
     }
 }
 
-/// Some tests say the same a thousand times.
+/// Some tests print the same line a thousand times.
 const LINES_MAX: usize = 8;
 
-/// The first lines of a test's output that say what it found.
+/// The first lines of a test's output that contain its findings.
 fn essence(output: &str) -> String {
     let telling = |line: &&str| {
         let line = line.trim_start();

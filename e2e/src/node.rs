@@ -1,6 +1,6 @@
-//! The built `ursa` binary as a process: on free ports, with its own data directory.
+//! The built `ursa` binary as a process, on free ports, with its own data directory.
 //!
-//! All that the tests know of its command line is in this file.
+//! Only this file knows its command line in detail.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,11 +19,11 @@ use tempfile::TempDir;
 use crate::program::{self, Finished};
 use crate::{Chap, Export, Kind, VolumeSpec, ports};
 
-/// Of the pool that a first start makes: a sparse file.
+/// The size of the pool that a first start creates, a sparse file.
 const POOL_SIZE: &str = "4G";
-/// Memory for the data of all commands, bytes: far below what greedy clients ask for.
+/// Memory for the data of all commands, in bytes: far below what greedy clients request.
 pub const DATA_MAX: u64 = 128 << 20;
-/// From start to ready: recovery of small pools takes far less, a busy machine is slow.
+/// From start to ready. Recovery of small pools takes far less, but the machine may be busy.
 const READY_LIMIT: Duration = Duration::from_secs(20);
 /// From SIGTERM to the end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(20);
@@ -36,17 +36,17 @@ pub struct Node {
     portals: Vec<SocketAddr>,
     api: SocketAddr,
     data: TempDir,
-    /// Settings beyond those that every node here has.
+    /// Settings beyond those of every node here.
     settings: Vec<String>,
 }
 
 impl Node {
-    /// Builds `ursa` if need be, starts it with two portals and waits until it is ready.
+    /// Builds `ursa` if necessary, starts it with two portals, and waits until it is ready.
     pub fn start() -> Node {
         Node::start_with(&[])
     }
 
-    /// The same with more settings, as on the command line.
+    /// The same with further settings, as on the command line.
     pub fn start_with(settings: &[&str]) -> Node {
         let portals = vec![ports::free(), ports::free()];
         let data = TempDir::new().expect("a temporary directory can be made");
@@ -56,7 +56,7 @@ impl Node {
         node
     }
 
-    /// From its next start on it has these settings beyond those that every node here has.
+    /// Sets the further settings that it has from its next start on.
     pub fn set(&mut self, settings: &[&str]) {
         self.settings = settings.iter().map(|&text| text.to_owned()).collect();
     }
@@ -81,7 +81,7 @@ impl Node {
         self.process = Some(command.spawn().expect("the binary was built"));
     }
 
-    /// Makes a volume with a target and shows it.
+    /// Creates a volume with a target and maps it.
     pub fn create(&mut self, spec: &VolumeSpec) -> Export {
         let size = spec.size.to_string();
         let block_size = spec.block_size.to_string();
@@ -103,7 +103,7 @@ impl Node {
         Export { portals: self.portals.clone(), target, lun, chap: spec.chap.clone() }
     }
 
-    /// Whoever knows the secret, whatever its name.
+    /// A group that any host with the secret belongs to, whatever its name.
     fn create_host_group(&self, name: &str, chap: &Chap) {
         let file = self.data.path().join("secret");
         fs::write(&file, &chap.secret).expect("a file can be written");
@@ -119,26 +119,26 @@ impl Node {
         program::run(&mut command, COMMAND_LIMIT)
     }
 
-    /// Runs a command that answers in JSON.
+    /// Runs a command that prints JSON.
     #[track_caller]
     pub fn ursa_json(&self, arguments: &[&str]) -> Value {
         let stdout = self.ursa(&[arguments, &["-o", "json"]].concat()).expect_ok();
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("not JSON ({error}): {stdout}"))
     }
 
-    /// Prometheus metrics as text.
+    /// The node's metrics, as Prometheus text.
     pub fn metrics(&self) -> String {
         self.http_get("/metrics").expect("it answers")
     }
 
-    /// No warning, no farewell.
+    /// Kills the process, so that it cannot end in an orderly way.
     pub fn kill(&mut self) {
         let mut process = self.process.take().expect("it runs");
         process.kill().expect("it runs");
         process.wait().expect("it can be waited for");
     }
 
-    /// Stops it as SIGSTOP does, until what this gives is dropped: its connections stay open, and nobody
+    /// Stops it by SIGSTOP until the returned value is dropped: its connections stay open, but get no
     /// answers.
     pub fn freeze(&mut self) -> Frozen {
         let pid = Pid::from_child(self.process.as_ref().expect("it runs"));
@@ -146,14 +146,16 @@ impl Node {
         Frozen(pid)
     }
 
-    /// From now on what it writes beyond this byte of a file fails (EFBIG), as on a disk that is bad there;
-    /// `None`: no more. By a limit on the size of its files: that needs neither root nor modules of the
-    /// kernel, as device mapper's failing disks do, and works on any file system, while it runs. It does not
-    /// die of the signal that comes with such an error: its cores take none. Its record, the largest of its
-    /// other files, has 32 MiB.
+    /// Makes its writes beyond this byte of a file fail (EFBIG), as on a disk with bad blocks; `None`: no
+    /// more.
+    ///
+    /// The test limits the size of the process's files. Unlike device mapper's failing disks, that needs
+    /// neither root nor kernel modules, and works on any file system and at run time. The process does not
+    /// die of the signal that comes with the error: its cores take none. Its record, the largest of its other
+    /// files, has 32 MiB.
     pub fn fail_writes_beyond(&self, bytes: Option<u64>) {
         let pid = Pid::from_child(self.process.as_ref().expect("it runs"));
-        // The node has the limits that we have.
+        // The node has the same limits as this process.
         let Rlimit { current, maximum } = getrlimit(Resource::Fsize);
         let limit = Rlimit { current: bytes.or(current), maximum };
         prlimit(Some(pid), Resource::Fsize, limit).expect("it is ours, and the hard limit stays");
@@ -176,32 +178,32 @@ impl Node {
         }
     }
 
-    /// Where it listens for iSCSI.
+    /// The addresses at which it listens for iSCSI.
     pub fn portals(&self) -> &[SocketAddr] {
         &self.portals
     }
 
-    /// Where its API listens.
+    /// The address of its API.
     pub fn api(&self) -> SocketAddr {
         self.api
     }
 
-    /// Where its state is.
+    /// The directory of its state.
     pub fn data_dir(&self) -> &Path {
         self.data.path()
     }
 
-    /// Its process.
+    /// The number of its process.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().expect("it runs").id()
     }
 
-    /// Its memory, bytes.
+    /// Its resident memory, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         resident_bytes(self.pid())
     }
 
-    /// All it has printed.
+    /// All that it has printed.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
@@ -220,7 +222,7 @@ impl Node {
             if let Some(status) = process.try_wait().expect("a child can be waited for") {
                 self.process = None;
                 let log = self.log();
-                // First, since reports cut long output in the middle.
+                // The reason comes first, because test reports cut long output in the middle.
                 let reason = log.lines().last().unwrap_or_default();
                 panic!("ursa serve ended with {status}: {reason}\n{log}");
             }
@@ -229,7 +231,7 @@ impl Node {
         }
     }
 
-    /// The body, if the answer was 200.
+    /// The body, if the status was 200.
     fn http_get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.api).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
@@ -242,7 +244,7 @@ impl Node {
     }
 }
 
-/// A node that is stopped; it goes on when this is dropped.
+/// A stopped node; it continues when this is dropped.
 pub struct Frozen(Pid);
 
 impl Drop for Frozen {
@@ -263,12 +265,12 @@ impl Drop for Node {
     }
 }
 
-/// Resident memory of a process, bytes.
+/// Resident memory of a process, in bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
     memory_bytes(pid, "VmRSS:")
 }
 
-/// Memory that a process has for itself: without what it maps of files, as the program, which others share.
+/// Memory of a process alone, in bytes: without mapped files, like the program, which processes share.
 pub fn own_bytes(pid: u32) -> u64 {
     memory_bytes(pid, "RssAnon:")
 }
@@ -280,8 +282,9 @@ fn memory_bytes(pid: u32, field: &str) -> u64 {
     kib * 1024
 }
 
-/// The `ursa` binary of the profile that these tests were built in; built once a run. `URSA_E2E_BIN` names
-/// another.
+/// The `ursa` binary of the profile of these tests, built once per run.
+///
+/// `URSA_E2E_BIN` names another one.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match env::var_os("URSA_E2E_BIN") {

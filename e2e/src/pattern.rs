@@ -1,10 +1,10 @@
-//! Content that can be recognised, and how much of a disk it takes.
+//! Recognizable content, and how much of a disk it takes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The smallest unit that a disk writes whole.
+/// The smallest unit that a disk writes atomically.
 pub const SECTOR: usize = 512;
 
 /// Bytes that look random, the same for the same seed.
@@ -26,8 +26,7 @@ pub fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// `len` bytes in which every sector says which write it belongs to: the writer, its number and the sector's
-/// place.
+/// `len` bytes in which every sector contains the writer, the number of the write, and the sector's place.
 pub fn stamped(writer: u32, number: u64, first_sector: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     for (index, sector) in bytes.chunks_mut(SECTOR).enumerate() {
@@ -61,7 +60,7 @@ pub fn stamp(sector: &[u8], writer: u32, place: u64) -> Option<u64> {
     Some(number)
 }
 
-/// Bytes that the files below `path` take on their disk, holes not counted.
+/// Bytes that the files below `path` take on their disk, without holes.
 pub fn disk_bytes(path: &Path) -> u64 {
     let metadata = fs::symlink_metadata(path).expect("the data directory is there");
     if !metadata.is_dir() {

@@ -4,17 +4,19 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
 /// Below Linux's range for outgoing connections (32768 on), so that a connection of another test cannot take
-/// a port between this look and the server's bind.
+/// a port between the check and the server's bind.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
 /// Ports that a process claims at once.
 const BLOCK: u16 = 1_000;
 
-/// Ports of this process. Another test process that runs beside it, as `./test` has it, has others: between a
-/// look whether a port is free and the bind of the server it would take the same one.
+/// Ports of this process.
+///
+/// Other test processes, which `./test` runs at the same time, have other ports. Otherwise two of them could
+/// take the same one between the check and the server's bind.
 struct Claimed {
-    /// UDP sockets at the first port of each block: only one process has one there.
+    /// UDP sockets at the first port of each block: only one process can have one there.
     blocks: Vec<UdpSocket>,
     next: u16,
     end: u16,
@@ -36,7 +38,7 @@ impl Claimed {
     }
 }
 
-/// An address nobody listens on, and that no other call gives, in this process or in another one.
+/// An address that is free, and that no other call returns, in this process or in another one.
 pub fn free() -> SocketAddr {
     let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
     loop {

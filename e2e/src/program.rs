@@ -1,4 +1,4 @@
-//! Runs external programs: with a time limit, and a word on what to install when one is missing.
+//! Runs external programs, with a time limit, and names the package of a missing one.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// How a program ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// `None`: it was killed when its time was over.
+    /// `None`: it was killed at its time limit.
     pub status: Option<ExitStatus>,
-    /// All it printed, standard output first.
+    /// All that it printed, standard output first.
     pub output: String,
     /// Standard output alone.
     pub stdout: String,
@@ -20,7 +20,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// It ended in time with status 0.
+    /// Whether it ended in time with status 0.
     pub fn ok(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
@@ -51,7 +51,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Finished {
     run_with_input(command, Stdio::null(), limit)
 }
 
-/// As [`run`], with something on standard input.
+/// As [`run`], with standard input.
 ///
 /// # Panics
 /// As [`run`].
@@ -71,7 +71,7 @@ pub fn run_with_input(command: &mut Command, input: Stdio, limit: Duration) -> F
     let stderr = drain(child.stderr.take().expect("it was asked for"));
     let status = wait(&mut child, limit);
     if status.is_none() {
-        // A grandchild may hold the pipes open, but then the readers only outlive this call.
+        // A grandchild may keep the pipes open, but then only the reading threads continue after this call.
         let _ = child.kill();
         let _ = child.wait();
     }

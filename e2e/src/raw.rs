@@ -1,7 +1,7 @@
-//! iSCSI byte by byte, for what no decent initiator does: headers are arrays, digests can be wrong, reads can
-//! wait.
+//! iSCSI byte by byte, for what no well-behaved initiator does.
 //!
-//! It knows as much of RFC 7143 as the tests need, and shares no code with the product.
+//! Headers are arrays, digests can be wrong, and reads can wait. It implements as much of RFC 7143 as the
+//! tests need, and shares no code with the product.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -20,16 +20,16 @@ pub type Header = [u8; 48];
 
 /// Long enough for a busy machine, short enough to end a hanging test.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// No login of these tests uses a digest's worth of data above this: the default of MaxRecvDataSegmentLength,
-/// which every target must take.
+/// The default of MaxRecvDataSegmentLength, which every target must accept: commands here send no more
+/// immediate data.
 pub const IMMEDIATE_MAX: usize = 8192;
 
-/// One PDU as it came.
+/// One PDU as received.
 #[derive(Clone, Debug)]
 pub struct Pdu {
     /// The basic header segment.
     pub header: Header,
-    /// The data segment, padding taken off.
+    /// The data segment without padding.
     pub data: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl Pdu {
         self.header[0] & 0x3f
     }
 
-    /// SCSI status of a SCSI response, or of Data-In that carries it.
+    /// SCSI status of a SCSI response, or of Data-In with a status.
     pub fn status(&self) -> u8 {
         self.header[3]
     }
@@ -50,7 +50,7 @@ impl Pdu {
     }
 }
 
-/// Why a command was refused (SPC-4 4.5).
+/// Why a command failed (SPC-4 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
     /// SENSE KEY.
@@ -59,7 +59,7 @@ pub struct Sense {
     pub code: (u8, u8),
 }
 
-/// What a session wants of its connection.
+/// The digests of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     /// CRC32C over headers.
@@ -68,7 +68,7 @@ pub struct Digests {
     pub data: bool,
 }
 
-/// How a session is asked for.
+/// The parameters of a login.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
     /// InitiatorName.
@@ -77,20 +77,20 @@ pub struct Login<'a> {
     pub digests: Digests,
     /// MaxConnections.
     pub connections_max: u32,
-    /// InitialR2T: no data is sent unasked, but what travels in the command.
+    /// InitialR2T: no unsolicited data except immediate data.
     pub initial_r2t: bool,
     /// CHAP_N and the secret.
     pub chap: Option<(&'a str, &'a str)>,
-    /// The address of this machine to come from.
+    /// The local address to connect from.
     pub from: Option<Ipv4Addr>,
-    /// The TSIH to say: the one of a session that exists, or 0.
+    /// The TSIH to send: that of an existing session, or 0.
     pub tsih: u16,
     /// The connection's number.
     pub cid: u16,
 }
 
 impl Default for Login<'_> {
-    /// The tests' own name, one connection without digests, data when it is asked for.
+    /// The tests' default name, one connection without digests, data only by R2T.
     fn default() -> Self {
         Login {
             initiator: "iqn.2026-11.e2e:raw",
@@ -105,8 +105,10 @@ impl Default for Login<'_> {
     }
 }
 
-/// One connection of a session. Others may be in the hands of other threads: commands are numbered together,
-/// and the server carries them out in that order.
+/// One connection of a session.
+///
+/// Other threads may have the session's other connections: they share the numbering of commands, and the
+/// server executes the commands in that order.
 pub struct Raw {
     stream: TcpStream,
     digests: Digests,
@@ -116,23 +118,23 @@ pub struct Raw {
     exp_stat_sn: u32,
 }
 
-/// What the connections of a session have in common.
+/// What the connections of a session share.
 struct Session {
     initiator: String,
     isid: u32,
-    /// The server's number for it, from the first login on.
+    /// The server's number for the session, from the first login on.
     tsih: AtomicU16,
     next_tag: AtomicU32,
     cmd_sn: AtomicU32,
 }
 
 impl Raw {
-    /// Logs in to a normal session as the initiator port `isid` of the tests' own name.
+    /// Logs in to a normal session as the initiator port `isid` of the tests' default name.
     pub fn login(export: &Export, portal: usize, isid: u32) -> io::Result<Raw> {
         Raw::login_with(export, portal, isid, Login::default())
     }
 
-    /// Logs in with all details.
+    /// Logs in with these parameters.
     pub fn login_with(export: &Export, portal: usize, isid: u32, login: Login) -> io::Result<Raw> {
         let session = Session::new(login.initiator, isid);
         session.tsih.store(login.tsih, Relaxed);
@@ -143,12 +145,12 @@ impl Raw {
         Raw::on(stream, Arc::new(session), login.cid)?.log_in(export, login)
     }
 
-    /// Adds a connection to the session of this one, or replaces the one with this number.
+    /// Adds a connection to this session, or replaces the one with this number.
     pub fn join(&self, export: &Export, portal: usize, cid: u16) -> io::Result<Raw> {
         self.join_with(export, portal, Login { cid, ..Login::default() })
     }
 
-    /// The same with all details, but for the session's own: its initiator and its TSIH.
+    /// The same with these parameters, except the session's own: its initiator and its TSIH.
     pub fn join_with(&self, export: &Export, portal: usize, login: Login) -> io::Result<Raw> {
         let raw = Raw::of(Arc::clone(&self.session), export.portals[portal], login.cid)?;
         raw.log_in(export, login)
@@ -214,7 +216,8 @@ impl Raw {
         self.exchange(&format!("CHAP_N={name}\0CHAP_R=0x{response}\0"), true).map(drop)
     }
 
-    /// A request of the security stage, which ends with it if `transit`; the text of its answer.
+    /// Sends a request of the security stage, which ends with it if `transit`; returns the text of the
+    /// response.
     fn exchange(&mut self, text: &str, transit: bool) -> io::Result<String> {
         let mut header = self.login_header();
         header[1] = if transit { 0x81 } else { 0 };
@@ -261,7 +264,7 @@ impl Raw {
         header
     }
 
-    /// A SCSI command (RFC 7143 11.3), numbered in order. `direction` is 0x40 to read, 0x20 to write.
+    /// A SCSI command (RFC 7143 11.3) with the next number. `direction` is 0x40 to read, 0x20 to write.
     pub fn command_header(&mut self, direction: u8, expected: u32, cdb: [u8; 16]) -> Header {
         let mut header = [0; 48];
         header[0] = 0x01;
@@ -290,7 +293,7 @@ impl Raw {
         header
     }
 
-    /// Data-Out (RFC 7143 11.7) that is all that this R2T asks for.
+    /// Data-Out (RFC 7143 11.7) with all that this R2T requests.
     pub fn data_out_header(&self, r2t: &Pdu) -> Header {
         let mut header = [0; 48];
         header[0] = 0x05;
@@ -301,7 +304,7 @@ impl Raw {
         header
     }
 
-    /// Sends a PDU; the data segment's length is filled in.
+    /// Sends a PDU; sets the length of the data segment in its header.
     pub fn send(&mut self, header: &Header, data: &[u8]) -> io::Result<()> {
         let bytes = self.encode(header, data);
         self.stream.write_all(&bytes)
@@ -330,7 +333,7 @@ impl Raw {
         self.stream.write_all(bytes)
     }
 
-    /// Waits until the server ends the connection; what it still sent is thrown away.
+    /// Waits until the server closes the connection; discards what it still sends.
     pub fn wait_for_close(&mut self) -> io::Result<()> {
         let mut scrap = [0; 4096];
         loop {
@@ -343,23 +346,23 @@ impl Raw {
         }
     }
 
-    /// Says that nothing more comes.
+    /// Closes the connection for sending.
     pub fn half_close(&self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// What was agreed on.
+    /// The connection's digests.
     pub fn digests(&self) -> Digests {
         self.digests
     }
 
-    /// How long to wait for the server.
+    /// Sets how long to wait for the server.
     pub fn set_patience(&self, patience: Duration) {
         self.stream.set_read_timeout(Some(patience)).expect("not zero");
         self.stream.set_write_timeout(Some(patience)).expect("not zero");
     }
 
-    /// The next PDU, digests checked, StatSN kept.
+    /// Receives the next PDU, checks its digests, and keeps track of StatSN.
     pub fn receive(&mut self) -> io::Result<Pdu> {
         let mut header = [0; 48];
         self.stream.read_exact(&mut header)?;
@@ -381,13 +384,13 @@ impl Raw {
         Ok(pdu)
     }
 
-    /// Runs a command to its end; its data if it ended GOOD.
+    /// Executes a command; returns its data if it ended GOOD.
     pub fn execute(&mut self, cdb: [u8; 16], expected: usize, data_out: &[u8]) -> io::Result<Vec<u8>> {
         let tag = self.begin(cdb, expected, data_out)?;
         self.collect(tag)
     }
 
-    /// Sends a command with all its data; its tag.
+    /// Sends a command with all its data; returns its tag.
     fn begin(&mut self, cdb: [u8; 16], expected: usize, data_out: &[u8]) -> io::Result<u32> {
         let direction = match (expected, data_out.len()) {
             (0, 0) => 0,
@@ -402,7 +405,7 @@ impl Raw {
         Ok(tag)
     }
 
-    /// Runs a command that must end with CHECK CONDITION: why.
+    /// Executes a command that must end with CHECK CONDITION; returns the sense.
     pub fn refused(&mut self, cdb: [u8; 16], expected: usize, data_out: &[u8]) -> io::Result<Sense> {
         let tag = self.begin(cdb, expected, data_out)?;
         loop {
@@ -436,7 +439,7 @@ impl Raw {
         }
     }
 
-    /// Asks until the unit is ready: the first answers are unit attentions.
+    /// Repeats TEST UNIT READY until the unit is ready: the first responses are unit attentions.
     pub fn wait_until_ready(&mut self) -> io::Result<()> {
         for _ in 0..5 {
             if self.execute([0; 16], 0, &[]).is_ok() {
@@ -446,7 +449,7 @@ impl Raw {
         self.execute([0; 16], 0, &[]).map(|_| ())
     }
 
-    /// WRITE (16) with the data in the command.
+    /// WRITE (16) with immediate data.
     pub fn write(&mut self, lba: u64, blocks: u32, data: &[u8], fua: bool) -> io::Result<()> {
         self.execute(cdb16(0x8a, u8::from(fua) << 3, lba, blocks), 0, data).map(|_| ())
     }
@@ -460,15 +463,15 @@ impl Raw {
         }
     }
 
-    /// SYNCHRONIZE CACHE (10), everything.
+    /// SYNCHRONIZE CACHE (10) of the whole unit.
     pub fn flush(&mut self) -> io::Result<()> {
         let mut cdb = [0; 16];
         cdb[0] = 0x35;
         self.execute(cdb, 0, &[]).map(|_| ())
     }
 
-    /// Logs a connection of the session out, or with `None` the session; the response (RFC 7143 11.15.1), 0
-    /// is well.
+    /// Logs out a connection of the session, or with `None` the session; returns the response (RFC 7143
+    /// 11.15.1): 0 is success.
     pub fn logout(&mut self, cid: Option<u16>) -> io::Result<u8> {
         let mut header = [0; 48];
         header[0] = 0x46;
@@ -527,7 +530,7 @@ impl Session {
 }
 
 impl Pdu {
-    /// Data-In that carries the status (RFC 7143 11.7.1, the S bit).
+    /// Whether it is Data-In with the status (RFC 7143 11.7.1, the S bit).
     fn is_final_data(&self) -> bool {
         self.opcode() == 0x25 && self.header[1] & 1 != 0
     }
@@ -541,7 +544,7 @@ pub fn connect_from(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// The bytes of a value in hexadecimal or base64 (RFC 7143 6.1); only the former is understood.
+/// The bytes of a hexadecimal value (RFC 7143 6.1); base64 is not supported.
 fn binary(value: &str) -> io::Result<Vec<u8>> {
     let digits =
         value.strip_prefix("0x").ok_or_else(|| io::Error::other(format!("not hexadecimal: {value}")))?;
@@ -572,8 +575,9 @@ pub fn word(header: &Header, at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-/// Sense data in the fixed format, behind its length (SPC-4 4.5.3; RFC 7143 11.4.7.2). The first bit of 70h
-/// says that there is INFORMATION.
+/// Sense data in the fixed format, after its length (SPC-4 4.5.3; RFC 7143 11.4.7.2).
+///
+/// The first bit of 70h says that INFORMATION is valid.
 fn sense(pdu: &Pdu) -> io::Result<Sense> {
     match (pdu.header[2], pdu.status(), pdu.data.get(2..)) {
         (0, 0x02, Some(&[0x70 | 0xf0, _, key, _, _, _, _, _, _, _, _, _, code, qualifier, ..])) => {
@@ -596,13 +600,13 @@ fn good(pdu: &Pdu) -> io::Result<()> {
     }
 }
 
-/// What a path may have to say, once each, when the other node comes or goes.
+/// Number of unit attentions on a path, at most, when the other node leaves or returns.
 const UNIT_ATTENTIONS_MAX: usize = 3;
 
-/// Sends a command, and again for each unit attention that it may meet.
+/// Sends a command, and again after each unit attention.
 ///
 /// # Errors
-/// What the command ends with after all of them.
+/// That of the command after all unit attentions.
 pub fn in_spite_of_attentions<T>(mut command: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut result = command();
     for _ in 0..UNIT_ATTENTIONS_MAX {

@@ -1,11 +1,11 @@
-//! What the clients of a test talk to.
+//! The server of a test's clients.
 
 use std::env;
 use std::net::SocketAddr;
 
 use crate::{Node, tgt::Tgt};
 
-/// Where the bytes of a volume are.
+/// How the bytes of a volume are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// On a disk, written in place.
@@ -16,32 +16,32 @@ pub enum Kind {
     Log,
 }
 
-/// A name and a secret for CHAP, one way.
+/// A name and a secret for one-way CHAP.
 #[derive(Clone, Debug)]
 pub struct Chap {
-    /// What the initiator calls itself.
+    /// The name that the initiator sends.
     pub name: String,
-    /// Twelve characters at least: some initiators refuse shorter ones.
+    /// At least twelve characters: some initiators refuse shorter ones.
     pub secret: String,
 }
 
-/// A volume to be made.
+/// A volume to be created.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
     /// Its name, unique on the server.
     pub name: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// 512 or 4096.
     pub block_size: u32,
-    /// Where its bytes are.
+    /// How its bytes are stored.
     pub kind: Kind,
-    /// What an initiator must know to use it.
+    /// What an initiator needs to log in.
     pub chap: Option<Chap>,
 }
 
 impl VolumeSpec {
-    /// A thick volume of 512-byte blocks, for anybody.
+    /// A thick volume of 512-byte blocks, for all hosts.
     pub fn new(name: &str, size: u64) -> VolumeSpec {
         VolumeSpec { name: name.to_owned(), size, block_size: 512, kind: Kind::Thick, chap: None }
     }
@@ -56,7 +56,7 @@ impl VolumeSpec {
         VolumeSpec { kind, ..self }
     }
 
-    /// Only for who knows the secret.
+    /// Only for initiators that know the secret.
     pub fn chap(self, name: &str, secret: &str) -> VolumeSpec {
         VolumeSpec { chap: Some(Chap { name: name.to_owned(), secret: secret.to_owned() }), ..self }
     }
@@ -65,18 +65,18 @@ impl VolumeSpec {
 /// A volume as initiators reach it.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// Where the target listens; two addresses are two paths.
+    /// The addresses of the target; two addresses are two paths.
     pub portals: Vec<SocketAddr>,
     /// The target's name.
     pub target: String,
-    /// The volume's number in the target.
+    /// The volume's LUN.
     pub lun: u64,
-    /// What an initiator must know.
+    /// What an initiator needs to log in.
     pub chap: Option<Chap>,
 }
 
 impl Export {
-    /// The URL that libiscsi and QEMU understand, through one of the portals.
+    /// The URL for libiscsi and QEMU, through one of the portals.
     pub fn url(&self, portal: usize) -> String {
         let login = match &self.chap {
             Some(chap) => format!("{}%{}@", chap.name, chap.secret),
@@ -90,7 +90,7 @@ impl Export {
 pub enum Server {
     /// Ours.
     Node(Node),
-    /// tgt, to prove the tests.
+    /// tgt, to validate the tests.
     Tgt(Tgt),
 }
 
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Makes a volume and shows it to every initiator (with CHAP: to who knows the secret).
+    /// Creates a volume and maps it to every initiator (with CHAP: to those that know the secret).
     pub fn create(&mut self, spec: &VolumeSpec) -> Export {
         match self {
             Server::Node(node) => node.create(spec),
@@ -112,13 +112,13 @@ impl Server {
         }
     }
 
-    /// Ends the server with no warning and starts it again on the same data and ports.
+    /// Kills the server and starts it again on the same data and ports.
     pub fn kill_and_restart(&mut self) {
         self.kill();
         self.restart();
     }
 
-    /// Ends the server with no warning.
+    /// Kills the server.
     pub fn kill(&mut self) {
         match self {
             Server::Node(node) => node.kill(),
@@ -126,7 +126,7 @@ impl Server {
         }
     }
 
-    /// Starts a server that was killed again, on the same data and ports.
+    /// Starts a killed server again, on the same data and ports.
     pub fn restart(&mut self) {
         match self {
             Server::Node(node) => node.restart(),
@@ -142,7 +142,7 @@ impl Server {
         }
     }
 
-    /// Resident memory of the server's process, bytes.
+    /// Resident memory of the server's process, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         match self {
             Server::Node(node) => node.resident_bytes(),
@@ -150,7 +150,7 @@ impl Server {
         }
     }
 
-    /// Whether it is ours: what only we promise is asserted only then.
+    /// Whether it is ours: only then do tests assert what only our server promises.
     pub fn is_ursa(&self) -> bool {
         matches!(self, Server::Node(_))
     }

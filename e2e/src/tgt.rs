@@ -1,4 +1,4 @@
-//! tgt, a target that we did not write: with it the tests are proven before they judge ours.
+//! tgt, a target that we did not write: the tests are validated with it before they judge ours.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::{Export, VolumeSpec, node, ports, program};
 pub struct Tgt {
     process: Option<Child>,
     portals: Vec<SocketAddr>,
-    /// tgtd's control socket is chosen by a number; the first port is a free one.
+    /// The number that selects tgtd's control socket: the first port, which is free.
     control: String,
     volumes: Vec<VolumeSpec>,
     data: TempDir,
@@ -31,7 +31,7 @@ impl Tgt {
         tgt
     }
 
-    /// Makes a target with one unit.
+    /// Creates a target with one unit.
     pub fn create(&mut self, spec: &VolumeSpec) -> Export {
         let file = std::fs::File::create(self.data.path().join(&spec.name)).expect("a file can be made");
         file.set_len(spec.size).expect("a file can be sparse");
@@ -63,12 +63,12 @@ impl Tgt {
         }
     }
 
-    /// Where its backing files are.
+    /// The directory of its backing files.
     pub fn data_dir(&self) -> &Path {
         self.data.path()
     }
 
-    /// Its memory, bytes.
+    /// Its resident memory, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         node::resident_bytes(self.process.as_ref().expect("it runs").id())
     }

@@ -1,4 +1,4 @@
-// Who is at the console, and what they may do.
+// The logged-in user, and what the user may do.
 
 import { useQuery } from '@tanstack/react-query'
 import { createContext, useContext } from 'react'

@@ -1,5 +1,5 @@
-// Requests to the node that served this page. What it refuses becomes a `Refusal` with the problem document
-// inside.
+// Requests to the node that served this page. A refused request becomes a `Refusal` with the problem
+// document.
 
 import createClient from 'openapi-fetch'
 import type { paths } from './schema'
@@ -67,7 +67,8 @@ async function whole<T>(read: Promise<T>): Promise<T> {
 
 const client = createClient<paths>({
   baseUrl: location.origin,
-  // Shows that a page of ours asks, not a form of a stranger's: browsers let no other site send it unasked.
+  // Shows that our page sends the request, not a form of another site: browsers do not let other sites send
+  // it.
   headers: { 'X-Ursa-Request': '1' },
   fetch: answered,
 })
@@ -88,7 +89,7 @@ async function refusalOf(response: Response, body: unknown): Promise<Refusal> {
     type: 'about:blank',
     title: response.statusText || 'Refused',
     status: response.status,
-    // What stands between this page and the node says so, and does not know what the node has done.
+    // A gateway between this page and the node answered, and does not know what the node has done.
     code: GATEWAY_STATUS.includes(response.status) ? 'gateway' : 'unknown',
     detail: `the node answered with status ${response.status}`,
   })

@@ -1,4 +1,4 @@
-// What screens know of the cluster, looked at again every few seconds.
+// What screens know about the cluster, refreshed every few seconds.
 
 import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
 import type { Role } from './access'
@@ -9,7 +9,7 @@ import type { ClusterNode, Event, Missing } from './types'
 export const queries = new QueryClient({
   defaultOptions: {
     queries: {
-      // The next look comes soon enough.
+      // The next refresh comes soon enough.
       retry: false,
       refetchOnWindowFocus: true,
       staleTime: 500,
@@ -49,7 +49,7 @@ const itemsOf = <T>(list: Listed<T>) => list.items
 const missingOf = (list: Listed<unknown>) => list.missing ?? NONE
 const NONE: Missing[] = []
 
-// Of all nodes. Those that do not answer in time are named by the list, and asked again with the next look.
+// Of all nodes. The list names nodes that do not answer in time, and the next refresh asks them again.
 const VOLUMES = queryOptions({
   queryKey: ['volumes'],
   queryFn: () => data(api.GET('/v1/volumes')),

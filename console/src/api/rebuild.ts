@@ -1,4 +1,4 @@
-// Makes a copy anew in a pool of its node, as `ursa volume copy rebuild` does.
+// Rebuilds a copy in a pool of its node, as `ursa volume copy rebuild` does.
 
 import { api, data } from './client'
 
@@ -13,7 +13,7 @@ export async function rebuildCopy({ volume, node, pool, gone }: { volume: string
   if (await isThere()) await data(api.DELETE('/v1/volumes/{name}/copies/{node}', { params: { path: { ...path, node } } }))
   const end = Date.now() + GONE_DEADLINE_MS
   while ((await isThere()) && Date.now() < end) await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS))
-  // Too late, and the node says why it adds none.
+  // After the deadline, too: the node says why it adds no copy.
   gone()
   return data(api.POST('/v1/volumes/{name}/copies', { params: { path }, body: { node, ...(pool === null ? {} : { pool }) } }))
 }

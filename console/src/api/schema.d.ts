@@ -943,7 +943,7 @@ export interface paths {
         put?: never;
         /**
          * Grows a pool whose disks have become larger, while it is in use.
-         * @description Enlarge a disk or file first, for example with `lvextend` or `truncate`. All disks of the pool are checked.
+         * @description Enlarge a disk or file first (`lvextend`, `truncate`). All disks of the pool are checked.
          */
         post: operations["grow_pool"];
         delete?: never;

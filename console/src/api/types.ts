@@ -1,4 +1,4 @@
-// Short names for what docs/openapi.json calls its schemas.
+// Short names for the schemas in docs/openapi.json.
 
 import type { components } from './schema'
 

@@ -1,4 +1,4 @@
-// How long requests to a volume took since somebody looks at it: the difference of what the node has counted.
+// The latency of requests to a volume since the screen was opened: the difference of the node's counters.
 
 import { useEffect, useState } from 'react'
 import { api, data } from '../api/client'
@@ -26,7 +26,7 @@ export function useCounted(volume: string, node?: number): Counted {
     let begun: VolumeCounters | undefined
     let timer: number | undefined
     let gone = false
-    // What another node has counted is not this one's.
+    // Another node's counters are not comparable with this one's.
     setCounted({ at: 0 })
     async function look() {
       try {

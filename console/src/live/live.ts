@@ -1,5 +1,5 @@
-// What all nodes do, second by second, as they tell it (`/v1/live`). Kept for the last minutes, in this page
-// only.
+// What all nodes do, second by second, as they report it (`/v1/live`). Only this page keeps it, for the last
+// minutes.
 
 import { useEffect, useSyncExternalStore } from 'react'
 import { Refusal } from '../api/client'
@@ -80,7 +80,7 @@ function open() {
   })
   opened.addEventListener('back', (message) => missing.delete((JSON.parse(message.data as string) as Missing).node))
   opened.addEventListener('error', () => {
-    // Not the browser's own repetition: it gives up for good when it is refused.
+    // The browser's own retries do not suffice: they end for good after an error status.
     if (stream !== opened) return
     close()
     publish({ problem: NO_STREAM })
@@ -99,7 +99,7 @@ function close() {
   ticks = undefined
 }
 
-// A page that nobody sees needs no figures, and browsers have few connections to one place.
+// A hidden page needs no figures, and browsers limit the number of connections to one host.
 document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()))
 
 function tick() {

@@ -1,4 +1,4 @@
-// What goes through each session, and so each path: the difference between two looks at what it has counted.
+// The I/O of each session, and so of each path: the difference between two readings of its counters.
 
 import { useEffect, useRef, useState } from 'react'
 import { useSessions } from '../api/queries'

@@ -1,4 +1,4 @@
-// What several nodes, or several volumes, have done in a second, together.
+// What several nodes, or several volumes, did in a second, added up.
 
 import type { LiveFlow } from '../api/types'
 

@@ -109,7 +109,7 @@ export function Chart({
       made.destroy()
       plot.current = undefined
     }
-    // The lines' values are set below; a new picture is needed only for another look.
+    // The lines' values are set below; only a different appearance needs a new chart.
   }, [box, width, height, dark, names, seconds])
 
   useEffect(() => {

@@ -1,4 +1,4 @@
-// The few pictures that we need, drawn with lines of 24 by 24.
+// The few icons that we need, drawn with lines in a square of 24 by 24.
 
 const PATHS = {
   overview: 'M4 13h6V4H4zM14 20h6v-9h-6zM4 20h6v-4H4zM14 8h6V4h-6z',

@@ -15,7 +15,7 @@ export function Rows({ head, width, dense = false, hover = false, children }: {
   children: ReactNode
 }) {
   const columns = head.filter((column) => column || column === '').map((column) => (typeof column === 'string' ? { name: column, right: false } : { name: (column as { right: string }).right, right: true }))
-  // What a style sheet writes before the values when the head is not shown.
+  // A style sheet writes these before the values where the head is hidden.
   const names = Object.fromEntries(columns.map(({ name }, at) => [`--column-${at + 1}`, JSON.stringify(name)]))
   return (
     <div className="rows" style={{ '--width': `${width}px`, ...names } as CSSProperties}>

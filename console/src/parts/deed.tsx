@@ -1,5 +1,4 @@
-// Things that are done: a button that may be forbidden, a dialogue that says what will happen, and what
-// became of it.
+// Actions: a button that may be forbidden, a dialog that says what will happen, and the result.
 
 import { Button, type ButtonProps, Group, Modal, Stack, Text, TextInput, Tooltip } from '@mantine/core'
 import { notifications } from '@mantine/notifications'

@@ -1,5 +1,5 @@
-// Where the keyboard is: nobody who uses no pointer begins at the top of the page again because what had the
-// focus is gone.
+// Keyboard focus: when the focused element disappears, keyboard users need not start at the top of the page
+// again.
 
 import { type RefObject, useEffect, useRef } from 'react'
 
@@ -19,7 +19,7 @@ export function useFocusBack(opened: boolean) {
     return () => {
       setTimeout(() => {
         const now = document.activeElement
-        // Somebody has gone elsewhere already.
+        // The user has moved the focus elsewhere already.
         if (now && now !== document.body && !now.closest('[role=dialog], [role=menu]')) return
         if (before?.isConnected) before.focus()
         else focusContent()

@@ -133,7 +133,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
           ? data(api.DELETE('/v1/volumes/{name}/copies/{node}', { params: { path: { name: volume.id, node: Number(from) } } }))
           : deed === 'rebuild'
             ? rebuildCopy({ volume: volume.id, node: Number(from), pool, gone: () => {
-                // What is left to be done, should that be refused.
+                // The step that remains if the addition is refused.
                 setDeed('add')
                 setTo(from)
               } })
@@ -219,10 +219,10 @@ function whyNot(deed: CopyDeed, volume: Volume, { nodes, from, there, pool }: { 
   const inSync = copies.filter((copy) => copy.state === 'in_sync')
   if (inSync.length === 1 && inSync[0]?.node === Number(from)) return 'This is the last copy in sync and cannot be removed.'
   if (deed === 'remove') return undefined
-  // The old copy goes before the new one is asked for: what would refuse that is to be known before.
+  // The old copy is removed before the new one is requested, so reasons to refuse must be known before.
   const node = nodes.find((node) => node.id === Number(from))
   if (!node || !node.up || node.maintenance) return `${node?.name ?? `Node ${from}`} is ${node?.up ? 'in maintenance' : 'down'} and cannot rebuild the copy.`
-  // The space of the old copy is free by then, and it is not known here which pool that is.
+  // The space of the old copy will be free by then, and the console does not know in which pool that is.
   return there.length === 0 ? `${node.name} has not reported its pools.` : poolProblem(there, pool, 0)
 }
 
@@ -264,7 +264,7 @@ function PolicyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }
   async function act() {
     await run(async () => {
       const found = await data(api.PUT('/v1/volumes/{name}/split-brain-policy', { params: { path: { name: volume.id } }, body: { policy: chosen, ...(chosen === 'heartbeat' ? { accept_split_brain: agreed } : {}) } }))
-      // Not asked what it would do, it says what was chosen.
+      // Not a dry run, so the response says what was chosen.
       setOneWay((found as PolicyChosen).one_way)
     }, 'Split-brain policy set.')
   }

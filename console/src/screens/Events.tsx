@@ -15,7 +15,7 @@ export function Events() {
   const me = useMe()
   const nodes = useNodes().data ?? []
   const [chosen, setChosen] = useState('all')
-  // Chosen, and taken out of the cluster since.
+  // The chosen node may have been removed from the cluster.
   const node = nodes.find((one) => String(one.id) === chosen)?.id ?? 'all'
   const [moment, setMoment] = useState('')
   const until = secondsOf(moment)

@@ -117,14 +117,14 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   const [system, setSystem] = useState<System>('linux')
   const [portals, setPortals] = useState<string[]>()
   const asked = volumes.data?.find((one) => one.name === wanted)
-  // A volume that was asked for and is not known yet is waited for: else another one's target would be shown
-  // for a moment.
+  // If a volume was requested that is not known yet, wait for it: otherwise another volume's target would be
+  // shown for a moment.
   const target = targets.data && (wanted === undefined || !volumes.isPending || chosen) ? targetFor(targets.data, { target: chosen, volume: asked }) : undefined
   const seen = volumes.data?.filter((one) => one.maps.some((map) => map.target === target?.name)) ?? []
   const volume = seen.find((one) => one === asked) ?? seen[0]
   const chapUser = target?.maps.map((map) => hosts.data?.find((host) => host.name === map.host)?.chap_user).find((user) => user) ?? undefined
-  // Those of nodes with a copy of the volume, and floating ones; what a node says when it listens everywhere
-  // is replaced by how this page reaches it.
+  // The portals of nodes with a copy of the volume, and floating ones. Where a node listens at all addresses,
+  // the address of this page replaces its wildcard.
   const known = useMemo(() => {
     const all = nodes.data ? portalsOf(volume, nodes.data, floating.data ?? []) : (node.data?.portals ?? [])
     return [...new Set(all.map((portal) => portal.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname)))]

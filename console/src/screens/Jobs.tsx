@@ -127,7 +127,7 @@ function EndedPanel({ nodes, ended }: { nodes: ClusterNode[]; ended: ReturnType<
       ) : (
         <Stack gap="sm">
           {all.slice(0, ENDED_MAX).map((job, place) => (
-            // A volume that is compared again has a job of the same name again.
+            // Another comparison of the same volume is a job with the same name.
             <EndedJobRow key={`${job.id} ${place}`} job={job} nodes={nodes} />
           ))}
           {all.length > ENDED_MAX && <Text size="sm" c="dimmed">{all.length - ENDED_MAX} more. List all with {ursa('job', 'list', '--ended', '--node', 'all')}.</Text>}

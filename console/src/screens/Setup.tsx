@@ -19,7 +19,7 @@ export function Setup({ cluster, token: given }: { cluster?: string; token: stri
   const ready = token !== '' && isName(name) && charactersMissing(password, PASSWORD_MIN) === 0 && again === password
   async function submit(event: FormEvent) {
     event.preventDefault()
-    // The session's cookie comes with the answer.
+    // The response sets the session's cookie.
     if (await run(() => json('POST', '/v1/setup', { token, name, password }))) {
       go('#/')
       await queries.invalidateQueries({ queryKey: ['access'] })

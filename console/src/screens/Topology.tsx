@@ -136,7 +136,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
           {pairs.map((pair) => {
             const [one, other] = pair.nodes
             const distance = nodes.indexOf(other) - nodes.indexOf(one)
-            // Those that go farther leave a node nearer to its middle: so they do not cross.
+            // Longer links leave a node closer to its middle, so that links do not cross.
             const aside = Math.min(column / 2 - 8, 6 + 8 * (nodes.length - 1 - distance))
             const [from, to] = [x(one.id) + aside, x(other.id) - aside]
             const mid = (from + to) / 2

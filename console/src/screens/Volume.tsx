@@ -197,7 +197,7 @@ function LossPanel({ volume, at }: { volume: Volume; at: number }) {
 const EVENTS_MAX = 8
 
 function EventsPanel({ volume }: { volume: Volume }) {
-  // By what stays when it gets another name, and no other volume has.
+  // By its identity, which survives a rename and is unique.
   const wanted = { subject: volume.id }
   const events = useEvents(wanted)
   const missing = useMissingEvents(wanted)

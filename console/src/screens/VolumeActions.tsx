@@ -61,7 +61,7 @@ interface Dialogue {
   close: () => void
 }
 
-// By its identity: somebody may rename it meanwhile.
+// By its identity, because the volume may be renamed meanwhile.
 const path = (volume: Volume) => ({ params: { path: { name: volume.id } } })
 
 function Grow({ volume, opened, close }: Dialogue) {

@@ -1,4 +1,4 @@
-// Which screen is at which place.
+// The screens and their places.
 
 import { Text } from '@mantine/core'
 import type { ReactNode } from 'react'
@@ -21,7 +21,7 @@ export function screenAt({ path }: Route): ReactNode {
   const [place, name, part] = path
   switch (place) {
     case undefined:
-    // Where the set-up link leads once it has been used.
+    // The target of the setup link once it has been used.
     case 'setup':
       return <Overview />
     case 'volumes':

@@ -1,4 +1,4 @@
-// Floating addresses: which node has one, and making one.
+// Floating IPs: which node has one, and how to create one.
 
 import type { FloatingAddress, FloatingAddressAdd } from '../api/types'
 import { ursa } from './command'

@@ -1,4 +1,4 @@
-// The links between each two nodes, from what both of them say.
+// The links between each pair of nodes, from the reports of both.
 
 import type { ClusterNode, NodeLink, RoleLinks } from '../api/types'
 import { nameOf } from './nodes'

@@ -1,4 +1,4 @@
-// Command lines that do what the console does.
+// Commands that do the same as the console.
 
 import type { VolumeCreate } from '../api/types'
 import { exactSize } from './size'

@@ -1,4 +1,4 @@
-// How a volume's copies were compared last, and when they are next.
+// The result of the latest comparison of a volume's copies, and the time of the next.
 
 import type { Volume } from '../api/types'
 import { moment, size } from './size'

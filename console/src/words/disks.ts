@@ -1,4 +1,4 @@
-// Disks of a node's machine, to choose from where a pool is made, grown or imported.
+// Disks of a node's machine, as choices where a pool is created, grown or imported.
 
 import type { BlockDevice } from '../api/types'
 import { size } from './size'

@@ -28,7 +28,7 @@ it('says what is wrong before it is sent', () => {
   expect(problemsOf({ ...good, place: 'nodes', nodes: [1, 2] }, { ...known, nodes: [node(1), node(2)] })).not.toHaveProperty('nodes')
   expect(problemsOf({ ...good, place: 'nodes', nodes: [1, 2] }, { ...known, nodes: [node(1), node(2, { up: false })] })).toHaveProperty('nodes')
   expect(wrong({ place: 'nodes' })).toEqual(['nodes'])
-  // The node that is asked is not one of them: its pools do not matter.
+  // The node that receives the request is not one of them: its pools do not matter.
   expect(wrong({ place: 'nodes', nodes: [2], size: '2G' })).toEqual([])
   expect(wrong({ target: 'x' })).toEqual(['target'])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:my_vm' })).toEqual([])
@@ -36,7 +36,7 @@ it('says what is wrong before it is sent', () => {
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 1 })).toEqual([])
   expect(wrong({ lun: 255 })).toEqual([])
   expect(wrong({ lun: 256 })).toEqual(['lun'])
-  // The target that it gets when none is named.
+  // The default target.
   expect(wrong({ name: 'X', lun: 0 })).toEqual(['lun'])
 })
 
@@ -47,7 +47,7 @@ it('takes a single copy, on a node that Ursa chooses or somebody does', () => {
   expect(single({ place: 'nodes', nodes: [1, 2] })[1]).toBe('with copies on n1, n2')
   expect(single({})[1]).toBe('with 2 copies, on nodes chosen by Ursa')
   expect(single({ place: undefined }, [])).toEqual([{}, 'on this node'])
-  // Two are what is proposed, unless there is only one node to have one.
+  // The default is two copies, unless only one node can have one.
   expect(placedBy('copies', emptyDraft, known.nodes)).toEqual({ place: 'copies', copies: 2 })
   expect(placedBy('copies', emptyDraft, [node(1), node(2, { up: false })])).toEqual({ place: 'copies', copies: 2 })
   expect(placedBy('copies', emptyDraft, [node(1), node(2, { witness: true })])).toEqual({ place: 'copies', copies: 1 })
@@ -70,10 +70,10 @@ it('looks at the pools of the nodes where copies are to be', () => {
   expect(wrong({ place: 'nodes', nodes: [2], pool: 'fast' })).toBeUndefined()
   expect(wrong({ place: 'nodes', nodes: [1, 2], pool: 'fast' })).toBe('Pool fast not found')
   expect(wrong({ place: 'nodes', nodes: [2, 3], pool: 'fast' })).toMatch(/^n3: Not enough space: 512MiB needed/)
-  // Where Ursa chooses, the node that is asked gets one; the others are its choice, and it says what is wrong
-  // with them.
+  // If Ursa chooses, the node that receives the request gets one copy. It chooses the other nodes, and
+  // reports problems with them.
   expect(wrong({ pool: 'fast' })).toBe('Pool fast not found')
   expect(wrong({ pool: 'default' })).toBeUndefined()
-  // One that has no volumes needs no pool.
+  // A node without volumes needs no pool.
   expect(problemsOf({ ...good, copies: 1 }, { ...three, nodes: [node(1, { witness: true }), node(2)], pools: [of(2, 'fast')] }).pool).toBeUndefined()
 })

@@ -1,4 +1,4 @@
-// A volume that is being asked for, and what is wrong with it so far.
+// The input for a new volume, and what is wrong with it so far.
 
 import type { ClusterNode, Pool, Target, Volume, VolumeCreate } from '../api/types'
 import { ISCSI_NAME_HINT, defaultTarget, isIscsiName } from './iscsi'

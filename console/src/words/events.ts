@@ -1,4 +1,4 @@
-// Events of all nodes: which is which, and who has seen it.
+// Events of all nodes: their identities, and which nodes have seen them.
 
 import type { Event } from '../api/types'
 import { listed } from './missing'

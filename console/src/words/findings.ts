@@ -1,4 +1,4 @@
-// How findings are shown. What is found, and what there is to do about it, the node says.
+// How findings are shown. Their texts, and the recommended actions, come from the node.
 
 import type { ClusterNode, Finding, Pool, Volume } from '../api/types'
 import { link } from '../route'

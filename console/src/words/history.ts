@@ -1,4 +1,4 @@
-// What nodes have kept of the last days, added up over all of them.
+// The history of the last days that nodes have kept, added up over all of them.
 
 import type { Kept } from '../api/types'
 import type { Step } from '../live/sample'
@@ -46,7 +46,7 @@ export function addUp(kept: Kept): History {
   const scaled = (value: number | undefined) => (value === undefined ? undefined : value / MICROS)
   const [reads, writes, readBytes, writeBytes] = [of('read_operations'), of('write_operations'), of('read_bytes'), of('write_bytes')]
   const steps = [...Array(length).keys()]
-  // What nobody has kept yet at the end is not shown: the step under way.
+  // Steps at the end that no node has kept yet are omitted: they are still in progress.
   while (steps.length > 0 && sum(reads, steps.at(-1)!) === undefined && steps.length > length - 2) steps.pop()
   const polling = of('cpu_polling')
   return {

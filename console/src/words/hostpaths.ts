@@ -1,4 +1,4 @@
-// By which nodes each host uses its volumes, by which it could and does not, and what goes through each path.
+// Which nodes each host uses its volumes through, which others it could use, and the I/O of each path.
 
 import type { Session, Volume } from '../api/types'
 

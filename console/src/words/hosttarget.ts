@@ -1,4 +1,4 @@
-// Which target a host is set up for.
+// The target that a host is set up for.
 
 import type { Target, Volume } from '../api/types'
 

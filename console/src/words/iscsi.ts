@@ -1,4 +1,4 @@
-// Names of iSCSI, as the API has them.
+// Names of iSCSI, as in the API.
 
 /** The target of a volume when none is named, as the API makes it: the volume's name in the letters that iSCSI names may have. */
 export function defaultTarget(volume: string): string {

@@ -73,6 +73,6 @@ it('has another node do what is its own', () => {
   expect(elsewhere({}, null)).toBeUndefined()
   expect(elsewhere({ node: 1 }, nodes)).toBeUndefined()
   expect(elsewhere({ node: 2 }, nodes)).toBe(2)
-  // Who is asked is not known yet: to name the node is never wrong.
+  // It is not known yet which node receives the request: to name the node is always right.
   expect(elsewhere({ node: 1 }, undefined)).toBe(1)
 })

@@ -1,4 +1,4 @@
-// Work under way, in words.
+// Running jobs, as text.
 
 import type { ClusterNode, Job } from '../api/types'
 import { duration, rate, size } from './size'
@@ -71,7 +71,7 @@ export function endWhy(job: Job): string {
 export function jobLine(job: Job, age = 0): string {
   const parts: string[] = []
   if (known(job.bytes_done) && known(job.bytes_total) && job.bytes_total > 0) parts.push(`${size(job.bytes_done)} of ${size(job.bytes_total)} done`)
-  // What it has just been doing says nothing of when it goes on.
+  // The rate before a pause does not tell when the job will end.
   if (job.state === 'paused') return parts.join(', ')
   if (known(job.rate) && job.rate > 0) parts.push(rate(job.rate))
   if (known(job.eta_s)) parts.push(`${duration(toGo(job.eta_s, age))} to go`)

@@ -1,4 +1,4 @@
-// What the addresses of nodes are kept for.
+// What the addresses of nodes are used for.
 
 import type { ClusterNode, LinkRole } from '../api/types'
 import { ursa } from './command'

@@ -1,4 +1,4 @@
-// What the loss of a node would do now: what a node says of each volume, summed up.
+// What the loss of a node would cause now: a summary of what nodes report of each volume.
 
 import type { ClusterNode, LossOutcome, Volume } from '../api/types'
 import { listed } from './missing'

@@ -1,4 +1,4 @@
-// Lists of all nodes: whose part is missing, and which node has what is to be changed.
+// Lists of all nodes: whose part is missing, and which node has the object to be changed.
 
 import type { ClusterNode, Missing } from '../api/types'
 import type { Live } from '../live/live'

@@ -1,4 +1,4 @@
-// What things may be called, and which numbers LUNs have, as the API has it.
+// Which names objects may have, and the range of LUNs, as in the API.
 
 /** `pattern` of the names in docs/openapi.json. */
 export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/

@@ -1,4 +1,4 @@
-// What nodes are called, and since when they are what they are.
+// The names of nodes, and how long they have been in their state.
 
 import type { ClusterNode, Since } from '../api/types'
 

@@ -1,5 +1,5 @@
-// Where a host logs in, so that it loses no volume with one node: as `ursa host-setup linux --volume` finds
-// it.
+// The portals for a host's logins, so that the loss of one node loses no volume: as `ursa host-setup linux
+// --volume` finds them.
 
 import type { ClusterNode, FloatingAddress, Volume } from '../api/types'
 

@@ -5,7 +5,7 @@ describe('a refusal', () => {
   it.each([
     ['volume_exists', 'Conflict', { change: 'created' }, 'Not created: conflict'],
     ['no_space', 'Insufficient Storage', { change: 'changed' }, 'Not changed: insufficient storage'],
-    // Where nothing was begun.
+    // Nothing was started.
     ['node_unreachable', 'Service Unavailable', { change: 'done' }, 'Not done: service unavailable'],
     ['busy', 'Service Unavailable', { change: 'done' }, 'Not done: service unavailable'],
     ['unknown', 'Refused', { what: 'The nodes cannot be listed' }, 'The nodes cannot be listed: refused'],
@@ -26,7 +26,7 @@ describe('a change that was not answered for', () => {
     expect(first).toMatch(/^check /)
   })
 
-  // Nothing is changed by looking.
+  // A read changes nothing.
   it.each(['node_unanswered', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is none where something was to be shown: %s', (code) => {
     expect(headline({ code, title: 'No answer' }, { what: 'The nodes cannot be listed' })).toEqual({ title: 'The nodes cannot be listed: no answer', severity: 'critical' })
   })

@@ -1,5 +1,4 @@
-// What stands above what a node has answered in place of what was asked for, or above that it has not
-// answered.
+// The headline above a node's error response, or above the message that it has not responded.
 
 import type { Problem } from '../api/types'
 import type { Tone } from './tone'

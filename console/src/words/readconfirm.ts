@@ -1,5 +1,4 @@
-// Whether a node's reads wait until the other nodes have confirmed them, and what is risked where they do
-// not.
+// Whether a node's reads wait until the other nodes have confirmed them, and the risk if they do not.
 
 import type { Node } from '../api/types'
 

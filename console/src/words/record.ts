@@ -1,4 +1,4 @@
-// Where the cluster's record is in a site's etcd: nodes have no votes there, and what is for nodes that vote
+// Whether the cluster's record is in a site's etcd: nodes have no votes then, and what requires voting nodes
 // is refused.
 
 import type { Node, Volume } from '../api/types'

@@ -1,4 +1,4 @@
-// Passwords and CHAP secrets, as long as the API wants them.
+// The lengths of passwords and CHAP secrets that the API demands.
 
 import { plural } from './size'
 

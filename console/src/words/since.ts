@@ -1,4 +1,4 @@
-// How long something has been so.
+// How long something has been in its state.
 
 import type { Since } from '../api/types'
 

@@ -1,5 +1,4 @@
-// Sizes, rates and times as people read them, and sizes as people type them. Powers of 1024, as the command
-// line has it.
+// Sizes, rates and times as text, and sizes from text. Powers of 1024, as on the command line.
 
 const UNITS = ['', 'K', 'M', 'G', 'T', 'P', 'E']
 

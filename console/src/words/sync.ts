@@ -1,4 +1,4 @@
-// How far a copy is that is not in sync: the words of `ursa volume show`.
+// The progress of a copy that is not in sync, in the words of `ursa volume show`.
 
 import type { CopyState, CopySync, Volume, VolumeCopy } from '../api/types'
 import { duration, rate, size } from './size'
@@ -36,7 +36,7 @@ export function restraint(sync: Pick<CopySync, 'limited_by'>): string | undefine
       return 'limited by the cluster’s resync limit'
     case 'turn':
       return 'queued behind other volumes'
-    // Said by whom and since when, beside it.
+    // By whom and since when is shown beside it.
     case 'paused':
     default:
       return undefined

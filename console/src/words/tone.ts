@@ -1,5 +1,4 @@
-// How something looks: in the colour and with the picture of its severity, or as what is well, at work or
-// off.
+// The appearance of a state: the color and icon of its severity, or those of healthy, busy or off.
 
 import type { Finding } from '../api/types'
 

@@ -37,7 +37,7 @@ it('says of a volume of a node without a cluster that this node has it', () => {
 it('names the nodes that count what hosts do, the best one first', () => {
   const asked = (copies: Parameters<typeof volume>[1]) => servers(volume('db', copies)).map((one) => one.node)
   expect(asked([[2, 'in_sync'], [1, 'out_of_sync'], [3, 'in_sync']])).toEqual([1, 2, 3])
-  // None of it is on the node that is asked, which counts nothing of it.
+  // The node that receives the request has no copy of it, and counts nothing of it.
   expect(asked([[3, 'out_of_sync'], [2, 'in_sync']])).toEqual([2, 3])
   expect(asked([])).toEqual([])
   expect(servers(volume('db', [[2, 'in_sync']]))).toEqual([{ node: 2, name: 'n2' }])

@@ -1,4 +1,4 @@
-// The state of a volume in a word.
+// The state of a volume in one word.
 
 import type { Volume, VolumeCopy } from '../api/types'
 import { link } from '../route'

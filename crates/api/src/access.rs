@@ -1,24 +1,24 @@
-//! Who may use the interface: users, their sessions, tokens for scripts, and what was done.
+//! Access to the interface: users, their sessions, tokens for scripts, and the audit log.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Session cookie.
+/// Name of the session cookie.
 pub const SESSION_COOKIE: &str = "ursa_session";
 
-/// The same by TLS: a browser takes a cookie of this name from this host alone, and sends it to no other (RFC
-/// 6265bis 4.1.3.2).
+/// Name of the session cookie over TLS: a browser accepts a cookie of this name only from this host itself,
+/// and sends it to no other (RFC 6265bis 4.1.3.2).
 pub const SECURE_SESSION_COOKIE: &str = "__Host-ursa_session";
 
-/// The header, with any value, that a request with a session's cookie needs to change something: pages of
+/// The header, with any value, that a request with a session cookie must have to change something: pages of
 /// other sites cannot send it.
 pub const REQUEST_HEADER: &str = "x-ursa-request";
 
-/// The shortest and the longest password, in characters (Unicode scalar values, as JSON Schema counts them).
+/// The shortest password, in characters (Unicode scalar values, as JSON Schema counts them).
 pub const PASSWORD_CHARACTERS_MIN: usize = 10;
-/// See [`PASSWORD_CHARACTERS_MIN`].
+/// The longest password, in the same characters as [`PASSWORD_CHARACTERS_MIN`].
 pub const PASSWORD_CHARACTERS_MAX: usize = 256;
 
 /// What a user or token may do. Each role includes those before it.
@@ -34,7 +34,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As it is written.
+    /// The role's name, as in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Viewer => "viewer",
@@ -259,11 +259,11 @@ pub struct AuditQuery {
     pub skip: Option<usize>,
     /// Maximum number of entries.
     pub limit: usize,
-    /// A node number, or `all`; `None`: the queried node.
+    /// A node number, or `all`; `None` means the queried node.
     pub node: Option<String>,
 }
 
-/// Hides the secrets of a request where somebody prints it.
+/// Hides the secrets of requests in their debug output.
 macro_rules! debug_without_secrets {
     ($($type:ty: $($field:ident),*;)*) => {
         $(impl fmt::Debug for $type {

@@ -1,4 +1,4 @@
-//! Floating portal addresses.
+//! Floating IPs.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! What initiators and targets prove themselves with.
+//! CHAP credentials of initiators and targets.
 
 use std::fmt;
 

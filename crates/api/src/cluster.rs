@@ -1,4 +1,4 @@
-//! Clusters: nodes that know each other.
+//! Clusters and their nodes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 
 use crate::since::Since;
 
-/// Default port for connections between nodes. Next to the API's 3280; IANA has not assigned it to anything
-/// that would run on such a machine.
+/// Default port for connections between nodes. It is near the API's 3280; IANA has not assigned it to
+/// anything that would run on such a machine.
 pub const LINK_PORT: u16 = 3270;
 
 /// Longest validity of a join token: seven days. A token found later is useless.
@@ -19,11 +19,11 @@ pub const TOKEN_SECONDS_MAX: u64 = 7 * 24 * 3_600;
 /// Default validity of a join token: one hour.
 pub const TOKEN_SECONDS: u64 = 3_600;
 
-/// An address that nodes listen at for each other: `10.0.0.1:3270`, or `10.0.0.1`, which means [`LINK_PORT`].
+/// Parses an address on which nodes listen for each other: `10.0.0.1:3270`, or `10.0.0.1`, which means
+/// [`LINK_PORT`].
 ///
 /// # Errors
-/// What is no address of either form. Names of machines are none: other nodes get to know the address as it
-/// is.
+/// If the text has neither form. Host names are not accepted, since other nodes receive the address as it is.
 pub fn link_address(text: &str) -> Result<SocketAddr, AddrParseError> {
     let without_brackets = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     match without_brackets.parse::<IpAddr>() {
@@ -128,7 +128,7 @@ impl fmt::Display for RecordStall {
 }
 
 impl ClusterNode {
-    /// Whether its vote can be counted on: it has one, is heard of, and can write down what it votes for.
+    /// Whether its vote can be counted on: it is a voter, it is up, and it can write its copy of the record.
     pub fn can_vote(&self) -> bool {
         self.votes && self.up && self.record_stalled.is_none()
     }

@@ -1,4 +1,4 @@
-//! What a node has counted of a volume.
+//! Counters of a volume on a node.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! What happens.
+//! Events.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -72,17 +72,17 @@ pub struct DiskRange {
 }
 
 impl Event {
-    /// Seconds between what two nodes see of a third one, if it is one thing: a node that is silent is missed
-    /// within a few, and clocks differ a little.
+    /// The most seconds between two nodes' observations of a third node that count as the same event: nodes
+    /// detect a heartbeat timeout within a few seconds, and clocks differ a little.
     pub const SIGHT_MAX: u64 = 10;
 
-    /// Whether both are one thing that has happened, told by different nodes, or again by one.
+    /// Whether both report the same occurrence, from different nodes or twice from the same node.
     ///
-    /// A node numbers what it tells: by that it is known again. What happens in the cluster's record all
-    /// nodes tell, of the same revision and in the same words, however far their clocks are apart and however
-    /// late one has heard of it. What each sees by itself of another one, that it is missed or that it is
-    /// given what a copy lacks, is one thing if they say it within [`Event::SIGHT_MAX`]; what is about no
-    /// node is each one's own.
+    /// Events of one node are the same if they have the same number. All nodes report a change of the
+    /// cluster's record with the same revision and text, however far their clocks are apart and however late
+    /// one of them learns of it. What each node observes of another one, such as a heartbeat timeout or a
+    /// resync that the other one receives, counts as the same within [`Event::SIGHT_MAX`]. Events that
+    /// concern no node are never the same on different nodes.
     pub fn is_same_as(&self, other: &Event) -> bool {
         let Event { revision, node, code, subject, text, .. } = self;
         if (revision, node, code, subject, text)
@@ -126,7 +126,7 @@ pub struct EventsQuery {
     pub skip: Option<usize>,
     /// Maximum number of events.
     pub limit: usize,
-    /// A node number, or `all`; `None`: the queried node.
+    /// A node number, or `all`; `None` means the queried node.
     pub node: Option<String>,
     /// Only events of this subject: the name that it had at the time, or a volume ID.
     pub subject: Option<String>,
@@ -138,7 +138,7 @@ pub struct EventsQuery {
 mod tests {
     use super::*;
 
-    /// Of node 3, that nothing is heard of it.
+    /// The event that node 3 is unreachable.
     fn lost(seen_by: u16, id: u64, at: u64) -> Event {
         Event {
             id,

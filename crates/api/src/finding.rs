@@ -1,4 +1,4 @@
-//! What is wrong now, and what to do about it.
+//! Findings: what is wrong now, and what to do about it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

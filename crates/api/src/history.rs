@@ -1,14 +1,14 @@
-//! What has gone on in the last days.
+//! The history of the last seven days.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Missing;
 
-/// What to query of the last seven days. The node chooses defaults for what is absent.
+/// A query for the history of the last seven days. The node chooses defaults for absent fields.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
-    /// Names of series; empty: all.
+    /// Names of series; empty means all.
     pub series: Vec<String>,
     /// Start, in seconds since 1970.
     pub from: Option<u64>,

@@ -1,4 +1,4 @@
-//! Work that takes its time.
+//! Jobs: changes that take time.
 
 use std::fmt;
 

@@ -1,11 +1,10 @@
-//! The HTTP interface of a node in types: what is sent, what comes back, and a [`Client`] that speaks it.
+//! The types of a node's HTTP interface: requests, responses, and a [`Client`] for it.
 //!
-//! Everything is JSON under `/v1`. Sizes are bytes, times are seconds. A request with a field that does not
-//! exist is refused, so that a typing error is not a setting that has no effect; an answer may grow fields,
-//! and whoever reads it must let them be. Lists are objects with `items`. Errors are [`Problem`] documents
-//! (RFC 9457).
+//! Everything is JSON under `/v1`. Sizes are in bytes, times in seconds. A request with an unknown field is
+//! refused, so that a misspelled setting is not silently ignored. A response may get additional fields, which
+//! clients must ignore. Lists are objects with `items`. Errors are [`Problem`] documents (RFC 9457).
 //!
-//! This crate knows nothing of how a node works: a client needs no more than it.
+//! This crate does not depend on how a node works: it is all that a client needs.
 
 mod access;
 mod address;
@@ -77,15 +76,15 @@ pub use self::volume::{
 
 use serde::{Deserialize, Deserializer};
 
-/// Where a node listens for HTTP unless it is told otherwise. Other machines reach it when it is told an
-/// address of theirs.
+/// The default address on which a node listens for HTTP. Other machines reach the node only if it is
+/// configured to listen on another address.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:3280";
 
-/// The host group that a volume is mapped for when none is named: this machine.
+/// The default host group for the map of a new volume: this machine.
 pub const DEFAULT_HOST: &str = "local";
 
-/// The target of a volume when none is named: our prefix and the volume's name, in the letters that iSCSI
-/// names may have.
+/// The default target for the map of a new volume: our prefix and the volume's name, in the characters that
+/// iSCSI names allow.
 pub fn default_target(volume: &str) -> String {
     let letter = |c: char| match c.to_ascii_lowercase() {
         '_' => '-',
@@ -94,7 +93,7 @@ pub fn default_target(volume: &str) -> String {
     format!("iqn.2026-11.io.ursa:{}", volume.chars().map(letter).collect::<String>())
 }
 
-/// Keeps apart what is absent and what is `null`: with `default` an absent field is `None`, `null` is
+/// Distinguishes absent fields from `null`: with `default`, an absent field is `None`, and `null` is
 /// `Some(None)`.
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,

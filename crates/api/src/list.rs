@@ -1,4 +1,4 @@
-//! Several of something.
+//! Lists of items.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// All that there is.
+    /// A complete list.
     pub fn of(items: Vec<T>) -> List<T> {
         List { items, missing: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! What goes on now.
+//! Live measurements.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

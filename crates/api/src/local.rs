@@ -1,10 +1,9 @@
-//! The credential that a node leaves for the user who runs it, so that the command line on the node's own
+//! The credential that a node stores for the user that runs it, so that the command line on the node's own
 //! machine needs no login.
 //!
-//! It is a file named like the address at which the API listens, in a directory that is that user's alone.
-//! The directory is not the node's data directory, since whoever asks knows an address and not where that
-//! node keeps its data. A credential is as old as the process of the node: what an earlier one left is of no
-//! use to anybody.
+//! It is a file named after the address on which the API listens, in a directory that belongs to that user.
+//! It is not in the node's data directory, since a client knows the node's address, but not where its data
+//! is. Each start of a node creates a new credential; one that an earlier process left is useless.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
@@ -13,19 +12,19 @@ use std::{env, fmt, fs};
 
 use serde::{Deserialize, Serialize};
 
-/// Where a system keeps what lives as long as it runs; root's nodes are found there, and those of a service's
-/// user.
+/// The system's directory for runtime files: it has the credentials of nodes that run as root or as a
+/// service's user.
 const OF_SYSTEM: &str = "/run/ursa";
 
-/// What a node leaves.
+/// The credential that a node stores.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalCredential {
-    /// What goes behind `Authorization: Bearer`.
+    /// The token for `Authorization: Bearer`.
     pub token: String,
-    /// The certificate that it shows, in PEM, if it shows one.
+    /// The node's certificate, in PEM, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// The node holds a lock on the file for as long as it runs: one that nobody holds is stale.
+    /// The node holds a lock on the file for as long as it runs: without a lock holder the file is stale.
     #[serde(default)]
     pub locked: bool,
 }
@@ -37,8 +36,10 @@ impl fmt::Debug for LocalCredential {
 }
 
 impl LocalCredential {
-    /// That of the node whose API is at `authority` (`127.0.0.1:3280`), if this user can read it. There is
-    /// none for a name: it may lead to several addresses, and somebody else may listen at one of them.
+    /// The credential of the node whose API is at `authority` (`127.0.0.1:3280`), if this user can read it.
+    ///
+    /// Host names have no credential: a name may resolve to several addresses, and another process may listen
+    /// on one of them.
     pub fn find(authority: &str) -> Option<LocalCredential> {
         let files = files_of(authority);
         let paths = directories()
@@ -47,12 +48,12 @@ impl LocalCredential {
         paths.filter(|path| path.parent().is_some_and(is_trusted)).find_map(|path| read(&path))
     }
 
-    /// The name of the file for an API that listens at `address`.
+    /// The name of the file for an API that listens on `address`.
     pub fn file_name(address: SocketAddr) -> String {
         address.to_string()
     }
 
-    /// Where credentials are kept, the best first.
+    /// The directories for credentials, the preferred one first.
     pub fn directories() -> Vec<PathBuf> {
         directories()
     }
@@ -69,7 +70,8 @@ fn directories() -> Vec<PathBuf> {
     }
 }
 
-/// Whether nobody else can have put files there: what is in a directory of a stranger is a stranger's.
+/// Whether no other user can have put files into the directory: files in another user's directory are not
+/// trusted.
 fn is_trusted(directory: &Path) -> bool {
     let me = rustix::process::geteuid();
     fs::symlink_metadata(directory).is_ok_and(|found| {
@@ -82,9 +84,10 @@ fn read(path: &Path) -> Option<LocalCredential> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// The names of files that may have the credential of who listens at `authority`. One that listens everywhere
-/// is found on loopback alone: the same port of another machine is somebody else, and that of the other
-/// family may be.
+/// The names of files that may have the credential of the node that listens on `authority`.
+///
+/// The credential of a node that listens on all addresses is used for loopback only: the same port of another
+/// machine belongs to another process, and that of the other address family may do so, too.
 fn files_of(authority: &str) -> Vec<String> {
     let Ok(address) = authority.parse::<SocketAddr>() else { return Vec::new() };
     let anywhere: IpAddr = match address {

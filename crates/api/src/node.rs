@@ -1,4 +1,4 @@
-//! The node as a whole.
+//! The properties of a node.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

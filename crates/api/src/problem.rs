@@ -1,4 +1,4 @@
-//! Why a request was refused.
+//! Problem documents: why a request was refused.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How bad something is.
+//! Severities of events and findings.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Since when something is so.
+//! Start times that may be inexact.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ pub struct Since {
 }
 
 impl Since {
-    /// Since that moment, in seconds since 1970.
+    /// Exactly since that moment, in seconds since 1970.
     pub fn exactly(at: u64) -> Since {
         Since { at, or_earlier: false }
     }

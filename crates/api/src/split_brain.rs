@@ -1,4 +1,4 @@
-//! Split brain: what a node does with a volume when it reaches no other node, and what came of it.
+//! Split brain: what a node does with a volume when it reaches no other node, and the result.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

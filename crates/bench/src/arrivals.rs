@@ -1,58 +1,57 @@
-//! When requests of an open-loop pattern are due: at times of their own, whatever becomes of those before.
+//! When requests of an open-loop pattern are due: at times of their own, independent of earlier requests.
 //!
 //! A request that cannot be sent when it is due is late, and its latency counts from when it was due. So a
-//! stall of the target shows in all the requests that it delayed, not only in the few that were under way
+//! stall of the target shows in all requests that it delayed, not only in the few that were under way
 //! (coordinated omission).
 
 use std::time::Duration;
 
 use base::{Instant, Rng};
 
-/// The times at which requests are due, at equal distances, in order and without an end.
+/// The times at which requests are due: equidistant, in order, without end.
 pub(crate) struct Arrivals {
     start: Instant,
-    /// Nanoseconds between two.
+    /// Nanoseconds between two requests.
     gap: f64,
-    /// Before the first, in gaps: keeps several sequences apart.
+    /// The time before the first request, in gaps: it keeps several sequences apart.
     phase: f64,
     count: u64,
 }
 
 impl Arrivals {
-    /// `rate` a second from `start` on, of which this is the sequence number `number` of `of` with equal
-    /// parts.
+    /// Sequence `number` of the `of` sequences that together have `rate` requests per second from `start` on.
     pub(crate) fn even(start: Instant, rate: f64, number: usize, of: usize) -> Arrivals {
         Arrivals { start, gap: 1e9 * of as f64 / rate, phase: number as f64 / of as f64, count: 0 }
     }
 
-    /// When the next one is due.
+    /// When the next request is due.
     pub(crate) fn next(&mut self) -> Instant {
-        // From the start each time: no error adds up.
+        // Computed from the start each time, so that errors do not add up.
         let at = (self.count as f64 + self.phase) * self.gap;
         self.count += 1;
         self.start + Duration::from_nanos(at as u64)
     }
 }
 
-/// Times that do not depend on each other, in order and without an end: a Poisson process.
+/// The times of independent requests, in order, without end: a Poisson process.
 pub(crate) struct Poisson {
     rng: Rng,
-    /// Nanoseconds between two, on average.
+    /// Nanoseconds between two requests, on average.
     gap: f64,
-    /// Nanoseconds from the start to the last one.
+    /// Nanoseconds from the start to the last request.
     last: f64,
     start: Instant,
 }
 
 impl Poisson {
-    /// `rate` a second from `start` on.
+    /// `rate` requests per second from `start` on.
     pub(crate) fn new(start: Instant, rate: f64, rng: Rng) -> Poisson {
         Poisson { rng, gap: 1e9 / rate, last: 0.0, start }
     }
 
-    /// When the next one is due.
+    /// When the next request is due.
     pub(crate) fn next(&mut self) -> Instant {
-        // Above zero and at most one: 53 random bits are what a number of this type can tell apart.
+        // Above zero and at most one: 53 random bits are the precision of an `f64`.
         let uniform = ((self.rng.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
         self.last -= uniform.ln() * self.gap;
         self.start + Duration::from_nanos(self.last as u64)
@@ -73,7 +72,7 @@ mod tests {
         assert_eq!((0..3_000_001).map(|_| long.next()).last(), Some(Instant(1_000_000_000_000_000)));
     }
 
-    /// Of a Poisson process the numbers of events in intervals have a variance that is their mean.
+    /// In a Poisson process the variance of the number of events per interval equals its mean.
     #[test]
     fn arrivals_that_do_not_depend_on_each_other() {
         let mut poisson = Poisson::new(Instant(0), 100.0, Rng::new(1));

@@ -1,33 +1,34 @@
-//! What some disks can do at best, behind a storage system that keeps copies: the published formulas.
+//! The best that a number of disks can do behind a storage system that keeps copies: the published formulas.
 //!
-//! With R reads and W writes a second from one disk, N disks and C copies: reads R·N, because every copy can
-//! be read; writes W·N / C, because each is made C times; and of a mix with shares r and w of both, R·N·r +
-//! W·N·w / C.
+//! With R reads and W writes per second from one disk, N disks and C copies: reads R·N, because every copy
+//! can be read; writes W·N / C, because each write is executed C times; and for a mix with shares r and w of
+//! both, R·N·r + W·N·w / C.
 
 use serde::{Deserialize, Serialize};
 
-/// One disk, measured or known.
+/// The rates of one disk, measured or known.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RawDisk {
-    /// Reads a second; `None`: not measured.
+    /// Reads per second; `None` if not measured.
     pub reads: Option<f64>,
-    /// Writes a second; likewise.
+    /// Writes per second; `None` if not measured.
     pub writes: Option<f64>,
 }
 
-/// What there is of disks.
+/// The disks of a storage system.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disks {
-    /// One of them.
+    /// The rates of one disk.
     pub raw: RawDisk,
-    /// How many.
+    /// Number of disks.
     pub disks: u32,
-    /// How many copies are kept of everything.
+    /// Number of copies of all data.
     pub copies: u32,
 }
 
 impl Disks {
-    /// Requests a second at best, of a mix with so many writes; `None` if a figure is missing.
+    /// The highest rate for a mix with this percentage of writes, in requests per second; `None` if a figure
+    /// is missing.
     pub fn ceiling(&self, write_percent: u8) -> Option<f64> {
         let (disks, copies) = (f64::from(self.disks), f64::from(self.copies.max(1)));
         let share = f64::from(write_percent) / 100.0;
@@ -42,8 +43,9 @@ impl Disks {
 mod tests {
     use super::*;
 
-    /// The published test of a cluster of 12 servers with two disks each, of 550,000 reads a second by their
-    /// maker: "6.7 million, 51 % of theoretical 13.2 million"; with twice as many disks, "26.8 million".
+    /// The published test of a cluster of 12 servers with two disks each, which their maker rates at 550,000
+    /// reads per second: "6.7 million, 51 % of theoretical 13.2 million"; with twice as many disks, "26.8
+    /// million".
     #[test]
     fn reads_of_a_published_cluster() {
         let disks = Disks { raw: RawDisk { reads: Some(550e3), writes: None }, disks: 24, copies: 2 };

@@ -1,4 +1,4 @@
-//! What writes bring: by default data that no target can compress or deduplicate.
+//! The data of writes: by default data that no target can compress or deduplicate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,24 +6,24 @@ use std::str::FromStr;
 use base::{Buf, Rng, SharedBuf};
 use serde::{Deserialize, Serialize};
 
-/// What is unique or a duplicate as a whole: the block of the file systems and of the deduplication that
-/// there is.
+/// The granularity of uniqueness: the block size of common file systems and deduplication.
 const UNIT: usize = 4096;
-/// Different units that duplicates are copies of: few enough to be found, more than one as in real data.
+/// The number of different units that are duplicated: few enough that a target finds the duplicates, but more
+/// than one, as in real data.
 const ORIGINALS: u64 = 16;
-/// Random bytes that mixed units are cut from.
+/// The random bytes from which mixed units are cut.
 const SOURCE_BYTES: usize = 1 << 20;
 
 /// The kind of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Content {
-    /// Random: cannot be compressed, and no 4 KiB are twice the same.
+    /// Random: incompressible, and no 4 KiB occur twice.
     #[default]
     Random,
     /// Zeros, which many targets do not even store.
     Zero,
-    /// Of every 4 KiB `compressible` percent are zeros; `dedup` percent of all 4 KiB are copies of one of a
+    /// In every 4 KiB, `compressible` percent are zeros; `dedup` percent of all 4 KiB are copies of one of a
     /// few.
     Mixed {
         /// Percent.
@@ -33,7 +33,7 @@ pub enum Content {
     },
 }
 
-/// A text was refused.
+/// An invalid description of data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown kind of data {0:?}; use random, zero, compressible=50, dedup=30 or compressible=50,dedup=30"
@@ -91,14 +91,14 @@ impl From<Content> for String {
     }
 }
 
-/// Makes the data of one write after the other, all of one length.
+/// Generates the data of successive writes of the same length.
 pub(crate) struct Filler {
     content: Content,
     len: usize,
     rng: Rng,
     /// Random bytes for mixed units; empty for the other kinds.
     source: SharedBuf,
-    /// A buffer with what an earlier write brought, to be changed only where it must.
+    /// A buffer with the data of an earlier write, which changes only as far as necessary.
     spare: Option<SharedBuf>,
 }
 
@@ -129,12 +129,12 @@ impl Filler {
         buf.share()
     }
 
-    /// Takes back what a write was made with. If somebody still holds it, the next write gets a copy.
+    /// Takes back the data of a write for reuse. If it is still in use elsewhere, the next write gets a copy.
     pub(crate) fn give_back(&mut self, data: SharedBuf) {
         self.spare = Some(data);
     }
 
-    /// Makes every unit different from all others: 16 random bytes at its start.
+    /// Makes every unit unique: 16 random bytes at its start.
     fn stamp(&mut self, data: &mut [u8]) {
         for unit in data.chunks_mut(UNIT) {
             self.rng.fill(&mut unit[..16]);
@@ -147,7 +147,7 @@ impl Filler {
             let random = unit.len() * usize::from(100 - compressible) / 100;
             let (random, zeros) = unit.split_at_mut(random);
             zeros.fill(0);
-            // Originals begin where nothing else does: at the first offsets of the source that are no
+            // Originals begin where no other unit does: at the first offsets of the source that are not
             // multiples of 8.
             let from = match duplicate {
                 true => 8 * self.rng.below(ORIGINALS) as usize + 1,

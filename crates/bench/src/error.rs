@@ -1,4 +1,4 @@
-//! Why a measurement was not made.
+//! Errors of measurements.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,95 +6,95 @@ use std::path::PathBuf;
 use crate::engine::{Misfit, RunError};
 use crate::{Failure, InvalidTarget, NoWay, Target, WorkloadError};
 
-/// Why a measurement was not made.
+/// Why a measurement could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The pattern makes no sense.
+    /// The pattern is invalid.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The mail server makes no sense.
+    /// The mail server's profile is invalid.
     #[error(transparent)]
     Mail(#[from] crate::MailProfileError),
-    /// No such target.
+    /// The target is invalid.
     #[error(transparent)]
     Target(#[from] InvalidTarget),
-    /// A portal's name.
+    /// The name of a portal could not be resolved.
     #[error("cannot resolve portal {0}")]
     Resolve(String, #[source] io::Error),
-    /// A file or a block device.
+    /// A file or a block device could not be opened.
     #[error(transparent)]
     Open(#[from] rt::OpenError),
-    /// A portal, or the target behind it.
+    /// A portal, or the target behind it, could not be reached.
     #[error("cannot use {target}")]
     Connect {
-        /// Which.
+        /// The target.
         target: Target,
         /// Why.
         #[source]
         source: NoWay,
     },
-    /// It would be destroyed.
+    /// The target holds data, which the run would destroy.
     #[error(
         "{target} holds data (first found at byte {offset}), which this run would destroy. Use --overwrite to destroy it; -w0 without --precondition only reads"
     )]
     HasData {
-        /// Which.
+        /// The target.
         target: Target,
-        /// Where the first byte was found that is not zero.
+        /// The offset of the first nonzero byte that was found.
         offset: u64,
     },
-    /// The pattern does not go together with a target.
+    /// The pattern does not fit a target.
     #[error("{target} does not fit: {misfit}")]
     Misfit {
-        /// Which.
+        /// The target.
         target: Target,
         /// Why.
         misfit: Misfit,
     },
-    /// A target failed before it was measured.
+    /// A target failed before the measurement.
     #[error("{target} failed before the measurement")]
     Failed {
-        /// Which.
+        /// The target.
         target: Target,
-        /// How.
+        /// Why.
         #[source]
         source: Failure,
     },
-    /// It was stopped before it was measured.
+    /// The run was stopped before the measurement.
     #[error("stopped: nothing was measured, and the fill is incomplete")]
     Stopped,
-    /// The cores do not start.
+    /// The cores could not be started.
     #[error(transparent)]
     Start(#[from] rt::uring::StartError),
-    /// A record cannot be read.
+    /// A record could not be read.
     #[error("cannot read {0}")]
     Read(PathBuf, #[source] io::Error),
-    /// A record is none.
+    /// A file is not a record.
     #[error("{0} is not a record of `ursa bench`")]
     Parse(PathBuf, #[source] serde_json::Error),
-    /// A record is of another time.
+    /// A record has another format version.
     #[error(
         "{path} has format {format}, this ursa reads format {}; use the version that wrote it",
         crate::record::FORMAT
     )]
     Format {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its format.
         format: u32,
     },
-    /// A record's runs cannot be made again one by one.
+    /// The runs of a record cannot be repeated one by one.
     #[error(
         "{0} is a record of a mail server, which cannot be measured in rounds; omit --rounds to compare the records as they are"
     )]
     NotRepeatable(PathBuf),
-    /// A report or a record cannot be written.
+    /// A report or a record could not be written.
     #[error("cannot write {0}")]
     Write(PathBuf, #[source] io::Error),
 }
 
 impl Error {
-    /// With the names of the targets.
+    /// Adds the names of the targets to an engine's error.
     pub(crate) fn of_run(error: RunError, targets: &[Target]) -> Error {
         let target = |place: usize| targets[place].clone();
         match error {

@@ -1,23 +1,24 @@
-//! Where more load stops paying: the knee of a sweep.
+//! The knee of a sweep: the point from which more load no longer pays.
 //!
-//! Up to the knee more requests under way bring a higher rate at nearly the same latency; beyond it they
-//! bring latency. The point between is where rate divided by latency, the "power" of a system, is highest (L.
+//! Up to the knee, more outstanding requests raise the rate at nearly the same latency; beyond it they only
+//! raise the latency. The knee is where rate divided by latency, the "power" of a system, is highest (L.
 //! Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications",
-//! 1979). By Little's law latency is requests under way divided by the rate, so that power is the rate's
-//! square divided by the requests under way. It has no parameter, and does not depend on how far a sweep goes
-//! beyond the knee.
+//! 1979). By Little's law, latency is the number of outstanding requests divided by the rate, so power is the
+//! square of the rate divided by the number of outstanding requests. The rule has no parameter, and does not
+//! depend on how far a sweep goes beyond the knee.
 
 /// A point of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Requests under way.
+    /// Outstanding requests.
     pub outstanding: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
 }
 
-/// The number of the point at the knee; of equals the one with the fewest requests under way. `None` without
-/// points.
+/// The index of the point at the knee; `None` without points.
+///
+/// Among equals, it is the one with the fewest outstanding requests.
 pub fn knee(points: &[Point]) -> Option<usize> {
     let power = |point: &Point| point.rate * point.rate / point.outstanding.max(1) as f64;
     let mut best: Option<usize> = None;
@@ -46,7 +47,7 @@ mod tests {
     }
 
     /// A queue with Poisson arrivals and one server (M/M/1), for which Kleinrock gives the result: power is
-    /// highest where there is one request in the system on average.
+    /// highest with one request in the system on average.
     #[test]
     fn a_queue_is_at_its_best_with_one_request() {
         // With n requests in the system, the server is busy for n / (n + 1) of the time.
@@ -54,7 +55,7 @@ mod tests {
         assert_eq!(knee_of(&points), 1);
     }
 
-    /// A machine that takes 100 µs for a request and works at no more than 80,000 a second: the asymptotes of
+    /// A machine that takes 100 µs for a request and executes at most 80,000 per second: the asymptotes of
     /// Denning and Buzen ("The operational analysis of queueing network models", 1978) cross at 8 requests.
     #[test]
     fn the_knee_is_where_the_asymptotes_cross() {
@@ -64,7 +65,8 @@ mod tests {
         assert_eq!(knee_of(&points[..3]), 4, "a sweep that ends before its knee ends at its best");
     }
 
-    /// The disk of a small virtual machine, by fio: 18,000 reads a second one by one, 60,000 at most.
+    /// The disk of a small virtual machine, measured by fio: 18,000 reads per second one by one, 60,000 at
+    /// most.
     #[test]
     fn a_disk_that_saturates_slowly() {
         let points = [(1, 18e3), (2, 34e3), (4, 53e3), (8, 59e3), (16, 60e3), (32, 60e3), (64, 59e3)];

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Latencies are told apart from 100 ns to ten minutes, to three digits; what is outside counts as the
-/// nearest.
+/// The histogram covers 100 ns to ten minutes, with three digits; values outside count as the nearest bound.
 const MIN_NS: u64 = 100;
 const MAX_NS: u64 = 600_000_000_000;
 
@@ -26,12 +25,12 @@ impl Latency {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Adds what another thread has counted.
+    /// Adds the counts of another thread.
     pub(crate) fn merge(&mut self, other: &Latency) {
         self.0.add(&other.0).expect("all histograms have the same bounds");
     }
 
-    /// How many requests were counted.
+    /// The number of requests counted.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
@@ -51,24 +50,24 @@ impl Latency {
         self.0.stdev() / 1000.0
     }
 
-    /// The lowest, in microseconds.
+    /// The lowest latency, in microseconds.
     pub fn min_us(&self) -> f64 {
         self.0.min() as f64 / 1000.0
     }
 
-    /// The highest, in microseconds.
+    /// The highest latency, in microseconds.
     pub fn max_us(&self) -> f64 {
         self.0.max() as f64 / 1000.0
     }
 
-    /// How many took longer than `limit`.
+    /// The number of requests that took longer than `limit`.
     pub fn count_above(&self, limit: Duration) -> u64 {
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         self.0.len() - self.0.count_between(0, limit)
     }
 
-    /// Percentiles with their latencies in microseconds, ten for each nine: from the median of the first step
-    /// to the last that is a request of its own.
+    /// Percentiles with their latencies in microseconds, ten for each nine: from the lowest latency up to the
+    /// last percentile that still separates single requests, and the highest.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let count = self.count();
         let mut points = Vec::new();

@@ -1,12 +1,12 @@
-//! What a run has written where, so that it knows what every read must give.
+//! Records what a run has written where, so that it knows what every read must return.
 //!
-//! Guarantees: of the requests of all threads together, one writes a block or many read it, never both, so
-//! that what a read must give is known; and a block's number goes up by one with each write that was
-//! answered. One word a block, taken with one compare-and-swap, given back with one addition or store.
+//! Among the requests of all threads, either one writes a block or many read it, never both, so that it is
+//! known what a read must return. A block's number increases by one with each write that was answered. Each
+//! block has one word, which is claimed with one compare-and-swap, and released with one addition or store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks at most: 2 GiB of memory.
+/// The most blocks: 2 GiB of memory.
 pub(crate) const BLOCKS_MAX: u64 = 1 << 28;
 
 // | bits | |
@@ -19,7 +19,7 @@ const READERS: u64 = 0xffff << 32;
 const WRITER: u64 = 1 << 63;
 const NUMBER: u64 = 0xffff_ffff;
 
-/// The blocks of the part of a target that is used.
+/// The blocks of the used part of a target.
 pub(crate) struct Ledger {
     blocks: Vec<AtomicU64>,
     /// Whether each block held the data of write 0 when the run began.
@@ -29,19 +29,19 @@ pub(crate) struct Ledger {
 /// The right to use a block for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The number of the last write before.
+    /// The number of the last write before this request.
     number: u64,
     read: bool,
 }
 
 impl Ledger {
-    /// Of `count` blocks, which hold write 0 if they are `filled`.
+    /// A ledger of `count` blocks, which hold write 0 if they are `filled`.
     pub(crate) fn new(count: u64, filled: bool) -> Ledger {
         assert!(count <= BLOCKS_MAX, "the caller has compared");
         Ledger { blocks: (0..count).map(|_| AtomicU64::new(0)).collect(), filled }
     }
 
-    /// Takes a block; `None` if another request is in the way.
+    /// Claims a block; `None` if a conflicting request uses it.
     pub(crate) fn claim(&self, block: u64, read: bool) -> Option<Claim> {
         let word = &self.blocks[block as usize];
         let taken = word.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| match read {
@@ -54,7 +54,7 @@ impl Ledger {
         taken.ok().map(|word| Claim { number: word & NUMBER, read })
     }
 
-    /// The request was answered.
+    /// Releases a block after its request was answered.
     pub(crate) fn release(&self, block: u64, claim: Claim) {
         let word = &self.blocks[block as usize];
         match claim.read {
@@ -63,7 +63,7 @@ impl Ledger {
         }
     }
 
-    /// The write that a read with this claim must give; `None` if nobody knows.
+    /// The write whose data a read with this claim must return; `None` if it is unknown.
     pub(crate) fn expected(&self, claim: Claim) -> Option<u64> {
         (claim.number > 0 || self.filled).then_some(claim.number)
     }
@@ -72,7 +72,7 @@ impl Ledger {
 impl Claim {
     /// The number of the write with this claim.
     pub(crate) fn write_number(self) -> u64 {
-        // A block that is written four billion times begins again, at 1.
+        // After four billion writes to a block the number starts again at 1.
         self.number % NUMBER + 1
     }
 }

@@ -1,13 +1,13 @@
-//! `ursa bench`: load, and figures that users of this field recognise.
+//! `ursa bench`: generates load, and reports figures that users of storage benchmarks recognize.
 //!
-//! [`Workload`] is a pattern in DISKSPD's terms, [`Target`] what it is used on. The `engine` carries patterns
-//! out on the cores of a runtime, real or simulated; `driver` starts it on this machine, watches it from
-//! outside and makes a [`record`] of it; `report` shows records.
+//! A [`Workload`] is a pattern in DISKSPD's terms, and a [`Target`] is what it runs on. The `engine` executes
+//! patterns on the cores of a runtime, real or simulated; `driver` starts it on this machine, observes it
+//! from outside and creates a [`record`] of it; `report` shows records.
 //!
-//! Honest by construction: what is measured begins after the warm-up and ends with the last answer; requests
-//! under way at the end count with their latency; open-loop requests count from when they were due; data is
-//! unique, so that nothing is won by compression that was not asked for; a target that is lost in mid-run is
-//! reported with what was lost.
+//! The measurement is honest by design: it begins after the warm-up and ends with the last answer; requests
+//! under way at the end count with their latency; the latency of open-loop requests counts from when they
+//! were due; data is unique, so that compression gains nothing unless the user asked for compressible data; a
+//! target that is lost during a run is reported, with what was lost.
 
 mod arrivals;
 mod ceiling;

@@ -5,7 +5,7 @@ use crate::{Access, Workload};
 /// A list of patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pack {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// What it is.
     pub about: &'static str,
@@ -29,7 +29,7 @@ const fn sequential(kib: u32, write_percent: u8, threads: u32, depth: u32) -> Pa
     Pattern { kib, random: false, write_percent, threads, depth }
 }
 
-/// All there are.
+/// All packs.
 pub const PACKS: &[Pack] = &[
     Pack {
         name: "hci-12",

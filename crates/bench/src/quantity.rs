@@ -1,6 +1,6 @@
-//! Quantities as they are shown and recorded.
+//! Formats quantities for display and for records.
 
-/// Bytes for people, exact: `4K`, `1536M`, `1000`. Powers of 1024.
+/// A size in bytes for people, exact: `4K`, `1536M`, `1000`. Suffixes are powers of 1024.
 pub fn short_size(bytes: u64) -> String {
     let exponent = if bytes == 0 { 0 } else { (bytes.trailing_zeros() / 10).min(4) };
     let suffix = ["", "K", "M", "G", "T"][exponent as usize];
@@ -20,7 +20,7 @@ pub fn grouped(number: f64) -> String {
     text
 }
 
-/// A number for a narrow place: `1.5k`, `20M`, `0.25`.
+/// A number in few characters: `1.5k`, `20M`, `0.25`.
 pub(crate) fn compact(number: f64) -> String {
     let (scaled, suffix) = match number.abs() {
         size if size >= 1e9 => (number / 1e9, "G"),
@@ -37,7 +37,7 @@ pub(crate) fn compact(number: f64) -> String {
     format!("{text}{suffix}")
 }
 
-/// Microseconds in the unit that suits them: `85.2 µs`, `1.5 ms`, `2 s`.
+/// Microseconds in a suitable unit: `85.2 µs`, `1.5 ms`, `2 s`.
 pub fn micros(micros: f64) -> String {
     let (scaled, unit) = match micros {
         size if size >= 1e6 => (micros / 1e6, "s"),

@@ -1,26 +1,26 @@
-//! How two things compare that were measured several times, in turn.
+//! Compares two things that were measured several times, in turn.
 
 use serde::{Deserialize, Serialize};
 
-/// A ratio and how far it spread.
+/// A ratio and its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The medians.
+    /// The median of a.
     pub a: f64,
-    /// Likewise.
+    /// The median of b.
     pub b: f64,
-    /// The median of the rounds' ratios of b to a.
+    /// The median of the ratios b to a of all rounds.
     pub ratio: f64,
-    /// The lowest of the rounds'.
+    /// The lowest of these ratios.
     pub min: f64,
-    /// The highest of the rounds'.
+    /// The highest of these ratios.
     pub max: f64,
     /// Rounds in which both were measured.
     pub rounds: usize,
 }
 
 impl Ratio {
-    /// Of what was measured in the same rounds; `None` if there is no round in which both are above zero.
+    /// The ratio of two series from the same rounds; `None` if in no round both values are above zero.
     pub fn of(a: &[f64], b: &[f64]) -> Option<Ratio> {
         let rounds: Vec<(f64, f64)> =
             a.iter().copied().zip(b.iter().copied()).filter(|(a, b)| *a > 0.0 && *b > 0.0).collect();
@@ -35,13 +35,13 @@ impl Ratio {
         })
     }
 
-    /// Whether all rounds agree which is higher. One round agrees with itself, which proves nothing.
+    /// Whether all rounds agree which is higher. A single round proves nothing.
     pub fn is_certain(&self) -> bool {
         self.rounds > 1 && (self.min > 1.0 || self.max < 1.0)
     }
 }
 
-/// The value in the middle, or the average of the two there.
+/// The median: the middle value, or the average of the two middle values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (upper, lower) = (values.len() / 2, values.len().saturating_sub(1) / 2);
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        // A slow hour hits both: the rates spread by a factor of two, the ratio does not.
+        // A slow hour affects both: the rates spread by a factor of two, the ratio does not.
         let ratio = Ratio::of(&[100.0, 50.0, 80.0], &[110.0, 56.0, 88.0]).unwrap();
         assert_eq!((ratio.a, ratio.b), (80.0, 88.0));
         assert!((ratio.ratio - 1.1).abs() < 1e-9 && (ratio.max - 1.12).abs() < 1e-9);

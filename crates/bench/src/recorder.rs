@@ -1,4 +1,4 @@
-//! What one thread of a run notes of its requests.
+//! The measurements of one thread of a run.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use base::Instant;
 
 use crate::Latency;
 
-/// Intervals of a series at most, for runs below 20 hours: so many can be told apart on a chart.
+/// The most intervals of a series, for runs below 20 hours: a chart cannot resolve more.
 const SLOTS_MAX: u32 = 120;
 
-/// When a run does what.
+/// The phases of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// The first requests.
+    /// When the first requests are sent.
     pub(crate) start: Instant,
-    /// It is measured from here: the warm-up is over.
+    /// When the measurement begins: after the warm-up.
     pub(crate) from: Instant,
-    /// No request begins from here on.
+    /// From here on no request starts.
     pub(crate) until: Instant,
     /// The length of an interval of the series.
     pub(crate) interval: Duration,
@@ -29,7 +29,7 @@ impl Window {
     }
 }
 
-/// The interval of the series of a run that takes so long: round, and short.
+/// The interval of the series of a run of this length: a short, round time.
 pub(crate) fn interval_of(whole: Duration) -> Duration {
     let round = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000];
     let fits = |millis: &u64| whole <= Duration::from_millis(*millis) * SLOTS_MAX;
@@ -39,10 +39,10 @@ pub(crate) fn interval_of(whole: Duration) -> Duration {
 /// Reads, or writes.
 #[derive(Clone, Default)]
 pub(crate) struct Direction {
-    /// Answered while it was measured.
+    /// Requests answered during the measurement.
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
-    /// Of these, and of those that were under way at the end.
+    /// The latency of these, and of those that were under way at the end.
     pub(crate) latency: Latency,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Slot {
     pub(crate) requests: [u64; 2],
     /// Their bytes.
     pub(crate) bytes: [u64; 2],
-    /// Their latencies' sum.
+    /// The sum of their latencies.
     pub(crate) latency_sum: Duration,
     pub(crate) latency_max: Duration,
 }
@@ -69,15 +69,15 @@ pub(crate) struct Slot {
 /// Reads and writes.
 pub(crate) type Directions = [Direction; 2];
 
-/// What was noted.
+/// The measurements.
 pub(crate) struct Recorder {
     window: Window,
     pub(crate) directions: Directions,
-    /// By the time of the answer, from the start on.
+    /// By the time of the answer, from the start of the run.
     pub(crate) series: Vec<Slot>,
 }
 
-/// One request that was answered.
+/// An answered request.
 pub(crate) struct Answered {
     pub(crate) read: bool,
     pub(crate) bytes: u64,
@@ -91,7 +91,7 @@ impl Recorder {
         Recorder { window, directions: Directions::default(), series: Vec::new() }
     }
 
-    /// Notes a request. `until` is when the measurement ended, if it ended early.
+    /// Records a request. `until` is when the measurement ended, if it ended early.
     pub(crate) fn note(&mut self, request: &Answered, until: Instant) {
         let Answered { read, bytes, began, ended } = *request;
         let (at, latency) = (usize::from(!read), ended - began);
@@ -113,8 +113,8 @@ impl Recorder {
         }
     }
 
-    /// Notes a request that was due while it was measured and never got its turn: it took longer than it has
-    /// waited.
+    /// Records a request that was due during the measurement and was never sent: it would have taken longer
+    /// than it has waited.
     pub(crate) fn note_never_begun(&mut self, read: bool, waited: Duration) {
         self.directions[usize::from(!read)].latency.note(waited);
     }
@@ -126,7 +126,7 @@ impl Recorder {
         &mut self.series[number]
     }
 
-    /// Adds what another thread noted in the same window.
+    /// Adds the measurements of another thread in the same window.
     pub(crate) fn merge(&mut self, other: &Recorder) {
         for (ours, theirs) in self.directions.iter_mut().zip(&other.directions) {
             ours.merge(theirs);

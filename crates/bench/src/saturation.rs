@@ -1,16 +1,16 @@
-//! When a fleet of clients has enough of its servers: where the total stops growing.
+//! Detects when a fleet of clients saturates its servers: where the total stops growing.
 
-/// A step that brings less than this share more than the best before does not count as growth: runs differ by
-/// so much.
+/// The smallest growth that counts, relative to the best total so far: runs differ by this much.
 const GROWTH_MIN: f64 = 0.03;
-/// So many steps without growth, one after the other, are the end of growing.
+/// After this many successive steps without growth, the total has stopped growing.
 const STEPS_WITHOUT_GROWTH: usize = 3;
 /// The percentile of all totals that counts as saturated.
 const SATURATED_PERCENTILE: usize = 80;
 
-/// The number of the step from which on a fleet counts as saturated: the first whose total reaches the 80th
-/// percentile of the totals of all steps (by nearest rank: the value that 80 % of the totals do not exceed).
-/// `None` without steps.
+/// The index of the step from which on a fleet counts as saturated; `None` without steps.
+///
+/// It is the first step whose total reaches the 80th percentile of the totals of all steps (by nearest rank:
+/// the value that 80 % of the totals do not exceed).
 pub fn saturation(totals: &[f64]) -> Option<usize> {
     let mut sorted = totals.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -19,7 +19,7 @@ pub fn saturation(totals: &[f64]) -> Option<usize> {
     totals.iter().position(|total| *total >= limit)
 }
 
-/// Whether the last steps brought nothing any more.
+/// Whether the last steps brought no more growth.
 pub fn has_stopped_growing(totals: &[f64]) -> bool {
     let Some(split) = totals.len().checked_sub(STEPS_WITHOUT_GROWTH) else { return false };
     let (before, last) = totals.split_at(split);
@@ -27,8 +27,8 @@ pub fn has_stopped_growing(totals: &[f64]) -> bool {
     split > 0 && last.iter().all(|total| *total < best * (1.0 + GROWTH_MIN))
 }
 
-/// What each client of a step brought: the growth of the total since the step before, by the clients that
-/// were added.
+/// What each client of a step added: the growth of the total since the previous step, divided by the number
+/// of added clients.
 pub fn gains(steps: &[(usize, f64)]) -> Vec<f64> {
     let mut before = (0, 0.0);
     steps
@@ -46,7 +46,7 @@ pub fn gains(steps: &[(usize, f64)]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Nearest rank, by the example of the list 15, 20, 35, 40, 50, of which 40 is the 80th percentile.
+    /// Nearest rank, with the example of the list 15, 20, 35, 40, 50, whose 80th percentile is 40.
     #[test]
     fn the_percentile_is_that_of_the_nearest_rank() {
         assert_eq!(saturation(&[15.0, 20.0, 35.0, 40.0, 50.0]), Some(3));
@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(saturation(&[]), None);
     }
 
-    /// Twenty clients on servers that take 17 of them: each brings 100,000 until then.
+    /// Twenty clients on servers that can serve 17 of them: up to then each client adds 100,000.
     #[test]
     fn a_fleet_is_saturated_where_its_total_reaches_the_percentile() {
         let totals: Vec<f64> = (1..=20).map(|clients| f64::from(clients).min(17.0) * 100e3).collect();

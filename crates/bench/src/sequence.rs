@@ -1,4 +1,4 @@
-//! Where one thread's next request goes, as DISKSPD decides it.
+//! The offset of a thread's next request, as DISKSPD chooses it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,18 +24,19 @@ enum Steps {
     Random {
         rng: Rng,
         align: u64,
-        /// How many offsets there are to choose from.
+        /// The number of possible offsets.
         choices: u64,
     },
-    /// The thread's own place.
+    /// The thread has a position of its own.
     Own { stride: u64, next: u64, block: u64 },
-    /// A place that all threads of the target go on from.
+    /// All threads of the target share one position.
     Interlocked { stride: u64, count: Arc<AtomicU64>, choices: u64 },
 }
 
 impl Sequence {
-    /// The offsets of thread number `thread` of a target. `count` is what interlocked threads share. `None`
-    /// if the region has no room for a request.
+    /// The offsets of thread number `thread` of a target; `None` if the region has no room for a request.
+    ///
+    /// Interlocked threads share `count`.
     pub(crate) fn new(
         workload: &Workload,
         region: Region,

@@ -1,4 +1,4 @@
-//! What is measured: a file, a block device, or a unit of an iSCSI target.
+//! The target of a measurement: a file, a block device, or a unit of an iSCSI target.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What is measured.
+/// The target of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Target {
@@ -19,15 +19,15 @@ pub enum Target {
 /// `iscsi://portal[:port][,portal...]/iqn/lun`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitUrl {
-    /// The portals, one at least: all of them are used.
+    /// The portals, at least one; all of them are used.
     pub portals: Vec<PortalName>,
     /// TargetName.
     pub name: String,
-    /// The number of the unit.
+    /// The LUN.
     pub lun: u16,
 }
 
-/// A portal, as people name it.
+/// A portal, as users write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortalName {
     /// Its name or address.
@@ -38,24 +38,24 @@ pub struct PortalName {
 
 /// The port of iSCSI portals (RFC 7143 13.1).
 pub const PORT: u16 = 3260;
-/// Units have numbers below this (SAM-5 4.7: flat space addressing).
+/// LUNs are below this number (SAM-5 4.7: flat space addressing).
 const LUN_END: u16 = 1 << 14;
 
-/// A text was refused.
+/// Why a text is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTarget {
-    /// Not of the form.
+    /// It does not have the form of a URL.
     #[error("{0:?} is not a LUN; use iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN")]
     Url(String),
-    /// A secret for everybody to read.
+    /// It contains a secret, which everyone could read.
     #[error(
         "a name or a secret in the URL is visible to every user of this machine; use --chap-user and --chap-secret-file"
     )]
     Secret,
-    /// Another protocol.
+    /// An unsupported protocol.
     #[error("protocol {0}:// is not supported; use iscsi:// or a path")]
     Scheme(String),
-    /// Nothing.
+    /// An empty text.
     #[error("no target given")]
     Empty,
 }

@@ -1,4 +1,4 @@
-//! What a run does: one pattern, as DISKSPD describes patterns.
+//! What a run does: one pattern, in DISKSPD's terms.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::Content;
 use crate::quantity::short_size;
 
-/// Bytes of one request at most: what one command of the usual targets may move.
+/// The most bytes of one request: the most that one command to common targets may transfer.
 pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
-/// Threads at most: more than any machine has processors.
+/// The most threads: more than any machine has processors.
 pub const THREADS_MAX: u32 = 1024;
-/// Requests under way of one thread at most.
+/// The most outstanding requests of one thread.
 pub const DEPTH_MAX: u32 = 4096;
 
 /// Where requests go.
@@ -24,11 +24,11 @@ pub enum Access {
         /// Bytes.
         align: u64,
     },
-    /// Each `stride` bytes behind the one before (`-s`); at the end it begins again.
+    /// Each `stride` bytes behind the previous one (`-s`); at the end it starts again.
     Sequential {
         /// Bytes.
         stride: u64,
-        /// All threads go on from one common place (`-si`), instead of each by itself.
+        /// All threads share one sequence (`-si`); otherwise each has its own.
         interlocked: bool,
     },
 }
@@ -40,40 +40,40 @@ pub struct Workload {
     pub block: u32,
     /// Threads for each target (`-t`).
     pub threads: u32,
-    /// Requests under way of each thread (`-o`).
+    /// Outstanding requests of each thread (`-o`).
     pub depth: u32,
-    /// Of a hundred requests, so many are writes (`-w`).
+    /// Percentage of writes (`-w`).
     pub write_percent: u8,
-    /// Where they go (`-r`, `-s`).
+    /// Where requests go (`-r`, `-s`).
     pub access: Access,
-    /// Where the part of the target begins that is used (`-B`), bytes.
+    /// Where the used part of the target begins (`-B`), in bytes.
     pub base: u64,
-    /// How large that part is (`-f`); `None`: to the end.
+    /// The size of that part (`-f`); `None` means up to the end.
     pub span: Option<u64>,
-    /// How far apart the threads of a target begin (`-T`), bytes.
+    /// The distance between the starts of a target's threads (`-T`), in bytes.
     pub thread_stride: u64,
     /// Each write is on stable storage when it is answered (`-Sw`, `-Sh`).
     pub write_through: bool,
-    /// What writes bring (`-Z`).
+    /// The data of writes (`-Z`).
     pub content: Content,
     /// Every sector carries its address and the number of its write, and every read is checked.
     pub verify: bool,
-    /// The same seed makes the same requests (`-z`).
+    /// The same seed produces the same requests (`-z`).
     pub seed: u64,
-    /// Requests a second of all threads together, each due at its own time whatever becomes of the others;
-    /// `None`: each thread sends the next one when one is answered.
+    /// Requests per second of all threads together, each due at its own time, independent of the others.
+    ///
+    /// With `None`, each thread sends the next request when one is answered.
     pub rate: Option<f64>,
-    /// How long it runs before it is measured (`-W`).
+    /// Run time before the measurement (`-W`).
     #[serde(with = "crate::quantity::seconds")]
     pub warm_up: Duration,
-    /// How long it is measured (`-d`).
+    /// Run time of the measurement (`-d`).
     #[serde(with = "crate::quantity::seconds")]
     pub duration: Duration,
 }
 
 impl Default for Workload {
-    /// What DISKSPD does when it is told nothing, but for its use of the page cache, which is bypassed here
-    /// always.
+    /// DISKSPD's defaults, except for the page cache, which is always bypassed here.
     fn default() -> Workload {
         Workload {
             block: 64 << 10,
@@ -95,19 +95,19 @@ impl Default for Workload {
     }
 }
 
-/// A pattern that makes no sense.
+/// Why a pattern is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
-    /// The length of a request.
+    /// The size of a request.
     #[error("request size {0} bytes is out of range: -b takes 512 bytes to 16M, in multiples of 512 bytes")]
     Block(u32),
     /// The number of threads.
     #[error("{0} threads are out of range: -t takes 1 to {THREADS_MAX}")]
     Threads(u32),
-    /// The number of requests under way.
+    /// The number of outstanding requests.
     #[error("{0} outstanding requests are out of range: -o takes 1 to {DEPTH_MAX}")]
     Depth(u32),
-    /// The share of writes.
+    /// The percentage of writes.
     #[error("{0} percent writes is out of range: -w takes 0 to 100")]
     Writes(u8),
     /// Alignment or stride.
@@ -119,19 +119,19 @@ pub enum WorkloadError {
     /// The rate.
     #[error("--rate must be greater than zero")]
     Rate,
-    /// The time.
+    /// The run time.
     #[error("the run time must be greater than zero: -d")]
     Duration,
-    /// Requests that overlap in part.
+    /// Requests that overlap partially.
     #[error("--verify requires aligned requests: -r, -s, -B and -T must be multiples of -b")]
     VerifyOverlap,
-    /// Data that does not know its place.
+    /// Data that does not identify its place.
     #[error("--verify writes its own data; omit --data")]
     VerifyContent,
 }
 
 impl Workload {
-    /// Finds out whether it makes sense, whatever the target is.
+    /// Checks whether the pattern is valid, independent of the target.
     ///
     /// # Errors
     /// See [`WorkloadError`].
@@ -175,7 +175,7 @@ impl Workload {
         }
     }
 
-    /// Whether it destroys what is on the target.
+    /// Whether it destroys the data on the target.
     pub fn writes(&self) -> bool {
         self.write_percent > 0
     }
@@ -185,12 +185,12 @@ impl Workload {
         self.write_percent < 100
     }
 
-    /// Requests under way of all threads of a target together.
+    /// Outstanding requests of all threads of a target together.
     pub fn outstanding(&self) -> u64 {
         u64::from(self.threads) * u64::from(self.depth)
     }
 
-    /// The pattern without threads and depth, as people call it: `4K random 70/30`.
+    /// The pattern without threads and depth, in the usual notation: `4K random 70/30`.
     pub fn title(&self) -> String {
         let access = match self.access {
             Access::Random { .. } => "random",
@@ -204,7 +204,7 @@ impl Workload {
         format!("{} {access} {mix}", short_size(self.block.into()))
     }
 
-    /// The pattern in DISKSPD's letters, and in long options what has none.
+    /// The pattern as DISKSPD's letters; as long options where DISKSPD has none.
     pub fn letters(&self) -> String {
         let block = u64::from(self.block);
         let mut letters = format!("-b{} -t{} -o{}", short_size(block), self.threads, self.depth);
@@ -245,7 +245,7 @@ impl Workload {
 }
 
 impl fmt::Display for Workload {
-    /// As [`Workload::title`], with threads and depth: `4K random read, 4 x 32`.
+    /// Like [`Workload::title`], with threads and depth: `4K random read, 4 x 32`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} x {}", self.title(), self.threads, self.depth)
     }

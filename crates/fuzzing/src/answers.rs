@@ -1,5 +1,5 @@
-//! What a target's units answer to an initiator's commands: never a panic, nothing is understood that the
-//! bytes do not say, and what is understood can be said again.
+//! An initiator's parsers of responses to its commands: they never panic, and a parsed response contains
+//! nothing that the bytes do not, and can be encoded again.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use initiator::command::{
 };
 use initiator::{Capacity, Lun};
 
-/// Takes the bytes as the answer to one of the commands.
+/// Parses the bytes as the response to one of the commands.
 pub fn run((command, bytes): (u8, &[u8])) {
     match command % 10 {
         0 => said_again(&ReadCapacity, bytes, |capacity| capacity_bytes(*capacity)),
@@ -27,7 +27,7 @@ pub fn run((command, bytes): (u8, &[u8])) {
     }
 }
 
-/// What is understood takes no more bytes than came, and is understood the same from its own bytes alone.
+/// A parsed response, encoded again, is no longer than the bytes that came, and is parsed the same way.
 fn said_again<C: Command>(command: &C, bytes: &[u8], encode: impl Fn(&C::Answer) -> Vec<u8>)
 where
     C::Answer: Debug + PartialEq,
@@ -67,7 +67,7 @@ fn statuses_bytes(all: &[LbaStatus]) -> Vec<u8> {
     [&(list.len() as u32 + 4).to_be_bytes()[..], &[0; 4], &list].concat()
 }
 
-/// A list behind PRGENERATION and ADDITIONAL LENGTH (SPC-4 6.15).
+/// A list after PRGENERATION and ADDITIONAL LENGTH (SPC-4 6.15).
 fn reservation_list(list: &[u8]) -> Vec<u8> {
     [&[0_u8; 4][..], &(list.len() as u32).to_be_bytes(), list].concat()
 }
@@ -76,7 +76,7 @@ fn keys_bytes(keys: &[u64]) -> Vec<u8> {
     reservation_list(&keys.iter().flat_map(|key| key.to_be_bytes()).collect::<Vec<u8>>())
 }
 
-/// As far as the type: what is behind it means nothing.
+/// Up to the type: the bytes after it mean nothing.
 fn reservation_bytes(held: Option<Reservation>) -> Vec<u8> {
     let list = held.map(|held| [&held.key.to_be_bytes()[..], &[0; 5], &[held.kind as u8]].concat());
     reservation_list(&list.unwrap_or_default())
@@ -121,7 +121,7 @@ fn groups_bytes(groups: &[PortGroup]) -> Vec<u8> {
     [&(list.len() as u32).to_be_bytes()[..], &list].concat()
 }
 
-/// Names are in the page, and what is behind the page means nothing.
+/// Names are in the page, and the bytes after the page mean nothing.
 fn identification(bytes: &[u8]) {
     let Some(identity) = Identification.answer(Some(Buf::copy_of(bytes))) else { return };
     if let Some(naa) = identity.unit.naa() {
@@ -136,7 +136,7 @@ fn identification(bytes: &[u8]) {
     assert_eq!(Identification.answer(Some(Buf::copy_of(page))), Some(identity));
 }
 
-/// All blocks that were asked for, or nothing.
+/// Either all blocks that were requested, or nothing.
 fn read(bytes: &[u8]) {
     let command = Read { lba: Lba(0), count: BlockCount(2), size: BlockSize::B512 };
     let whole = bytes.len() as u64 == (command.count * command.size).0;

@@ -1,5 +1,6 @@
-//! Bytes of another node's engine of the cluster's record, as a message and as a snapshot of the record:
-//! never a panic, and what is understood can be said in one way only.
+//! Bytes of another node's engine of the cluster's record, as a message and as a snapshot of the record.
+//!
+//! The parsers never panic, and what they accept has only one encoding.
 
 use base::crc32c;
 use cluster::NodeId;
@@ -9,12 +10,11 @@ use cluster::record::Record;
 /// Takes a message, or else a snapshot, without its checksum.
 pub fn run(input: (bool, &[u8])) {
     let (message, bytes) = input;
-    // The checksum is right, or nothing behind it would ever be looked at.
+    // The checksum is set right: otherwise nothing after it would be parsed.
     let mut bytes = bytes.to_vec();
     bytes.extend(crc32c(&bytes).to_le_bytes());
     if message {
-        // What a message of this cluster may say is raft-rs's to judge; one of another cluster is read all
-        // the same.
+        // raft-rs judges messages of this cluster. A message of another cluster is parsed all the same.
         let node = NodeId::new(1).expect("not zero");
         let mut engine =
             Engine::new(Saved::founding(0x5ca1_ab1e_0000_0000_c0de_d00d_feed_f00d, node), Settings::new(1));

@@ -2,14 +2,14 @@
 
 use arbitrary::Arbitrary;
 
-/// A command as its fields.
+/// The fields of a command.
 #[derive(Clone, Debug, Arbitrary)]
 pub enum Command {
-    /// READ, WRITE and their kin, with 10-byte CDBs.
+    /// READ, WRITE and similar ones, with 10-byte CDBs.
     Block10 { operation: u8, flags: u8, lba: u16, blocks: u8 },
     /// The same with 16-byte CDBs.
     Block16 { operation: u8, flags: u8, lba: u32, blocks: u8 },
-    /// What has an allocation length or a parameter list in bytes 7 and 8.
+    /// With an allocation length or a parameter list length in bytes 7 and 8.
     Parameters10 { operation: u8, action: u8, page: u8, length: u16 },
     /// The same in 6 bytes.
     Parameters6 { operation: u8, flags: u8, page: u8, length: u8 },

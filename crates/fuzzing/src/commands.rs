@@ -23,7 +23,7 @@ enum Data<'a> {
     Blocks { value: u8, len: u16 },
 }
 
-/// Carries all of them out.
+/// Executes all of them.
 pub fn run(input: Input<'_>) {
     let mut unit = Unit::new(if input.large_blocks { BlockSize::B4096 } else { BlockSize::B512 });
     for (nexus, command, data) in &input.commands {

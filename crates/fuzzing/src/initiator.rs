@@ -1,4 +1,4 @@
-//! What a target sends to an initiator.
+//! Bytes that a target sends to an initiator.
 
 use arbitrary::Arbitrary;
 use base::{Chain, SendBatch};
@@ -11,7 +11,7 @@ use proto::scsi::Cdb;
 
 use crate::fields::{few, many, short};
 
-/// What comes in a login and in a session, in pieces.
+/// The bytes of a login and of a session, in pieces.
 #[derive(Debug, Arbitrary)]
 pub struct Input<'a> {
     digests: bool,
@@ -25,7 +25,7 @@ pub struct Input<'a> {
 #[derive(Debug, Arbitrary)]
 struct Piece<'a>(#[arbitrary(with = short)] &'a [u8]);
 
-/// Logs in, and then goes on in a session that has been agreed.
+/// Logs in, and then continues in a negotiated session.
 pub fn run(input: Input<'_>) {
     let mut batch = SendBatch::new();
     let identity = Identity {

@@ -1,9 +1,8 @@
-//! What is done with bytes that others wrote, so that something breaks if our side does not hold: a module
-//! each, with a function `run` that takes one input.
+//! What a fuzzer does with bytes from outside, so that an assertion fails if our side does not handle them.
 //!
-//! A fuzzer gives them inputs (`fuzz/`, which says what each is for), and so do this crate's tests, which
-//! make them from numbers: so that a change that breaks one is seen with it, by stable Rust and within
-//! seconds.
+//! Each module has a function `run` that takes one input. A fuzzer generates inputs (`fuzz/`, which says what
+//! each target is for). So do this crate's tests, from numbers, so that stable Rust finds a change that
+//! breaks a target within seconds.
 
 pub mod answers;
 pub mod cluster_bytes;

@@ -1,10 +1,12 @@
-//! Bytes of another node as frames of a link: never a panic, no memory that the bytes do not justify, and
-//! what is understood is what was sent, however it is cut.
+//! Bytes of another node as frames of a link.
+//!
+//! The decoder never panics, allocates no memory that the bytes do not justify, and decodes what was sent,
+//! wherever the stream is cut.
 
 use base::{SendBatch, crc32c};
 use link::{Decoder, HEADER_BYTES, encode};
 
-/// Takes frames cut after so many bytes, again and again.
+/// Decodes frames from pieces of these lengths, used in turn.
 pub fn run(input: ([u8; 4], &[u8])) {
     let (cuts, bytes) = input;
     let mut bytes = bytes.to_vec();
@@ -25,7 +27,7 @@ pub fn run(input: ([u8; 4], &[u8])) {
     }
     let mut again = SendBatch::new();
     understood.iter().for_each(|frame| encode(frame, &mut again));
-    // Frames that only show that the sender lives are left out.
+    // Keepalive frames are left out.
     assert!(again.len() <= bytes.len());
     let mut whole = Decoder::default();
     let mut encoded = &again.to_vec()[..];
@@ -39,7 +41,7 @@ pub fn run(input: ([u8; 4], &[u8])) {
     }
 }
 
-/// Makes the checksums of all frames right, or nothing behind the first would ever be looked at.
+/// Sets the checksums of all frames right: otherwise nothing after the first would be decoded.
 fn hold_checksums(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(header) = bytes.get(at..at + HEADER_BYTES) {

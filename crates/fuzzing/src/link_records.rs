@@ -1,14 +1,15 @@
-//! What another node sends behind the handshake of TLS: never a panic, and only data that was sealed comes
-//! out, in order, however it is cut.
+//! Bytes of another node after the TLS handshake.
+//!
+//! The receiver never panics, and returns only data that was sealed, in order, wherever the stream is cut.
 
 use arbitrary::Arbitrary;
 
 use crate::fields::{many, short};
 
-/// What is sent, and how it is cut.
+/// The records of the sender, and how they are cut.
 #[derive(Debug, Arbitrary)]
 pub struct Input<'a> {
-    /// Behind the records.
+    /// Follows the records.
     #[arbitrary(with = short)]
     garbage: &'a [u8],
     #[arbitrary(with = short)]
@@ -24,15 +25,15 @@ struct Record<'a> {
     content: &'a [u8],
 }
 
-/// Seals the records, and has the other end open them.
+/// Seals the records, and lets the other end open them.
 pub fn run(input: Input<'_>) {
-    // Most are of a type that means something.
+    // Most are of a defined type.
     let said = |record: &Record<'_>| (kind_of(record.kind), record.content.to_vec());
     let said: Vec<_> = input.records.iter().map(said).collect();
     link::fuzzing::records(&said, input.garbage, input.pieces);
 }
 
-/// The type of a record: padded, an alert, of the handshake, data, or anything.
+/// The type of a record: padding, an alert, a handshake message, data, or anything.
 fn kind_of(byte: u8) -> u8 {
     match byte {
         ..32 => 0,

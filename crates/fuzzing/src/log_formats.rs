@@ -1,6 +1,6 @@
-//! What lies in the segments of a log, and its root. Checksums hold, so that what is behind them is reached.
+//! The content of a log's segments, and its root. Checksums are set right, so that the rest is parsed.
 
-/// Takes the head of a record, a root, a leaf or a state.
+/// Parses the head of a record, a root, a leaf or a state.
 pub fn run((which, bytes): (u8, &[u8])) {
     match which % 4 {
         0 => store::fuzzing::log_head(bytes),

@@ -1,4 +1,4 @@
-//! What an initiator sends to log in, in pieces.
+//! Bytes that an initiator sends to log in, in pieces.
 
 use arbitrary::Arbitrary;
 use base::{Instant, SendBatch};
@@ -7,7 +7,7 @@ use proto::iscsi::wire::{InitiatorTag, LoginRequestPdu, Serial, Stage, padding};
 
 use crate::fields::{few, many, short};
 
-/// What comes, and what the target thinks of who asks.
+/// The bytes, and what the target knows about the initiator.
 #[derive(Debug, Arbitrary)]
 pub struct Input<'a> {
     chap: bool,
@@ -31,7 +31,7 @@ enum Piece<'a> {
         #[arbitrary(with = short)]
         text: &'a [u8],
     },
-    /// A request with keys that exist.
+    /// A request with existing keys.
     Keys {
         stage: bool,
         transit: u8,
@@ -95,13 +95,13 @@ const VALUES: &[&str] = &[
     "NotUnderstood",
 ];
 
-/// Answers what comes until the login has ended.
+/// Answers all pieces until the login has ended.
 pub fn run(input: Input<'_>) {
     let mut login = Login::new(Instant(1_000_000_000));
     let mut batch = SendBatch::new();
     for piece in &input.pieces {
         login.handle_bytes(&bytes_of(piece));
-        // More turns than requests can come of one piece.
+        // More turns than one piece can contain requests.
         for _ in 0..64 {
             let event = login.poll_event();
             login.poll_transmit(&mut batch);

@@ -1,9 +1,9 @@
-//! The durable state of a unit. Its checksum holds, so that what is before it is looked at.
+//! The durable state of a unit. Its checksum is set right, so that the rest is parsed.
 
 use base::crc32c;
 use proto::scsi::LuState;
 
-/// Takes a state without its checksum.
+/// Parses a state whose checksum is appended here.
 pub fn run(bytes: &[u8]) {
     let bytes = [bytes, &crc32c(bytes).to_le_bytes()].concat();
     if let Some(state) = LuState::from_durable(&bytes) {

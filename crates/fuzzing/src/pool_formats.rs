@@ -1,6 +1,6 @@
-//! Superblocks and catalogues of a pool. Their checksums hold, so that what is behind them is reached.
+//! Superblocks and catalogs of a pool. Their checksums are set right, so that the rest is parsed.
 
-/// Takes a superblock, or else a catalogue.
+/// Parses a superblock, or else a catalog.
 pub fn run((superblock, bytes): (bool, &[u8])) {
     match superblock {
         true => store::fuzzing::superblock(bytes),

@@ -1,4 +1,4 @@
-//! A whole session of mostly valid PDUs, cut anywhere, with a unit behind it.
+//! A whole session of mostly valid PDUs, cut anywhere, with a unit that executes them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::command::Command;
 use crate::fields::{many, seldom, short};
 use crate::unit::Unit;
 
-/// A session as it was agreed, and what happens in it.
+/// The negotiated values of a session, and its steps.
 #[derive(Debug, Arbitrary)]
 pub struct Input<'a> {
     discovery: bool,
@@ -41,7 +41,7 @@ struct Step<'a> {
     second_connection: bool,
     /// One time in 64, a byte of the PDU is damaged.
     damage: (u8, u16),
-    /// Commands are left unanswered for a while.
+    /// Commands get no response for a while.
     hold: bool,
 }
 
@@ -61,7 +61,7 @@ enum Act<'a> {
         lun: u8,
         sn: i8,
     },
-    /// The oldest R2T is answered: rightly, or with another length or offset.
+    /// Data for the oldest R2T: as requested, or with another length or offset.
     Solicited {
         len: Option<u16>,
         offset: Option<u16>,
@@ -100,7 +100,7 @@ enum Act<'a> {
     Raw(#[arbitrary(with = short)] &'a [u8]),
     /// Time passes.
     Wait(u8),
-    /// From above.
+    /// By the node.
     Abort {
         which: u8,
         answer: bool,
@@ -110,7 +110,7 @@ enum Act<'a> {
     },
     Lost,
     Drain,
-    /// A connection comes again; its login succeeds or not.
+    /// A connection is established again; its login succeeds or fails.
     Join {
         cid: u8,
         succeeds: bool,
@@ -120,7 +120,7 @@ enum Act<'a> {
 /// An additional header segment.
 #[derive(Debug, Arbitrary)]
 enum Segment {
-    /// So many bytes of a long CDB.
+    /// This many bytes of a long CDB.
     ExtendedCdb(u8),
     BidirectionalReadLength(u32),
     Unknown(u8),
@@ -133,13 +133,13 @@ const ATTRIBUTES: [TaskAttribute; 5] = [
     TaskAttribute::Aca,
     TaskAttribute::Untagged,
 ];
-/// What a CDB has behind its first 16 bytes, at most.
+/// The bytes of a CDB after the first 16, at most.
 const EXTENDED_CDB: [u8; 244] = [0x11; 244];
 
 const WINDOW: u32 = 8;
 const DATA_MAX: usize = 1 << 20;
 const FIRST_BURST: u32 = 16 << 10;
-/// A text long enough to come in several answers.
+/// Number of targets: so many that the text needs several responses.
 const TARGETS: usize = 300;
 
 struct World<'a> {
@@ -156,15 +156,15 @@ struct World<'a> {
     over: bool,
 }
 
-/// Takes the steps one by one, and ends the session.
+/// Executes the steps one by one, and ends the session.
 pub fn run(input: Input<'_>) {
     let mut world = World::new(&input);
     for step in &input.steps {
         world.act(step);
         world.take_events(step.hold);
         world.take_output();
-        // What was aborted and runs on, and what is immediate, is a part of DATA_MAX or has a place in the
-        // window.
+        // Data of aborted commands that still run, and of immediate ones, either counts in DATA_MAX or has a
+        // place in the window.
         let bound = DATA_MAX + (WINDOW * FIRST_BURST) as usize;
         assert!(world.session.write_bytes() <= bound, "{} bytes are held", world.session.write_bytes());
         if world.over {
@@ -176,7 +176,7 @@ pub fn run(input: Input<'_>) {
         world.session.remove_connection(id);
     }
     world.take_events(false);
-    // What was held when the session ended counts until it has ended, too.
+    // Data of commands that run when the session ends counts until they have ended, too.
     world.end_commands();
     assert_eq!((world.session.write_bytes(), world.session.census()), (0, Default::default()));
 }
@@ -379,7 +379,7 @@ impl World<'_> {
         }
     }
 
-    /// With additional header segments, which nothing of ours sends: so it is framed here.
+    /// Frames the PDU here, because none of our code sends additional header segments.
     fn send(&mut self, step: &Step, headers: &[u8], data: &[u8]) {
         let mut bytes = headers.to_vec();
         if self.input.header_digest {
@@ -398,7 +398,7 @@ impl World<'_> {
         self.feed(step, &bytes);
     }
 
-    /// The driver would wait until nothing of the former connection runs any more.
+    /// A node would wait until no command of the former connection runs any more.
     fn join(&mut self, cid: u16, succeeds: bool) {
         let Ok(id) = self.session.expect_connection(cid) else { return };
         if !succeeds {
@@ -409,14 +409,14 @@ impl World<'_> {
         self.connections.push(id);
     }
 
-    /// The connection of a step; one that is gone if there is no other.
+    /// The connection of a step, or a closed one if there is no other.
     fn connection(&self, step: &Step) -> ConnectionId {
         let cid = u16::from(step.second_connection);
         let found = self.connections.iter().find(|id| id.cid == cid);
         *found.unwrap_or(&self.connections[0])
     }
 
-    /// In two pieces, the second straight into its place if the session lends it.
+    /// In two pieces, the second directly into the buffer of the session if it lends one.
     fn feed(&mut self, step: &Step, bytes: &[u8]) {
         let connection = self.connection(step);
         let (head, mut tail) = bytes.split_at(usize::from(step.cut).min(bytes.len()));
@@ -442,7 +442,8 @@ impl World<'_> {
             assert!(!self.over, "an event after the end");
             match event {
                 Event::Command(command) => self.held.push(command),
-                // What it aborts runs on for a while, and its memory counts until it has ended.
+                // The commands that it aborts run on for a while, and their memory counts until they have
+                // ended.
                 Event::Task { id, .. } => self.session.task_done(id, TaskResponse::Complete),
                 Event::SendTargets { id, .. } => {
                     let record = |number: usize| TargetRecord {
@@ -453,7 +454,7 @@ impl World<'_> {
                     self.session.send_targets(id, &records);
                 }
                 Event::Logout { id, .. } => self.session.logout_done(id, true),
-                // Late completions hit nothing.
+                // Late completions have no effect.
                 Event::Close { .. } => {}
                 Event::End => self.over = true,
             }
@@ -470,7 +471,7 @@ impl World<'_> {
         }
     }
 
-    /// Reads what the session sends: it must be whole PDUs that can be decoded.
+    /// Reads what the session sends: only whole PDUs that can be decoded.
     fn take_output(&mut self) {
         let (header_digest, data_digest) = (self.input.header_digest, self.input.data_digest);
         let framing = Framing { header_digest, data_digest, data_max: 8192 };
@@ -501,7 +502,7 @@ impl World<'_> {
         InitiatorTag(self.tag)
     }
 
-    /// CmdSN, now and then out of order.
+    /// The next CmdSN, sometimes out of order.
     fn next_sn(&mut self, immediate: bool, skip: i8) -> Serial {
         let sn = self.cmd_sn;
         if !immediate && skip.unsigned_abs() < 120 {

@@ -1,11 +1,11 @@
-//! Text segments, and what stands in them.
+//! Text segments, and the values in them.
 
 use proto::iscsi::chap::Algorithm;
 use proto::iscsi::keys::value::{binary, parse_binary, parse_boolean, parse_number};
 use proto::iscsi::keys::{Key, Text, text};
 use proto::iscsi::name::IscsiName;
 
-/// Takes a text.
+/// Parses a text.
 pub fn run(bytes: &[u8]) {
     let Ok(pairs) = text::parse(bytes) else { return };
     let mut again = Text::new();

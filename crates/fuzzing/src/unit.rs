@@ -1,4 +1,4 @@
-//! A unit with a volume in memory behind it, driven as a node does with one core.
+//! A unit with a volume in memory, driven as a node with one core drives it.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use proto::scsi::{
     Status, Step, TargetPort,
 };
 
-/// Blocks of the volume: small, so that ends are met often.
+/// Blocks of the volume: few, so that inputs often reach its end.
 const BLOCKS: u64 = 4096;
-/// Initiators of the unit.
+/// Number of initiators.
 const NEXUSES: u64 = 3;
 
 /// A unit with a volume.
@@ -64,7 +64,7 @@ impl Unit {
         Unit { unit, volume: vec![0; (BLOCKS * u64::from(block_size.bytes())) as usize] }
     }
 
-    /// Carries out one command of initiator `nexus`.
+    /// Executes one command of initiator `nexus`.
     pub fn run(&mut self, nexus: u8, cdb: [u8; 16], data_out: Chain) -> Outcome {
         let nexus = NexusId(u64::from(nexus) % NEXUSES);
         let (came, need) = (data_out.len() as u64, self.data_needed(&cdb));
@@ -98,7 +98,7 @@ impl Unit {
         outcome
     }
 
-    /// The bytes that a CDB asks the initiator for, by SBC-3, SBC-4 and SPC-4.
+    /// How many bytes a CDB requests from the initiator, by SBC-3, SBC-4 and SPC-4.
     fn data_needed(&self, cdb: &[u8; 16]) -> u64 {
         let u16 = |at: usize| u64::from(u16::from_be_bytes([cdb[at], cdb[at + 1]]));
         let u32 = |at: usize| u64::from(u32::from_be_bytes([cdb[at], cdb[at + 1], cdb[at + 2], cdb[at + 3]]));

@@ -2,11 +2,11 @@
 
 use proto::iscsi::wire::{Framing, HEADER_LEN, RequestPdu, ResponsePdu, ScsiCommand};
 
-/// Takes a stream with or without digests of headers and data.
+/// Decodes a stream, with or without digests of headers and data.
 pub fn run(input: (bool, bool, &[u8])) {
     let (header_digest, data_digest, mut bytes) = input;
     let framing = Framing { header_digest, data_digest, data_max: 4096 };
-    // Whatever the digests say, each header is decoded.
+    // Decode each header, whether or not the digests match.
     for header in bytes.windows(HEADER_LEN).step_by(HEADER_LEN) {
         decode(header.try_into().expect("a window"));
     }

@@ -1,4 +1,4 @@
-//! Makes load on an iSCSI target and measures: see `--help`.
+//! Generates load on an iSCSI target and measures it: see `--help`.
 
 use std::net::{AddrParseError, SocketAddr};
 use std::process::ExitCode;

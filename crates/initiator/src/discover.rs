@@ -13,7 +13,7 @@ use crate::{Error, Options, Session};
 pub async fn discover(portal: SocketAddr, options: &Options) -> Result<Vec<TargetRecord>, Error> {
     let session = Session::log_in(portal, options.login(None), options).await?;
     let targets = session.targets().await?;
-    // The answer is there: how the session ends does not matter.
+    // We have the answer; how the session ends does not matter.
     let _ = session.logout().await;
     Ok(targets)
 }

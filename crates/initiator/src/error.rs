@@ -1,4 +1,4 @@
-//! What may go wrong.
+//! Errors of sessions and commands.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,19 +8,19 @@ use proto::iscsi::initiator::{ConnectionError, LoginError};
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody answers at the portal.
+    /// The connection to the portal failed.
     #[error("cannot connect to portal {portal}")]
     Connect {
-        /// Where.
+        /// The portal.
         portal: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The target did not let us in.
+    /// The target rejected the login.
     #[error("cannot log in to portal {portal}")]
     Login {
-        /// Where.
+        /// The portal.
         portal: SocketAddr,
         /// Why.
         #[source]
@@ -29,23 +29,23 @@ pub enum Error {
     /// The portal did not finish the login in time, or closed the connection.
     #[error("portal {portal} did not complete the login")]
     NoLogin {
-        /// Where.
+        /// The portal.
         portal: SocketAddr,
     },
-    /// The session is over. Whether a command that was under way took effect is not known.
+    /// The session has ended. Whether a command that was under way took effect is unknown.
     #[error("session ended: {0}")]
     Ended(Ended),
-    /// The session was over before the command was sent: it has had no effect.
+    /// The session had ended before the command was sent: the command has had no effect.
     #[error("command not sent, session ended: {0}")]
     NotSent(Ended),
-    /// A command was ended by task management. It may have had some effect before, and has none from now on.
+    /// Task management ended the command. It may have had an effect before; it has none from now on.
     #[error("command aborted")]
     Aborted,
-    /// A command was not answered in time and was aborted. It may have had some effect before, and has none
+    /// The command was not answered in time and was aborted. It may have had an effect before; it has none
     /// from now on.
     #[error("command timed out and was aborted")]
     TimedOut,
-    /// A command did not end well.
+    /// The command ended with a status other than GOOD.
     #[error("the target returned status {status:#04x}, sense {}", sense_text(sense))]
     Status {
         /// The SCSI status.
@@ -53,15 +53,15 @@ pub enum Error {
         /// The sense data, if any.
         sense: Vec<u8>,
     },
-    /// The target could not carry a command out (RFC 7143 11.4.3).
+    /// The target could not execute the command (RFC 7143 11.4.3).
     #[error("target failure (response {0:#04x})")]
     TargetFailure(u8),
-    /// The target said GOOD and gave less than was asked for, or something else than the standard says.
+    /// The target reported GOOD, but its data is shorter than requested or violates the standard.
     #[error("invalid response to {0}")]
     BadAnswer(&'static str),
 }
 
-/// Why a session is over.
+/// Why a session has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// We logged out.
@@ -70,17 +70,17 @@ pub enum Ended {
     Closed,
     /// The connection broke.
     Broken(io::ErrorKind),
-    /// The connection could not go on.
+    /// The protocol failed: the connection could not continue.
     Failed(ConnectionError),
-    /// The target gave no sign of life.
+    /// The target did not respond at all.
     Silent,
-    /// The target did not answer commands, and did not abort them.
+    /// The target neither answered nor aborted commands.
     Unresponsive,
-    /// The target asked us to leave, and we did.
+    /// The target requested a logout, and we logged out.
     AskedToLeave,
-    /// The target said that it drops the session.
+    /// The target announced that it drops the session.
     Dropped,
-    /// Our side gave it up.
+    /// The initiator gave the session up.
     GivenUp,
 }
 
@@ -108,23 +108,24 @@ impl Error {
         sense_codes(sense)
     }
 
-    /// Whether a COMPARE AND WRITE or a VERIFY found something else than expected.
+    /// Whether a COMPARE AND WRITE or a VERIFY found other data than expected.
     pub fn is_miscompare(&self) -> bool {
         self.sense().is_some_and(|(key, _)| key == 0x0e)
     }
 
-    /// Whether the unit does not know the command, or there is no unit.
+    /// Whether the unit does not support the command, or there is no unit.
     pub fn is_illegal_request(&self) -> bool {
         self.sense().is_some_and(|(key, _)| key == 0x05)
     }
 
-    /// Whether somebody has to see to the unit (NOT READY, MANUAL INTERVENTION REQUIRED): Ursa says so of a
-    /// disk that takes no writes any more, and can still be read.
+    /// Whether an administrator must look after the unit (NOT READY, MANUAL INTERVENTION REQUIRED).
+    ///
+    /// Ursa reports this for a disk that accepts no more writes and can still be read.
     pub fn needs_help(&self) -> bool {
         self.sense() == Some((0x02, 0x0403))
     }
 
-    /// Whether the target only wants to tell something, and the command can be sent again.
+    /// Whether this is a unit attention: the target reports a change, and the command can be sent again.
     pub fn is_unit_attention(&self) -> bool {
         self.sense().is_some_and(|(key, _)| key == 0x06)
     }

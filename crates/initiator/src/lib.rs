@@ -1,10 +1,10 @@
-//! An iSCSI initiator in user space, in both worlds of the runtime: for the load generator, drills, tests and
-//! the simulator's clients.
+//! An iSCSI initiator in user space, for the load generator, drills, tests and the simulator's clients. It
+//! runs in both worlds of the runtime.
 //!
-//! A [`Session`] is one connection to one target. Its methods are commands (see [`command`]); any number of
-//! them may be under way, and what the target's window does not take waits. A [`Multipath`] is a logical unit
-//! by all paths to it: it finds them, chooses between them, and survives their loss. [`discover`] asks a
-//! portal for its targets. [`load`] makes work and measures.
+//! A [`Session`] is one connection to one target. Its methods are commands (see [`command`]). Any number of
+//! them may be under way; those that do not fit into the target's window wait. A [`Multipath`] is a logical
+//! unit over all paths to it: it finds the paths, chooses between them, and survives their loss. [`discover`]
+//! asks a portal for its targets. [`load`] generates load and measures it.
 
 pub mod command;
 mod discover;

@@ -1,7 +1,8 @@
-//! The load generator: many commands at a time to one unit, by all paths to it, from one core.
+//! The load generator: many concurrent commands to one unit, over all paths to it, from one core.
 //!
-//! There are `depth` workers for each session; a worker sends a command, waits for its answer, notes the time
-//! and begins again. What all workers send by a session while the core runs them goes out in one send.
+//! There are `depth` workers for each session. A worker sends a command, waits for the answer, records the
+//! latency, and starts again. Everything that the workers send over one session before the core waits leaves
+//! in one send.
 
 mod blocks;
 mod pulse;
@@ -21,7 +22,7 @@ use blocks::{Blocks, Claim};
 pub use pulse::{Pulse, Stall};
 pub use report::{Direction, Report};
 
-/// How often what happened to paths is handed on.
+/// How often path events are passed to the pulse.
 const EVENTS_EVERY: Duration = Duration::from_millis(20);
 
 /// Where the next request goes.
@@ -29,24 +30,24 @@ const EVENTS_EVERY: Duration = Duration::from_millis(20);
 pub enum Access {
     /// Anywhere, aligned to the request's length.
     Random,
-    /// Behind the last one; there are as many parts of the unit as sessions, and each begins again at its
-    /// end.
+    /// Behind the previous one. The unit is divided into as many parts as there are sessions; each session
+    /// starts again at the end of its part.
     Sequential,
 }
 
-/// When the run is over.
+/// When the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After so much time.
+    /// After this time.
     Time(Duration),
-    /// After so many requests.
+    /// After this many requests.
     Requests(u64),
 }
 
-/// What to do.
+/// Configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the target is: all of these are used.
+    /// The target's portals; all of them are used.
     pub portals: Vec<SocketAddr>,
     /// TargetName.
     pub target: String,
@@ -54,23 +55,25 @@ pub struct Config {
     pub lun: Lun,
     /// Requests under way for each session.
     pub depth: usize,
-    /// Bytes of a request: a multiple of the unit's block.
+    /// Bytes of a request: a multiple of the unit's block size.
     pub request_bytes: u32,
-    /// Of a hundred requests, so many are reads. Writes destroy what is on the unit.
+    /// Percentage of reads. Writes destroy the data on the unit.
     pub read_percent: u8,
-    /// Where they go.
+    /// Where requests go.
     pub access: Access,
-    /// How long.
+    /// When the run ends.
     pub until: Until,
-    /// The part of the unit to use, from its start; `None`: all of it.
+    /// The part of the unit to use, from its start; `None` means all of it.
     pub span_bytes: Option<u64>,
-    /// Whether writes bring data that knows its place and reads are checked against what was written before;
-    /// at the end all that was written is read once more. Blocks that this run has not written are not
+    /// Whether to check data.
+    ///
+    /// Writes then carry data that identifies its place, reads are checked against what was written before,
+    /// and at the end all that was written is read once more. Blocks that this run has not written are not
     /// checked.
     pub verify: bool,
-    /// The same seed makes the same requests.
+    /// The same seed produces the same requests.
     pub seed: u64,
-    /// How to use the paths; with how many sessions at each portal, too.
+    /// How to use the paths, including the number of sessions at each portal.
     pub options: MultipathOptions,
 }
 
@@ -86,24 +89,25 @@ pub enum LoadError {
     /// A block does not hold what was written to it.
     #[error("wrong data: {0}")]
     WrongData(WrongSector),
-    /// The configuration does not go together with the unit.
+    /// The configuration does not fit the unit.
     #[error("{0}")]
     Config(&'static str),
 }
 
-/// Carries out a run on the current core. `cpu_time` tells the CPU time that the client has used so far, if
-/// the caller can know.
+/// Executes a run on the current core.
+///
+/// `cpu_time` returns the CPU time that the client has used so far, if the caller knows it.
 ///
 /// # Errors
-/// The first thing that went wrong; the run ends there.
+/// The first error; the run ends there.
 pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Result<Report, LoadError> {
     run_shown(config, cpu_time, None).await
 }
 
-/// The same, and shows how it goes on by the pulse, which can end it.
+/// Like [`run`], and reports progress through the pulse, which can also end the run.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub async fn run_shown(
     config: &Config,
     cpu_time: impl Fn() -> Option<Duration>,
@@ -156,13 +160,13 @@ pub async fn run_shown(
     Ok(Report { elapsed, client_cpu, reads, writes })
 }
 
-/// What all workers have in common.
+/// State that all workers share.
 struct Run {
     request_bytes: u32,
     read_percent: u8,
     access: Access,
     block_size: BlockSize,
-    /// Requests' worth of space in the part of the unit that is used, and of it for each stream.
+    /// The size of the used part of the unit, in requests; and the same for each stream.
     slots: u64,
     slots_a_stream: u64,
     /// The next slot of each stream, for sequential access.
@@ -171,13 +175,13 @@ struct Run {
     deadline: Cell<Instant>,
     /// Requests that may still be started.
     left: Cell<u64>,
-    /// What was written where; without `verify` nobody cares.
+    /// What was written where; `None` without `verify`.
     blocks: Option<RefCell<Blocks>>,
     pattern: Pattern,
-    /// What writes bring without `verify`.
+    /// The data of writes without `verify`.
     data: Chain,
     directions: RefCell<[Direction; 2]>,
-    /// The next slot to be read once more at the end.
+    /// The next slot of the final read.
     next_again: Cell<u64>,
     pulse: Option<Arc<Pulse>>,
     has_failed: Cell<bool>,
@@ -240,7 +244,7 @@ impl Run {
         })
     }
 
-    /// The next request of a stream; `None` when the run is over.
+    /// The next request of a stream; `None` when the run has ended.
     fn next(&self, stream: usize, now: Instant) -> Option<Request> {
         let is_stopped = self.pulse.as_ref().is_some_and(|pulse| pulse.is_stopped());
         if now >= self.deadline.get() || self.left.get() == 0 || is_stopped {
@@ -259,7 +263,7 @@ impl Run {
                     stream as u64 * self.slots_a_stream + slot
                 }
             };
-            // A block that is being written is left alone: what a read of it gives is not known.
+            // Skip a block that is being written: it is not known which data a read of it returns.
             let claim = match &self.blocks {
                 None => Some(Claim::default()),
                 Some(blocks) => blocks.borrow_mut().claim(slot, read),
@@ -299,7 +303,7 @@ impl Run {
         Ok(())
     }
 
-    /// The next request of the reading at the end; `None`: all was read that is known.
+    /// The next request of the final read; `None` when all known blocks have been read.
     fn next_again(&self) -> Option<Request> {
         loop {
             let slot = self.next_again.get();
@@ -314,7 +318,7 @@ impl Run {
         }
     }
 
-    /// The first error counts, and ends the run.
+    /// Records the first error, and ends the run.
     fn fail(&self, error: LoadError) {
         self.left.set(0);
         self.has_failed.set(true);
@@ -338,7 +342,7 @@ async fn work(run: Rc<Run>, unit: Rc<Multipath>, stream: usize) {
     }
 }
 
-/// Reads all that was written, if anybody knows what that was.
+/// Reads all that was written, if `verify` recorded it.
 async fn read_again(run: Rc<Run>, unit: Rc<Multipath>) {
     while let Some(request) = run.next_again() {
         if let Err(error) = run.carry_out(&unit, &request).await {
@@ -347,7 +351,7 @@ async fn read_again(run: Rc<Run>, unit: Rc<Multipath>) {
     }
 }
 
-/// Hands on what happens to paths, as long as the unit is open.
+/// Passes path events to the pulse, as long as the unit is open.
 async fn tell_events(unit: Weak<Multipath>, pulse: Arc<Pulse>) {
     loop {
         let Some(unit) = unit.upgrade() else { return };

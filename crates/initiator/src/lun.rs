@@ -1,13 +1,14 @@
-//! Numbers of logical units.
+//! Logical unit numbers.
 
 use std::fmt;
 
-/// The number of a logical unit.
+/// A logical unit number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lun(pub u16);
 
 impl Lun {
-    /// SAM-5 4.7: peripheral addressing below 256, flat space addressing up to 16383.
+    /// The number's eight bytes (SAM-5 4.7): peripheral addressing below 256, flat space addressing up to
+    /// 16383.
     pub fn bytes(self) -> [u8; 8] {
         let [high, low] = self.0.to_be_bytes();
         match high {
@@ -16,7 +17,7 @@ impl Lun {
         }
     }
 
-    /// The number behind eight bytes of one of these two methods.
+    /// The number that eight bytes encode; `None` unless they use one of these two methods.
     pub fn from_bytes(bytes: [u8; 8]) -> Option<Lun> {
         let [first, second, rest @ ..] = bytes;
         match (first >> 6, rest == [0; 6]) {

@@ -1,20 +1,22 @@
-//! How to log in.
+//! Options of a login.
 
 use std::time::Duration;
 
 use proto::iscsi::initiator::{Identity, LoginOptions, Proof, Wish};
 use proto::iscsi::target::Credentials;
 
-/// How the two sides prove themselves.
+/// CHAP credentials of both sides.
 #[derive(Clone, Debug)]
 pub struct Chap {
     /// Our name and secret.
     pub initiator: Credentials,
-    /// The target's, if it must prove itself.
+    /// The target's name and secret, if it must authenticate itself.
     pub target: Option<Credentials>,
 }
 
-/// How to log in. `Default` is a client without a name of its own and without CHAP.
+/// Options of a login.
+///
+/// `Default` is a client without a name of its own and without CHAP.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// InitiatorName.
@@ -23,35 +25,36 @@ pub struct Options {
     pub chap: Option<Chap>,
     /// The parameters to offer.
     pub wish: Wish,
-    /// Our part of the session's identity. A second session of one initiator with the same ISID takes the
-    /// place of the first, so that `None` draws one.
+    /// Our part of the session's identity; `None` draws a random one.
+    ///
+    /// A second session of one initiator with the same ISID replaces the first.
     pub isid: Option<[u8; 6]>,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// Whether to log out when the target asks for it. Who does not is of use to those who test targets.
+    /// Whether to log out when the target requests it. Tests of targets set this to false.
     pub obedient: bool,
 }
 
-/// How long things may take. All are kept to half a second.
+/// Time limits of a session, kept with a precision of half a second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Connecting; then logging in; and logging out.
+    /// For connecting, for logging in, and for logging out, each.
     pub login: Duration,
-    /// A command, before it is aborted.
+    /// For a command, before it is aborted.
     pub command: Duration,
-    /// Aborting commands, before their units are reset.
+    /// For aborting commands, before their units are reset.
     pub abort: Duration,
-    /// Resetting a unit, before the session is given up.
+    /// For resetting a unit, before the session is given up.
     pub reset: Duration,
-    /// After so much silence the target is asked for a sign of life.
+    /// After this time without any data from the target, the session sends a ping.
     pub ping_after: Duration,
-    /// Within this time of being asked it must give one, or the session is given up.
+    /// Within this time after the ping, something must arrive, or the session is given up.
     pub ping_deadline: Duration,
 }
 
 impl Default for Timeouts {
-    /// Commands get what Linux gives them. A target is given up after seven seconds of silence, which a path
-    /// that was cut costs; two idle PDUs every two seconds are what that costs.
+    /// Commands get the time that Linux gives them. A target is given up after seven seconds of silence: that
+    /// is how long a cut path goes unnoticed. The cost is two idle PDUs every two seconds.
     fn default() -> Timeouts {
         Timeouts {
             login: Duration::from_secs(10),
@@ -78,7 +81,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the brain needs for a login to `target`, or for discovery.
+    /// The options in the brain's form, for a login to `target`, or for discovery.
     pub(crate) fn login(&self, target: Option<&str>) -> LoginOptions {
         LoginOptions {
             identity: Identity {
@@ -98,7 +101,7 @@ impl Options {
     }
 }
 
-/// RFC 7143 11.12.5: the type "random", three random bytes and a qualifier, random as well.
+/// RFC 7143 11.12.5: the type "random", three random bytes and a random qualifier.
 pub(crate) fn random_isid() -> [u8; 6] {
     let [a, b, c, d, e, ..] = rt::random().to_be_bytes();
     [0x80, a, b, c, d, e]

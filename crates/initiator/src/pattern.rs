@@ -1,16 +1,16 @@
-//! Data that knows where it belongs: every sector carries its address and the number of its write, so that a
-//! misplaced, lost or torn write is recognised.
+//! Data that identifies itself: every sector carries its address and the number of its write, so that a
+//! misplaced, lost or torn write is detected.
 //!
 //! | bytes of a sector | field, little-endian |
 //! |---|---|
 //! | 0-7 | the run: a random number |
 //! | 8-15 | the sector's number on the unit, in sectors of 512 bytes |
 //! | 16-23 | the number of the write, from 1 |
-//! | 24-511 | words that follow from the three above |
+//! | 24-511 | words that are computed from the three above |
 
 use std::fmt;
 
-/// What is written as one piece on every disk.
+/// Every disk writes this much atomically.
 const SECTOR: usize = 512;
 
 /// The data of one run.
@@ -19,16 +19,16 @@ pub struct Pattern {
     run: u64,
 }
 
-/// A sector that does not hold what it should.
+/// A sector that does not hold the expected data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongSector {
     /// Its number on the unit, in sectors of 512 bytes.
     pub sector: u64,
     /// The write that it should hold.
     pub expected: u64,
-    /// The run, sector and write that its first words tell.
+    /// The run, sector and write in its first words.
     pub found: [u64; 3],
-    /// Whether those agree with the rest of the sector.
+    /// Whether the rest of the sector agrees with those.
     pub whole: bool,
 }
 
@@ -49,7 +49,7 @@ impl Pattern {
         Pattern { run }
     }
 
-    /// Fills whole sectors from byte `offset` of the unit on with what write number `write` brings.
+    /// Fills whole sectors, from byte `offset` of the unit on, with the data of write number `write`.
     pub fn fill(self, data: &mut [u8], offset: u64, write: u64) {
         for (i, sector) in data.as_chunks_mut::<SECTOR>().0.iter_mut().enumerate() {
             for (word, value) in sector.as_chunks_mut().0.iter_mut().zip(self.words(number(offset, i), write))
@@ -59,7 +59,7 @@ impl Pattern {
         }
     }
 
-    /// Checks what was read.
+    /// Checks data that was read from byte `offset` of the unit against write number `write`.
     ///
     /// # Errors
     /// The first wrong sector.

@@ -1,6 +1,7 @@
-//! Puts faults into the code, one at a time, and tells which of them no test notices. By hand, and not a part
-//! of `./test`: each costs a build. What there is: `mutations/`, one file each ([`mutation`]); the table of
-//! them: `docs/testing.md`.
+//! Injects faults into a copy of the code, one at a time, and reports those that no test detects.
+//!
+//! Run by hand, not by `./test`: each fault costs a build. Each file in `mutations/` has one fault
+//! ([`mutation`]); `docs/testing.md` has a table of them.
 
 mod mutation;
 
@@ -27,7 +28,7 @@ Apply faults to a copy of the code, one at a time, and report those that no test
 Exit code 0: all that can be caught were caught; 1: some survived; 2: a mutation or a catcher is broken.
 ";
 
-/// What becomes of a build or a run.
+/// How a build or a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Well,
@@ -36,13 +37,13 @@ enum Ended {
     Late,
 }
 
-/// What became of a mutation.
+/// The result of a mutation.
 enum Verdict {
     Caught(Catcher, Duration),
     Survived,
     /// A catcher took too long: nothing is proven.
     Undecided(Catcher),
-    /// It does not build, or a catcher fails without it.
+    /// The mutation does not build, or a catcher fails without it.
     Broken(String),
 }
 
@@ -53,8 +54,8 @@ struct Wanted {
     limit: Duration,
 }
 
-/// The tree that mutations are made in, with a target directory of its own, so that only what changed is
-/// built.
+/// The copy of the tree that mutations are applied to, with its own target directory, so that only changed
+/// files are built.
 struct Sandbox {
     tree: PathBuf,
     target: PathBuf,
@@ -87,7 +88,7 @@ fn run() -> Result<ExitCode, String> {
         }
     }
     mutations.retain(|mutation| wanted.only.is_empty() || wanted.only.contains(&mutation.name));
-    // Before anything is built: all of them fit the code.
+    // Before any build, check that all of them fit the code.
     for mutation in &mutations {
         mutation.apply(&root)?;
     }
@@ -107,7 +108,7 @@ fn run() -> Result<ExitCode, String> {
     Ok(report(&verdicts))
 }
 
-/// The table of `docs/testing.md`.
+/// The table for `docs/testing.md`.
 fn table(mutations: &[Mutation]) -> String {
     let mut table = "| mutation | what it does | noticed by | seen |\n|---|---|---|---|\n".to_owned();
     for Mutation { name, what, sorry, catchers, seen, .. } in mutations {
@@ -155,7 +156,7 @@ impl Verdict {
 }
 
 impl Sandbox {
-    /// A copy of the work tree as it is, with what is not committed.
+    /// A copy of the work tree, including what is not committed.
     fn new(root: &Path) -> Result<Sandbox, String> {
         let home = root.join("target/mutants");
         let sandbox = Sandbox { tree: home.join("tree"), target: home.join("target") };
@@ -164,7 +165,7 @@ impl Sandbox {
         let listed = listed.map_err(|error| format!("git: {error}"))?;
         let listed = String::from_utf8(listed.stdout).map_err(|error| error.to_string())?;
         let mut kept = Vec::new();
-        // What was not changed keeps its time, so that it is not built again.
+        // An unchanged file keeps its time, so that it is not built again.
         for name in listed.split('\0').filter(|name| !name.is_empty()) {
             let Ok(bytes) = fs::read(root.join(name)) else { continue };
             let to = sandbox.tree.join(name);
@@ -227,7 +228,7 @@ impl Sandbox {
         Ok(late.map_or(Verdict::Survived, Verdict::Undecided))
     }
 
-    /// Runs cargo in the tree; what it says is in a file beside it.
+    /// Runs cargo in the tree; its output is in a file beside the tree.
     fn cargo(&self, arguments: &[String], limit: Option<Duration>) -> Result<Ended, String> {
         const LOOK_EVERY: Duration = Duration::from_millis(200);
         let say = |error: std::io::Error| format!("cargo {}: {error}", arguments.join(" "));
@@ -235,7 +236,7 @@ impl Sandbox {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(arguments).current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target);
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(say)?).stderr(log);
-        // With all that it starts: tests run in processes of their own.
+        // Including all processes that it starts: tests run in processes of their own.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().map_err(say)?;
         let began = Instant::now();
@@ -260,7 +261,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(path, bytes).map_err(say)
 }
 
-/// Files of an earlier copy that are gone from the work tree.
+/// Removes files of an earlier copy that the work tree no longer has.
 fn remove_others(directory: &Path, kept: &[PathBuf]) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -272,7 +273,7 @@ fn remove_others(directory: &Path, kept: &[PathBuf]) {
     }
 }
 
-/// What is wanted; `None`: help.
+/// Parses the arguments; `None`: print the help.
 fn parse() -> Result<Option<Wanted>, lexopt::Error> {
     let mut wanted =
         Wanted { only: Vec::new(), list: false, baseline: true, limit: Duration::from_secs(1800) };

@@ -1,32 +1,33 @@
-//! A mutation: a fault that is put into the code on purpose, and the commands that should notice it. One file
-//! each, `mutations/NAME.txt`.
+//! A mutation: a fault that is put into the code on purpose, and the commands that should detect it.
+//!
+//! Each is in one file, `mutations/NAME.txt`.
 //!
 //! ```text
 //! what: the fault in one sentence
-//! sorry: why nothing can notice it (a mutation that is known to be equivalent or redundant; left out where something must)
+//! sorry: why nothing can detect it (a mutation that is known to be equivalent or redundant; otherwise left out)
 //! catch: test -p replica --lib world::            cargo with these arguments must fail
-//! catch: sim 0 250                                a run of these seeds of crates/sim must fail: first, how many
-//! seen: world seed 3                              what noticed it when this was last tried
+//! catch: sim 0 250                                a run of these seeds of crates/sim must fail: first, count
+//! seen: world seed 3                              what detected it when this was last tried
 //! file: crates/replica/src/replica/mod.rs
 //! <<<<
-//! text that stands in the file exactly once
+//! text that occurs in the file exactly once
 //! ====
-//! text to put in its place
+//! text to replace it by
 //! >>>>
 //! ```
 //!
-//! `file:` with its edit may come several times. A search text that is not found exactly once is an error:
-//! the code has moved on, and the mutation must follow.
+//! `file:` with its edit may occur several times. A search text that is not found exactly once is an error:
+//! the code has changed, and the mutation must follow.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A command that should notice a mutation.
+/// A command that should detect a mutation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Catcher {
     /// `cargo` with these arguments, the first of which is `test`.
     Test(Vec<String>),
-    /// So many seeds of crates/sim, from the first on.
+    /// `count` seeds of crates/sim, from `from` on.
     Sim { from: u64, count: u64 },
 }
 
@@ -38,7 +39,7 @@ pub struct Edit {
     pub replacement: String,
 }
 
-/// See the module.
+/// A fault and how it is detected: see the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutation {
     pub name: String,
@@ -62,7 +63,7 @@ impl Catcher {
         }
     }
 
-    /// Cargo's arguments that build it and run nothing.
+    /// Cargo's arguments that build the catcher and run nothing.
     pub fn build(&self) -> Vec<String> {
         match self {
             Catcher::Test(words) => {
@@ -73,7 +74,7 @@ impl Catcher {
         }
     }
 
-    /// Cargo's arguments that run it.
+    /// Cargo's arguments that run the catcher.
     pub fn run(&self) -> Vec<String> {
         match self {
             Catcher::Test(words) => words.clone(),
@@ -91,10 +92,10 @@ impl std::fmt::Display for Catcher {
 }
 
 impl Mutation {
-    /// What a mutation's file says.
+    /// Parses a mutation's file.
     ///
     /// # Errors
-    /// What is wrong with it, for a person.
+    /// What is wrong with it, as text.
     pub fn parse(name: &str, text: &str) -> Result<Mutation, String> {
         let (mut what, mut sorry, mut seen) = (None, None, None);
         let (mut catchers, mut edits, mut file) = (Vec::new(), Vec::new(), None);
@@ -138,7 +139,7 @@ impl Mutation {
         Ok(Mutation { name: name.to_owned(), what, sorry, catchers, seen, edits })
     }
 
-    /// All in a directory, by name.
+    /// All mutations of a directory, by name.
     ///
     /// # Errors
     /// The first that cannot be read.
@@ -157,7 +158,7 @@ impl Mutation {
         paths.iter().map(read).collect()
     }
 
-    /// The files that it changes in a tree, as they would be.
+    /// The files of a tree that it changes, with their new content.
     ///
     /// # Errors
     /// If a search text is not found exactly once.

@@ -1,4 +1,4 @@
-//! Mistakes that runs must notice: of the protocol, of a node, of a disk, of a clock.
+//! Mistakes that runs must detect: in a protocol, a node, a store, a disk or a clock.
 
 use std::fmt;
 
@@ -12,27 +12,28 @@ use crate::plan::{ALL_REGISTRANTS, LARGE_DISK_BLOCKS, ROT, TWO_DISKS};
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// A rule of the protocol is left out.
+    /// A rule of the replication protocol is left out.
     Rule(Rule),
-    /// A node does something wrong.
+    /// A node errs.
     Node(Mistake),
-    /// A store does.
+    /// A store errs.
     Store(Flaw),
-    /// A target does, by the protocol's book.
+    /// A target violates its protocol.
     Target(Slip),
-    /// Flushes of all disks promise nothing.
+    /// Flushes of all disks do nothing.
     Disks,
-    /// Flushes of the disks under pools of volumes beside promise nothing.
+    /// Flushes of the disks in the second volume's own pool do nothing.
     DisksBeside,
-    /// Flushes of the second disk of each pool promise nothing.
+    /// Flushes of the second disk of each pool do nothing.
     SecondDisks,
-    /// Nodes read a clock that does not count the time for which their machine stood still.
+    /// Nodes read a clock that stops while their machine stands still.
     Clocks,
 }
 
 impl Canary {
-    /// Those that one of the first 250 seeds notices, and the seed that was the first when somebody looked:
-    /// it is only tried first.
+    /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
+    ///
+    /// The test tries that seed first, and then the others.
     pub const NOTICED: [(Canary, u64); 18] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 197),
@@ -54,8 +55,10 @@ impl Canary {
         (Canary::Rule(Rule::GrownUnseen), 143),
     ];
 
-    /// Which fault, or other part of a plan, shows which mistake in the run of a seed, and nothing does in
-    /// the same run without that part ([`crate::Plan::without`]): proof that the part bites.
+    /// A part of a plan, a mistake, and a seed whose run detects the mistake only with that part.
+    ///
+    /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
+    /// effective.
     pub const SHOWN_BY: [(&str, Canary, u64); 34] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 120),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
@@ -93,7 +96,7 @@ impl Canary {
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
     ];
 
-    /// Faults that show no mistake of their own, or of which nobody has found one.
+    /// Faults for which no such mistake is known.
     pub const UNSHOWN: &[&str] = &[
         "record gone",
         "time of day set",
@@ -102,7 +105,7 @@ impl Canary {
         "reset of links",
         "slow disk",
         "answers of the record lost",
-        // These end others.
+        // These end other faults.
         "start",
         "heal",
         "well disks",
@@ -110,7 +113,7 @@ impl Canary {
         "record back",
     ];
 
-    /// All that whole nodes can make.
+    /// All mistakes that whole nodes can make.
     pub const ALL: [Canary; 65] = [
         Canary::Disks,
         Canary::DisksBeside,
@@ -179,7 +182,7 @@ impl Canary {
         Canary::Rule(Rule::SettleBlind),
     ];
 
-    /// The one of this name.
+    /// The mistake of this name.
     pub fn named(name: &str) -> Option<Canary> {
         Canary::ALL.into_iter().find(|canary| canary.to_string() == name)
     }
@@ -199,10 +202,10 @@ impl fmt::Display for Canary {
     }
 }
 
-/// Has all nodes that this thread simulates make the mistake; `None`: none.
+/// Makes all nodes that this thread simulates commit the mistake; `None`: no mistake.
 ///
 /// # Panics
-/// In a release build, in which nothing can be left out.
+/// In a release build, which contains no mistakes.
 pub fn make(canary: Option<Canary>) {
     #[cfg(debug_assertions)]
     {

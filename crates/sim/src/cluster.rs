@@ -1,5 +1,7 @@
-//! Whole nodes in a simulated world, with the record of their cluster, a volume with a copy on each, and a
-//! machine that looks on. Some plans have a second volume beside it, in the same pool or in one of its own.
+//! Whole nodes in a simulated world, with their cluster's record and an onlooker's machine.
+//!
+//! Each node has a copy of one volume. Some plans have a second volume, in the same pool or in a pool of its
+//! own.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -33,19 +35,19 @@ use crate::layout::{self, Layout};
 use crate::plan::{Beside, Plan};
 use crate::record::Record;
 
-/// The disks of each node's pool: in some plans the first alone.
+/// The disks of each node's pool. Some plans use only the first.
 const DISKS: &[&str] = &["/dev/disk", "/dev/disk-2"];
-/// Where the volume beside has a pool of its own: the disks of that.
+/// The disks of the second volume's pool, if it has its own.
 const DISKS_BESIDE: &[&str] = &["/dev/beside", "/dev/beside-2"];
 /// The target.
 pub const TARGET: &str = "iqn.2026-01.org.ursa:target";
-/// The number of the first volume there.
+/// The LUN of the first volume.
 pub const LUN: Lun = Lun(0);
 
 const DISK_BYTES: u64 = 16 << 20;
 const ISCSI_PORT: u16 = 3260;
 const LINK_PORT: u16 = 3270;
-/// What each node itself has written down.
+/// The file with each node's own record.
 pub const RECORD: &str = "/ursa/record";
 /// Each node's pool.
 const POOL: &str = "pool";
@@ -54,11 +56,11 @@ const POOL_BESIDE: &str = "pool-beside";
 /// The first volume.
 const VOLUME: &str = "volume";
 const VOLUME_BESIDE: &str = "beside";
-/// The number of the volume beside it.
+/// The LUN of the second volume.
 const LUN_BESIDE: Lun = Lun(1);
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
-/// So small that logs are merged, cleaned and given zones all the time.
+/// So small that logs are merged and cleaned, and get zones, all the time.
 const LOG_TUNING: LogTuning = LogTuning {
     segment: Some(ByteLen(64 << 10)),
     zone_segments: 16,
@@ -67,13 +69,13 @@ const LOG_TUNING: LogTuning = LogTuning {
     replay_bytes: 512 << 10,
 };
 
-/// So little memory that logs hold some of their leaves at times, and at times none.
+/// So little memory that logs keep only some of their leaves, and sometimes none.
 const MAP_BYTES: u64 = 256 << 10;
 
-/// What nodes need at most to find each other in a quiet world.
+/// Longest time until nodes find each other in a world without faults.
 const MEETING_MAX: Duration = Duration::from_secs(30);
 
-/// The portals of a node that has started, or why it has not.
+/// The portals of a node that has started, or why it has not started.
 type Started = Result<Vec<SocketAddr>, StartError>;
 
 /// A machine with a node.
@@ -82,18 +84,18 @@ pub struct Server {
     pub machine: NodeId,
     /// Its address for initiators.
     pub portal: SocketAddr,
-    /// How it runs.
+    /// The node's configuration.
     config: Arc<Config>,
-    /// Until then leases that it was given before its clock stood still may seem to last.
+    /// Until this time, leases from before a stop of the node's clock may seem valid to the node.
     pub misled_until: Cell<Duration>,
-    /// Tells when the life that was begun last serves, or why it does not.
+    /// Reports whether the node's latest process serves, or why it does not.
     starting: RefCell<Option<Receiver<Started>>>,
 }
 
 /// A pool of each node, on disks of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// What administrators call it.
+    /// Its name.
     pub name: &'static str,
     /// Its disks.
     pub disks: &'static [&'static str],
@@ -101,47 +103,47 @@ pub struct Pool {
 
 /// A volume with a copy on each node.
 pub struct Volume {
-    /// Its place in [`Cluster::volumes`].
+    /// Its index in [`Cluster::volumes`].
     pub index: usize,
-    /// What administrators call it.
+    /// Its name.
     pub name: &'static str,
     /// The pool of its copies.
     pub pool: Pool,
     /// Its number for hosts.
     pub lun: Lun,
-    /// Where its blocks are.
+    /// How its blocks are stored: thick or log.
     pub kind: VolumeKind,
-    /// How it is used.
+    /// Which of its blocks are used for what.
     pub layout: Layout,
-    /// Its key in the record, once it is made.
+    /// Its key in the record, once it has been created.
     pub key: String,
-    /// How nodes number it, once it is made.
+    /// Its number on nodes, once it has been created.
     number: u32,
 }
 
-/// See the module.
+/// A simulated cluster: see the module.
 pub struct Cluster {
-    /// Where all happens.
+    /// The world in which it runs.
     pub world: World,
     /// The record.
     pub record: Rc<Record>,
     /// The machines with nodes, in the order of the nodes' numbers from 1.
     pub servers: Vec<Server>,
-    /// The machine that holds the third vote of two nodes, and nothing else.
+    /// The machine that has the third vote beside two nodes, and nothing else.
     pub witness: Option<NodeId>,
-    /// The machine that looks on and tells of deaths.
+    /// The machine that observes the record and reports deaths of nodes.
     pub watcher: NodeId,
-    /// Of each node.
+    /// Cores of each node.
     pub cores: usize,
-    /// The blocks of all disks, in bytes.
+    /// Block size of all disks, in bytes.
     disk_block: u32,
     /// Pools are in files, whose file systems may be full.
     in_files: bool,
     /// The second node may continue alone with each volume.
     pub forks: bool,
-    /// Of each node.
+    /// The pools of each node.
     pub pools: Vec<Pool>,
-    /// The first is the one that all kinds of hosts use.
+    /// The volumes; hosts of all kinds use the first.
     pub volumes: Vec<Volume>,
 }
 
@@ -178,7 +180,7 @@ impl Server {
         }
         let mut starting = self.starting.borrow_mut();
         let Some(receiver) = &mut *starting else { return true };
-        // Nobody is to be woken: it is asked again.
+        // The waker does nothing: the caller polls again.
         match Pin::new(receiver).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => false,
             Poll::Ready(Ok(Ok(_))) => {
@@ -194,7 +196,7 @@ impl Server {
     }
 }
 
-/// By Raft the first node alone has a vote at first; it gives votes to the others when they are there.
+/// With Raft, the first node alone has a vote at first; it gives votes to the others when they join.
 fn new_record(plan: &Plan) -> Record {
     let numbers = |count: usize| (1..=count as u16).filter_map(cluster::NodeId::new);
     if !plan.raft {
@@ -204,13 +206,13 @@ fn new_record(plan: &Plan) -> Record {
     Record::Raft(Files::new(CLUSTER, &numbers[..1], &numbers[1..]))
 }
 
-/// How many have a vote in the end: of two nodes without a witness the first alone.
+/// Number of votes in the end. Of two nodes without a witness, only the first has one.
 fn voters(nodes: usize, witness: bool) -> usize {
     if nodes == 2 && !witness { 1 } else { nodes + usize::from(witness) }
 }
 
 impl Cluster {
-    /// Nodes that have found each other, with the volume mapped.
+    /// Starts nodes, waits until they have found each other, and creates and maps the volumes.
     pub fn new(plan: &Plan) -> Cluster {
         let world = World::new(plan.seed);
         let volume = |index, name, pool, lun, layout| {
@@ -311,7 +313,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until as many have a vote in the record as are to have one.
+    /// Waits until as many members have votes in the record as should have one.
     fn wait_for_voters(&self) {
         let voters = voters(self.servers.len(), self.witness.is_some());
         let all_vote = || {
@@ -324,7 +326,8 @@ impl Cluster {
         assert!(wait(&self.world, MEETING_MAX, all_vote), "so many have a vote: {voters}");
     }
 
-    /// Somebody agrees that a node continues alone with each volume, and both nodes know.
+    /// Lets the second node continue alone with each volume, as an administrator would, and waits until both
+    /// nodes know.
     fn agree_to_forks(&self) {
         self.wait_for_voters();
         for volume in &self.volumes {
@@ -345,7 +348,7 @@ impl Cluster {
         assert!(wait(&self.world, MEETING_MAX, all_know), "both nodes know what was agreed to");
     }
 
-    /// Makes a volume and maps it for everybody; gives its key in the record.
+    /// Creates a volume and maps it for all hosts; returns its key in the record.
     fn make_volume(&self, volume: &Volume, plan: &Plan) -> String {
         let Volume { name, pool, lun, kind, layout, .. } = *volume;
         let (block_size, copies) = (plan.block, self.servers.len() as u8);
@@ -370,7 +373,7 @@ impl Cluster {
         node::copies::volume_key(made.expect("nothing has failed yet"))
     }
 
-    /// The place of the node at `index`, or of the witness, which comes after all others.
+    /// The place of the node at `index`, or of the witness, whose number follows those of the nodes.
     fn place(&self, index: usize, witness: bool) -> Place {
         let machines = self.servers.iter().map(|server| server.machine).chain(self.witness);
         let address = |machine| SocketAddr::new(self.world.address(machine), LINK_PORT);
@@ -391,8 +394,8 @@ impl Cluster {
         }
     }
 
-    /// Has the first node's record name all others, as it does when a node is let in: before that nobody
-    /// listens to them.
+    /// Adds all other members to the first node's record, as it does when a node joins: until then it accepts
+    /// nothing from them.
     fn let_in_others(&self) {
         let members = self.place(0, false).members.into_iter();
         let entries: Vec<NodeEntry> = members
@@ -421,7 +424,7 @@ impl Cluster {
         .expect("nothing has failed yet");
     }
 
-    /// It has a vote in the record, and no volumes. It is never harmed, but cut off.
+    /// Starts the witness. It votes and has no volumes. Its only faults are cuts of its network.
     fn start_witness(&self, machine: NodeId) {
         self.world.kill(machine);
         let server = Server::new(&self.world, machine, &self.record, false);
@@ -435,7 +438,7 @@ impl Cluster {
         entered.expect("nothing has failed yet");
     }
 
-    /// Starts a node whose process is gone. [`Cluster::is_started`] tells when it serves.
+    /// Starts a node that has no process. [`Cluster::is_started`] reports when it serves.
     pub fn start(&self, index: usize) {
         self.start_server(&self.servers[index]);
     }
@@ -451,7 +454,7 @@ impl Cluster {
         server.starting.replace(Some(started));
     }
 
-    /// What the node does.
+    /// The state of the node's process.
     pub fn status(&self, index: usize) -> NodeStatus {
         self.world.status(self.servers[index].machine)
     }
@@ -461,10 +464,10 @@ impl Cluster {
         self.servers[index].is_started(&self.world)
     }
 
-    /// Does something as an administrator of a node that has started.
+    /// Runs `function` as an administrator of a node that has started.
     ///
     /// # Panics
-    /// If it stops meanwhile.
+    /// If the node stops meanwhile.
     pub fn control<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         index: usize,
@@ -474,19 +477,19 @@ impl Cluster {
         self.world.block_on(machine, CoreId(0), move || function(Control::current()))
     }
 
-    /// The first volume as the record has it now.
+    /// The first volume, as the record has it now.
     pub fn entry(&self) -> VolumeEntry {
         self.entry_of(&self.volumes[0])
     }
 
-    /// A volume as the record has it now.
+    /// A volume, as the record has it now.
     pub fn entry_of(&self, volume: &Volume) -> VolumeEntry {
         let value = self.record.value(&volume.key).expect("nobody deletes the volume");
         serde_json::from_slice(&value).expect("nodes write what they can read")
     }
 
-    /// Of which of the node's lives the record has copies of the volumes in these pools; 0: it has none
-    /// there.
+    /// The incarnations of a node's copies of the volumes in these pools, according to the record; 0: no
+    /// copy.
     pub fn lives_of(&self, index: usize, pools: &[Pool]) -> Vec<u64> {
         let volumes = self.volumes.iter().filter(|volume| pools.contains(&volume.pool));
         volumes.map(|volume| self.copy_of(volume, index).map_or(0, |copy| copy.incarnation)).collect()
@@ -507,24 +510,23 @@ impl Cluster {
         self.copy_of(volume, index).is_some_and(|copy| copy.standing == StandingEntry::InSync)
     }
 
-    /// Whether the record says that the node's copies of all volumes are in sync, and none is to be taken off
-    /// it.
+    /// Whether the record says that the node's copies of all volumes are in sync and none is to be removed.
     pub fn has_all(&self, index: usize) -> bool {
         let mut volumes = self.volumes.iter();
         volumes.all(|volume| self.has_in_sync(volume, index) && !self.is_to_leave(volume, index))
     }
 
-    /// Whether the node has a copy, as the record has it.
+    /// Whether the node has a copy, according to the record.
     pub fn has_copy(&self, volume: &Volume, index: usize) -> bool {
         self.copy_of(volume, index).is_some()
     }
 
-    /// Whether the node's copy is to be taken off it.
+    /// Whether the node's copy is to be removed.
     pub fn is_to_leave(&self, volume: &Volume, index: usize) -> bool {
         self.copy_of(volume, index).is_some_and(|copy| self.entry_of(volume).is_to_leave(&copy))
     }
 
-    /// Asks for something as an administrator of a node that has started, and does not wait for it.
+    /// Starts an operation as an administrator of a node that has started, and does not wait for it.
     pub fn ask_to<F: Future<Output = ()> + 'static>(
         &self,
         index: usize,
@@ -538,7 +540,7 @@ impl Cluster {
         drop(self.world.spawn_on(self.servers[index].machine, CoreId(0), ask));
     }
 
-    /// Compares the copies of a volume, asked of a node that has started.
+    /// Compares the copies of a volume, by request to a node that has started.
     pub fn verify(&self, volume: &Volume, by: usize) -> Verification {
         let name = volume.name;
         self.control(by, move |control| async move {
@@ -551,7 +553,7 @@ impl Cluster {
         })
     }
 
-    /// Whether hosts are served with all volumes through a node that has started.
+    /// Whether a node that has started serves all volumes to hosts.
     pub fn serves(&self, index: usize) -> bool {
         let count = self.volumes.len();
         self.control(index, move |control| async move {
@@ -560,7 +562,7 @@ impl Cluster {
         })
     }
 
-    /// Whether a node has continued alone with a volume, and that is not settled, as far as it knows; `None`:
+    /// Whether the node knows of a volume with which a node continued alone, and that is not settled; `None`:
     /// it does not know yet.
     pub fn has_fork(&self, index: usize) -> Option<bool> {
         if !self.is_started(index) {
@@ -574,14 +576,14 @@ impl Cluster {
         })
     }
 
-    /// Whether a disk of a node that has started is out of service, its pool could not be opened, or a part
-    /// of a copy.
+    /// Whether, on a node that has started, a disk is out of service, a pool could not be opened, or a part
+    /// of a copy could not.
     pub fn pool_failed(&self, index: usize) -> bool {
         let of_pool = self.control(index, |control| async move {
             control.pools().iter().any(|pool| pool.state.as_ref().map_or(true, |it| !it.failed.is_empty()))
                 || control.has_unopened_slices()
         });
-        // One write that failed ends a copy's part, also where the pool goes on.
+        // A single failed write ends a slice's copy, even if the pool continues.
         let mut of_copies = (0..self.cores).map(|core| {
             self.world.block_on(self.servers[index].machine, CoreId(core as u16), || async {
                 Copies::current().slices().iter().any(|slice| slice.has_failed())
@@ -590,7 +592,7 @@ impl Cluster {
         of_pool || of_copies.any(|failed| failed)
     }
 
-    /// An administrator of a node that has started opens its pools anew, and does not wait for it.
+    /// Reopens the pools of a node that has started, and does not wait for it.
     pub fn reopen_pools(&self, index: usize) {
         let names: Vec<&str> = self.pools.iter().map(|pool| pool.name).collect();
         self.ask_to(index, |control| async move {
@@ -600,9 +602,9 @@ impl Cluster {
         });
     }
 
-    /// Of a node that has started: in how many regions its copies say that another may differ.
+    /// In how many regions the copies of a node that has started say that another copy may differ.
     pub fn dirty_regions(&self, index: usize) -> usize {
-        // In no time: one that was told to stop might end while it is asked.
+        // Inspected without passing time: a node that was told to stop might end during the call.
         let cores = (0..self.cores).map(|core| {
             self.world.inspect(self.servers[index].machine, CoreId(core as u16), || {
                 Copies::current().slices().iter().map(|slice| slice.dirty_regions()).sum::<usize>()
@@ -611,7 +613,7 @@ impl Cluster {
         cores.sum()
     }
 
-    /// Of a node that has started: whether blocks are lost on its copies (R27).
+    /// Whether copies of a node that has started have lost blocks (R27).
     pub fn has_lost(&self, index: usize) -> bool {
         (0..self.cores).any(|core| {
             self.world.inspect(self.servers[index].machine, CoreId(core as u16), || {
@@ -620,7 +622,7 @@ impl Cluster {
         })
     }
 
-    /// Whether the volume's copy of a node that has started says that another may differ there.
+    /// Whether the volume's copy on a node that has started says that another copy may differ at `offset`.
     pub fn notes(&self, volume: &Volume, index: usize, offset: ByteOffset) -> bool {
         let region_bytes = u64::from(replica::Geometry::REGION_BYTES);
         (0..self.cores).any(|core| {
@@ -637,12 +639,12 @@ impl Cluster {
         })
     }
 
-    /// Of which volume it is a copy.
+    /// The volume that this is a copy of.
     pub fn volume_of(&self, copy: &SliceCopy) -> Option<&Volume> {
         self.volumes.iter().find(|volume| volume.number == copy.address().volume)
     }
 
-    /// What slices of a node that has started have not finished, for a person.
+    /// What slices of a node that has started have not finished, as text.
     pub fn unrest(&self, index: usize) -> String {
         let cores = (0..self.cores).map(|core| {
             self.world.block_on(self.servers[index].machine, CoreId(core as u16), || async {
@@ -657,7 +659,7 @@ impl Cluster {
         cores.chain([pools]).collect()
     }
 
-    /// What the copy of a node that has started holds, in short.
+    /// A checksum of what the copy on a node that has started holds.
     pub fn checksum(&self, volume: &Volume, index: usize) -> Option<Vec<[u8; 32]>> {
         let id = self.entry_of(volume).id;
         self.control(index, |control| async move {
@@ -676,18 +678,18 @@ impl Cluster {
         })
     }
 
-    /// Bytes of the disks of a node's pool as a read finds them now.
+    /// The content of the disks of a node's pool, as a read finds it now.
     pub fn disks(&self, index: usize, pool: Pool) -> Vec<DiskImage> {
         let machine = self.servers[index].machine;
         pool.disks.iter().map(|disk| self.world.disk_image(machine, Path::new(disk))).collect()
     }
 
-    /// Bytes of a file of a node that is its own record, as a read finds them now.
+    /// The content of the file with a node's own record, as a read finds it now.
     pub fn node_record(&self, index: usize) -> DiskImage {
         self.world.disk_image(self.servers[index].machine, RECORD)
     }
 
-    /// Puts another disk in the place of a node's disk.
+    /// Replaces a node's disk by another one.
     pub fn put_disk(&self, index: usize, disk: &str, image: DiskImage) {
         let machine = self.servers[index].machine;
         self.world.remove_disk(machine, disk);
@@ -697,22 +699,21 @@ impl Cluster {
         }
     }
 
-    /// Puts empty disks in the place of all disks of a node's pool: what is left of a pool that has lost one
-    /// is of no use.
+    /// Replaces all disks of a node's pool by empty ones: a pool that has lost one disk is of no use.
     pub fn put_blank_disks(&self, index: usize, pool: Pool) {
         for disk in pool.disks {
             self.put_disk(index, disk, DiskImage::new(DISK_BYTES, self.disk_block));
         }
     }
 
-    /// Puts an earlier state in the place of what a node itself has written down.
+    /// Sets a node's own record back to an earlier state.
     pub fn put_node_record(&self, index: usize, image: DiskImage) {
         let machine = self.servers[index].machine;
         self.world.remove_disk(machine, RECORD);
         self.world.put_file(machine, RECORD, image);
     }
 
-    /// Whether a node that has started has this pool, and it works.
+    /// Whether a node that has started has this pool, without failed disks.
     pub fn has_well_pool(&self, index: usize, pool: Pool) -> bool {
         self.control(index, move |control| async move {
             let pools = control.pools();
@@ -721,8 +722,8 @@ impl Cluster {
         })
     }
 
-    /// An administrator of a node that has started forgets a pool and makes one on the disk that is there
-    /// now. Does not wait for it.
+    /// Forgets a pool of a node that has started, creates it again on the present disks, and does not wait
+    /// for it.
     pub fn make_pool_again(&self, index: usize, again: Pool) {
         self.ask_to(index, move |control| async move {
             let _ = control.forget_pool(again.name, false).await;
@@ -730,7 +731,7 @@ impl Cluster {
         });
     }
 
-    /// A machine for a host.
+    /// Adds a machine for a host.
     pub fn add_host(&self, name: &str) -> NodeId {
         self.world.add_node(name, 1, |_| std::future::pending())
     }
@@ -742,7 +743,9 @@ fn pool(pool: Pool) -> PoolSpec {
     PoolSpec { name: pool.name.into(), disks, wipe: false }
 }
 
-/// Lets time pass until `condition` holds, which may itself take time; says whether it holds within `limit`.
+/// Lets time pass until `condition` holds, at most `limit`; returns whether it does.
+///
+/// `condition` itself may take time.
 pub fn wait(world: &World, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     const AGAIN: Duration = Duration::from_millis(100);
     let until = world.now() + limit;
@@ -755,8 +758,10 @@ pub fn wait(world: &World, limit: Duration, mut condition: impl FnMut() -> bool)
     true
 }
 
-/// How the initiator of this name logs in. It is less patient than real ones, so that a run has more lost
-/// paths and aborted commands in it; and it stays until it is cut off.
+/// Options of the initiator of this name.
+///
+/// It is less patient than real ones, so that a run has more lost paths and aborted commands. It stays until
+/// it is cut off.
 pub fn named(name: &str) -> Options {
     let timeouts = Timeouts {
         login: Duration::from_secs(2),
@@ -770,19 +775,20 @@ pub fn named(name: &str) -> Options {
     Options { initiator, timeouts, obedient: false, ..Options::default() }
 }
 
-/// A session with one node, with the unit attentions of a unit taken. What takes no writes, since its disk
-/// failed, may still be read.
+/// Logs in to one node and takes the unit attentions of the unit.
+///
+/// A unit that rejects writes, because its disk failed, is no error: it can still be read.
 ///
 /// # Errors
-/// What the initiator says.
+/// Those of the initiator.
 pub async fn log_in(portal: SocketAddr, lun: Lun, name: &str) -> Result<Session, Error> {
     log_in_as(portal, lun, &named(name)).await
 }
 
-/// As [`log_in`].
+/// As [`log_in`], with these options.
 ///
 /// # Errors
-/// What the initiator says.
+/// Those of the initiator.
 pub async fn log_in_as(portal: SocketAddr, lun: Lun, options: &Options) -> Result<Session, Error> {
     let session = Session::connect(portal, TARGET, options).await?;
     match session.make_ready(lun).await {

@@ -1,9 +1,9 @@
-//! Histories with exchanges (COMPARE AND WRITE): each happened as one step, or not at all (A11).
+//! Checks histories with exchanges (COMPARE AND WRITE): each exchange is atomic, or did not happen (A11).
 //!
-//! What was exchanged stood right before what it was exchanged for: between the two there is nothing. So
-//! values that follow each other by exchanges are one chain, in a known order, and all that was seen of a
-//! chain is before or after all that was seen of any other: a chain is to others what a single value is in
-//! [`linear`], which checks the rest.
+//! An exchange replaces the old value by the new one directly, with nothing between the two. So values that
+//! follow each other by exchanges form a chain in a known order, and all operations on a chain come before or
+//! after all operations on any other chain. [`linear`] checks the rest, and sees each chain as a single
+//! value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use rt::sim::linear::{self, Kind, NEVER, Op, Time, Violation};
 /// Why a history is impossible.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unexchangeable {
-    /// Already without looking at what is one step, or when each chain is taken for one value, named by its
+    /// It is not linearizable, even without exchanges, or with each chain seen as one value, named by its
     /// first.
     Impossible(Violation),
-    /// The first value was exchanged for the second, and for the third.
+    /// The first value was exchanged for the second, and also for the third.
     Twice(u64, u64, u64),
-    /// The second value had replaced the first by exchanges, and the first was seen, or written, after that.
+    /// Exchanges had replaced the first value by the second, and the first was seen, or written, after that.
     Undone(u64, u64),
 }
 
 impl Unexchangeable {
-    /// The values that it is about.
+    /// The values that the violation is about.
     pub fn values(&self) -> Vec<u64> {
         match *self {
             Unexchangeable::Impossible(Violation::FromNowhere(value) | Violation::FromTheFuture(value)) => {
@@ -35,11 +35,13 @@ impl Unexchangeable {
     }
 }
 
-/// Checks the history of one sector. `initial` is the value before the first write; `exchanged` has by new
-/// value what it was to be exchanged for.
+/// Checks the history of one sector.
+///
+/// `initial` is the value before the first write; `exchanged` maps each new value to the old value that it
+/// was to replace.
 ///
 /// # Errors
-/// The first thing that is impossible.
+/// The first violation.
 pub fn check(initial: u64, history: &[Op], exchanged: &BTreeMap<u64, u64>) -> Result<(), Unexchangeable> {
     linear::check(initial, history).map_err(Unexchangeable::Impossible)?;
     let mut times: BTreeMap<u64, (Time, Time)> = BTreeMap::new();
@@ -47,7 +49,7 @@ pub fn check(initial: u64, history: &[Op], exchanged: &BTreeMap<u64, u64>) -> Re
         let (first_reply, last_call) = times.entry(op.value).or_insert((NEVER, 0));
         (*first_reply, *last_call) = (op.reply.min(*first_reply), op.call.max(*last_call));
     }
-    // What nobody saw, and was exchanged for nothing that was seen, may never have happened.
+    // A write may not have happened if its value was never seen, nor exchanged for one that was seen.
     let mut happened = BTreeSet::new();
     for (value, _) in times.iter().filter(|(_, (first_reply, _))| *first_reply != NEVER) {
         let mut value = *value;
@@ -84,7 +86,7 @@ pub fn check(initial: u64, history: &[Op], exchanged: &BTreeMap<u64, u64>) -> Re
     }
     let as_one = |op: &Op| {
         let value = first_of.get(&op.value).copied().unwrap_or(op.value);
-        // There is one write of a chain's value: its first. When it is the initial one, that is no operation.
+        // A chain has one write: that of its first value. If that is the initial value, there is none.
         let kind = if value == op.value { op.kind } else { Kind::Read };
         Op { kind, value, ..*op }
     };
@@ -104,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_write_between_is_noticed() {
-        // 1 is there; 9 is written and seen while 1 is exchanged for 2.
+        // 1 is present; 9 is written and seen while 1 is exchanged for 2.
         let between = |seen_first: bool| {
             let mut history = vec![
                 op(Kind::Write, 1, 1, 2),
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!(check(0, &unseen, &exchanged), Ok(()));
     }
 
-    /// Tries every order. The specification, and far too slow for anything else.
+    /// Tries every order: the specification, and far too slow for anything else.
     fn brute(state: u64, left: &[Op], exchanged: &BTreeMap<u64, u64>) -> bool {
         if left.iter().all(|op| op.reply == NEVER) {
             return true;

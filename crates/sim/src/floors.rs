@@ -1,7 +1,6 @@
-//! How often everything happens at least: a run in which hosts get nowhere proves nothing, however content
-//! its checkers are.
+//! How often everything must happen at least: a run in which hosts get nowhere proves nothing.
 //!
-//! What is counted here is success: a COMPARE AND WRITE that exchanged its block, not one that was sent.
+//! Only successes count: a COMPARE AND WRITE that exchanged its block, not one that was sent.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +8,12 @@ use rt::sim::{Fault, FaultCounts};
 
 use crate::harm;
 
-/// The floors are of a whole default run: so many seeds, from 0 on, without a mistake. Other seeds, fewer or
-/// more of them, may have other plans, and a run with a mistake is to find that.
+/// Number of seeds of a default run, to which the floors apply: seeds from 0 on, without a mistake.
+///
+/// Other seeds may have other plans, and a run with a mistake ends when a check finds it.
 pub const SEEDS: u64 = 200;
 
-/// What hosts did and what was looked at: about a third of what was seen in the first [`SEEDS`] seeds.
+/// Operations of hosts, and checks: about a third of their number in the first [`SEEDS`] seeds.
 const DONE: &[(&str, u64)] = &[
     ("read", 40_000),
     ("write", 7000),
@@ -70,7 +70,7 @@ const DONE: &[(&str, u64)] = &[
     ("node that continues alone looked at", 500),
 ];
 
-/// What the world does to nodes.
+/// Faults of the world.
 const FAULTS: &[(Fault, u64)] = &[
     (Fault::NodeCrash, 60),
     (Fault::NodeKill, 700),
@@ -96,7 +96,7 @@ const FAULTS: &[(Fault, u64)] = &[
     (Fault::MisdirectedWrite, 10),
 ];
 
-/// What happened less often in a default run than it must, a line each.
+/// What a default run did less often than its floor, one per line.
 pub fn missed(counts: &BTreeMap<&'static str, u64>, faults: &FaultCounts) -> Vec<String> {
     let done = DONE.iter().copied().chain(harm::ALL.iter().map(|harm| (harm.name, harm.floor)));
     let done = done.map(|(what, floor)| (what.to_owned(), counts.get(what).copied().unwrap_or(0), floor));
@@ -111,7 +111,7 @@ pub fn missed(counts: &BTreeMap<&'static str, u64>, faults: &FaultCounts) -> Vec
 mod tests {
     use super::*;
 
-    /// What never happens to whole nodes: what they send is taken, or the connection is broken.
+    /// Never happens to whole nodes: what they send is delivered, or the connection breaks.
     const NO_FAULTS: &[Fault] = &[Fault::ConnectionTimeout];
 
     #[test]

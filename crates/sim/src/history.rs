@@ -1,4 +1,4 @@
-//! What hosts saw, sector by sector, in one order of calls and answers.
+//! What hosts saw, sector by sector, in one order of calls and replies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use rt::sim::linear::{self, Kind, NEVER, Op, Time, Violation};
 use crate::exchanges::{self, Unexchangeable};
 use crate::layout::SECTOR;
 
-/// What a sector held before anybody wrote.
+/// The value of a sector before the first write.
 const EMPTY: u64 = 0;
 
 /// Fewer than `2^40` values are written to a volume.
 const VALUE_BITS: u32 = 40;
 
-/// See the module. All hosts of a volume share it.
+/// The history of a volume, shared by all its hosts: see the module.
 #[derive(Clone)]
 pub struct History(Rc<Inner>);
 
@@ -26,7 +26,7 @@ struct Inner {
     time: Cell<Time>,
     values: Cell<u64>,
     sectors: RefCell<BTreeMap<u64, Vec<Op>>>,
-    /// What each value was to be exchanged for, by COMPARE AND WRITE: by new value the old one.
+    /// For each new value of a COMPARE AND WRITE, the old value that it replaces.
     exchanged: RefCell<BTreeMap<u64, u64>>,
 }
 
@@ -39,27 +39,28 @@ fn line(Op { kind, value, call, reply }: &Op) -> String {
 pub struct Begun(Vec<(u64, usize)>);
 
 impl History {
-    /// Of a volume with blocks of this size, at this place among the volumes: none writes what another one
-    /// does.
+    /// The history of a volume with blocks of this size.
+    ///
+    /// `volume` is its index: values of different volumes differ.
     pub fn new(size: BlockSize, volume: usize) -> History {
         let (time, values) = (Cell::new(0), Cell::new((volume as u64) << VALUE_BITS));
         let (sectors, exchanged) = (RefCell::default(), RefCell::default());
         History(Rc::new(Inner { size, time, values, sectors, exchanged }))
     }
 
-    /// A moment after all moments so far.
+    /// A moment after all earlier moments.
     pub fn tick(&self) -> Time {
         self.0.time.set(self.0.time.get() + 1);
         self.0.time.get()
     }
 
-    /// A value that nobody has written yet.
+    /// A value that was not written before.
     pub fn value(&self) -> u64 {
         self.0.values.set(self.0.values.get() + 1);
         self.0.values.get()
     }
 
-    /// A write of `value` to all of these blocks begins.
+    /// Notes that a write of `value` to all of these blocks begins.
     pub fn begin_write(&self, blocks: Range<u64>, value: u64) -> Begun {
         let call = self.tick();
         let mut sectors = self.0.sectors.borrow_mut();
@@ -71,13 +72,14 @@ impl History {
         Begun(entries.collect())
     }
 
-    /// An exchange of what a block is full of for something new begins. If it happens, it is one step.
+    /// Notes that an exchange begins: the block, full of `old`, shall hold `new`. If it happens, it is
+    /// atomic.
     pub fn begin_exchange(&self, block: u64, old: u64, new: u64) -> Begun {
         self.0.exchanged.borrow_mut().insert(new, old);
         self.begin_write(block..block + 1, new)
     }
 
-    /// As [`History::begin_write`], with something else for each sector.
+    /// As [`History::begin_write`], with a value for each sector.
     pub fn begin_marks(&self, values: &[(u64, u64)]) -> Begun {
         let call = self.tick();
         let mut sectors = self.0.sectors.borrow_mut();
@@ -89,7 +91,7 @@ impl History {
         Begun(entries.collect())
     }
 
-    /// It was answered well.
+    /// Notes that the write succeeded.
     pub fn end_write(&self, begun: &Begun) {
         let reply = self.tick();
         let mut sectors = self.0.sectors.borrow_mut();
@@ -99,7 +101,7 @@ impl History {
         }
     }
 
-    /// A read that began at `call` has found this, from block `first` on.
+    /// Notes what a read that began at `call` has found, from block `first` on.
     ///
     /// # Panics
     /// If a sector holds parts of two writes.
@@ -117,25 +119,25 @@ impl History {
         }
     }
 
-    /// The sectors that the history is about.
+    /// The sectors that are in the history.
     pub fn sectors(&self) -> Vec<u64> {
         self.0.sectors.borrow().keys().copied().collect()
     }
 
-    /// How many operations there were on all sectors.
+    /// Number of operations on all sectors.
     pub fn len(&self) -> usize {
         self.0.sectors.borrow().values().map(Vec::len).sum()
     }
 
-    /// Whether nobody did anything.
+    /// Whether there were no operations.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether all that was seen of each sector is possible (A1), and each exchange one step (A11).
+    /// Checks that what was seen of each sector is possible (A1), and that each exchange was atomic (A11).
     ///
     /// # Errors
-    /// The sector, and why not.
+    /// The sector, and why it is impossible.
     pub fn check(&self) -> Result<(), (u64, Unexchangeable)> {
         let (sectors, exchanged) = (self.0.sectors.borrow(), self.0.exchanged.borrow());
         let mut each = sectors.iter();
@@ -144,10 +146,10 @@ impl History {
         })
     }
 
-    /// Whether a reader who finds `value` in a sector now finds what is possible.
+    /// Checks that a read that finds `value` in a sector now would be possible.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it is not.
     pub fn check_found(&self, sector: u64, value: u64) -> Result<(), Violation> {
         let now = self.tick();
         let mut ops = self.0.sectors.borrow().get(&sector).cloned().unwrap_or_default();
@@ -155,7 +157,7 @@ impl History {
         linear::check(EMPTY, &ops)
     }
 
-    /// What was done to a sector lately, a line each, for a person.
+    /// The latest operations on a sector, one per line, as text.
     pub fn tail(&self, sector: u64) -> String {
         const SHOWN: usize = 40;
         let sectors = self.0.sectors.borrow();
@@ -164,7 +166,7 @@ impl History {
         shown.map(line).collect()
     }
 
-    /// What was done to a sector while any of these values was written or read, as [`History::tail`].
+    /// The operations on a sector while any of these values was written or read, as [`History::tail`].
     pub fn around(&self, sector: u64, values: &[u64]) -> String {
         let sectors = self.0.sectors.borrow();
         let ops = sectors.get(&sector).map_or(&[][..], Vec::as_slice);
@@ -180,7 +182,7 @@ impl History {
         block * u64::from(self.0.size.bytes()) / SECTOR as u64
     }
 
-    /// How large the volume's blocks are.
+    /// The volume's block size.
     pub fn block_size(&self) -> BlockSize {
         self.0.size
     }
@@ -190,12 +192,12 @@ impl History {
         self.sector(block)..self.sector(block + 1)
     }
 
-    /// The first and the last sector of each block: a write that was torn differs in these, too.
+    /// The first and the last sector of each block: a torn write differs in these, too.
     fn watched(&self, blocks: Range<u64>) -> impl Iterator<Item = u64> {
         (self.sector(blocks.start)..self.sector(blocks.end)).filter(|sector| self.is_watched(*sector))
     }
 
-    /// Whether the history is about this sector.
+    /// Whether the history covers this sector.
     pub fn is_watched(&self, sector: u64) -> bool {
         let of_block = u64::from(self.0.size.bytes()) / SECTOR as u64;
         sector.is_multiple_of(of_block) || (sector + 1).is_multiple_of(of_block)
@@ -209,7 +211,7 @@ pub fn filled(value: u64, blocks: u64, size: BlockSize) -> Chain {
     data.into()
 }
 
-/// What a sector, or several, are full of; `None`: of several things.
+/// The value that sectors are full of; `None`: they hold several values.
 pub fn value_of(bytes: &[u8]) -> Option<u64> {
     let first = bytes.first_chunk::<8>()?;
     let same = bytes.chunks_exact(8).all(|word| word == first);

@@ -1,7 +1,8 @@
-//! Looks into the nodes, in no time, at what the protocol's state and the disks' bytes are together (A3, A4,
+//! Compares the protocol's state in the nodes with the bytes on their disks, without passing time (A3, A4,
 //! A5, A7).
 //!
-//! Of processes that run: what one that is down would say of its disk is looked at when it is back.
+//! It inspects only running processes. What a node that is down believes of its disk is checked when it is
+//! back.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,27 +21,27 @@ use crate::load::Counts;
 use crate::media::{Media, Spot};
 use crate::onlooker::Epochs;
 
-/// How often.
+/// The interval of inspections.
 const EVERY: Duration = Duration::from_millis(25);
 
-/// Of a slice's copy: node, volume, slice.
+/// A copy of a slice: node, volume, slice.
 type Place = (usize, usize, u16);
 
-/// See the module.
+/// The inspector: see the module.
 pub struct Inside<'a> {
     cluster: &'a Cluster,
-    /// Where sectors are.
+    /// Where sectors are on disks.
     pub media: &'a Media,
     /// By volume.
     epochs: Vec<Epochs>,
     counts: &'a Counts,
-    /// Bytes of the volumes' blocks.
+    /// The volumes' block size, in bytes.
     block: u32,
-    /// In which life and epoch each slice's copy acted last.
+    /// The incarnation and epoch in which each slice's copy acted last.
     acted: RefCell<BTreeMap<Place, (Incarnation, u64)>>,
-    /// Volumes with which a node has continued alone, and in which epoch.
+    /// Volumes with which a node continued alone, and the epoch in which it did.
     forked: RefCell<BTreeSet<(usize, u64)>>,
-    /// Sectors of the volume that are lost on a slice's copy, as it was when it was last looked at.
+    /// The lost sectors of each slice's copy, as of its last inspection.
     lost: RefCell<BTreeMap<Place, BTreeSet<u64>>>,
 }
 
@@ -52,23 +53,22 @@ struct Seen {
     slot: Slot,
     life: Incarnation,
     config: Config,
-    /// By sector of the volume, those of which it is known where they are.
+    /// The sectors whose place is known, by their number in the volume.
     sectors: BTreeMap<u64, Sector>,
 }
 
 struct Sector {
-    /// Hosts would be given what the disk holds.
+    /// Hosts could read what the disk holds.
     readable: bool,
-    /// No copy could read it when this one was brought up to date: what the disk holds is something else
-    /// (R27).
+    /// No copy could read it when this copy was resynced: what the disk holds is something else (R27).
     lost: bool,
-    /// Which other copies may hold something else, says this one.
+    /// The other copies that may differ here, according to this one.
     dirty: Slots,
     bytes: [u8; SECTOR],
 }
 
 impl<'a> Inside<'a> {
-    /// Nothing was looked at yet.
+    /// An inspector that has inspected nothing yet.
     pub fn new(
         cluster: &'a Cluster,
         media: &'a Media,
@@ -80,7 +80,7 @@ impl<'a> Inside<'a> {
         Inside { cluster, media, epochs, counts, block: block.bytes(), acted, forked, lost }
     }
 
-    /// Lets time pass, and looks again and again.
+    /// Lets time pass, and inspects all copies at each interval.
     pub fn run_for(&self, duration: Duration) {
         let world = &self.cluster.world;
         let until = world.now() + duration;
@@ -93,10 +93,10 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Looks at all copies of processes that run.
+    /// Inspects all copies of running processes.
     ///
     /// # Panics
-    /// With what must not be.
+    /// If a check fails, with what was violated.
     pub fn look(&self) {
         let nodes = 0..self.cluster.servers.len();
         let running = nodes.filter(|node| self.cluster.status(*node) == NodeStatus::Running);
@@ -121,7 +121,7 @@ impl<'a> Inside<'a> {
         self.lost.borrow_mut().insert((copy.node, copy.volume, copy.slice), lost);
     }
 
-    /// Sectors of the volume that were lost on the node's copy when it was last looked at.
+    /// Sectors of the volume that were lost on the node's copy at its last inspection.
     pub fn lost(&self, node: usize, volume: usize) -> BTreeSet<u64> {
         let lost = self.lost.borrow();
         lost.range((node, volume, 0)..=(node, volume, u16::MAX)).flat_map(|(_, lost)| lost).copied().collect()
@@ -160,14 +160,14 @@ impl<'a> Inside<'a> {
         (0..cluster.cores).flat_map(on_core).collect()
     }
 
-    /// A7: what a copy acts in is what the record had under that epoch, and its epochs only grow.
+    /// A7: a copy acts in the configuration that the record had in that epoch, and its epochs only grow.
     fn check_acts(&self, copy: &Seen) {
         let Seen { node, volume, slice, life, config, .. } = copy;
         let epoch = config.epoch.0;
         let before = self.acted.borrow_mut().insert((*node, *volume, *slice), (*life, epoch));
         assert!(before <= Some((*life, epoch)), "node {}: {before:?} and then {life:?} in {epoch}", node + 1);
         let epochs = self.epochs[*volume].borrow();
-        // Those before anybody looked on are not known.
+        // Epochs before the onlooker started are unknown.
         let Some(entry) = epochs.get(&epoch) else {
             if self.cluster.forks && epoch > FORK_EPOCHS {
                 return self.check_fork(copy, &epochs);
@@ -185,8 +185,8 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// A14: who acts in an epoch that the record does not have has continued alone from one in which it was
-    /// in sync, and the record has it in sync still.
+    /// A14: a copy that acts in an epoch that the record does not have has continued alone. It was in sync in
+    /// the epoch from which it continued, and in the record it still is.
     fn check_fork(&self, copy: &Seen, epochs: &BTreeMap<u64, VolumeEntry>) {
         let Seen { node, volume, slot, life, config, .. } = copy;
         let in_sync = |entry: &VolumeEntry, slot: Slot| {
@@ -214,9 +214,10 @@ impl<'a> Inside<'a> {
         self.counts.count("node that continues alone looked at");
     }
 
-    /// A5: nobody gives hosts anything while another acts in a later epoch, in which it is not in sync. A
-    /// node whose clock stood relies on answers instead of leases for a while (R24): what hosts are given
-    /// then shows it alone (A1).
+    /// A5: a copy serves no reads while another acts in a later epoch in which the first is not in sync.
+    ///
+    /// A node whose clock stood still relies on answers instead of leases for a while (R24). There, only what
+    /// hosts read shows a violation (A1).
     fn check_alone(&self, x: &Seen, y: &Seen) {
         if self.cluster.world.now() < self.cluster.servers[x.node].misled_until.get() {
             return;
@@ -236,7 +237,7 @@ impl<'a> Inside<'a> {
         );
     }
 
-    /// A3: what two copies would give to hosts in one epoch is equal.
+    /// A3: two copies that may serve reads in one epoch have equal data.
     fn check_equal(&self, x: &Seen, y: &Seen) {
         if x.node > y.node || x.config.epoch != y.config.epoch {
             return;
@@ -258,7 +259,7 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// A4: where a copy in sync and another differ, one of them has a bit for the other.
+    /// A4: where a copy in sync and another copy differ, one of them has a bit for the other.
     fn check_noted(&self, x: &Seen, y: &Seen) {
         let epochs = self.epochs[x.volume].borrow();
         let newest = epochs.values().next_back().expect("it began with one");
@@ -290,12 +291,12 @@ impl<'a> Inside<'a> {
     }
 }
 
-/// What is counted of the first volume, or of the one beside it.
+/// The counter of the first volume, or of the second.
 fn looked(volume: usize, first: &'static str, beside: &'static str) -> &'static str {
     if volume == 0 { first } else { beside }
 }
 
-/// The sectors of both.
+/// The sectors that both have.
 fn both<'a>(x: &'a Seen, y: &'a Seen) -> impl Iterator<Item = (u64, &'a Sector, &'a Sector)> {
     x.sectors.iter().filter_map(|(sector, at_x)| Some((*sector, at_x, y.sectors.get(sector)?)))
 }

@@ -1,23 +1,25 @@
-//! Whole nodes under faults, with hosts at work: sessions, units, volumes, copies, stores and links of
-//! production, in one thread, on a virtual clock, network and disks. Everything follows from a seed:
-//! [`Plan::from_seed`] says what it means, [`run`] carries it out and panics if something is not as it must
-//! be.
+//! Whole nodes under faults, with hosts doing I/O.
 //!
-//! | what must be | checked by |
+//! The sessions, units, volumes, copies, stores and links of production run in one thread, on a virtual
+//! clock, network and disks. A seed determines everything: [`Plan::from_seed`] turns it into a plan, and
+//! [`run`] executes the plan and panics if a check fails.
+//!
+//! | what must hold | checked by |
 //! |---|---|
 //! | A1 what hosts saw of each sector is linearizable | [`history`], by `load::hot` and `load::exchange` |
-//! | A2, A8 what was acknowledged is on the disk of every copy in sync | [`media`], at each power loss |
-//! | A3 what two copies would give to hosts in one epoch is equal; A4 where a copy in sync and another differ a bit says so; A5 nobody serves while others have gone on without it; A7 copies act in what the record has | [`inside`], every 25 ms |
-//! | A5 no power loss makes anybody copy everything, or ask somebody | `run` |
-//! | A6 epochs grow by one; somebody is always in sync | [`onlooker`] |
-//! | A10 who was fenced off changes nothing any more; what was answered of registrations stays | `load::fence`, `load::registrant` |
-//! | A11 COMPARE AND WRITE is one step | [`exchanges`], by `load::exchange` |
-//! | A12 what was answered is not undone by what came before it, by whichever path | `load::own` |
-//! | A13 all come in sync when nothing fails any more; then copies are equal and dirty maps empty | `run` |
-//! | A14 no volume is split, and who continues alone is in sync by the record | [`onlooker`], [`inside`] |
+//! | A2, A8 acknowledged writes are on the disk of every copy in sync | [`media`], at each power loss |
+//! | A3 in one epoch, two copies that may serve reads have equal data; A4 where a copy in sync and another copy differ, a dirty map has a bit; A5 a node stops serving before others go on without it; A7 copies act only in configurations that the record has | [`inside`], every 25 ms |
+//! | A5 a power loss causes no full resync, and needs no administrator | `run` |
+//! | A6 epochs grow by one, and at least one copy is always in sync | [`onlooker`] |
+//! | A10 a host that was fenced off changes nothing any more; answers about registrations stay true | `load::fence`, `load::registrant` |
+//! | A11 COMPARE AND WRITE is atomic | [`exchanges`], by `load::exchange` |
+//! | A12 an answered command is not undone by an earlier one, by whichever path that came | `load::own` |
+//! | A13 when faults end, all copies come in sync; then copies are equal and dirty maps are empty | `run` |
+//! | A14 no split brain occurs, and a copy that continues alone is in sync according to the record | [`onlooker`], [`inside`] |
 //!
-//! The cluster's record is kept by the nodes, by Raft, in half of the seeds, and in the others it is the
-//! simulator's own (`cluster::memory`): who reaches it is what Raft would make of the network.
+//! In half of the seeds the nodes keep the cluster's record themselves, by Raft. In the others it is the
+//! simulator's own (`cluster::memory`): a node reaches it when, on the same network, it would reach a quorum
+//! of Raft.
 
 pub mod canary;
 pub mod cluster;

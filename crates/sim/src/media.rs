@@ -1,8 +1,7 @@
-//! What is on the disks themselves, whatever the nodes say (A2, A8).
+//! What is on the disks themselves, whatever the nodes report (A2, A8).
 //!
-//! Where a sector of a thick volume lies on a disk is found by its content when the world is new; it stays
-//! there, until the copy is taken off its node. Blocks of log volumes lie somewhere else after each write:
-//! nothing is known of them.
+//! A sector of a thick volume is found on a disk by its content when the world is new, and stays there until
+//! the copy is removed from its node. Blocks of log volumes move with each write, so they are not checked.
 
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,25 +13,25 @@ use crate::cluster::{Cluster, Volume};
 use crate::history::{History, value_of};
 use crate::layout::SECTOR;
 
-/// Where on a node's disks something is.
+/// A place on a node's disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// Which of the pool's disks.
+    /// Index of the disk in the pool.
     pub disk: usize,
-    /// Bytes from its beginning.
+    /// Bytes from the beginning of the disk.
     pub at: u64,
 }
 
-/// Where on each node's disks the sectors of each volume's history are: by volume and node.
+/// Where the sectors of each volume's history are on each node's disks: by volume and node.
 ///
-/// Of a copy that was taken off its node nobody knows where it is when it is there again.
+/// After a copy was removed from a node, the place of a later copy there is unknown.
 pub struct Media(Vec<Vec<RefCell<BTreeMap<u64, Spot>>>>);
 
 impl Media {
-    /// Finds the sectors of each volume by what each holds now: nothing else may hold the same.
+    /// Finds the sectors of each volume by their present values, which are unique.
     ///
     /// # Panics
-    /// If one is not found on some disk, or twice.
+    /// If a sector is not found on some disk, or found twice.
     pub fn find(cluster: &Cluster, held: &[BTreeMap<u64, u64>]) -> Media {
         let of_volume = |(volume, held): (&Volume, &BTreeMap<u64, u64>)| {
             let sector_of: BTreeMap<u64, u64> =
@@ -51,21 +50,22 @@ impl Media {
         Media(cluster.volumes.iter().zip(held).map(of_volume).collect())
     }
 
-    /// By sector of a volume, where it is on a node's disk.
+    /// Where the volume's sectors are on a node's disks, by sector.
     pub fn places(&self, volume: &Volume, index: usize) -> Ref<'_, BTreeMap<u64, Spot>> {
         self.0[volume.index][index].borrow()
     }
 
-    /// The volume's copy is taken off the node: from now on nothing is known of where it is.
+    /// Forgets where the node's copy of the volume is: the copy is being removed.
     pub fn forget(&self, volume: &Volume, index: usize) {
         self.0[volume.index][index].borrow_mut().clear();
     }
 
-    /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer.
-    /// But for the sectors that are `lost` there, which no host is shown (R27).
+    /// Checks that a node in sync that lost power has all acknowledged writes, or newer ones, on its disk.
+    ///
+    /// Sectors that are `lost` there are excluded: no host can read them (R27).
     ///
     /// # Panics
-    /// If not.
+    /// If a write is missing.
     pub fn check(
         &self,
         cluster: &Cluster,
@@ -91,7 +91,7 @@ impl Media {
 }
 
 impl Spot {
-    /// The sector there, of images of the pool's disks.
+    /// Reads the sector from images of the pool's disks.
     pub fn read(&self, images: &[DiskImage]) -> [u8; SECTOR] {
         let mut bytes = [0; SECTOR];
         images[self.disk].read(self.at, &mut bytes);

@@ -1,5 +1,5 @@
-//! Follows the record and looks at each change of the volumes' configurations (A6); and no volume is ever
-//! split (A14).
+//! Follows the record and checks each change of the volumes' configurations (A6), and that no split brain
+//! occurs (A14).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use store::VolumeId;
 use crate::cluster::{Cluster, Volume};
 use crate::load::Counts;
 
-/// What the volume was in each epoch, from the one on in which the looking on began.
+/// The volume's entry in each epoch since the onlooker started.
 pub type Epochs = Rc<RefCell<BTreeMap<u64, VolumeEntry>>>;
 
-/// Looks on at each volume from now on.
+/// Starts to follow the record of each volume.
 pub fn start(cluster: &Cluster, counts: &Counts) -> Vec<Epochs> {
     cluster.volumes.iter().map(|volume| look_on(cluster, volume, counts)).collect()
 }
@@ -52,7 +52,7 @@ fn look_on(cluster: &Cluster, volume: &Volume, counts: &Counts) -> Epochs {
 fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, forks: bool, counts: &Counts) {
     let last = *seen.keys().next_back().expect("it began with one");
     if entry.epoch <= last {
-        // The watch begins in the past; and what is no change of members changes no epoch.
+        // The watch begins with changes from the past, and a change of anything but members keeps the epoch.
         assert!(entry.epoch > 0, "the first epoch is 1");
         return;
     }
@@ -82,8 +82,10 @@ fn look(entry: VolumeEntry, seen: &mut BTreeMap<u64, VolumeEntry>, forks: bool, 
     seen.insert(entry.epoch, entry);
 }
 
-/// The record learns that a node has continued alone: its copy is the only one in sync, one epoch beyond its
-/// own, and was in sync in all that the record has had since the configuration from which it continued.
+/// Checks the change by which the record learns that a node has continued alone.
+///
+/// That node's copy is the only one in sync, one epoch beyond the node's own, and was in sync in every epoch
+/// that the record has had since the one from which it continued.
 fn check_settled(entry: &VolumeEntry, seen: &BTreeMap<u64, VolumeEntry>) {
     let alone: Vec<u16> = in_sync(entry).map(|copy| copy.node).collect();
     let parent = entry.epoch - 1 - FORK_EPOCHS;

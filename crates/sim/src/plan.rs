@@ -1,4 +1,4 @@
-//! What a seed means: the cluster, the load and the measure of each fault.
+//! What a seed means: the cluster, the load, and the weight of each fault.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,109 +11,111 @@ use crate::layout::OWNERS_MAX;
 use crate::load::KINDS;
 use crate::rot::Rot;
 
-/// What [`Plan::without`] calls it that the blocks of disks are larger than the volumes'.
+/// The name that [`Plan::without`] uses for disk blocks that are larger than the volume's.
 pub const LARGE_DISK_BLOCKS: &str = "disk blocks larger than the volume's";
 
-/// What it calls it that pools have two disks.
+/// Its name for pools with two disks.
 pub const TWO_DISKS: &str = "two disks";
 
-/// What it calls it that a disk lies when all is over.
+/// Its name for a disk that lies at the end of the run.
 pub const ROT: &str = "rot";
 
-/// What it calls it that some hosts are fenced off by reservations that all registrants hold.
+/// Its name for fencing by reservations that all registrants hold.
 pub const ALL_REGISTRANTS: &str = "reservations of all registrants";
 
-/// What a plan may have besides faults, and be tried without ([`Plan::without`]).
+/// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
 pub const PARTS: [&str; 4] = [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS];
 
-/// Where a second volume lies.
+/// Where the second volume is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// In the same pool: what happens to its disk happens to both.
+    /// In the first volume's pool: a fault of the disk hits both volumes.
     SamePool,
-    /// In a second pool of each node, on a disk of its own.
+    /// In a second pool of each node, with its own disks.
     OwnPool,
 }
 
-/// How a run differs from others.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Everything follows from it.
     pub seed: u64,
-    /// Nodes, each with a copy.
+    /// Number of nodes. Each has a copy.
     pub nodes: usize,
-    /// Cores of each.
+    /// Cores of each node.
     pub cores: usize,
-    /// Two nodes have a witness for a third vote. Without it the first node has the only one; three nodes
-    /// have a vote each.
+    /// Two nodes have a witness for a third vote. Without a witness, the first of two nodes has the only
+    /// vote; three nodes have a vote each.
     pub witness: bool,
-    /// The second of two nodes, which has no vote, may continue alone with each volume when it hears nothing
-    /// of the first: somebody has agreed to the risk. Such a plan has no fault by which both could continue,
-    /// so that no volume may ever be split.
+    /// The second of two nodes, which has no vote, may continue alone with each volume when the first is
+    /// unreachable: an administrator has accepted the risk. Such a plan has no fault that lets both continue,
+    /// so no split brain may occur.
     pub forks: bool,
-    /// The nodes keep the cluster's record themselves, by Raft; else it is the simulator's.
+    /// The nodes keep the cluster's record themselves, by Raft; otherwise the simulator keeps it.
     pub raft: bool,
-    /// The volume's blocks.
+    /// The volume's block size.
     pub block: BlockSize,
-    /// The blocks of all disks, in bytes: larger than the volume's, neighbours of what is written are
-    /// written, too.
+    /// Block size of all disks, in bytes. If it is larger than the volume's, a write also rewrites
+    /// neighboring blocks.
     pub disk_block: u32,
-    /// Each pool has two disks, and its volumes lie on both.
+    /// Each pool has two disks, and its volumes use both.
     pub two_disks: bool,
-    /// When all is over the disk of one copy lies, which a comparison must find.
+    /// How the disk of one copy lies at the end of the run, which a comparison must find.
     pub rot: Option<Rot>,
-    /// A second volume.
+    /// Where a second volume is stored, if there is one.
     pub beside: Option<Beside>,
-    /// Whether the first volume, and the second, are log-structured; else they are thick.
+    /// Whether the first and the second volume are log-structured; otherwise they are thick.
     pub logs: [bool; 2],
     /// What hosts do.
     pub load: Load,
-    /// Of which types reservations are by which hosts are fenced off.
+    /// The types of reservations by which hosts are fenced off.
     pub reservations: Vec<ReservationType>,
-    /// What goes wrong, and how often beside the others.
+    /// The faults, each with its weight relative to the others.
     pub harms: Vec<(&'static Harm, u64)>,
-    /// How many times something goes wrong.
+    /// Number of faults.
     pub times: u32,
-    /// How long it takes at most until the next.
+    /// Longest time until the next fault.
     pub gap: Duration,
-    /// How much faster than true time the nodes' clocks run, in parts per million.
+    /// How much faster than true time each node's clock runs, in parts per million.
     pub drifts: Vec<i32>,
-    /// On which nodes reads are confirmed (R24): only their clocks stop. Elsewhere a stop is a known risk.
+    /// On which nodes reads are confirmed (R24). Only the clocks of these stop: elsewhere a stopped clock is
+    /// a known risk.
     pub confirms: Vec<bool>,
-    /// What packets take at most.
+    /// Longest delay of a packet.
     pub delay: Duration,
-    /// What reads of each node's disk take at most: what happens while somebody reads is seen only where that
-    /// takes long.
+    /// Longest read of each node's disk. Where reads take long, other things happen during a read.
     pub reads: Vec<Duration>,
-    /// One packet in so many finds its connection broken; 0: none.
+    /// One packet in this many finds its connection broken; 0: none.
     pub break_one_in: u64,
 }
 
-/// What hosts do: how many there are of each kind.
+/// The number of hosts of each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What a host thinks between two commands, on average: what it does costs the same in a short run and in
-    /// a long one.
+    /// Average time that a host waits between two commands. With it, short and long runs do about the same
+    /// amount of I/O.
     pub pause: Duration,
-    /// Hosts that share blocks, through one node each.
+    /// Hosts that share blocks, each through one node.
     pub single: u64,
-    /// They share few of these: what they do meets all the time.
+    /// They share few blocks, so that their commands often overlap.
     pub narrow: bool,
     /// Hosts with blocks of their own, through all nodes.
     pub owners: u64,
     /// Hosts that exchange blocks by COMPARE AND WRITE.
     pub exchangers: u64,
-    /// Hosts that are fenced off by another.
+    /// Hosts that another host fences off.
     pub writers: u64,
-    /// Hosts that register, where nobody is fenced off.
+    /// Hosts that register on a unit where no host is fenced off.
     pub registrants: u64,
-    /// Hosts that share blocks of a second volume, through one node each.
+    /// Hosts that share blocks of the second volume, each through one node.
     pub beside: u64,
 }
 
 impl Plan {
-    /// What the seed means. A run has its own measure of each fault, and none of some: faults hide each
-    /// other, and what one seed never meets another meets all the time ("swarm testing", ISSTA 2012).
+    /// The plan of a seed.
+    ///
+    /// Each plan leaves out some faults and has its own weights for the rest: faults hide each other, and
+    /// what one seed never meets, another meets all the time ("swarm testing", ISSTA 2012).
     pub fn from_seed(seed: u64) -> Plan {
         let mut rng = Rng::new(seed ^ 0x5eed);
         let nodes = 2 + rng.below(2) as usize;
@@ -131,7 +133,7 @@ impl Plan {
             registrants: if writers == 0 { any(&[0, 3]) } else { 0 },
             beside: 1 + part_of(seed, "hosts beside").below(2),
         };
-        // Leases count on clocks that differ by no more than one part in a hundred, from each other.
+        // Leases assume that clocks differ from each other by no more than one part in a hundred.
         let drift = [0, 500, 5_000][rng.below(3) as usize];
         let drifts = (0..nodes).map(|_| rng.below(2 * drift + 1) as i32 - drift as i32).collect();
         let reads =
@@ -166,11 +168,12 @@ impl Plan {
         }
     }
 
-    /// The same without one of its parts: a fault, by its name, or one of [`PARTS`]. Where the fault
-    /// would happen nothing does, so that all is the same until then.
+    /// The plan without one of its parts: a fault, by its name, or one of [`PARTS`].
+    ///
+    /// Nothing happens in place of the fault, so that the run is the same until then.
     ///
     /// # Panics
-    /// If the plan does not have that.
+    /// If the plan does not have this part.
     pub fn without(&self, part: &str) -> Plan {
         assert!(self.has(part), "the plan of seed {} has no part called {part}", self.seed);
         let mut plan = self.clone();
@@ -178,7 +181,7 @@ impl Plan {
             LARGE_DISK_BLOCKS => plan.disk_block = 512,
             TWO_DISKS => plan.two_disks = false,
             ROT => plan.rot = None,
-            // Each counts as one that only registrants pass: as many are left.
+            // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
             _ => {}
         }
@@ -188,7 +191,7 @@ impl Plan {
         plan
     }
 
-    /// Whether it has such a part.
+    /// Whether the plan has this part.
     pub fn has(&self, part: &str) -> bool {
         self.harms.iter().any(|(harm, _)| harm.name == part)
             || part == LARGE_DISK_BLOCKS && self.disk_block > self.block.bytes()
@@ -197,14 +200,14 @@ impl Plan {
             || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
     }
 
-    /// Whether a host may fence others off by a reservation that all registrants hold.
+    /// Whether a host may fence off others by a reservation that all registrants hold.
     fn fences_by_all_registrants(&self) -> bool {
         use ReservationType::{ExclusiveAccessAllRegistrants, WriteExclusiveAllRegistrants};
         let of_all = |kind: &_| matches!(kind, WriteExclusiveAllRegistrants | ExclusiveAccessAllRegistrants);
         self.load.writers > 0 && self.reservations.iter().any(of_all)
     }
 
-    /// Whether pools are in files, whose file system may be full; else they are on block devices.
+    /// Whether pools are in files, whose file system may be full; otherwise they are on block devices.
     pub fn has_pools_in_files(&self) -> bool {
         self.harms.iter().any(|(harm, _)| harm.name == harm::FULL.name)
     }
@@ -214,14 +217,16 @@ impl Plan {
         self.harms.iter().any(|(harm, _)| harm.name == harm::GROW.name)
     }
 
-    /// Whether a copy may have to copy everything.
+    /// Whether a copy may need a full resync.
     pub fn costs_full_copies(&self) -> bool {
         self.harms.iter().any(|(harm, _)| harm.costs_full_copies)
     }
 }
 
-/// Each fault's measure hangs on the seed and its own name: a fault that is new changes nothing in plans that
-/// leave it out.
+/// Draws the weight of each fault.
+///
+/// The weight depends only on the seed and the fault's name, so that a new fault does not change plans
+/// without it.
 fn draw_harms(seed: u64, forks: bool) -> Vec<(&'static Harm, u64)> {
     let may_cost_full_copies = part_of(seed, "full copies").one_in(3);
     let can = harm::ALL.iter().filter(|harm| harm.plans.has(forks));
@@ -233,15 +238,17 @@ fn draw_harms(seed: u64, forks: bool) -> Vec<(&'static Harm, u64)> {
     drawn.filter(|(_, weight)| *weight > 0).collect()
 }
 
-/// In half of all plans on no node: confirmed reads need no leases, and a fault in the rules of leases must
-/// be noticed.
+/// Draws the nodes on which reads are confirmed.
+///
+/// In half of all plans there are none: confirmed reads need no leases, and the runs must notice mistakes in
+/// the rules of leases.
 fn draw_confirms(seed: u64, nodes: usize) -> Vec<bool> {
     let mut rng = part_of(seed, "confirms");
     let some = rng.one_in(2);
     (0..nodes).map(|_| some && !rng.one_in(3)).collect()
 }
 
-/// The type that differs from one of all registrants only in who holds the reservation; others as they are.
+/// Replaces a type of all registrants by the one that differs only in who holds the reservation.
 fn registrants_only(kind: ReservationType) -> ReservationType {
     match kind {
         ReservationType::WriteExclusiveAllRegistrants => ReservationType::WriteExclusiveRegistrantsOnly,
@@ -250,7 +257,7 @@ fn registrants_only(kind: ReservationType) -> ReservationType {
     }
 }
 
-/// All types, or one.
+/// Draws the types of reservations: all of them, or one.
 fn draw_reservations(seed: u64) -> Vec<ReservationType> {
     let mut rng = part_of(seed, "reservations");
     let all = KINDS.map(|(kind, _)| kind);
@@ -271,7 +278,7 @@ fn draw_logs(seed: u64) -> [bool; 2] {
     [rng.one_in(4), rng.one_in(4)]
 }
 
-/// Numbers for a part of a plan, which change by nothing that is drawn for other parts.
+/// Random numbers for one part of a plan, independent of what is drawn for other parts.
 fn part_of(seed: u64, part: &str) -> Rng {
     // FNV-1a.
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -1,4 +1,4 @@
-//! The record of the simulated cluster, as who looks on from outside of all nodes sees it.
+//! The record of the simulated cluster, as seen from outside of all nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ const ONLOOKER: u16 = 60;
 /// The simulated record answers at once.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// What keeps it.
+/// Where the record is kept.
 pub enum Record {
-    /// The simulator: who reaches it is said by [`Fault::Unreachable`].
+    /// In the simulator: [`Fault::Unreachable`] determines which nodes reach it.
     Memory(Memory),
-    /// The nodes themselves, by Raft, whose messages take the same links as all others.
+    /// On the nodes themselves, by Raft, whose messages take the same links as all others.
     Raft(Files),
 }
 
 impl Record {
-    /// What nodes are to reach it by.
+    /// The engine by which nodes reach the record.
     pub fn engine(&self) -> RecordEngine {
         match self {
             Record::Memory(memory) => RecordEngine::Memory(memory.clone()),
@@ -30,7 +30,7 @@ impl Record {
         }
     }
 
-    /// What it has at `key` now.
+    /// The present value of `key`.
     pub fn value(&self, key: &str) -> Option<Arc<[u8]>> {
         match self {
             Record::Memory(memory) => memory.value(key),

@@ -1,7 +1,8 @@
-//! A disk that lies when all is over: its bytes change by themselves, or it acknowledges a write and carries
-//! it out nowhere, or somewhere else. Thick volumes have no checksums, so what must hold is that a comparison
-//! of the copies finds exactly those regions, names the node where it can be told, and changes nothing. Where
-//! a disk has not lied it finds nothing.
+//! A disk that lies at the end of a run.
+//!
+//! Its bytes change silently, or it acknowledges a write and executes it nowhere, or in another place. Thick
+//! volumes have no checksums. So a comparison of the copies must find exactly the affected regions, name the
+//! node where that can be known, and change nothing. It must find nothing where no disk has lied.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,29 +19,29 @@ use crate::media::{Media, Spot};
 use crate::plan::Plan;
 use crate::run::wait_until_clean;
 
-/// What a host writes in the end: nothing else holds that.
+/// The value that a host writes in the end, which is nowhere else.
 const NEW: u64 = u64::MAX >> 1;
-/// Bytes of the largest block of a disk or a volume: writes begin at multiples of their own blocks, and go
-/// astray by a multiple of this.
+/// The largest block size of a disk or volume, in bytes. Writes begin at multiples of their own blocks, and
+/// misdirected ones are off by a multiple of this.
 const MISDIRECTED_TO: u64 = 4096;
-/// What is compared at a time.
+/// The unit of comparison.
 const REGION: u64 = replica::Geometry::REGION_BYTES as u64;
 
 /// What a disk does to a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rot {
-    /// It changes by itself.
+    /// Its content changes silently.
     Decay,
     /// A write is lost.
     LostWrite,
-    /// A write goes to where another sector is.
+    /// A write goes to another sector's place.
     MisdirectedWrite,
 }
 
-/// Compares the copies of a volume at rest, and once more when a disk has lied, if the plan has that.
+/// Compares the copies of a volume at rest, and, if the plan says so, again after a disk has lied.
 ///
 /// # Panics
-/// If it finds something else than there is.
+/// If the comparison finds anything but the lies.
 pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Counts) {
     let mut rng = Rng::new(plan.seed ^ 0x0707);
     let by = rng.below(plan.nodes as u64) as usize;
@@ -80,7 +81,7 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
                 return;
             }
             let (other, there) = *elsewhere[rng.below(elsewhere.len() as u64) as usize];
-            // From where the one begins to where the other begins, whichever sector of a block it is.
+            // From the block start of one place to that of the other, whichever sector of a block each is.
             let start = |place: u64| (place - place % MISDIRECTED_TO) as i64;
             let astray = Astray::Misdirected(start(there.at) - start(place.at));
             write_astray(plan, cluster, volume, (index, by), (sector, place), astray);
@@ -100,7 +101,7 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
         let nodes = &difference.nodes;
         assert!(nodes.contains(&number) && (plan.nodes == 2 || nodes.len() == 1), "{number}: {found:?}");
     }
-    // Nobody has decided whose data is right: nothing is spread, and nothing is put right.
+    // No administrator has decided whose data is right, so no copy may be repaired from another.
     cluster.world.run_for(Duration::from_secs(2));
     for (node, before) in before.iter().enumerate() {
         let now = cluster.disks(node, volume.pool);
@@ -111,9 +112,10 @@ pub(crate) fn check(plan: &Plan, cluster: &Cluster, media: &Media, counts: &Coun
     }
 }
 
-/// A host writes the block that has this sector, whose write goes astray on the disk of one node. Then all is
-/// at rest again. `nodes`: that node, and the one that the host uses. `sector`: its number, and where it is
-/// on the disk.
+/// Writes the block with this sector as a host, while the disk of one node misdirects or loses the write;
+/// returns when the cluster is at rest again.
+///
+/// `nodes`: that node, and the one that the host uses. `sector`: its number, and its place on the disk.
 fn write_astray(
     plan: &Plan,
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! A run: faults and load, then peace, then nothing may be missing.
+//! A run: faults and load, then no faults, and then the final checks.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,27 +23,27 @@ use crate::onlooker;
 use crate::plan::Plan;
 use crate::rot;
 
-/// When nothing fails any more, all copies must be in sync again in this time, with hosts at work (A13).
+/// Longest time until all copies are in sync again after the last fault, under load (A13).
 const IN_SYNC_MAX: Duration = Duration::from_secs(90);
-/// Longer than a node may be silent before the others go on without it.
+/// Longer than the heartbeat timeout after which the others remove a silent node.
 const REMOVAL: Duration = Duration::from_secs(1);
-/// How long a command may be under way in a node whose host is gone, before it writes.
+/// Longest time from the loss of a host until its last command in a node has written.
 const UNDER_WAY_MAX: Duration = Duration::from_secs(2);
-/// Faults end after so many events of the world: of the few seeds that have more, ten others could run.
+/// Number of the world's events after which faults end. A seed with more events costs as much as ten others.
 const EVENTS_MAX: u64 = 400_000;
-/// How often a fault is drawn, at most, until one can be done.
+/// How many faults are drawn, at most, until one can be carried out.
 const DRAWS_MAX: usize = 4;
-/// When hosts are silent besides, no dirty map has a bit after this time: bits stay for five seconds.
+/// Longest time until all dirty maps are empty without I/O: bits stay for five seconds.
 const CLEAN_MAX: Duration = Duration::from_secs(30);
 
-/// What a run was.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// A hash of all events: the same for two runs of one seed.
+    /// A hash of all events: equal for two runs of one seed.
     pub hash: u64,
-    /// How many events.
+    /// Number of events.
     pub events: u64,
-    /// How long it took, in the world.
+    /// Duration of the run, in the world's time.
     pub time: Duration,
     /// How often hosts and faults did what.
     pub counts: BTreeMap<&'static str, u64>,
@@ -51,10 +51,10 @@ pub struct Outcome {
     pub faults: FaultCounts,
 }
 
-/// Runs a plan.
+/// Executes a plan.
 ///
 /// # Panics
-/// With what was violated. The world then prints its seed and its last events.
+/// If a check fails, with what was violated. The world then prints its seed and its last events.
 pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     canary::make(None);
     let cluster = Cluster::new(plan);
@@ -88,10 +88,10 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     harms.end();
     cluster.world.set_net_profile(NetProfile::default());
     come_in_sync(plan, &mut harms);
-    // No host is asked to come to its end: some wait for half a minute whether a lost command may still
-    // happen.
+    // Hosts are killed, not stopped: some of them wait for half a minute because a lost command may still
+    // take effect.
     hosts.iter().for_each(|host| cluster.world.kill(*host));
-    // What they had under way in the nodes begins, or ends, a moment later.
+    // Their commands that are still in the nodes begin, or end, a moment later.
     cluster.world.run_for(UNDER_WAY_MAX);
     come_to_rest(plan, &cluster);
     for (volume, history) in cluster.volumes.iter().zip(&histories) {
@@ -115,8 +115,8 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     }
 }
 
-/// Writes all sectors that the history of a volume is about, so that they are found on the disks. Gives what
-/// each holds.
+/// Writes all watched sectors of a volume, so that they can be found on the disks. Returns the value of each
+/// sector.
 fn mark(cluster: &Cluster, volume: &Volume, history: &History) -> BTreeMap<u64, u64> {
     let (machine, portal) = (cluster.add_host("marker"), cluster.servers[0].portal);
     let (written, lun, layout) = (history.clone(), volume.lun, volume.layout);
@@ -126,7 +126,7 @@ fn mark(cluster: &Cluster, volume: &Volume, history: &History) -> BTreeMap<u64, 
         let size = written.block_size();
         let mut held = BTreeMap::new();
         for block in layout.hot(size).into_iter().flatten().chain([layout.quiet(size)]) {
-            // Each sector holds something else, so that it is told from the block's other sectors.
+            // Each sector gets its own value, so that it differs from the block's other sectors.
             let values: Vec<(u64, u64)> =
                 written.sectors_of(block).map(|sector| (sector, written.value())).collect();
             let data: Vec<u8> =
@@ -159,7 +159,7 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
         let gap = Duration::from_micros(rng.below(plan.gap.as_micros() as u64));
         harms.inside.run_for(gap);
         harms.tick();
-        // What cannot be done in that moment leaves its turn to another fault.
+        // A fault that is impossible at the moment leaves its turn to another one.
         for _ in 0..DRAWS_MAX {
             let mut at = rng.below(total);
             let drawn = plan.harms.iter().find_map(|(harm, weight)| {
@@ -175,8 +175,8 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     }
 }
 
-/// A5, C5: what is copied after a power loss is what was written lately, never everything, and nobody is
-/// asked for anything.
+/// After a power loss, a resync copies only what was written lately, never everything, and needs no
+/// administrator (A5, C5).
 fn check_no_full_sync(plan: &Plan, cluster: &Cluster) {
     if plan.costs_full_copies() {
         return;
@@ -194,7 +194,7 @@ fn check_no_full_sync(plan: &Plan, cluster: &Cluster) {
 
 fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
     let cluster = harms.cluster;
-    // Who was silent until now is removed by those who have not heard of it again yet.
+    // Until now a node may have been silent: the nodes that have not heard from it again yet remove it.
     harms.inside.run_for(REMOVAL);
     let nodes = 0..cluster.servers.len();
     let all_serve = || {
@@ -205,7 +205,7 @@ fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
             && !harms.has_hung()
             && nodes.clone().all(|index| cluster.has_all(index))
             && nodes.clone().all(|index| cluster.is_started(index) && cluster.serves(index))
-            // What was lost is read again by a disk that works, or hosts write there.
+            // A lost block becomes readable again when its disk works again, or when a host writes it.
             && !nodes.clone().any(|index| cluster.has_lost(index))
             && nodes.clone().all(|index| cluster.has_fork(index) == Some(false))
     };
@@ -229,7 +229,7 @@ fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
     }
 }
 
-/// Waits until all copies are in sync and served, and no dirty map has a bit.
+/// Waits until all copies are in sync and served, and all dirty maps are empty.
 ///
 /// # Panics
 /// If that takes too long.
@@ -259,7 +259,7 @@ fn come_to_rest(plan: &Plan, cluster: &Cluster) {
     }
 }
 
-/// Gives up the reservations that hosts have left.
+/// Clears the reservations that hosts have left.
 pub(crate) async fn clear_reservations(session: &Session, lun: Lun) {
     const KEY: u64 = 0x707;
     let register = PersistentReserveOut::register(KEY);
@@ -269,7 +269,7 @@ pub(crate) async fn clear_reservations(session: &Session, lun: Lun) {
     }
 }
 
-/// What each node gives a reader at the end is a part of the history.
+/// Reads all blocks through each node at the end, and adds what the node returned to the history.
 fn read_everywhere(plan: &Plan, cluster: &Cluster, volume: &Volume, history: &History) {
     let machine = cluster.add_host("reader");
     for server in &cluster.servers {
@@ -285,8 +285,7 @@ fn read_everywhere(plan: &Plan, cluster: &Cluster, volume: &Volume, history: &Hi
             for blocks in areas.filter(|blocks| !blocks.is_empty()) {
                 let call = history.tick();
                 let count = BlockCount(blocks.end - blocks.start);
-                // Nodes tell each other of the end of a sync a moment later, and hosts of the states of
-                // paths.
+                // Nodes learn of the end of a resync a moment later, and so do hosts of the states of paths.
                 let read = async || session.read(lun, Lba(blocks.start), count, size).await;
                 let data = attended(read).await.expect("all nodes serve");
                 history.read(blocks.start, &data, call);

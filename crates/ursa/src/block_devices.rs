@@ -1,8 +1,9 @@
-//! The block devices of this machine, and what uses them: for whoever makes a pool and has no shell there.
+//! The block devices of this machine and what uses them, for administrators who create a pool without a shell
+//! on the machine.
 //!
-//! What the kernel says (`/sys/class/block`, `/proc/self/mountinfo`, `/proc/swaps`) is read without touching
-//! a disk. A device that nothing is known to use is read from, some KiB at its start. That one may hang: it
-//! is read by a thread of its own, which nobody waits for without end, and of which there is one a device.
+//! The facts from the kernel (`/sys/class/block`, `/proc/self/mountinfo`, `/proc/swaps`) cost no access to a
+//! disk. If they show no user of a device, a few KiB at its start are read as well. That read may hang, so
+//! each device has its own thread for it, and callers wait only until a deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -18,20 +19,19 @@ use store::Content;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How long a disk may take to say what it holds.
+/// How long the read of a disk's start may take.
 const LOOK_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Sizes in sysfs are in sectors of so many bytes, whatever the disk's are
-/// (`Documentation/ABI/stable/sysfs-block`).
+/// The unit of sizes in sysfs, whatever the disk's sector size is (`Documentation/ABI/stable/sysfs-block`).
 const SYSFS_SECTOR: u64 = 512;
 
-/// Memory that looks like a disk, and media that are taken out.
+/// RAM disks and removable media, which no pool can lie on.
 const NOT_DISKS: [&str; 4] = ["ram", "zram", "sr", "fd"];
 
-/// Links below `/dev/disk/by-id` that tell people less than others: they name the same disk by a number.
+/// Links below `/dev/disk/by-id` that are bare numbers: a link with model and serial number is preferred.
 const BARE_NUMBERS: [&str; 5] = ["wwn-", "nvme-eui.", "nvme-nvme.", "scsi-3", "dm-uuid-"];
 
-/// Where the kernel says what there is; another place in tests.
+/// Where the kernel lists its devices; tests use other places.
 struct Places<'a> {
     block: &'a Path,
     by_id: &'a Path,
@@ -41,9 +41,11 @@ struct Places<'a> {
 
 static ASKED: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// All of this machine's, by name; `pools` are the disks of the node's pools, and what these are called.
+/// All block devices of this machine, by name.
+///
+/// `pools` has each disk of the node's pools with the name of its pool.
 pub async fn all(pools: Vec<(PathBuf, String)>) -> io::Result<Vec<BlockDevice>> {
-    // Who asks beside another would find each device looked at already.
+    // One call at a time: each of two calls would find the reads of the other one in progress.
     let _alone = ASKED.lock().await;
     let found = tokio::task::spawn_blocking(move || {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
@@ -54,7 +56,7 @@ pub async fn all(pools: Vec<(PathBuf, String)>) -> io::Result<Vec<BlockDevice>> 
         known(&Places { block, by_id, mountinfo: &mountinfo, swaps: &swaps }, &pools)
     });
     let found = found.await.map_err(io::Error::other)??;
-    // All at once: those that hang are waited for together.
+    // All reads run at once, so that those that hang share one deadline.
     let looks: Vec<(Option<oneshot::Receiver<Held>>, BlockDevice)> =
         found.into_iter().map(|device| (is_free(&device).then(|| look(&device.name)), device)).collect();
     let end = Instant::now() + LOOK_DEADLINE;
@@ -68,10 +70,10 @@ pub async fn all(pools: Vec<(PathBuf, String)>) -> io::Result<Vec<BlockDevice>> 
     Ok(all)
 }
 
-/// What a look at a device's start has found; or why it has not.
+/// The content found at a device's start, or why it could not be read.
 type Held = Result<Content, String>;
 
-/// As sysfs, the mounts, the swap space in use and the node's pools say.
+/// The devices with what sysfs, the mounts, the swap space in use and the node's pools say about them.
 fn known(places: &Places<'_>, pools: &BTreeMap<String, String>) -> io::Result<Vec<BlockDevice>> {
     let mut all = BTreeMap::new();
     let mounts: Vec<Mount<'_>> = places.mountinfo.lines().filter_map(Mount::of).collect();
@@ -97,9 +99,9 @@ fn known(places: &Places<'_>, pools: &BTreeMap<String, String>) -> io::Result<Ve
     Ok(all.into_values().collect())
 }
 
-/// A device by its directory in sysfs; `None`: it is none that a pool could be made of.
+/// A device from its directory in sysfs; `None`: no pool can lie on it.
 fn of_sysfs(entry: &Path) -> Option<BlockDevice> {
-    // A slash in a device's name is an exclamation mark there.
+    // sysfs writes a slash in a device's name as an exclamation mark.
     let name = entry.file_name()?.to_str()?.replace('!', "/");
     let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let size = text(&entry.join("size"))?.parse::<u64>().ok()?.checked_mul(SYSFS_SECTOR)?;
@@ -136,8 +138,10 @@ fn names_in(directory: &Path) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// A line of `mountinfo` (proc_pid_mountinfo(5)). File systems of several devices, as btrfs, have numbers of
-/// their own there: of these the source names one device.
+/// A line of `mountinfo` (proc_pid_mountinfo(5)).
+///
+/// A file system on several devices, such as btrfs, has a device number of its own there; its source names
+/// one of the devices.
 struct Mount<'a> {
     numbers: &'a str,
     place: &'a str,
@@ -162,14 +166,16 @@ fn places_of(mounts: &[Mount<'_>], numbers: &str, name: &str) -> Vec<String> {
     places.into_iter().collect()
 }
 
-/// The devices with swap space in use, by the kernel's table of them (proc(5)): a line with titles, then one
-/// each, which begins with the path. Swap files are on devices that are mounted.
+/// The devices with swap space in use, from `/proc/swaps` (proc(5)).
+///
+/// The table has a title line, then one line per swap space that begins with its path. Swap files lie on
+/// mounted devices, which are in use anyway.
 fn swap_devices(swaps: &str) -> BTreeSet<String> {
     let paths = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
     paths.filter_map(|path| device_name(Path::new(path))).collect()
 }
 
-/// What the kernel calls the device at this path, through links.
+/// The kernel's name of the device at this path; follows links.
 fn device_name(path: &Path) -> Option<String> {
     if !path.starts_with("/dev") {
         return None;
@@ -177,7 +183,7 @@ fn device_name(path: &Path) -> Option<String> {
     Some(fs::canonicalize(path).ok()?.strip_prefix("/dev").ok()?.to_str()?.to_owned())
 }
 
-/// The link below `/dev/disk/by-id` for each device: of several the one that tells most.
+/// The link below `/dev/disk/by-id` for each device: of several, the most descriptive one.
 fn links(by_id: &Path) -> BTreeMap<String, String> {
     let mut best: BTreeMap<String, (bool, String)> = BTreeMap::new();
     for link in names_in(by_id) {
@@ -194,7 +200,7 @@ fn links(by_id: &Path) -> BTreeMap<String, String> {
     best.into_iter().map(|(name, (_, path))| (name, path)).collect()
 }
 
-/// Whether nothing is known to use it.
+/// Whether no user of the device is known.
 fn is_free(device: &BlockDevice) -> bool {
     let BlockDevice { partitions, mounted_at, used_by, pool, problem, .. } = device;
     let uses = [partitions, mounted_at, used_by];
@@ -211,18 +217,18 @@ fn with_content(device: BlockDevice, held: Held) -> BlockDevice {
     }
 }
 
-/// Devices that are being looked at: one that hangs keeps its thread, and gets no other.
+/// Devices whose start is being read. One that hangs keeps its thread and gets no second one.
 static LOOKED_AT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn looked_at() -> MutexGuard<'static, BTreeSet<String>> {
     LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to look what a device holds.
+/// Starts to read what a device holds.
 fn look(name: &str) -> oneshot::Receiver<Held> {
     let (sender, held) = oneshot::channel();
     if !looked_at().insert(name.to_owned()) {
-        // Nobody is listening any more if that fails.
+        // Fails only if the receiver is gone.
         let _ = sender.send(Err("not responding".into()));
         return held;
     }
@@ -248,9 +254,9 @@ async fn answer(held: oneshot::Receiver<Held>, end: Instant) -> Held {
 
 fn content(path: &Path) -> Held {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    // On a block device O_EXCL, without O_CREAT, fails if a mount, swap space, LVM, RAID or somebody else who
-    // asks so has it. It is given back before anything is read: whoever takes it meanwhile must not find it
-    // busy.
+    // On a block device, O_EXCL without O_CREAT fails if a mount, swap space, LVM, RAID or another exclusive
+    // opener has the device. Close it before the read: a program that opens it exclusively meanwhile must not
+    // find it busy.
     match OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(path) {
         Ok(file) => drop(file),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -270,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// Files of a device's directory in sysfs.
+    /// Writes files into a device's directory in sysfs.
     fn put(directory: &Path, files: &[(&str, &str)]) {
         fs::create_dir_all(directory.join("holders")).unwrap();
         for (name, content) in files {
@@ -323,15 +329,15 @@ mod tests {
         assert_eq!(sdd.problem.as_deref(), Some("read-only"));
     }
 
-    /// Of what is mounted and swapped to by a path, which is looked up below `/dev`: so these stand for disks
-    /// that every machine has there.
+    /// Mounts and swap spaces that name a path are resolved below `/dev`, so the test uses devices that every
+    /// machine has there.
     #[test]
     fn what_the_kernel_names_by_its_path_is_in_use() {
         let dir = tempfile::tempdir().unwrap();
         for (name, dev) in [("null", "8:0"), ("zero", "8:16"), ("full", "8:32")] {
             put(&dir.path().join(name), &[("size", "2048"), ("dev", dev), ("ro", "0")]);
         }
-        // One of the devices of a file system that has several, and a number of its own.
+        // A file system on several devices: it has its own device number, and its source names one device.
         let mountinfo = "22 1 0:44 / /data rw,relatime - btrfs /dev/null rw,subvol=/\n";
         let swaps = "Filename Type Size Used Priority\n\
                      /dev/zero                               partition\t8388604\t\t0\t\t-2\n\

@@ -2,16 +2,18 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds since 1970. A clock before that says 0, which makes every token one that has expired.
+/// Seconds since 1970.
+///
+/// A clock before 1970 yields 0, at which every token has expired.
 pub fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A time in seconds since 1970 as people read it: `2026-11-22 12:03:04Z`.
+/// Formats a time in seconds since 1970: `2026-11-22 12:03:04Z`.
 pub fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days since the 1st of March of the year 0, in eras of 400 years: then leap days come last (Hinnant,
-    // chrono-compatible date algorithms).
+    // Days since March 1 of the year 0, in eras of 400 years: leap days are then the last of their year
+    // (Hinnant, chrono-compatible date algorithms).
     let day = days + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -30,7 +32,7 @@ mod tests {
 
     #[test]
     fn times_are_read_as_the_system_has_them() {
-        // As `date -u -d @SECONDS` has them.
+        // Verified with `date -u -d @SECONDS`.
         assert_eq!(utc(0), "1970-01-01 00:00:00Z");
         assert_eq!(utc(951_782_400), "2000-02-29 00:00:00Z");
         assert_eq!(utc(1_709_251_199), "2024-02-29 23:59:59Z");

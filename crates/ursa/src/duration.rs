@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// A text was refused.
+/// The text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a duration: use 90s, 30m, 1h or 2d")]
 pub struct InvalidDuration(String);
 
-/// A whole number and its unit.
+/// Parses a whole number and its unit.
 ///
 /// # Errors
 /// [`InvalidDuration`].
@@ -22,7 +22,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
             'd' => 86_400,
             _ => return None,
         };
-        // A sign is no digit.
+        // `parse` alone would accept a sign.
         let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| number.parse::<u64>().ok()?.checked_mul(seconds))?
     };

@@ -5,21 +5,21 @@ use std::time::Duration;
 use api::LiveFlow;
 use node::{BUCKETS, Histogram, Operation, UnitStats, bucket_bound};
 
-/// Operations of a kind, between two moments.
+/// Operations of one kind between two moments.
 #[derive(Default)]
 pub struct Done {
-    /// How long they took.
+    /// Their latencies.
     pub latency: Histogram,
-    /// Of the blocks concerned.
+    /// Bytes of the blocks they addressed.
     pub bytes: u64,
 }
 
 impl Done {
-    /// Of this kind, by counters at both.
+    /// Operations of this kind, from the counters at both moments.
     pub fn of(operation: Operation, before: &UnitStats, now: &UnitStats) -> Done {
         let kind = operation as usize;
         let (was, is) = (&before.latency[kind], &now.latency[kind]);
-        // A volume whose pool was reopened counts from zero.
+        // The counters of a volume restart at zero when its pool is reopened.
         let mut latency = Histogram { sum: is.sum.saturating_sub(was.sum), ..Histogram::default() };
         for bucket in 0..BUCKETS {
             latency.counts[bucket] = is.counts[bucket].saturating_sub(was.counts[bucket]);
@@ -27,7 +27,7 @@ impl Done {
         Done { latency, bytes: now.bytes[kind].saturating_sub(before.bytes[kind]) }
     }
 
-    /// As [`Done::of`]; `None`: something that was counted before is not there any more.
+    /// Like [`Done::of`]; `None` if a counter has decreased, because the volume counts from zero again.
     pub fn since(operation: Operation, before: &UnitStats, now: &UnitStats) -> Option<Done> {
         let kind = operation as usize;
         let (was, is) = (&before.latency[kind], &now.latency[kind]);
@@ -36,18 +36,18 @@ impl Done {
         grew.then(|| Done::of(operation, before, now))
     }
 
-    /// Adds those of another volume.
+    /// Adds the operations of another volume.
     pub fn add(&mut self, more: &Done) {
         self.latency.add(&more.latency);
         self.bytes += more.bytes;
     }
 
-    /// How many there were.
+    /// The number of operations.
     pub fn count(&self) -> u64 {
         self.latency.count()
     }
 
-    /// As the API has it, of so many seconds.
+    /// The flow as the API reports it, from operations in this many seconds.
     pub fn flow(&self, seconds: f64) -> LiveFlow {
         let count = self.count();
         LiveFlow {
@@ -58,7 +58,7 @@ impl Done {
         }
     }
 
-    /// The bound of the bucket in which the 99th of a hundred is; `None`: there is none.
+    /// The upper bound of the 99th percentile's bucket; `None` without operations.
     pub fn p99(&self) -> Option<Duration> {
         let rank = (self.count() * 99).div_ceil(100);
         let mut below = 0;

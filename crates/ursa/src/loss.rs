@@ -1,20 +1,20 @@
-//! What the loss of a node would do to a volume now: for the API, and for the command line that shows it.
+//! What the loss of a node would do to a volume now, for the API and the command line.
 
 use api::{
     ClusterNode, ClusterRecord, CopyState, Loss, LossOutcome, RecordPlace, SplitBrainPolicy, Volume,
     VolumeCopy, VolumeKind,
 };
 
-/// What agrees on what is lost.
+/// The cluster that decides what happens after a loss.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster<'a> {
-    /// Its nodes; none if they are not known.
+    /// The nodes; empty if unknown.
     pub nodes: &'a [ClusterNode],
-    /// Its record, as far as that is known.
+    /// The record, as far as it is known.
     pub record: Option<&'a ClusterRecord>,
 }
 
-/// For each node that has a copy; none if the nodes are not known.
+/// The loss of each node that has a copy; empty if the nodes are unknown.
 pub fn losses(volume: &Volume, cluster: Cluster<'_>) -> Vec<Loss> {
     match cluster.nodes {
         [] => Vec::new(),
@@ -75,7 +75,7 @@ pub fn outcome(
 
 const CONTINUES: &str = "still available, after a pause of about a second";
 
-/// What it means that a volume has a single copy, on `node` as in "node 1 (san1)".
+/// What a single copy on `node` (as in "node 1 (san1)") means for the volume.
 pub fn single_copy(kind: VolumeKind, node: &str) -> String {
     match kind {
         VolumeKind::Thick | VolumeKind::Log => format!(
@@ -87,17 +87,17 @@ pub fn single_copy(kind: VolumeKind, node: &str) -> String {
     }
 }
 
-/// Whether somebody has agreed that a node goes on alone with it.
+/// Whether the split-brain policy lets a node continue alone with the volume.
 fn continues_alone(volume: &Volume) -> bool {
     volume.split_brain_policy.as_ref().is_some_and(|chosen| chosen.policy == SplitBrainPolicy::Heartbeat)
 }
 
-/// Whether they are two nodes, of which one alone votes.
+/// Whether the cluster has two nodes, of which only one votes.
 fn is_of_two(nodes: &[ClusterNode]) -> bool {
     nodes.len() == 2 && nodes.iter().filter(|node| node.votes).count() == 1
 }
 
-/// Whether the nodes that are up without this one are a majority of those that vote.
+/// Whether the voters that are up without this node are a majority.
 fn outvoted(lost: u16, nodes: &[ClusterNode]) -> bool {
     let voters = nodes.iter().filter(|node| node.votes);
     let left = voters.clone().filter(|node| node.can_vote() && node.id != lost).count();
@@ -119,7 +119,7 @@ mod tests {
         Volume { kind, ..samples::volume("db", copies.iter().enumerate().map(copy).collect()) }
     }
 
-    /// Nodes by number: whether each is up, and votes.
+    /// Nodes in the order of their numbers: whether each is up, and whether it votes.
     fn nodes(nodes: &[(bool, bool)]) -> Vec<ClusterNode> {
         let node = |(at, (up, votes)): (usize, &(bool, bool))| ClusterNode {
             up: *up,
@@ -133,7 +133,7 @@ mod tests {
 
     use CopyState::{CatchingUp, InSync, OutOfSync};
 
-    /// In a cluster whose nodes have the record.
+    /// A cluster that keeps its record in its nodes.
     fn of(nodes: &[ClusterNode]) -> Cluster<'_> {
         Cluster { nodes, record: None }
     }
@@ -184,7 +184,7 @@ mod tests {
         let copies = [(1, InSync), (2, CatchingUp), (3, InSync)];
         let said = losses(&volume(VolumeKind::Thick, &copies), &three);
         assert_eq!(said[0], "if node 1 is lost: unavailable until the node returns (only copy in sync)");
-        // Two of three are up: without the second, one would decide.
+        // Two of three voters are up: without node 2, there is no quorum.
         assert_eq!(said[1], "if node 2 is lost: unavailable until the node returns (no quorum without it)");
         assert_eq!(said[2], "node 3 is down now");
         let said = losses(&volume(VolumeKind::Ram, &copies), &three);

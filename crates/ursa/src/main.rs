@@ -1,8 +1,8 @@
-//! `ursa`: a node (`ursa serve`), the command line that talks to it, and what uses any target (`ursa attach`,
-//! `ursa bench`).
+//! `ursa`: a node (`ursa serve`), the command line that talks to it, and tools that use any iSCSI target
+//! (`ursa attach`, `ursa bench`).
 //!
-//! Here, and only here, are threads, files and tokio; what a node does is in `node`, and reaches the disks
-//! and the network through `rt`.
+//! Only this crate uses threads, files and tokio. The crate `node` implements a node, and reaches disks and
+//! the network through `rt`.
 
 mod attach;
 mod block_devices;
@@ -26,8 +26,8 @@ mod watcher;
 
 use std::process::ExitCode;
 
-/// Besides its speed: it asks for huge pages, with which a core finds its way through a volume in memory a
-/// fifth faster.
+/// mimalloc: besides being fast, it asks for huge pages, which make a core's access to RAM volumes a fifth
+/// faster.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,10 +1,10 @@
-//! Threads that have time give way to all others.
+//! Lowers the priority of threads that have time.
 
 const NICE: i32 = 19;
 
-/// Lets all others go before the calling thread; `who` it is is said if that fails.
+/// Gives the calling thread the lowest priority. A failure is logged with its name, `who`.
 pub fn lower(who: &str) {
-    // Of the calling thread: that is how Linux has it.
+    // On Linux this affects only the calling thread.
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%error, "cannot lower the priority of {who}");
     }

@@ -1,4 +1,4 @@
-//! What tests say that a node has answered, all of it well: a test changes what it is about.
+//! Sample API responses for tests: everything is healthy, and each test changes what it is about.
 
 use api::{ClusterNode, CopyState, CopySync, Since, Volume, VolumeCopy, VolumeHealth, VolumeKind};
 
@@ -31,7 +31,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
     }
 }
 
-/// The copy of a node; the first node is asked.
+/// The copy of a node; node 1 is the one that responds.
 pub fn copy(slot: usize, node: u16, state: CopyState) -> VolumeCopy {
     VolumeCopy {
         node,
@@ -44,7 +44,7 @@ pub fn copy(slot: usize, node: u16, state: CopyState) -> VolumeCopy {
     }
 }
 
-/// Of a copy that has most of what it missed, and gets on.
+/// The resync of a copy that has most of the data and makes progress.
 pub fn sync() -> CopySync {
     CopySync {
         total_bytes: 10 << 30,

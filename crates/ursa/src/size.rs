@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "Written", into = "String")]
 pub struct Size(pub u64);
 
-/// A text was refused.
+/// The text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a size: use 512M, 10G or 1.5T (K, M, G, T and P are powers of 1024), or bytes without a suffix"
 )]
 pub struct InvalidSize(String);
 
-/// The suffixes, smallest first: each is 1024 of the one before.
+/// The suffixes, smallest first: each is 1024 times the one before.
 const SUFFIXES: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
 
-/// As a file has it: `"10G"`, or bytes without quotes.
+/// A size in a file: `"10G"`, or bytes without quotes.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -38,7 +38,7 @@ impl FromStr for Size {
 
 fn parse(text: &str) -> Option<u64> {
     let upper = text.trim().to_ascii_uppercase();
-    // 10G, 10GB and 10GiB are the same here, as for most tools of storage.
+    // 10G, 10GB and 10GiB mean the same, as in most storage tools.
     let short = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
     let exponent = SUFFIXES.iter().position(|suffix| short.ends_with(*suffix)).map_or(0, |at| at + 1);
     if exponent == 0 && short.len() + 1 < upper.len() {
@@ -48,13 +48,13 @@ fn parse(text: &str) -> Option<u64> {
     let unit = 1u64 << (10 * exponent);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // Nine digits times the largest unit fit into 128 bits with room to spare.
+    // With nine digits, the largest unit fits into 128 bits easily.
     if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
         return None;
     }
     let scale = 10u128.pow(fraction.len() as u32);
     let part = u128::from(unit) * fraction.parse::<u128>().ok()?;
-    // Half a byte is no size.
+    // A fraction of a byte is not a size.
     if part % scale != 0 {
         return None;
     }
@@ -79,7 +79,7 @@ impl From<Size> for String {
     }
 }
 
-/// Exact: `1G`, `1536M`, `1000` — what it shows can be read back.
+/// Exact, so that the text can be parsed again: `1G`, `1536M`, `1000`.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exponent = match self.0 {

@@ -1,4 +1,4 @@
-//! A floating portal address on a network device: it moves when its node is killed, and when that is stopped.
+//! A floating portal address on a network device: it moves when its node is killed, and when it is stopped.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{self, Command};
@@ -9,12 +9,11 @@ use e2e::{Export, Node, pattern, program};
 
 use crate::cluster::{BLOCK, TARGET, cluster_of_three, ready, wait, wait_until_in_sync};
 
-/// Until a node has the address, one way or the other: nobody waits for a predecessor longer than some six
-/// seconds.
+/// Until a node has the address: a node waits for the previous holder for six seconds or so, at most.
 const LIMIT: Duration = Duration::from_secs(20);
 const IP_LIMIT: Duration = Duration::from_secs(5);
 
-/// Whether addresses can be put on devices here: only root can, with iproute2. Says so if not.
+/// Whether addresses can be set on devices here: only root can, with iproute2. Prints so if not.
 fn can_float() -> bool {
     let has_ip = Command::new("ip").arg("-V").output().is_ok_and(|output| output.status.success());
     let can = rustix::process::geteuid().is_root() && has_ip;
@@ -24,7 +23,7 @@ fn can_float() -> bool {
     can
 }
 
-/// An address of loopback that no other test takes.
+/// An address of loopback that no other test uses.
 fn floating() -> IpAddr {
     let [_, _, high, low] = process::id().to_be_bytes();
     Ipv4Addr::new(127, 77, high, low.clamp(1, 254)).into()
@@ -51,7 +50,7 @@ fn holder(nodes: &[Node; 3], asked: usize, address: IpAddr) -> Option<usize> {
     (serves && list[0]["state"] == "held" && is_on(address)).then_some(holder)
 }
 
-/// Waits until another node has it than `former`; gives its index.
+/// Waits until a node other than `former` has the address; returns its index.
 fn wait_for_another(nodes: &[Node; 3], asked: usize, address: IpAddr, former: Option<usize>) -> usize {
     let mut found = None;
     wait(LIMIT, "a node that has the address", || {
@@ -76,7 +75,7 @@ fn a_floating_address_moves_with_the_end_of_its_node() {
     let data = pattern::stamped(1, 7, 0, BLOCK);
     ready(&through(address, &nodes[first])).write(0, 8, &data, false).expect("it is written");
 
-    // Killed: its watcher takes the address off, and another node has it.
+    // Killed: its watcher removes the address, and another node takes it over.
     nodes[first].kill();
     let asked = (first + 1) % 3;
     let second = wait_for_another(&nodes, asked, address, Some(first));
@@ -84,11 +83,11 @@ fn a_floating_address_moves_with_the_end_of_its_node() {
     assert!(read == data, "it is what was written through the node that was killed");
     nodes[first].restart();
     wait_until_in_sync(&nodes[second], "db");
-    // The new life takes off what an earlier one may have left: here, on one machine, for a moment the other
-    // node's.
+    // When the node restarts, it removes the address that its previous process may have left. Since all nodes
+    // are on one machine here, for a moment that is the other node's.
     wait(LIMIT, "the address is where it was", || holder(&nodes, asked, address) == Some(second + 1));
 
-    // Stopped: it gives the address up by itself.
+    // Stopped: it gives the address up.
     nodes[second].stop();
     let third = wait_for_another(&nodes, first, address, Some(second));
     let read = ready(&through(address, &nodes[third])).read(0, 8, BLOCK).expect("it is read");

@@ -1,4 +1,4 @@
-//! Three nodes, of which one has no copies: whatever is asked of it, it answers for the whole cluster.
+//! Three nodes, one of them without copies: each answers for the whole cluster.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::cluster::{cluster_of_three, pausable_job, wait, wait_until_in_sync};
 
-/// Until a change has taken effect, or figures have come: they are measured every ten seconds.
+/// Until a change has taken effect, or measurements have arrived: nodes measure every ten seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 const SECOND: &str = "iqn.2026-11.io.ursa:second";
 
-/// All that the command line does with a volume is said to node 3, which has no copy of it until the end.
+/// All commands about the volume go to node 3, which has no copy of it until the end.
 #[test]
 fn a_volume_is_changed_through_a_node_that_has_no_copy() {
     let mut nodes = cluster_of_three();
@@ -50,7 +50,7 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
     assert_eq!(names, [format!("{TARGET} mail"), format!("{SECOND} mail")].into());
     done(&nodes, &["map", "delete", SECOND, "0", "--yes"]);
 
-    // A copy goes, and comes again.
+    // A copy is removed, and added again.
     done(&nodes, &["volume", "copy", "remove", "mail", "--on", "2", "--yes"]);
     wait(LIMIT, "the copy is gone", || on(&nodes[2], "mail") == [1]);
     done(&nodes, &["volume", "copy", "add", "mail", "--on", "2"]);
@@ -59,7 +59,7 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
     done(&nodes, &["volume", "copy", "rebuild", "mail", "--on", "2", "--yes"]);
     wait_until_in_sync(&nodes[2], "mail");
 
-    // A sync stands still for as long as node 3 is told so.
+    // A resync is paused and resumed by commands to node 3.
     done(&nodes, &["node", "maintenance", "2", "on"]);
     wait(LIMIT, "there is something to copy", || pausable_job(&nodes[2]).is_some());
     let job = pausable_job(&nodes[2]).expect("it was there just now");
@@ -69,7 +69,7 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
     done(&nodes, &["job", "resume", &job]);
     wait_until_in_sync(&nodes[2], "mail");
 
-    // One file for volumes wherever they are.
+    // One file for volumes on different nodes.
     let file = nodes[2].data_dir().join("san.toml");
     let text = "[[volume]]\nname = \"mail\"\nsize = \"128M\"\non = [1, 2]\n\n[[volume]]\nname = \"other\"\nsize = \"32M\"\non = [1]\n";
     fs::write(&file, text).expect("a file can be written");
@@ -78,7 +78,8 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
     assert_eq!(told(&nodes, &["volume", "show", "mail"])["size"], 128 << 20);
     assert!(nodes[2].ursa(&["diff", "-f", file, "--exit-code"]).ok(), "nothing is left to do");
 
-    // The other one of two does it, and of a volume that is on the lost one alone it is said who has it.
+    // Node 2, the other one with a copy, does it. For a volume whose single copy is on the lost node, the
+    // error names that node.
     nodes[0].kill();
     let renamed = || nodes[2].ursa(&["volume", "rename", "mail", "post"]).ok();
     wait(LIMIT, "node 2 renames it", renamed);
@@ -99,7 +100,7 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
     wait(LIMIT, "it has moved", || on(&nodes[2], "other") == [3]);
 }
 
-/// Node 1 is told all of it; node 2 has the only copy.
+/// All commands go to node 1; node 2 has the only copy.
 #[test]
 fn a_volume_whose_only_copy_is_on_another_node_is_worked_with_through_any() {
     let mut nodes = cluster_of_three();
@@ -120,7 +121,7 @@ fn a_volume_whose_only_copy_is_on_another_node_is_worked_with_through_any() {
     done(&nodes, &["target", "create", TARGET]);
     let mapped = told(&nodes, &["map", "create", TARGET, "own", "--host", "any"]);
     assert_eq!(mapped["volume_id"], shown["id"], "{mapped}");
-    // A name is a volume's on all nodes.
+    // The name of a volume is unique in the cluster.
     let said = nodes[2].ursa(&["volume", "create", "own", "--size", "16M", "--no-map", "--copies", "1"]);
     assert!(!said.ok() && said.output.contains("already exists"), "{said}");
     assert_eq!(told(&nodes, &["volume", "rename", "own", "mail"])["name"], "mail");
@@ -135,7 +136,8 @@ fn a_volume_whose_only_copy_is_on_another_node_is_worked_with_through_any() {
     let is_missed = || nodes[0].ursa(&["status"]).output.contains("mail is unavailable");
     wait(LIMIT, "it is said that it is not served", is_missed);
     nodes[1].restart();
-    // Until it has heard from the leader it may not know the name, and says so: what is not found is gone.
+    // Until it has heard from the leader, it may not know the name, and says so. *Not found* would mean that
+    // the volume is gone.
     let is_served = || {
         let shown = nodes[1].ursa(&["volume", "show", "mail", "-o", "json"]);
         assert!(!shown.output.contains("not found"), "{shown}");
@@ -148,7 +150,7 @@ fn a_volume_whose_only_copy_is_on_another_node_is_worked_with_through_any() {
     }
 }
 
-/// What goes on, and what has gone on, on all nodes is told by one; and who is missing.
+/// One node shows what is happening, and has happened, on all nodes; and which nodes are missing.
 #[test]
 fn one_node_tells_what_goes_on_on_all() {
     let mut nodes = cluster_of_three();
@@ -171,7 +173,7 @@ fn one_node_tells_what_goes_on_on_all() {
     nodes[0].kill();
     let missing = live.until(LIMIT, "missing", |missing| missing["node"] == 1);
     assert!(missing["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{missing}");
-    // The others go on.
+    // The others continue.
     for number in 2..=3 {
         live.until(LIMIT, "sample", |sample| sample["node"] == number);
     }
@@ -205,12 +207,11 @@ fn one_node_tells_what_goes_on_on_all() {
     nodes[0].restart();
     live.until(LIMIT, "back", |back| back["node"] == 1);
     live.until(LIMIT, "sample", |sample| sample["node"] == 1);
-    // What it had measured before is kept.
+    // Its earlier measurements are kept.
     wait(LIMIT, "figures of all nodes again", || measured() == [1, 2, 3].into());
 }
 
-/// What was done on a node, and what nodes have seen, is told by another one; also after the node has
-/// returned.
+/// A node shows the audit log and events of other nodes, also after a node has returned.
 #[test]
 fn one_node_tells_what_was_done_and_has_happened_on_all() {
     let mut nodes = cluster_of_three();
@@ -231,7 +232,7 @@ fn one_node_tells_what_was_done_and_has_happened_on_all() {
     assert!(!text.contains("POST /v1/targets"), "its own log has what it was asked itself: {text}");
 
     let http = Http::viewer(&nodes[0]);
-    // By whom each event of this code is told.
+    // The nodes that report each event of this code.
     let tellers = |code: &str, node: Option<u64>| -> Vec<Vec<u64>> {
         let all = http.get("/v1/events?node=all&limit=1000");
         let events = all["items"].as_array().expect("a list").iter();
@@ -266,7 +267,7 @@ fn one_node_tells_what_was_done_and_has_happened_on_all() {
     assert!(deeds["items"].as_array().expect("a list").iter().any(joined), "from before: {deeds}");
 }
 
-/// What node 2 does is seen and taken back through node 1, and how it has ended is told by all.
+/// A verify on node 2 is shown and canceled through node 1, and all nodes show how it ended.
 #[test]
 fn a_comparison_of_another_node_is_seen_and_its_end_is_told() {
     let nodes = cluster_of_three();
@@ -308,7 +309,7 @@ fn a_comparison_of_another_node_is_seen_and_its_end_is_told() {
         assert_eq!(states(node), ["cancelled", "ended"]);
     }
 
-    // What is done with copies every node has seen itself.
+    // Every node has itself seen what happened to copies.
     nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", "3", "--yes"]).expect_ok();
     let copy = format!("copy.{volume}.3");
     for node in &nodes {

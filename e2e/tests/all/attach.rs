@@ -1,5 +1,4 @@
-//! `ursa attach`: a unit as a file, used as people do: with a loop device, a file system, and no SCSI in the
-//! kernel.
+//! `ursa attach`: a unit as a file, with a loop device and a file system, and without SCSI in the kernel.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -25,7 +24,7 @@ fn both_portals(export: &Export) -> String {
     url(export, &export.portals.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
-/// Files that hold something else each, and one that is large.
+/// Writes small files with different content, and a large one.
 fn fill(directory: &Path) {
     for number in 0..50_u64 {
         let content: Vec<u8> =
@@ -62,7 +61,7 @@ fn a_file_system_outlives_detaching_and_a_restart_of_the_target() {
     let mount = Mounted::new(device.device(), &mounted);
     fill(&mounted);
     let expected = checksum(&mounted);
-    // While files are written the target is away for a while.
+    // The target is gone for a while during writes to files.
     let (copies, from) = (mounted.join("copies"), mounted.clone());
     let writing = thread::spawn(move || {
         for round in 0..4 {
@@ -96,7 +95,7 @@ fn a_file_system_outlives_detaching_and_a_restart_of_the_target() {
     let device = Loop::new(&attached.file());
     let mount = Mounted::new(device.device(), &mounted);
     assert_eq!(checksum(&mounted), expected);
-    // What is in use is not taken away, until it is not in use any more.
+    // A file that is in use is not detached until it is not in use any more.
     let mut attached = attached;
     attached.ask_to_end();
     thread::sleep(2 * SECOND);
@@ -116,7 +115,7 @@ fn bytes_are_where_they_were_written() {
     let mut file = File::options().read(true).write(true).open(attached.file()).expect("it is there");
     let mut expected = vec![9_u8; 4 * MIB as usize];
     file.write_all_at(&expected, 0).expect("it can be written");
-    // What is not a whole block, over the ends of blocks and requests.
+    // Writes of partial blocks, and across the ends of blocks and requests.
     let mut seed = 1_u64;
     for round in 0..200_u64 {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -129,7 +128,7 @@ fn bytes_are_where_they_were_written() {
     let mut found = vec![0; expected.len()];
     file.read_exact_at(&mut found, 0).expect("it can be read");
     assert!(found == expected);
-    // A hole reads as zeros and has no space any more; its neighbours are untouched.
+    // A hole reads as zeros and takes no space any more; its neighbors are untouched.
     fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 1_000_000, 1_500_000)
         .expect("it is supported");
     expected[1_000_000..2_500_000].fill(0);
@@ -139,7 +138,7 @@ fn bytes_are_where_they_were_written() {
     assert!((1_000_000..2_500_000).contains(&hole), "{hole}");
     let data = rustix::fs::seek(&file, RawSeek::Data(hole)).expect("it is supported");
     assert!((hole + 1..=2_500_000).contains(&data), "{data}");
-    // The end is the end.
+    // Reads and writes at the end of the file.
     assert_eq!(file.seek(SeekFrom::End(0)).expect("it has an end"), 64 * MIB);
     assert_eq!(file.read(&mut [0; 10]).expect("nothing is there"), 0);
     assert_eq!(file.write(&[1]).expect_err("nothing can be there").raw_os_error(), Some(28), "ENOSPC");
@@ -149,7 +148,7 @@ fn bytes_are_where_they_were_written() {
     );
     file.sync_all().expect("it can be flushed");
     drop(file);
-    // Who is killed leaves a mount that nobody serves; the next one clears it away.
+    // A killed process leaves a dead mount, which the next one removes.
     attached.kill();
     let attached = Attached::new(&export.url(1), &dir.path().join("unit"), &[]);
     let again = File::open(attached.file()).expect("it is there");

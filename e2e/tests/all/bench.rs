@@ -19,7 +19,7 @@ fn bench(arguments: &[&str]) -> Finished {
     program::run(Command::new(node::binary()).arg("bench").args(arguments), LIMIT)
 }
 
-/// A record, from the file where it was written.
+/// Reads a record from its file.
 fn record(path: &Path) -> Value {
     let json = fs::read_to_string(path).expect("the record was written");
     serde_json::from_str(&json).expect("a record is JSON")
@@ -112,8 +112,7 @@ fn a_secret_opens_a_volume() {
     assert!(bench(&["run", &url]).output.contains("--chap-secret-file"));
 }
 
-/// In the middle of a run the target is gone: what was measured until then is there, and what was lost is
-/// told.
+/// If the target is lost during a run, the record has what was measured until then, and what was lost.
 #[test]
 fn a_target_that_dies_is_reported() {
     let mut node = Node::start();
@@ -140,7 +139,7 @@ fn a_target_that_dies_is_reported() {
     assert!((1.0..=16.0).contains(&unanswered), "{unanswered}");
 }
 
-/// A target that is stopped but not gone: its connections stay open, and nobody answers.
+/// A target that is stopped, not ended: its connections stay open, but get no answers.
 #[test]
 fn a_target_that_falls_silent_is_reported() {
     let mut node = Node::start();
@@ -165,7 +164,7 @@ fn a_file_is_made_filled_and_verified() {
     let text =
         bench(&["run", "-b4K", "-o16", "-w20", "-r", "-c16M", "-d1", "-W0", "--verify", path]).expect_ok();
     assert!(text.contains(" reads checked, 0 could not be"), "{text}");
-    // With a rate there are exactly as many requests as were due.
+    // With a rate, there are exactly as many requests as were due.
     let json = dir.path().join("result.json");
     let arguments = ["run", "-b4K", "-o16", "-r", "-d2", "-W1", "--rate", "500", "--json"];
     bench(&[&arguments[..], &[json.to_str().expect("our own path"), path]].concat()).expect_ok();
@@ -202,12 +201,12 @@ fn a_mail_server_is_measured() {
     let html = fs::read_to_string(&page).expect("the page was written");
     assert!(html.matches("<svg").count() == 8 && html.contains("send mail"));
     assert_eq!(bench(&["report", json_path]).expect_ok(), text, "a record says what its report said");
-    // Its pages and logs alone would be another load.
+    // Its database pages and logs without the rest would be another load.
     let again = bench(&["compare", json_path, json_path, "--rounds", "1", "--overwrite"]);
     assert!(!again.ok() && again.output.contains("omit --rounds"), "{}", again.output);
 }
 
-/// The disk without a target, and a volume on it.
+/// A disk without a target, and a volume on it.
 #[test]
 fn a_volume_is_compared_with_its_disk() {
     let mut node = Node::start();

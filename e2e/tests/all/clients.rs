@@ -32,7 +32,7 @@ fn iscsi_inq_reads_the_identity() {
     let standard = tool("iscsi-inq", &[&one.url(0)]).expect_ok();
     assert!(standard.contains("Peripheral Qualifier:CONNECTED"), "{standard}");
     assert!(standard.contains("Peripheral Device Type:DIRECT_ACCESS"), "{standard}");
-    // The same unit through both portals, another unit for another volume.
+    // The unit is the same through both portals; another volume is another unit.
     let page = |url: &str| tool("iscsi-inq", &["--evpd=1", "--pagecode=131", url]).expect_ok();
     let names = |url: &str| unit_designators(&page(url));
     assert!(!names(&one.url(0)).is_empty());
@@ -43,7 +43,7 @@ fn iscsi_inq_reads_the_identity() {
     assert_ne!(serial(&one.url(0)), serial(&two.url(0)));
 }
 
-/// What iscsi-inq prints of the designators that name the unit, not a port.
+/// The designators in iscsi-inq's output that name the unit, not a port.
 fn unit_designators(page: &str) -> Vec<String> {
     let all = page.split("DEVICE DESIGNATOR").skip(1);
     let unit = all.filter(|designator| designator.contains("Association:(0)"));

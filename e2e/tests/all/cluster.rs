@@ -1,5 +1,5 @@
-//! Three nodes on one machine: a volume goes on when the node that hosts write through is killed, and is
-//! whole again afterwards.
+//! Three nodes on one machine: a volume stays available when the node that hosts write through is killed, and
+//! all copies are in sync again afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,10 @@ use serde_json::Value;
 
 /// Until the nodes know each other and all of them vote.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(30);
-/// From the loss of a node to the first write that another one has carried out: far less than the 20 s after
-/// which initiators fail a path. On an idle machine it is 2 s, which drills check with nothing beside them.
+/// From the loss of a node to the first write through another one: far less than the 20 s after which
+/// initiators fail a path.
+///
+/// On an idle machine it is 2 s, which drills check when no other test runs.
 pub const STALL_MAX: Duration = Duration::from_secs(10);
 /// Until a node that has just started serves.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -28,12 +30,12 @@ pub const BLOCK: usize = 8 * SECTOR;
 /// The volumes: on disks, and in memory.
 const VOLUMES: [(&str, &str, &str); 2] = [("db", "thick", "3"), ("scratch", "ram", "2")];
 
-/// What is known of each block.
+/// What the test knows of each block.
 #[derive(Clone)]
 struct Promises {
-    /// The newest write that was answered.
+    /// The latest write that was acknowledged.
     answered: Vec<u64>,
-    /// The newest write that was sent.
+    /// The latest write that was sent.
     sent: Vec<u64>,
 }
 
@@ -46,7 +48,7 @@ fn a_volume_goes_on_without_the_node_that_was_killed() {
         ];
         nodes[0].ursa(&create).expect_ok();
     }
-    // The one in memory has its second copy on either of the others.
+    // The RAM volume has its second copy on one of the others.
     let second = usize::from(copy_nodes(&nodes[0], "scratch")[1]) - 1;
     for (lun, (name, ..)) in VOLUMES.into_iter().enumerate() {
         wait_until_in_sync(&nodes[second], name);
@@ -54,8 +56,8 @@ fn a_volume_goes_on_without_the_node_that_was_killed() {
     }
 }
 
-/// While a volume is written to, a copy of it moves, it grows, and the node that the copy is on now is taken
-/// out of use and back.
+/// During writes to a volume, one of its copies moves, the volume grows, and the copy's new node enters and
+/// leaves maintenance.
 #[test]
 fn a_copy_moves_and_its_node_is_maintained_while_the_volume_is_written_to() {
     let nodes = cluster_of_three();
@@ -92,8 +94,8 @@ fn a_copy_moves_and_its_node_is_maintained_while_the_volume_is_written_to() {
     check(&mut ready(&export), &export, &promises, Instant::now());
 }
 
-/// Two of three nodes are lost for good: the last one goes on alone, and refuses one that comes back with
-/// what it had.
+/// Two of three nodes are lost for good: the last one continues alone, and refuses a node that returns with
+/// its old state.
 #[test]
 fn the_last_survivor_is_made_a_cluster_of_its_own() {
     let mut nodes = cluster_of_three();
@@ -121,7 +123,7 @@ fn the_last_survivor_is_made_a_cluster_of_its_own() {
     let list = nodes[0].ursa_json(&["node", "list"]);
     assert_eq!((&list[1]["up"], &list[1]["votes"]), (&Value::Bool(false), &Value::Bool(false)), "{list}");
     assert!(!served(&nodes[1]), "it is alone with a cluster that was given up");
-    // What it had is taken away, and so is it.
+    // Its copies are removed, and then the node itself.
     nodes[1].kill();
     for node in ["2", "3"] {
         nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", node, "--yes"]).expect_ok();
@@ -132,7 +134,7 @@ fn the_last_survivor_is_made_a_cluster_of_its_own() {
 
 pub const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 
-/// Kills node 1 while it is written through, and goes on through the other one.
+/// Kills node 1 during writes through it, and continues through the other one.
 fn go_on(nodes: &mut [Node; 3], second: usize, name: &str, lun: u64) {
     let through =
         |node: &Node| Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun, chap: None };
@@ -151,7 +153,7 @@ fn go_on(nodes: &mut [Node; 3], second: usize, name: &str, lun: u64) {
     let written: u64 = promises.answered.iter().filter(|number| **number > 0).count() as u64;
     assert!(written > BLOCKS / 2, "only {written} blocks of {name} were written: nothing is proven");
 
-    // What was answered is there, through the other node, at once.
+    // All acknowledged writes are readable through the other node at once.
     check(&mut other, &other_way, &promises, killed);
     println!("{name}: the first reads came {:?} after the kill", killed.elapsed());
     let mut longest = Duration::ZERO;
@@ -183,7 +185,7 @@ fn go_on(nodes: &mut [Node; 3], second: usize, name: &str, lun: u64) {
     println!("{name}: all in sync {:?} after the restart", back.elapsed());
     let found = nodes[second].ursa_json(&["volume", "verify", name]);
     assert_eq!(found["equal"], true, "{found}");
-    // The node that was away has what was written meanwhile.
+    // The node that was away has the writes from that time.
     let mut first = ready(&through(&nodes[0]));
     for block in 0..BLOCKS {
         let read = in_spite_of_attentions(|| first.read(first_sector(block), 8, BLOCK));
@@ -225,7 +227,7 @@ pub fn wait_until_in_sync(node: &Node, volume: &str) {
     wait(SYNC_LIMIT, &format!("all copies of {volume} in sync"), in_sync);
 }
 
-/// A copy that is not in sync, as a job that can be paused.
+/// The job of a copy that is not in sync and can be paused.
 pub fn pausable_job(node: &Node) -> Option<String> {
     let jobs = node.ursa_json(&["job", "list"]);
     let job = jobs.as_array()?.iter().find(|job| job["can_be_paused"] == true)?;
@@ -241,7 +243,7 @@ pub fn wait(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A session whose unit is ready. How long a stall takes is for the caller to judge.
+/// A session whose unit is ready. The caller judges how long a stall took.
 #[track_caller]
 pub fn ready(export: &Export) -> Raw {
     let end = Instant::now() + READY_LIMIT;
@@ -255,13 +257,12 @@ pub fn ready(export: &Export) -> Raw {
     }
 }
 
-/// Writes one block after the other until it is told to stop, or cut off.
+/// Writes one block after the other until it is told to stop, or its session is lost.
 fn write_until_cut(export: &Export, stop: &AtomicBool) -> Promises {
     write_blocks(export, stop, false)
 }
 
-/// The same, through a node that stays: what is not answered is said again, as a host does that is told that
-/// something has changed.
+/// The same through a node that stays: repeats unacknowledged writes, as hosts do after a unit attention.
 fn write_until_told(export: &Export, stop: &AtomicBool) -> Promises {
     write_blocks(export, stop, true)
 }
@@ -288,7 +289,7 @@ fn write_blocks(export: &Export, stop: &AtomicBool, again: bool) -> Promises {
     promises
 }
 
-/// No write that was answered is lost. Reads may wait for as long as a stall may take.
+/// Checks that no acknowledged write is lost. Reads may take as long as a stall.
 fn check(raw: &mut Raw, export: &Export, promises: &Promises, since: Instant) {
     for block in 0..BLOCKS {
         let first = first_sector(block);

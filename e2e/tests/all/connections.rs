@@ -1,4 +1,4 @@
-//! Sessions of several connections over TCP. No initiator that we did not write has them: [`Raw`] does.
+//! Sessions of several connections over TCP. No initiator that we did not write supports them: [`Raw`] does.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use e2e::{Export, Server, VolumeSpec, pattern};
 const MIB: u64 = 1 << 20;
 const ROUNDS: u64 = 500;
 
-/// A session of up to `connections_max`, and its first connection.
+/// A session of up to `connections_max` connections, and its first connection.
 fn log_in(export: &Export, connections_max: u32) -> Raw {
     let login = Login { connections_max, ..Login::default() };
     let mut leading = Raw::login_with(export, 0, 0x4000, login).expect("it may log in");
@@ -50,7 +50,7 @@ fn commands_go_over_all_connections_at_once() {
         }
         work(&mut leading, 0);
     });
-    // What one wrote, the others read.
+    // The others read what one connection wrote.
     let last = ROUNDS - 1;
     let lba = 1024 + last % 64 * 8;
     assert!(others[2].read(lba, 8, 4096).expect("a read") == pattern::stamped(1, last, lba, 4096));
@@ -68,7 +68,7 @@ fn connections_leave_and_are_replaced() {
     let mut second = leading.join(&export, 1, 1).expect("it may join");
     let mut third = leading.join(&export, 1, 2).expect("it may join");
     work(&mut second, 1);
-    // By itself, and by another one.
+    // By a request on the connection itself, and by one on another connection.
     assert_eq!(second.logout(Some(1)).expect("an answer"), 0);
     second.wait_for_close().expect("it is closed");
     assert_eq!(leading.logout(Some(2)).expect("an answer"), 0);
@@ -79,7 +79,7 @@ fn connections_leave_and_are_replaced() {
     let mut second = leading.join(&export, 0, 1).expect("it may join");
     let mut third = leading.join(&export, 0, 2).expect("it may join");
     work(&mut third, 2);
-    // A new connection takes the place of one that is still there; it goes on where that was.
+    // A new connection replaces one that still exists, and continues in its place.
     let mut new = leading.join(&export, 1, 1).expect("it may join");
     second.wait_for_close().expect("another has its place");
     work(&mut new, 3);
@@ -90,7 +90,7 @@ fn connections_leave_and_are_replaced() {
     drop(server);
 }
 
-/// Error recovery level 0: with a connection the session is lost (RFC 7143 7.1.4).
+/// Error recovery level 0: if a connection is lost, the session is lost (RFC 7143 7.1.4).
 #[test]
 fn a_connection_that_breaks_takes_the_session_with_it() {
     let Some((server, export)) = start() else { return };

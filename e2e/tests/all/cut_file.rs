@@ -1,4 +1,4 @@
-//! A pool's file that was cut short behind its node's back, under a volume with two copies in sync.
+//! A pool's file is truncated outside of its node's control, under a volume with two copies in sync.
 
 use std::fs::File;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::cluster::{TARGET, cluster_of_three, copies, wait, wait_until_in_sync}
 use crate::full_disk::TOLD_OF_DISK;
 use crate::set_back::{BLOCKS, expect, put, ready};
 
-/// Less than the volume's space: nothing of it is left.
+/// Less than the volume's space: none of its data remains.
 const LEFT_BYTES: u64 = 1 << 20;
 
-/// Until the copy is out.
+/// Until the copy is out of sync.
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
@@ -46,7 +46,7 @@ fn no_host_is_told_that_data_are_lost_that_the_other_copy_has() {
     let out = || copies(&nodes[1], "db").iter().any(|copy| copy["node"] == 1 && copy["state"] != "in_sync");
     wait(LIMIT, "the copy leaves", out);
     expect(&nodes[1], 1);
-    // People are told once.
+    // There is one event about it.
     let status = nodes[1].ursa(&["status", "-o", "json"]).stdout;
     assert!(!status.contains("\"health\": \"healthy\""), "{status}");
     let events = nodes[1].ursa_json(&["events"]);

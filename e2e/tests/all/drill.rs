@@ -1,4 +1,4 @@
-//! `ursa drill`: it says what happened, and leaves nothing behind however it ends.
+//! `ursa drill` reports what happened, and cleans up however it ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::cluster::wait;
 
 /// For a drill of one cycle on a busy machine.
 const DRILL_LIMIT: Duration = Duration::from_secs(180);
-/// From the end of a drill until nothing of it is there any more.
+/// From the end of a drill until its processes have ended.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 fn drill(directory: &Path, arguments: &[&str]) -> Command {
@@ -25,7 +25,7 @@ fn drill(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Processes that have this directory on their command line, but for the drill itself.
+/// Processes with this directory on their command line, except the drill itself.
 fn nodes_in(directory: &Path) -> Vec<PathBuf> {
     let directory = directory.to_str().expect("our own path");
     let processes = fs::read_dir("/proc").expect("there is /proc").flatten().map(|entry| entry.path());
@@ -37,12 +37,12 @@ fn nodes_in(directory: &Path) -> Vec<PathBuf> {
     processes.filter(is_one).collect()
 }
 
-/// Silence is four heartbeats.
+/// The heartbeat timeout: four heartbeats.
 const SILENCE_MS: i64 = 400;
 
 #[test]
 fn a_drill_says_what_happened_and_leaves_nothing_behind() {
-    // The node that is killed leads the cluster's record, too.
+    // The node that is killed is also the leader of the cluster's record.
     let out_ms = drill_of_a_crash(&[], "its process died");
     assert!(out_ms < SILENCE_MS, "the others were told, and yet it took {out_ms} ms");
 }
@@ -53,11 +53,11 @@ fn without_watchers_the_others_wait_until_they_miss_a_node() {
     assert!(out_ms > SILENCE_MS - 100, "{out_ms} ms: less than silence, from the last heartbeat on");
 }
 
-/// From the death of the node until it is out, in milliseconds.
+/// From the death of the node until its copy is out of sync, in milliseconds.
 fn drill_of_a_crash(more: &[&str], reason: &str) -> i64 {
     let home = TempDir::new().expect("a temporary directory can be made");
     let directory = home.path().join("nodes");
-    // How long a stall is on a machine that does much else says nothing of the program.
+    // The length of a stall on a busy machine says nothing about the program.
     let arguments = ["crash-node", "--witness", "--seconds", "3", "--stall-max", "10000"];
     let mut command = drill(&directory, &[&arguments, more].concat());
     let record = program::run(&mut command, DRILL_LIMIT).expect_ok();
@@ -102,7 +102,8 @@ fn drill_of_a_crash(more: &[&str], reason: &str) -> i64 {
 fn a_copy_whose_disk_was_lost_is_made_anew() {
     let home = TempDir::new().expect("a temporary directory can be made");
     let directory = home.path().join("nodes");
-    // Another node than the one that made the cluster; and a second time, with what the first has left.
+    // Replace a disk of another node than the one that created the cluster, and a second time on the state
+    // that the first time left.
     let arguments =
         ["replace-disk", "--node", "2", "--cycles", "2", "--seconds", "2", "--stall-max", "10000"];
     let record = program::run(&mut drill(&directory, &arguments), DRILL_LIMIT).expect_ok();
@@ -122,8 +123,10 @@ fn a_copy_whose_disk_was_lost_is_made_anew() {
     }
 }
 
-/// Hosts that reach all nodes, and harm of each kind between these: nothing that was written is read as it
-/// was before, and there is one history in the end. How long stalls are is asked where nothing else runs.
+/// Hosts reach all nodes, and the links between the nodes have each kind of fault.
+///
+/// No acknowledged write is lost, and the copies are equal in the end. Drills check the length of stalls when
+/// no other test runs.
 #[test]
 fn whatever_nodes_do_not_hear_of_each_other_hosts_see_one_volume() {
     for arguments in [
@@ -151,7 +154,8 @@ fn a_node_that_stands_still_for_ten_seconds_serves_nothing_old_when_it_goes_on()
 
 #[test]
 fn a_node_that_is_stopped_in_order_is_waited_for_by_nobody() {
-    // It gives hosts two seconds to leave: what it misses is counted when it has been away for a while.
+    // Shutdown gives hosts two seconds to leave: the drill counts writes that the node misses once it has
+    // been away for a while.
     let (record, cycle) = drill_of_one_cycle(&["reboot", "--node", "3", "--seconds", "5"]);
     let out = events(&cycle, "out");
     let text = out.first().and_then(|event| event["text"].as_str());
@@ -165,7 +169,7 @@ fn after_a_black_out_nobody_has_to_choose() {
     assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(5), "{record:#}");
 }
 
-/// Copies that are well need nobody's vote.
+/// Copies in sync need no quorum.
 #[test]
 fn without_a_quorum_and_without_a_witness_hosts_notice_nothing() {
     for scenario in ["lose-quorum", "lose-witness"] {
@@ -176,7 +180,7 @@ fn without_a_quorum_and_without_a_witness_hosts_notice_nothing() {
     }
 }
 
-/// A network for heartbeats is a preference. The drill waits until they, and nothing else, go by it.
+/// A network for heartbeats is only a preference. The drill waits until heartbeats, and nothing else, use it.
 #[test]
 fn when_the_network_for_heartbeats_falls_silent_hosts_notice_nothing() {
     let (record, cycle) = drill_of_one_cycle(&["cut-heartbeats", "--seconds", "3"]);
@@ -185,11 +189,11 @@ fn when_the_network_for_heartbeats_falls_silent_hosts_notice_nothing() {
     assert_eq!(cycle["moved"]["sent_bytes"].as_u64(), Some(0), "{record:#}");
 }
 
-/// The record, and what it says of the only cycle.
+/// Runs a drill of one cycle; returns its record, and that of the cycle.
 fn drill_of_one_cycle(arguments: &[&str]) -> (Value, Value) {
     let home = TempDir::new().expect("a temporary directory can be made");
     let directory = home.path().join("nodes");
-    // How long a stall is on a machine that does much else says nothing of the program.
+    // The length of a stall on a busy machine says nothing about the program.
     let common = ["--policy", "round-robin", "--stall-max", "10000"];
     let mut command = drill(&directory, &[arguments, &common].concat());
     let record = program::run(&mut command, DRILL_LIMIT).expect_ok();
@@ -205,7 +209,7 @@ fn events<'a>(cycle: &'a Value, kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["kind"] == kind && event["ms"].as_i64() >= Some(0)).collect()
 }
 
-/// A drill that runs, and its nodes with it.
+/// Starts a drill, and waits for its nodes.
 fn started(directory: &Path) -> Child {
     let mut command = drill(directory, &["crash-node", "--seconds", "600"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");
@@ -248,7 +252,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
         assert!(finished.output.contains(words), "{finished}");
         assert!(!directory.exists());
     }
-    // What is there already is somebody's.
+    // A drill leaves an existing directory alone.
     fs::create_dir(&directory).expect("a directory can be made");
     let finished = program::run(&mut drill(&directory, &["crash-node"]), END_LIMIT);
     assert!(!finished.ok() && directory.exists(), "{finished}");

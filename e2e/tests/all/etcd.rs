@@ -1,4 +1,4 @@
-//! Two nodes whose cluster has its record in a site's etcd: Debian's, of one member, on loopback.
+//! Two nodes whose cluster has its record in a site's etcd: Debian's, with one member, on loopback.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,17 +15,16 @@ use tempfile::TempDir;
 
 use crate::cluster::{BLOCK, BLOCKS, STALL_MAX, TARGET, first_sector, ready, wait, wait_until_in_sync};
 
-/// Of Debian's package etcd-server.
+/// From Debian's package etcd-server.
 const PROGRAM: &str = "/usr/bin/etcd";
-/// Between two writes that were answered, while etcd is away or comes back. On an idle machine it is
-/// milliseconds.
+/// Between two acknowledged writes, while etcd is away or returns. On an idle machine it is milliseconds.
 const HICCUP_MAX: Duration = Duration::from_secs(4);
-/// Until something shows that a node finds out by itself.
+/// Until a node shows what it detects automatically.
 const LIMIT: Duration = Duration::from_secs(20);
 /// A call that needs etcd ends after five seconds without it.
 const REFUSAL_MAX: Duration = Duration::from_secs(15);
 
-/// An etcd of one member; it ends with this.
+/// An etcd with one member. Dropping it ends the process.
 pub struct Etcd {
     child: Child,
     client: SocketAddr,
@@ -34,7 +33,8 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts one. `None` where there is none: `./test` says so at its end, and with `--all` it is an error.
+    /// Starts an etcd. `None` if it is not installed: `./test` reports that at its end, and fails with
+    /// `--all`.
     pub fn start() -> Option<Etcd> {
         if !Path::new(PROGRAM).exists() {
             println!("skipped: {PROGRAM} is missing (Debian package etcd-server)");
@@ -67,9 +67,10 @@ impl Etcd {
         wait(LIMIT, "etcd", || TcpStream::connect(self.client).is_ok());
     }
 
-    /// Has it carry out no change any more, or again. It answers questions all the time, as an etcd does
-    /// whose members differ (its alarm CORRUPT). Its alarm NOSPACE is none for changes like ours: version 3.4
-    /// does not count what is in a transaction within one.
+    /// Makes it refuse changes, or accept them again, by its alarm CORRUPT.
+    ///
+    /// It continues to answer reads, as an etcd does whose members differ. The alarm NOSPACE would not affect
+    /// our changes: version 3.4 does not count operations in a transaction within a transaction.
     pub fn refuse_changes(&self, refuse: bool) {
         let action = if refuse { "ACTIVATE" } else { "DEACTIVATE" };
         let body = format!(r#"{{"action":"{action}","alarm":"CORRUPT"}}"#);
@@ -104,7 +105,7 @@ impl Drop for Etcd {
     }
 }
 
-/// Somebody who writes one block after the other, until told to stop.
+/// A host that writes one block after the other, until it is told to stop.
 struct Writer {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(u64, Duration)>,
@@ -134,7 +135,7 @@ impl Writer {
         Writer { stop, thread: thread::spawn(write) }
     }
 
-    /// How many blocks were written, and the longest time from one answer to the next.
+    /// Stops; returns how many blocks were written, and the longest time between two acknowledgments.
     fn stop(self) -> (u64, Duration) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("it does not panic")
@@ -156,7 +157,7 @@ fn refusal(node: &Node, arguments: &[&str]) -> String {
     refused.output
 }
 
-/// Two nodes of a cluster that has its record there from the start.
+/// Two nodes of a cluster that has its record in etcd from the start.
 pub fn cluster_of_two(etcd: &Etcd) -> [Node; 2] {
     let url = etcd.url();
     let start = || Node::start_with(&["--etcd", &url]);
@@ -170,7 +171,7 @@ pub fn cluster_of_two(etcd: &Etcd) -> [Node; 2] {
     nodes
 }
 
-/// In etcd no node has a vote.
+/// With etcd no node has a vote.
 fn both_up(node: &Node) -> bool {
     let list = node.ursa_json(&["node", "list"]);
     let list = list.as_array().expect("a list");
@@ -187,7 +188,8 @@ fn a_cluster_has_its_record_in_etcd() {
     let made = nodes[0].ursa(&["node", "init", "--listen", &listen[0]]).expect_ok();
     assert!(made.contains(&format!("record is in etcd ({url})")), "{made}");
 
-    // Who looks for it elsewhere is not let in, and the token is still good when that is mended.
+    // A node that has its record elsewhere cannot join, and the token is still valid once its settings are
+    // corrected.
     let token = nodes[0].ursa_json(&["node", "token"])["token"].as_str().expect("a token").to_owned();
     let join = ["node", "join", &token, "--listen", &listen[1]];
     let elsewhere = refusal(&nodes[1], &join);
@@ -226,7 +228,7 @@ fn a_cluster_has_its_record_in_etcd() {
     etcd_is_away(&mut etcd, &nodes);
     a_node_is_killed(&mut nodes);
 
-    // Settings that do not fit the cluster.
+    // Settings that do not match the cluster.
     nodes[1].stop();
     nodes[1].set(&[]);
     nodes[1].restart();
@@ -246,12 +248,12 @@ fn a_cluster_has_its_record_in_etcd() {
     assert_eq!(nodes[0].ursa_json(&["node", "list"]).as_array().map(Vec::len), Some(1));
 }
 
-/// What `ursa status` says, whatever its exit code.
+/// The output of `ursa status`, whatever its exit code.
 fn problems(node: &Node) -> String {
     node.ursa(&["status"]).output
 }
 
-/// Hosts do not notice; who wants to change something, or looks, is told.
+/// Hosts notice nothing; changes fail with an error, and the status reports the problem.
 fn etcd_is_away(etcd: &mut Etcd, nodes: &[Node; 2]) {
     let writer = Writer::start(through(&nodes[0]));
     thread::sleep(Duration::from_millis(500));
@@ -280,7 +282,7 @@ fn etcd_is_away(etcd: &mut Etcd, nodes: &[Node; 2]) {
     assert!(longest < HICCUP_MAX, "a pause of {longest:?}");
 }
 
-/// The other one goes on, and what it has missed is all that it is given when it is back.
+/// The other node continues, and a partial resync suffices when this one is back.
 fn a_node_is_killed(nodes: &mut [Node; 2]) {
     let writer = Writer::start(through(&nodes[0]));
     thread::sleep(Duration::from_millis(500));

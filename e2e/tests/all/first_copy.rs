@@ -1,4 +1,4 @@
-//! A volume with a single copy gets another one on another node while a host uses it, and outlives its node.
+//! A volume with a single copy gets another one on another node while a host uses it, and survives its node.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -30,7 +30,7 @@ fn gets_a_copy(kind: &str) {
             }
             number
         });
-        // Of a node that has nothing of it.
+        // By a command to a node without a copy.
         nodes[2].ursa(&["volume", "copy", "add", "demo", "--on", "2"]).expect_ok();
         wait_until_in_sync(&nodes[1], "demo");
         ended.store(true, Ordering::Relaxed);

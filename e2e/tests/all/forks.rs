@@ -1,5 +1,5 @@
-//! Two nodes without a witness, of which the second goes on alone when the one that decides is killed, as was
-//! agreed to.
+//! Two nodes without a witness. The second one, as permitted, continues alone when the first one, which has
+//! the vote, is killed.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use e2e::{Export, Node, ports};
 use crate::cluster::{wait, wait_until_in_sync};
 
 const CLUSTER_LIMIT: Duration = Duration::from_secs(30);
-/// Five seconds of silence, leases, and what a busy machine takes.
+/// Five seconds of silence, leases, and some time for a busy machine.
 const GOES_ON_LIMIT: Duration = Duration::from_secs(20);
 const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 const BLOCKS: u64 = 64;
@@ -40,13 +40,14 @@ fn serves(node: &Node) -> bool {
     node.ursa_json(&["volume", "show", "db"])["serving"] == true
 }
 
-/// Right after the loss of the other one it still holds leases.
+/// Whether the node continues alone. `serving` is not enough: right after the loss of the other node it still
+/// has leases.
 fn goes_on_alone(node: &Node) -> bool {
     let shown = node.ursa_json(&["volume", "show", "db"]);
     shown["serving"] == true && shown["fork"]["node"] == 2
 }
 
-/// A session whose unit is ready, when the node serves.
+/// Waits until the node serves; returns a session whose unit is ready.
 fn ready(node: &Node) -> Raw {
     let end = Instant::now() + GOES_ON_LIMIT;
     loop {
@@ -101,14 +102,14 @@ fn the_second_node_goes_on_alone_and_the_first_is_given_what_it_missed() {
     assert!(killed.elapsed() > Duration::from_secs(4), "it waits for the silence");
     expect(&nodes[1], 0..BLOCKS, 1);
     put(&nodes[1], 0..BLOCKS / 2, 2);
-    // It is killed, too, and goes on where it was.
+    // It is killed, too, and continues alone after its restart.
     nodes[1].kill();
     nodes[1].restart();
     wait(GOES_ON_LIMIT, "the second node serves again", || goes_on_alone(&nodes[1]));
     expect(&nodes[1], 0..BLOCKS / 2, 2);
 
     nodes[0].restart();
-    // What the second node knows of the record is old until it hears of the first.
+    // The second node's view of the record is outdated until it reaches the first node.
     let settled = |node: &Node| {
         let shown = node.ursa_json(&["volume", "show", "db"]);
         shown["serving"] == true && shown["fork"].is_null()
@@ -121,7 +122,8 @@ fn the_second_node_goes_on_alone_and_the_first_is_given_what_it_missed() {
     expect(&nodes[0], BLOCKS / 2..BLOCKS, 1);
 }
 
-/// The second node goes on alone and is lost; the first one, back, goes on, too; then the second is back.
+/// The second node continues alone and is lost; the first one returns and continues, too; then the second one
+/// returns.
 fn split() -> [Node; 2] {
     let mut nodes = cluster_of_two();
     nodes[0]
@@ -175,8 +177,8 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
     }
 }
 
-/// The first node is lost for good while the volume is split: the second keeps what it has, without anybody
-/// to ask.
+/// The first node is lost for good during a split brain: the second one can keep its data without asking the
+/// first.
 #[test]
 fn what_the_survivor_of_a_split_has_can_be_kept() {
     let mut nodes = split();

@@ -1,5 +1,7 @@
-//! A file system that fills up under one copy of a volume with two copies: hosts see nothing but a path that
-//! may be lost, the copy leaves for that very reason, and when there is room it comes back by itself.
+//! A file system that fills up under one copy of a volume with two copies.
+//!
+//! Hosts see at most a lost path. The copy goes out of sync for that very reason, and comes back
+//! automatically when there is room.
 
 use std::fs;
 use std::io;
@@ -16,13 +18,13 @@ use serde_json::Value;
 use crate::cluster::{TARGET, cluster_of_three, copies, wait, wait_until_in_sync};
 use crate::set_back::{expect_blocks, put, ready};
 
-/// Of the small file system: some times what the pool's file takes at first.
+/// Size of the small file system: some times what the pool's file takes at first.
 const BYTES: usize = 48 << 20;
-/// Blocks of 4 KiB that are written to places of their own: what is left on the file system is much less.
+/// Blocks of 4 KiB that are written at places of their own: the file system has room for far fewer.
 const BLOCKS: std::ops::Range<u64> = 2048..2176;
-/// Until the copy is out, and until it is back.
+/// Until the copy is out of sync, and until it is back.
 const LIMIT: Duration = Duration::from_secs(60);
-/// For so long it stays out, and is not let in and taken out again.
+/// How long the copy must stay out of sync, without being added and removed again.
 const STAYS_OUT: Duration = Duration::from_secs(5);
 
 /// The beginning of sense data, as errors of [`e2e::raw::Raw`] print it: MEDIUM ERROR, HARDWARE ERROR, DATA
@@ -30,7 +32,7 @@ const STAYS_OUT: Duration = Duration::from_secs(5);
 pub const TOLD_OF_DISK: [&str; 6] =
     ["70, 00, 03", "f0, 00, 03", "70, 00, 04", "f0, 00, 04", "70, 00, 07", "f0, 00, 07"];
 
-/// Puts the node's pools on a small file system of their own. Holes in their files stay holes.
+/// Puts the node's pools on a small file system of their own. Their files stay sparse.
 fn put_pools_on_small_disk(node: &mut Node) -> Mounted {
     let place = node.data_dir().join("pools");
     node.stop();
@@ -53,13 +55,13 @@ fn fill(directory: &Path) {
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
 }
 
-/// The copy of node 1, as node 2 shows it.
+/// The copy on node 1, as node 2 shows it.
 fn copy_on_first(nodes: &[Node; 3]) -> Value {
     let copies = copies(&nodes[1], "db");
     copies.into_iter().find(|copy| copy["node"] == 1).expect("it has a copy on node 1")
 }
 
-/// Writes a block by the first of these paths that is one: multipath gives up those that have failed.
+/// Writes a block through the first path that works: like multipath, gives up paths that have failed.
 fn write(paths: &mut Vec<Raw>, block: u64) {
     let data = pattern::stamped(1, 2, block * 8, 8 * SECTOR);
     while let Some(path) = paths.first_mut() {
@@ -113,7 +115,7 @@ fn a_copy_on_a_full_file_system_leaves_and_comes_back_by_itself() {
     fs::remove_file(place.join("filler")).expect("it is there");
     wait(LIMIT, "the copy is in sync again", || copy_on_first(&nodes)["state"] == "in_sync");
     expect(&nodes[0]);
-    // It was brought up to date, and is not only called that.
+    // It was really resynced, not only marked as in sync.
     nodes[1].kill();
     expect(&nodes[0]);
 }

@@ -74,7 +74,7 @@ fn a_server_that_dies_and_returns_twice_under_io_loses_nothing() {
 fn a_block_device_by_ublk_is_a_disk_like_others() {
     const BYTES: u64 = 256 * MIB;
     const BLOCK: u32 = 4096;
-    /// What a script ends with that has found no ublk.
+    /// The exit code of a script that found no ublk.
     const MISSING: i32 = 77;
     let mut server = Server::Node(Node::start());
     let export = server.create(&VolumeSpec::new("ublk", BYTES).block_size(BLOCK));
@@ -91,7 +91,7 @@ fn a_block_device_by_ublk_is_a_disk_like_others() {
     guest.run(&export, &common, script!("ublk-end")).expect_ok();
 }
 
-/// What a file system has freed is given back: 96 MiB are written to it, deleted and trimmed.
+/// Checks that a file system returns freed space: 96 MiB are written to it, deleted and trimmed.
 fn check_trim(server: &Server, guest: &Guest, export: &Export) {
     let before = server.disk_bytes();
     guest.run(export, "", script!("fill")).expect_ok();

@@ -1,26 +1,28 @@
 //! A disk that fails reads and writes under one of two nodes, by device mapper's targets `error`, `flakey`
-//! and `snapshot`, with the Linux kernel's initiator and dm-multipath as hosts. Both nodes run in the guest,
-//! whose kernel the disk needs; its clock counts instructions, so that they keep to their times on a busy
-//! machine.
+//! and `snapshot`.
+//!
+//! The hosts are the Linux kernel's initiator and dm-multipath. Both nodes run in the guest, because the disk
+//! needs its kernel. The guest's clock counts instructions, so that timeouts do not depend on how busy the
+//! machine is.
 
 use e2e::Guest;
 use serde_json::Value;
 
 use crate::guest::script;
 
-/// Where everybody is. A node of its own is behind each portal; the first one has the disk that fails.
+/// The addresses. Each portal belongs to another node; the first node has the disk that fails.
 const PLACES: &str = "TARGET=iqn.2026-11.io.ursa:shared FIRST=127.0.0.1:3260 SECOND=127.0.0.2:3260 PORTALS='127.0.0.1:3260 127.0.0.2:3260'";
 
-/// What a script ends with in whose guest the program does not run.
+/// The exit code of a script if the program does not run in the guest.
 const MISSING: i32 = 77;
 
-/// All blocks, by each path and by multipath.
+/// All blocks, through each path and through multipath.
 const ALL: &str = "FROM=0 COUNT=4096 BY=\"$PORTALS disk\"";
 
 /// Two nodes in a guest that uses their volume.
 struct Nodes(Guest);
 
-/// What is to be seen from outside.
+/// The visible state.
 struct Seen {
     volume: Value,
     events: Vec<Value>,
@@ -48,9 +50,11 @@ impl Nodes {
         self.0.run_alone(&variables(more), script).expect_ok()
     }
 
-    /// Waits until the first node's copy is in this state, `ursa status` says this, and these events were
-    /// told so many times since the start. Hosts have seen no error until then: a path that is NOT READY is
-    /// none, since multipath takes the other one.
+    /// Waits until the first node's copy is in this state, `ursa status` reports this health, and these
+    /// events have occurred this many times since the start.
+    ///
+    /// Checks that hosts have seen no error until then. A path that is NOT READY is no error, since multipath
+    /// takes the other one.
     #[track_caller]
     fn look(&self, state: &str, health: &str, events: &[(&str, usize)]) -> Seen {
         let errors = "Sense Key : Not Ready|I/O error, dev sd";
@@ -74,14 +78,14 @@ impl Nodes {
         seen
     }
 
-    /// Reads by a way, or several, as `nodes-read` says.
+    /// Reads through one or more paths, as `nodes-read` specifies.
     #[track_caller]
     fn read(&self, what: &str) {
         self.run(what, script!("nodes-read"));
     }
 
-    /// The disk is well again, for the nth time. All that is wanted is read by each path then, and people
-    /// have nothing to do.
+    /// The disk works again, for the nth time. All blocks must be readable through each path then, without an
+    /// administrator.
     #[track_caller]
     fn recover(&self, nth: usize) {
         self.run("", script!("nodes-well"));
@@ -92,20 +96,19 @@ impl Nodes {
 }
 
 impl Seen {
-    /// The causes that events with this code were told with.
+    /// The causes in the events with this code.
     fn told(&self, code: &str) -> Vec<Option<&str>> {
         let events = self.events.iter().filter(|event| event["code"] == code);
         events.map(|event| event["cause"].as_str()).collect()
     }
 }
 
-/// In one guest, one after the other: it takes long until nodes and paths are there.
+/// All in one guest, one after the other, because guest, nodes and paths take long to start.
 #[test]
 #[ignore = "takes ten minutes"]
 fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
     let Some(nodes) = Nodes::start() else { return };
-    // Blocks that can neither be read nor written. The read that meets one is answered by the first node
-    // itself.
+    // Blocks that can be neither read nor written. The first node itself answers the read that finds one.
     nodes.run("", "table 2000 2001 2003 3000 | becomes");
     nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
     let seen = nodes.look("out_of_sync", "degraded", &[("copy_out_of_sync", 1)]);
@@ -114,7 +117,7 @@ fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
     nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
     nodes.recover(1);
 
-    // A disk that reads nothing: what was written again cannot be read back.
+    // A disk that cannot read: a rewritten block cannot be read back.
     nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_reads\" | becomes");
     nodes.read("FROM=2000 COUNT=16 BY=$FIRST");
     let seen = nodes.look("out_of_sync", "degraded", &[("copy_out_of_sync", 2), ("read_failed", 2)]);
@@ -122,8 +125,8 @@ fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
     nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
     nodes.recover(2);
 
-    // A disk that writes nothing. Its node answers the write that finds out NOT READY, and multipath sends it
-    // to the other node: only the path has an error.
+    // A disk that cannot write. Its node answers the first failed write with NOT READY, and multipath sends
+    // the write to the other node: only the path has an error.
     nodes.run("", "echo \"0 $SECTORS flakey $(cat /run/loop1) 0 0 3600 1 error_writes\" | becomes");
     nodes.run("FROM=0 COUNT=256", script!("nodes-write"));
     let seen = nodes.look("out_of_sync", "degraded", &[("copy_out_of_sync", 3), ("disk_failed", 1)]);
@@ -131,15 +134,15 @@ fn hosts_see_no_error_of_a_disk_that_fails_reads_or_writes() {
     nodes.read("FROM=0 COUNT=4096 BY=\"disk $SECOND\"");
     nodes.recover(3);
 
-    // Blocks that cannot be read until they are written: nobody leaves.
+    // Blocks that cannot be read until they are written: no copy goes out of sync.
     nodes.run("BAD='2000 2001 2003'", script!("nodes-wear"));
     nodes.read("FROM=2000 COUNT=16 BY=\"$FIRST $SECOND disk\"");
     let told = [("block_repaired", 3), ("read_failed", 2 + 3), ("copy_out_of_sync", 3)];
-    // Somebody has to look after the disk.
+    // The disk needs an administrator's attention.
     nodes.look("in_sync", "degraded", &told);
     nodes.run("BAD='2000 2001 2003'", script!("nodes-reread"));
     nodes.read(ALL);
-    // The blocks are good again: nothing more was told.
+    // The blocks are good again: there are no further events.
     nodes.look("in_sync", "degraded", &told);
 }
 

@@ -1,5 +1,5 @@
-//! The Linux kernel's initiator, dm-multipath and reservations, in a guest, as a host of a volume that two or
-//! three nodes have.
+//! The Linux kernel's initiator, dm-multipath and reservations, in a guest, as a host of a volume with two or
+//! three copies.
 
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ use crate::guest::script;
 
 const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 
-/// Until nodes have found out and decided something by themselves.
+/// Until nodes have detected something and decided on it.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A doubt is *transitioning* for a second and a half. An emulated host that got no time in it is given
-/// another one.
+/// How often to repeat a doubt: the state is *transitioning* only for a second and a half, and an emulated
+/// host may get no processor time in it.
 const DOUBTS_MAX: usize = 6;
 
-/// Makes the volume `db` with copies on these nodes: what leads to it by one portal of each of the first two.
+/// Creates the volume `db` with copies on these nodes; returns the paths through one portal of each of the
+/// first two.
 pub fn create(nodes: &[Node], on: &str) -> Export {
     nodes[0].ursa(&["volume", "create", "db", "--size", "128M", "--on", on, "--target", TARGET]).expect_ok();
     wait_until_in_sync(&nodes[0], "db");
@@ -27,7 +28,7 @@ pub fn create(nodes: &[Node], on: &str) -> Export {
     Export { portals, target: TARGET.to_owned(), lun: 0, chap: None }
 }
 
-/// What the product tells its users to type.
+/// The commands that `ursa host-setup linux` prints for users.
 pub fn host_setup(node: &Node, export: &Export) -> String {
     let target = export.target.clone();
     let mut arguments = vec!["host-setup".to_owned(), "linux".into(), "--target".into(), target];
@@ -39,19 +40,19 @@ pub fn host_setup(node: &Node, export: &Export) -> String {
     format!("cat >/run/host-setup <<'PRINTED'\n{text}PRINTED")
 }
 
-/// Runs a script that begins with `ways`; gives what it prints.
+/// Runs a script after `ways`; returns its output.
 #[track_caller]
 pub fn look(guest: &Guest, export: &Export, variables: &str, script: &str) -> String {
     guest.run(export, &format!("{variables}\n{}", script!("ways")), script).expect_ok()
 }
 
-/// Waits until the guest has its ways in these states; gives what was told of them then.
+/// Waits until the guest has its paths in these states; returns what the nodes reported about them then.
 #[track_caller]
 pub fn wait_for_paths(guest: &Guest, export: &Export, wanted: &str) -> String {
     look(guest, export, &format!("WANTED='{wanted}'"), script!("paths"))
 }
 
-/// All copies have the same data.
+/// Checks that all copies have the same data.
 #[track_caller]
 pub fn verify(node: &Node) {
     let found = node.ursa_json(&["volume", "verify", "db"]);
@@ -69,7 +70,7 @@ fn multipath_goes_on_without_a_node_and_takes_it_back() {
     states("active active");
     nodes[1].kill();
     states("active lost");
-    // It would be in sync again before an emulated host has looked.
+    // Otherwise it would be in sync again before an emulated host has looked.
     nodes[0].ursa(&["node", "maintenance", "2", "on"]).expect_ok();
     nodes[1].restart();
     states("active unavailable");
@@ -80,8 +81,8 @@ fn multipath_goes_on_without_a_node_and_takes_it_back() {
     verify(&nodes[0]);
 }
 
-/// A third copy misses writes and is given none of them for now: so long has it a source, which is not the
-/// optimized way to the volume.
+/// A third copy misses writes and its resync is held up: for so long its source is not an optimized path to
+/// the volume.
 #[test]
 fn multipath_spares_the_node_that_brings_another_one_up_to_date() {
     let nodes = cluster_of_three();
@@ -96,7 +97,7 @@ fn multipath_spares_the_node_that_brings_another_one_up_to_date() {
     nodes[0].ursa(&["job", "pause", &job]).expect_ok();
     nodes[0].ursa(&["node", "maintenance", "3", "off"]).expect_ok();
 
-    // Which of the two it asks is its own affair.
+    // The resync may take either of the two as its source.
     let seen = wait_for_paths(&guest, &export, "non-optimized active|active non-optimized");
     let source = usize::from(!seen.contains("states: non-optimized active"));
     let told = ["told 103", "told 013"][source];
@@ -112,8 +113,8 @@ fn multipath_spares_the_node_that_brings_another_one_up_to_date() {
     verify(&nodes[0]);
 }
 
-/// With an etcd that answers and changes nothing, a node whose other one has fallen silent can neither have
-/// it taken out nor learn that it was taken out itself.
+/// With an etcd that answers reads but refuses changes, a node whose partner has fallen silent can neither
+/// remove it nor learn that it was itself removed.
 #[test]
 fn the_kernel_sees_a_node_that_does_not_know_whether_it_may_go_on() {
     let Some(etcd) = Etcd::start() else { return };
@@ -122,7 +123,7 @@ fn the_kernel_sees_a_node_that_does_not_know_whether_it_may_go_on() {
     let Some(guest) = Guest::start("doubt") else { return };
     guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
     let mut all_seen = Vec::new();
-    // Each in one of them: who gets no time in one doubt does in another.
+    // Each in one of the doubts: a guest that gets no processor time in one may get it in another.
     let (mut told, mut known) = (false, false);
     let is_seen = (0..DOUBTS_MAX).any(|_| {
         wait_for_paths(&guest, &export, "active active");
@@ -137,16 +138,18 @@ fn the_kernel_sees_a_node_that_does_not_know_whether_it_may_go_on() {
     verify(&nodes[0]);
 }
 
-/// What the guest saw until the first node was unavailable, while the second one stood still: a line each
-/// time that what the first one told of both, or how the kernel had the way to it, was something else. At the
-/// end both are in sync.
+/// What the guest saw until the first node was unavailable, while the second one was stopped. At the end both
+/// are in sync.
+///
+/// A line for each change of what the first node reported about both, or of the kernel's state of the path to
+/// it.
 fn seen_in_doubt(etcd: &Etcd, nodes: &mut [Node; 2], guest: &Guest, export: &Export) -> String {
     look(guest, export, "", script!("watch"));
     etcd.refuse_changes(true);
     let frozen = nodes[1].freeze();
     let seen = look(guest, export, "", script!("doubt"));
     etcd.refuse_changes(false);
-    // Otherwise it might be the second one that goes on.
+    // Otherwise the second one might continue.
     let goes_on = || nodes[0].ursa_json(&["volume", "show", "db"])["serving"] == true;
     wait(LIMIT, "the first node goes on", goes_on);
     drop(frozen);

@@ -1,5 +1,5 @@
-//! A disk that begins to fail writes, with the Linux kernel's initiator and dm-multipath as
-//! `ursa host-setup linux` sets them up.
+//! A disk that begins to fail writes, with the Linux kernel's initiator and dm-multipath as `ursa host-setup
+//! linux` sets them up.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use crate::guest_cluster::{create, host_setup, look, verify, wait_for_paths};
 
 const MIB: u64 = 1 << 20;
 
-/// Where the disk, a file, begins to fail. A volume of 128 MiB begins before it and ends behind it.
+/// Where the disk, a file, begins to fail. A volume of 128 MiB begins before it and ends after it.
 const BAD_FROM: u64 = 64 * MIB;
 
-/// Where in the volume is written what the disk fails, in MiB. However the volume is striped, a part of the
-/// 8 MiB from there is in the second half of its space.
+/// Where in the volume the failing writes go, in MiB. However the volume is striped, a part of these 8 MiB is
+/// in the second half of its space.
 const AT: &str = "AT=112";
 
-/// Until the kernel gives the I/O of a multipath device without a way up, in seconds: `no_path_retry` is 24
-/// times 5, and as much again is for emulation, which stretches time.
+/// Until the kernel fails the I/O of a multipath device without an active path, in seconds: `no_path_retry`
+/// is 24 times 5, and the same again for emulation, which is slow.
 const GIVEN_UP: &str = "LIMIT=240";
 
 /// The pool that every node has from its start.
 const POOL: &str = "default";
 
-/// Until a node has found out and decided something by itself.
+/// Until a node has detected something and decided on it.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn pool_state(node: &Node) -> String {
     node.ursa_json(&["pool", "show", POOL])["state"].as_str().expect("a pool has a state").to_owned()
 }
 
-/// The disk is well again, and somebody says so.
+/// Ends the fault of the disk, and reopens the pool.
 #[track_caller]
 fn mend(node: &Node) {
     node.fail_writes_beyond(None);
@@ -40,7 +40,7 @@ fn mend(node: &Node) {
     assert_eq!(pool_state(node), "online");
 }
 
-/// The disk fails, and takes no writes from then on.
+/// Makes the disk fail; it accepts no writes from then on.
 #[track_caller]
 fn stall(node: &Node, guest: &Guest, export: &Export) {
     node.fail_writes_beyond(Some(BAD_FROM));
@@ -48,8 +48,8 @@ fn stall(node: &Node, guest: &Guest, export: &Export) {
     assert_eq!(pool_state(node), "disk_failed", "it stays so though it could be written elsewhere");
 }
 
-/// If TEST UNIT READY were answered GOOD, multipathd would take its paths back at each look, and the kernel
-/// would try again for ever.
+/// TEST UNIT READY must not be answered GOOD: otherwise multipathd would reinstate the paths at each check,
+/// and the kernel would retry forever.
 #[test]
 fn io_to_the_only_copy_on_a_failed_disk_waits_for_a_while_and_ends_in_an_error() {
     let mut node = Node::start();
@@ -58,7 +58,7 @@ fn io_to_the_only_copy_on_a_failed_disk_waits_for_a_while_and_ends_in_an_error()
     guest.run(&export, &host_setup(&node, &export), script!("host-setup")).expect_ok();
     look(&guest, &export, AT, script!("disk-good"));
 
-    // Mended in time: nobody has noticed.
+    // Repaired in time: the host sees no error.
     stall(&node, &guest, &export);
     mend(&node);
     look(&guest, &export, &format!("{AT} {GIVEN_UP} WANTED=done"), script!("disk-ends"));

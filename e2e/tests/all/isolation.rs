@@ -1,5 +1,5 @@
-//! One session is nobody else's: several host groups on one target, and initiators that say each other's
-//! names.
+//! A session belongs to one initiator: several host groups on one target, and initiators that use each
+//! other's names.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -16,8 +16,9 @@ const OWN: (&str, &str) = ("own", "the secret of own");
 const OTHER: (&str, &str) = ("other", "the secret of other");
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A node with a volume for who knows the secret of "own" and comes from 127.0.0.1, and on the same target
-/// one for who knows the secret of "other", and one for everybody if `open`.
+/// A node with a volume for initiators with the secret of "own" that come from 127.0.0.1.
+///
+/// On the same target there is one for initiators with the secret of "other", and one for all if `open`.
 fn node(open: bool) -> (Node, Export) {
     let mut node = Node::start();
     let export = node.create(&VolumeSpec::new("own", 16 * MIB).chap(OWN.0, OWN.1));
@@ -40,7 +41,7 @@ fn victim(export: &Export) -> Raw {
     raw
 }
 
-/// The status that a login as the victim is refused with; whoever gets in shows what it can read.
+/// The status that refuses a login in the victim's name; a login that succeeds returns what it can read.
 fn status(export: &Export, login: Login) -> String {
     match Raw::login_with(export, 0, ISID, Login { initiator: NAME, ..login }) {
         Err(error) => error.to_string().chars().take("login: status 0x0000".len()).collect(),
@@ -52,7 +53,7 @@ fn status(export: &Export, login: Login) -> String {
     }
 }
 
-/// The causes of the events with this code, once there are so many.
+/// Waits for `count` events with this code; returns their causes.
 fn told(node: &Node, code: &str, count: usize) -> Vec<String> {
     let limit = Instant::now() + Duration::from_secs(20);
     loop {
@@ -152,7 +153,7 @@ fn silent_connections_keep_nobody_from_logging_in() {
     let mut host = victim(&export);
     let took = began.elapsed();
     assert!(host.read(0, 8, 4096).is_ok());
-    // A connection in its login is given up after 15 seconds; hosts must not wait for that.
+    // A node closes a connection whose login takes 15 seconds; hosts must not wait for that.
     assert!(took < Duration::from_secs(8), "the login took {took:?}");
     assert!(!told(&node, "logins_crowded", 1).is_empty());
 }

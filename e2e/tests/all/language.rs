@@ -1,6 +1,7 @@
-//! What people read is in the field's language (`docs/glossary.md`): phrases that a storage administrator
-//! would not use are found in the documentation, the command line's help, the API's description, the console,
-//! and in what the programs print.
+//! Texts for users are in the field's language (`docs/glossary.md`).
+//!
+//! Finds phrases that a storage administrator would not use, in the documentation, the command line's help,
+//! the API's description, the console, and the programs' output.
 
 use std::fs;
 use std::path::Path;
@@ -54,8 +55,8 @@ const BANNED: [(&str, &str); 36] = [
 /// Crates that print nothing for users.
 const UNREAD: [&str; 4] = ["sim", "fuzzing", "mutants", "replica"];
 
-/// What a line of code has on it when its text is for developers: a test's or an assertion's message, or a
-/// log line that is off.
+/// Marks of lines whose text is for developers: a message of a test or an assertion, or a log line that is
+/// off by default.
 const FOR_DEVELOPERS: [&str; 7] =
     ["expect(", "assert", "panic!", "unreachable!", "debug!", "trace!", "reason ="];
 
@@ -100,7 +101,7 @@ fn phrases_are_found_in_strings_and_not_in_comments_or_tests() {
     assert_eq!(found, ["it.md:2: \"anew\" (say: again)"]);
 }
 
-/// Notes which phrases are in a text. Lines that begin with `comment` are not read.
+/// Notes which phrases are in a text. Skips lines that begin with `comment`.
 fn look(path: &Path, text: &str, comment: &str, found: &mut Vec<String>) {
     let path = path.strip_prefix(root()).unwrap_or(path);
     for (index, line) in text.lines().enumerate() {
@@ -125,8 +126,7 @@ fn has_phrase(line: &str, phrase: &str) -> bool {
         .any(|(at, _)| !line[..at].ends_with(is_letter) && !line[at + phrase.len()..].starts_with(is_letter))
 }
 
-/// The string literals of a source, each on the line on which it is; nothing of tests and of what only
-/// developers see.
+/// The string literals of a source, each on its line, except those in tests and for developers.
 fn literals(source: &str) -> String {
     let tests = lines_of_test_modules(source);
     let mut text = String::new();

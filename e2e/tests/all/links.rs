@@ -8,12 +8,12 @@ use e2e::{Node, ports};
 
 use crate::cluster::wait;
 
-/// Links move when it is said what an address is for; one that could not then tries again after half a
+/// Links move when the purpose of an address changes; a link that could not then tries again after half a
 /// minute.
 const LIMIT: Duration = Duration::from_secs(60);
 const ESTABLISHED: &str = "01";
 
-/// How many connections lead to an address, as the kernel says.
+/// Number of connections to an address, according to the kernel.
 fn connections(to: SocketAddr) -> usize {
     let SocketAddr::V4(to) = to else { panic!("{to} is not IPv4") };
     let wanted = format!("{:08X}:{:04X}", u32::from_le_bytes(to.ip().octets()), to.port());
@@ -29,8 +29,8 @@ fn connections(to: SocketAddr) -> usize {
 #[test]
 fn data_and_heartbeats_go_by_networks_of_their_own() {
     let nodes = [Node::start(), Node::start()];
-    // It is the node with the lower number that is called. Until told otherwise links are spread over its
-    // addresses, the control link at the first one.
+    // The node with the lower number accepts the connections. By default links are spread over its addresses,
+    // with the control link at the first one.
     let [beats, data] = [ports::free(), ports::free()];
     nodes[0].ursa(&["node", "init", "--listen", &format!("{beats},{data}")]).expect_ok();
     let token =

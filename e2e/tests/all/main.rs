@@ -1,4 +1,4 @@
-//! Real processes, real clients. `URSA_E2E_SERVER=tgt` runs the same tests against tgt.
+//! Tests with real processes and real clients. `URSA_E2E_SERVER=tgt` runs the same tests against tgt.
 
 mod addresses;
 mod any_node;

@@ -1,4 +1,4 @@
-//! A unit by several portals of a real node, which are taken away in turn.
+//! A unit through several portals of a real node, which are lost in turn.
 
 use std::process::Command;
 use std::thread;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const MIB: u64 = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A portal that is back is tried again within five seconds; then it must have its share of the load.
+/// Until a portal that is back has its share of the load again: it is tried again within five seconds.
 const BACK_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a silent path costs at most (docs/why/multipath.md), and time for a busy machine.

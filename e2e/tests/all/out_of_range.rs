@@ -1,12 +1,13 @@
-//! Commands for blocks that the volume does not have, and for more of them than page B0h allows: each is
-//! refused with its reason, changes nothing, and the session goes on.
+//! Commands for blocks that the volume does not have, and for more blocks than page B0h allows.
+//!
+//! Each is refused with the right sense and changes nothing, and the session continues.
 
 use e2e::raw::{Raw, Sense, cdb16};
 use e2e::{Node, VolumeSpec, pattern};
 
 const BLOCKS: u64 = 128 << 10;
 const BLOCK: usize = 512;
-/// What must be untouched, at both ends of the volume.
+/// Blocks at both ends of the volume that must stay untouched.
 const GUARD_BLOCKS: u32 = 8;
 const GUARD: usize = GUARD_BLOCKS as usize * BLOCK;
 
@@ -14,11 +15,11 @@ const OUT_OF_RANGE: Sense = Sense { key: 5, code: (0x21, 0x00) };
 const INVALID_IN_CDB: Sense = Sense { key: 5, code: (0x24, 0x00) };
 const INVALID_IN_LIST: Sense = Sense { key: 5, code: (0x26, 0x00) };
 
-/// What a command sends or expects.
+/// The data that a command sends or expects.
 #[derive(Clone, Copy)]
 enum Data {
     None,
-    /// Nothing is sent, and its blocks are expected.
+    /// Sends nothing, and expects its blocks.
     In,
     /// All its blocks.
     Out,
@@ -51,13 +52,13 @@ const COMMANDS_10: [(&str, u8, Data); 5] = [
 #[test]
 fn blocks_that_are_not_there_are_refused_and_the_session_goes_on() {
     let mut unit = Unit::start("beyond");
-    // The block behind the last; the last and one more; the last that a number can name, and the last two.
+    // The block after the last; the last and one more; the last that a number can address, and the last two.
     for (lba, blocks) in [(BLOCKS, 1), (BLOCKS - 1, 2), (u64::MAX, 1), (u64::MAX - 1, 2)] {
         for (name, operation, data) in COMMANDS_16 {
             unit.refuses(name, cdb16(operation, 0, lba, blocks), data, blocks, OUT_OF_RANGE);
         }
         unit.refuses_unmap(&[(lba, blocks)], OUT_OF_RANGE);
-        // One that is there, first: it is not given back either.
+        // An existing range first: it must not be unmapped either.
         unit.refuses_unmap(&[(0, GUARD_BLOCKS), (lba, blocks)], OUT_OF_RANGE);
     }
     for (lba, blocks) in [(BLOCKS as u32, 1), (BLOCKS as u32 - 1, 2), (u32::MAX, 1)] {
@@ -100,7 +101,7 @@ fn more_than_block_limits_say_is_refused_and_all_of_that_is_done() {
     assert!(block.iter().all(|byte| *byte == 0x5a), "the longest WRITE SAME did not reach its end");
 }
 
-/// What page B0h says (SBC-3 6.6.4), in blocks.
+/// The values of page B0h (SBC-3 6.6.4), in blocks.
 struct Limits {
     compare_and_write: u32,
     transfer: u32,
@@ -150,7 +151,7 @@ impl Unit {
     /// Where the last blocks begin.
     const TAIL: u64 = BLOCKS - GUARD_BLOCKS as u64;
 
-    /// Sends the command with the data of so many blocks.
+    /// Sends the command with the data of this many blocks, and expects this sense.
     #[track_caller]
     fn refuses(&mut self, name: &str, cdb: [u8; 16], data: Data, blocks: u32, why: Sense) {
         let bytes = blocks as usize * BLOCK;
@@ -184,7 +185,7 @@ impl Unit {
         assert_eq!(said, why, "UNMAP of {ranges:?}");
     }
 
-    /// Nothing was changed.
+    /// Checks that nothing was changed.
     #[track_caller]
     fn check(&mut self) {
         assert!(self.raw.read(0, GUARD_BLOCKS, GUARD).expect("the first blocks") == self.head);

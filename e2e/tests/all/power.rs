@@ -1,4 +1,4 @@
-//! A server that dies: everything it promised is there afterwards.
+//! A server that is killed: all that it acknowledged is there afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +10,17 @@ use e2e::raw::Raw;
 use e2e::{Export, Kind, Server, VolumeSpec};
 
 const WRITERS: u32 = 4;
-/// Blocks of eight sectors that each writer has for itself, written over and over.
+/// Number of blocks, of eight sectors each, that each writer has for itself and writes over and over.
 const BLOCKS: u64 = 256;
 const BLOCK: usize = 8 * SECTOR;
 const ROUNDS: u64 = 5;
 
-/// What one writer knows of each of its blocks.
+/// What a writer knows of each of its blocks.
 #[derive(Clone)]
 struct Promises {
-    /// The newest write that was promised durable: no older content may appear.
+    /// The latest write that was acknowledged as durable: no older content may appear.
     durable: Vec<u64>,
-    /// The newest write that was sent: no newer content may appear.
+    /// The latest write that was sent: no newer content may appear.
     sent: Vec<u64>,
     /// The number of the last write.
     last: u64,
@@ -64,7 +64,7 @@ fn kill_9_under_load(spec: VolumeSpec) {
     }
 }
 
-/// Writes with FUA, or without and a flush now and then, until the connection breaks.
+/// Writes with FUA, or without FUA and sometimes with a flush, until the connection breaks.
 fn write_until_cut(export: &Export, writer: u32, mut promises: Promises, stop: &AtomicBool) -> Promises {
     let mut random = u64::from(writer) * 7919 + promises.last + 1;
     let mut unflushed = Vec::new();

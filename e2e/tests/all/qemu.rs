@@ -14,7 +14,7 @@ fn qemu_img(arguments: &[&OsStr]) -> program::Finished {
     program::run(Command::new("qemu-img").args(arguments), LIMIT)
 }
 
-/// Copies an image into a volume that is there, a volume into a new file, or a volume into another.
+/// Copies an image into an existing volume, a volume into a new file, or a volume into another.
 fn convert(source: &(impl AsRef<OsStr> + ?Sized), target: &(impl AsRef<OsStr> + ?Sized)) {
     let mut arguments = ["convert", "-f", "raw", "-O", "raw"].map(OsStr::new).to_vec();
     if target.as_ref().to_string_lossy().starts_with("iscsi:") {

@@ -1,5 +1,7 @@
-//! What keeps a node from its cluster: a full disk under its copy of the record, an address that is not
-//! there, a damaged file. Volumes that it alone has are served.
+//! What keeps a node from its cluster: a full disk under its copy of the record, a missing address, a damaged
+//! file.
+//!
+//! Volumes whose only copy is on that node stay available.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -15,10 +17,10 @@ use crate::cluster::{TARGET, cluster_of_three, ready, wait, wait_until_in_sync};
 
 /// From a fault, or its end, until it shows.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Of the small file system: a few times what the record has.
+/// Size of the small file system: a few times the size of the record.
 const BYTES: usize = 24 << 20;
 const GROUPS: usize = 40;
-/// Until a node has kept the cluster's access rules for a start without it: it looks every five seconds.
+/// Until a node has stored the cluster's access rules for a start without it: it checks every five seconds.
 const KEPT_WITHIN: Duration = Duration::from_secs(8);
 
 fn listed(node: &Node, number: u64) -> Value {
@@ -70,7 +72,7 @@ fn a_full_disk_under_the_record_is_shown_by_all_and_ends_by_itself() {
     fill(&place);
     for number in 0..GROUPS {
         let name = format!("group{number}");
-        // The full node may have led: until another one does a change has to be repeated.
+        // The full node may have been the leader: until there is another one, a change has to be repeated.
         wait(LIMIT, "a group is made", || {
             make_group(&nodes[0], &name) || nodes[0].ursa(&["host", "show", &name]).ok()
         });
@@ -124,7 +126,7 @@ fn a_node_starts_without_one_of_its_addresses_and_uses_it_when_it_is_there() {
     let (there, missing) = (ports::free(), ports::free());
     let (mut node, export) = node_with_volume(&format!("{there},{missing}"));
     node.stop();
-    // As good as an interface that is gone: nobody can listen there.
+    // This is like a missing interface: the node cannot listen there.
     let taken = TcpListener::bind(missing).expect("it is free");
     node.restart();
     assert!(is_served(&export));
@@ -137,8 +139,8 @@ fn a_node_starts_without_one_of_its_addresses_and_uses_it_when_it_is_there() {
     wait(LIMIT, "nothing is said any more", || !problems(&node).contains("cannot listen"));
 }
 
-/// Does harm to what a node has of its cluster while it is down, and undoes that while it runs: volumes that
-/// it alone has are served all the time.
+/// Damages a stopped node's part of the cluster's record, and undoes that while the node runs: volumes whose
+/// only copy it has are served all the time.
 fn single_copies_outlive(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), said: &str) {
     let (mut node, export) = node_with_volume(&ports::free().to_string());
     node.ursa(&["volume", "create", "shared", "--size", "64M", "--copies", "1", "--target", TARGET])
@@ -222,7 +224,7 @@ fn a_certificate_that_cannot_be_read_does_not_take_single_copies_down() {
     );
 }
 
-/// As where it is on a file system of its own, which is mounted late.
+/// For example because it is on a file system of its own, which is mounted late.
 #[test]
 fn a_missing_directory_does_not_take_single_copies_down() {
     let away = |directory: &Path| directory.with_extension("away");
@@ -239,13 +241,13 @@ fn join(first: &Node, node: &Node) {
     node.ursa(&["node", "join", token, "--listen", &ports::free().to_string()]).expect_ok();
 }
 
-/// Two of three nodes are removed while they are away; one of them comes back, leaves, and joins again, with
-/// a volume that it alone has all the time.
+/// Two of three nodes are removed while they are down; one of them returns, leaves, and joins again, with a
+/// volume whose only copy it has all the time.
 #[test]
 fn a_node_that_was_removed_comes_back_with_its_volumes() {
     let mut nodes = [Node::start(), Node::start(), Node::start()];
     nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
-    // A volume of its own; the target is made in the cluster.
+    // A volume of its own; the target is created in the cluster.
     nodes[1].ursa(&["volume", "create", "local", "--size", "64M", "--target", TARGET]).expect_ok();
     nodes[1].ursa(&["target", "delete", TARGET, "--force", "--yes"]).expect_ok();
     join(&nodes[0], &nodes[1]);
@@ -265,7 +267,7 @@ fn a_node_that_was_removed_comes_back_with_its_volumes() {
 
     nodes[1].kill();
     nodes[2].kill();
-    // Without a majority nobody is removed: the survivor is made a cluster of its own.
+    // Without a majority no node can be removed: the survivor becomes a cluster of its own.
     wait(LIMIT, "the survivor is alone", || nodes[0].ursa(&["node", "force-new-cluster", "--yes"]).ok());
     nodes[0].stop();
     nodes[0].restart();
@@ -306,7 +308,7 @@ fn a_node_that_was_removed_comes_back_with_its_volumes() {
     let copies = nodes[0].ursa_json(&["volume", "show", "shared"])["copies"].clone();
     assert_eq!(copies.as_array().map(Vec::len), Some(1), "{copies}");
 
-    // The third one does what was documented: its directory is deleted.
+    // Node 3 follows the documentation: its directory is deleted.
     fs::remove_dir_all(nodes[2].data_dir().join("cluster")).expect("it is there");
     nodes[2].restart();
     assert!(!nodes[2].ursa(&["node", "list"]).ok(), "it takes part in none");

@@ -12,8 +12,7 @@ use e2e::{Export, Server, VolumeSpec, pattern};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const MIB: u64 = 1 << 20;
-/// What a good client waits for one command at most while bad ones do their worst, on a slow and busy
-/// machine.
+/// Longest time of a good client's command while bad clients disturb the server, on a slow and busy machine.
 const STALL_MAX: Duration = Duration::from_secs(15);
 
 /// A client that writes and reads back without pause while others misbehave.
@@ -61,8 +60,9 @@ impl GoodClient {
     }
 }
 
-/// A server with a volume, and the right to disturb the machine: these tests take turns, for they measure
-/// stalls.
+/// A server with a volume, and the right to load the machine.
+///
+/// These tests take turns, because they measure stalls.
 fn start() -> (MutexGuard<'static, ()>, Server, Export) {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ fn garbage_is_answered_or_cut_off() {
     let before = server.resident_bytes();
     for seed in 0..200_u64 {
         let mut raw = Raw::connect(export.portals[0], 1).expect("a connection is accepted");
-        // By turns: any bytes; a login request with any flags and keys; any opcode with the longest data
+        // In turn: any bytes; a login request with any flags and keys; any opcode with the longest data
         // segment.
         let len = (seed as usize * 97) % 6000;
         let mut bytes = pattern::noise(seed, 48 + len);
@@ -95,7 +95,7 @@ fn garbage_is_answered_or_cut_off() {
             }
             _ => bytes[4..8].fill(0xff),
         }
-        // The server may cut the connection before it has taken everything.
+        // The server may close the connection before it has received everything.
         let _ = raw.send_bytes(&bytes);
         let _ = raw.half_close();
         raw.wait_for_close()
@@ -113,13 +113,13 @@ fn garbage_in_a_session_ends_only_that_session() {
     for seed in 0..200_u64 {
         let mut raw = Raw::login(&export, 1, 2).expect("it may log in");
         let mut bytes = pattern::noise(seed, 48 + 512);
-        // A known opcode with all else random, every other time with a short data segment.
+        // A known opcode and otherwise random bytes, every other time with a short data segment.
         let opcodes = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x10];
         bytes[0] = opcodes[seed as usize % opcodes.len()] | (bytes[0] & 0x40);
         if seed % 2 == 0 {
             bytes[4..8].copy_from_slice(&[0, 0, 2, 0]);
         }
-        // Unlucky noise could be a good WRITE of what the good client reads back.
+        // Random bytes could be a valid WRITE to the good client's blocks.
         if bytes[0] & 0x3f == 1 {
             bytes[32] = 0xee;
         }
@@ -150,7 +150,7 @@ fn half_open_connections_keep_nobody_out() {
     assert_memory_bounded(&server, before, 64 * MIB);
     good.assert_unharmed();
     if server.is_ursa() {
-        // A login has a deadline; after it the connection is closed.
+        // A login has a deadline; then the connection is closed.
         for raw in &mut waiting {
             raw.set_patience(Duration::from_secs(60));
             raw.wait_for_close().expect("a login that gets nowhere is cut off");
@@ -183,7 +183,7 @@ fn two_thousand_logins_at_once() {
             session.wait_until_ready().expect("a session works");
             session.read(0, 8, 4096).expect("a session works");
         }
-        // 64 KiB a session is far above what an idle one needs.
+        // 64 KiB per session is far above what an idle one needs.
         assert_memory_bounded(&server, before, 64 * MIB + u64::from(LOGINS) * 64 * 1024);
     }
     good.assert_unharmed();
@@ -199,7 +199,7 @@ fn a_client_that_never_reads_holds_bounded_memory() {
         let mut raw = Raw::login(&export, 1, 0x2000 + port).expect("it may log in");
         raw.wait_until_ready().expect("the unit gets ready");
         raw.set_patience(Duration::from_millis(500));
-        // One mebibyte a command: 1 GiB asked for by each, unless the server stops listening before.
+        // One MiB per command: each client requests 1 GiB, unless the server stops reading before.
         for _ in 0..1024 {
             let header = raw.command_header(0x40, MIB as u32, cdb16(0x88, 0, 0, 2048));
             if raw.send(&header, &[]).is_err() {
@@ -216,7 +216,7 @@ fn a_client_that_never_reads_holds_bounded_memory() {
     }
 }
 
-/// Writes whose data never comes to its end: as many as the window takes, and immediate ones, which it does
+/// Writes whose data never comes completely: as many as the window allows, and immediate ones, which it does
 /// not limit.
 #[test]
 fn a_client_that_stalls_in_its_writes_holds_bounded_memory() {
@@ -288,8 +288,9 @@ fn a_slow_reader_gets_all_of_it_and_slows_nobody() {
     good.assert_unharmed();
 }
 
-/// RFC 7143 4.2.3.3: a function on many tasks is answered after the data that R2Ts have asked for. Some
-/// initiators send none.
+/// RFC 7143 4.2.3.3: a function on many tasks is answered after the data that R2Ts have requested.
+///
+/// Some initiators do not send that data.
 #[test]
 fn an_abort_waits_for_data_that_was_asked_for_but_not_for_ever() {
     const ABORT_TASK_SET: u8 = 2;
@@ -319,7 +320,7 @@ fn an_abort_waits_for_data_that_was_asked_for_but_not_for_ever() {
         assert_eq!((answer.opcode(), answer.header[2]), (0x22, 0));
         assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
         if !sends_data {
-            // Too late, and for nothing.
+            // Too late, and without effect.
             raw.send(&raw.data_out_header(&r2t), &[7; 8192]).expect("it is taken");
         }
         assert!(raw.read(LBA, 16, 8192).expect("a read").iter().all(|byte| *byte == 0), "it was written");
@@ -327,7 +328,7 @@ fn an_abort_waits_for_data_that_was_asked_for_but_not_for_ever() {
     good.assert_unharmed();
 }
 
-/// A session with digests; `None` if the server, not being ours, does not know them.
+/// A session with digests; `None` if the server is not ours and does not support them.
 fn login_with_digests(server: &Server, export: &Export, digests: Digests) -> Option<Raw> {
     let login = Login { initiator: "iqn.2026-11.e2e:digest", digests, ..Login::default() };
     let mut raw = Raw::login_with(export, 1, 6, login).expect("it may log in");
@@ -381,8 +382,9 @@ fn data_with_a_wrong_digest_is_not_written() {
     good.assert_unharmed();
 }
 
-/// What ARCHITECTURE.md, *Memory*, lets a node take for sessions of one connection, of which `writers` send
-/// data unasked.
+/// Bound of a node's memory by ARCHITECTURE.md, *Memory*, for sessions of one connection.
+///
+/// `writers` of them send unsolicited data.
 fn memory_bound(readers: u64, writers: u64) -> u64 {
     const OF_A_CORE: u64 = 48 * MIB;
     const OF_A_CONNECTION: u64 = 8 * MIB;

@@ -1,5 +1,5 @@
-//! Disks and machines that return as they were on an earlier day: the second of three nodes, which has one of
-//! two copies.
+//! Disks and machines that are restored to an earlier state: those of the second of three nodes, which has
+//! one of two copies.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
 use crate::full_disk::TOLD_OF_DISK;
 
 const SERVES_LIMIT: Duration = Duration::from_secs(60);
-/// Bits of what was written stay for five seconds: afterwards nothing says what to copy.
+/// Dirty bits of written blocks stay for five seconds: later, nothing says what to copy.
 const BITS: Duration = Duration::from_secs(7);
 pub const BLOCKS: std::ops::Range<u64> = 0..64;
 /// Written while the other node is alone.
@@ -23,7 +23,7 @@ const FEW: std::ops::Range<u64> = 100..104;
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
 
-/// What is put back.
+/// What is restored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Pools,
@@ -60,7 +60,7 @@ fn log_in(node: &Node) -> io::Result<Raw> {
     Raw::login(&export, 0, 0x4000)
 }
 
-/// Sessions that are ready, when the node serves.
+/// Waits until the node serves; returns a session whose unit is ready.
 pub fn ready(node: &Node) -> Raw {
     let end = Instant::now() + SERVES_LIMIT;
     loop {
@@ -73,8 +73,10 @@ pub fn ready(node: &Node) -> Raw {
     }
 }
 
-/// Carries out a command, through a new session where the node has lost the path for a moment: on a busy
-/// machine it may lose its leases at any time. What hosts are told of a disk is an error all the same.
+/// Executes a command, through a new session if the node has lost the path for a moment: on a busy machine it
+/// may lose its leases at any time.
+///
+/// An error about the disk still counts as one.
 #[track_caller]
 fn patiently<T>(node: &Node, raw: &mut Raw, command: impl Fn(&mut Raw) -> io::Result<T>) -> T {
     let end = Instant::now() + SERVES_LIMIT;
@@ -119,8 +121,8 @@ fn has_finding(node: &Node, code: &str) -> bool {
     node.ursa(&["status", "-o", "json"]).stdout.contains(&format!("\"code\": \"{code}\""))
 }
 
-/// Three nodes; the volume is on the first two. What the second one had is put back after it was written to
-/// once more.
+/// Three nodes, with the volume on the first two. The second one gets its earlier state back after further
+/// writes to the volume.
 fn set_back(what: What) -> [Node; 3] {
     let mut nodes = cluster_of_three();
     nodes[0]
@@ -143,7 +145,7 @@ fn set_back(what: What) -> [Node; 3] {
     nodes
 }
 
-/// Once more, with a loss of power of all nodes.
+/// Now with a power loss of all nodes.
 fn lose_power(nodes: &mut [Node; 3]) {
     nodes[0].kill();
     nodes[2].kill();
@@ -167,7 +169,7 @@ fn a_pool_that_was_set_back_in_a_black_out_never_goes_on_alone() {
     lose_power(&mut nodes);
     nodes[1].restart();
     nodes[2].restart();
-    // Shown as a problem until its copy is marked for a full resync, which takes a moment; told once.
+    // It is a finding until the copy is marked for a full resync, which takes a moment; there is one event.
     let told = || nodes[1].ursa(&["events", "-o", "json"]).stdout.contains("pool_set_back");
     wait(SERVES_LIMIT, "the second node says what is wrong", told);
     nodes[0].restart();
@@ -189,8 +191,8 @@ fn a_machine_that_was_set_back_takes_no_part() {
     assert!(read.is_err(), "the second node serves hosts");
 }
 
-/// Nobody leads when the nodes return: the others remember what the second one had confirmed, also after its
-/// next restart. Its way back is to join again.
+/// There is no leader when the nodes return: the others remember what the second one had confirmed, also
+/// after its next restart. It must join again to return.
 #[test]
 fn a_record_that_was_set_back_in_a_black_out_votes_no_more() {
     let mut nodes = set_back(What::Record);

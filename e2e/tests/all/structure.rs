@@ -1,4 +1,4 @@
-//! The shape of the source: which crate may use which, where `unsafe` may be, and what only `rt` may touch.
+//! The shape of the source: which crate may use which, where `unsafe` may be, and what only `rt` may do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use e2e::program;
 use serde_json::Value;
 
-/// Which of our crates a crate may use. Arrows point down only. Tests may use what they like.
+/// Which of our crates a crate may use. Arrows point down only. Tests may use any.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("rt", &["base"]),
@@ -32,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Crates that may contain `unsafe`.
 const UNSAFE_CRATES: &[&str] = &["base", "rt"];
-/// Single files elsewhere that may, each with its reason.
+/// Files elsewhere that may contain it, each with its reason.
 const UNSAFE_FILES: &[(&str, &str)] = &[
     ("structure.rs", "it looks for the word"),
     ("node/tests/all/memory.rs", "counts what is allocated, which only an allocator can"),
@@ -46,10 +46,10 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("initiator/examples/load.rs", "reads the CPU clock of its own thread, which std cannot"),
 ];
 
-/// Where comments wrap: a screen of two panes has no more.
+/// Where comments wrap: so many columns fit in one of two panes of a screen.
 const COMMENT_COLUMNS: usize = 110;
 
-/// What reaches the system past `rt`, and so could not be simulated.
+/// Code that bypasses `rt` to reach the system, and so could not be simulated.
 const SYSTEM: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -61,10 +61,10 @@ const SYSTEM: &[&str] = &[
     "use std::net::{Tcp",
     "std::process",
 ];
-/// Crates that run in the simulator. (`rt` itself is what touches the system.)
+/// Crates that run in the simulator. (`rt` itself is what reaches the system.)
 const SIMULATED: &[&str] =
     &["base", "proto", "replica", "link", "cluster", "store", "node", "initiator", "bench"];
-/// Single files in them that may touch the system, each with its reason.
+/// Files in them that may reach the system, each with its reason.
 const SYSTEM_FILES: &[(&str, &str)] = &[
     ("node/src/control/cluster.rs", "makes the directory of certificates and the record, once"),
     (
@@ -120,7 +120,7 @@ fn unsafe_stays_in_few_places() {
             continue;
         }
         for (number, line) in code_lines(&source) {
-            // A browser's 'unsafe-inline' is none of Rust's.
+            // A browser's 'unsafe-inline' has nothing to do with Rust's.
             let found =
                 line.split(|c: char| !c.is_alphanumeric() && !"_-".contains(c)).any(|word| word == "unsafe");
             assert!(!found, "{}:{number}: unsafe belongs in base or rt: {line}", path.display());
@@ -175,8 +175,7 @@ fn what_touches_the_system_is_found_wherever_it_is() {
     assert!(touches_the_system(in_a_test_function).is_some());
 }
 
-/// The first line outside of modules of tests that reaches the system past `rt`, with its number and what it
-/// names.
+/// The first line outside of test modules that bypasses `rt`: its number, the forbidden name, and the line.
 fn touches_the_system(source: &str) -> Option<(usize, &'static str, &str)> {
     let in_tests = lines_of_test_modules(source);
     code_lines(source).filter(|(number, _)| !in_tests.contains(number)).find_map(|(number, line)| {
@@ -184,8 +183,10 @@ fn touches_the_system(source: &str) -> Option<(usize, &'static str, &str)> {
     })
 }
 
-/// The numbers of the lines in `#[cfg(test)] mod name { … }`. As rustfmt writes them: the first line that is
-/// nothing but a brace, as far in as the attribute, is the end.
+/// The numbers of the lines in `#[cfg(test)] mod name { … }`.
+///
+/// As rustfmt writes them, the module ends at the first line that is only a brace with the attribute's
+/// indentation.
 pub fn lines_of_test_modules(source: &str) -> BTreeSet<usize> {
     let lines: Vec<&str> = source.lines().collect();
     let mut inside = BTreeSet::new();
@@ -201,7 +202,7 @@ pub fn lines_of_test_modules(source: &str) -> BTreeSet<usize> {
     inside
 }
 
-/// The workspace's packages as cargo sees them.
+/// The workspace's packages, according to cargo.
 fn packages() -> Vec<Value> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root());
@@ -222,8 +223,8 @@ pub fn is_test(path: &Path) -> bool {
     path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// The numbers of lines with nothing but a comment that is too long, unless it could not be wrapped: a table,
-/// code, or a single word such as an address.
+/// The numbers of too long lines that are only a comment, except those that cannot be wrapped: a table, code,
+/// or a single word such as an address.
 fn long_comments(source: &str) -> impl Iterator<Item = usize> {
     let mut in_code = false;
     source.lines().enumerate().filter_map(move |(index, line)| {
@@ -246,7 +247,7 @@ fn walk(dir: &Path, files: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// Numbered lines without comments and without string literals' content that would only mislead.
+/// Numbered lines without comments.
 fn code_lines(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = source.lines().enumerate().map(|(index, line)| (index + 1, line.trim_start()));
     lines.filter(|(_, line)| !line.starts_with("//")).map(|(number, line)| {

@@ -1,4 +1,5 @@
-//! The process that watches a node's: small, with nothing of the node's open, and gone when it has told.
+//! The process that watches a node's process: small, with none of the node's files open, and gone when it has
+//! reported the death.
 
 use std::fs;
 use std::thread;
@@ -10,13 +11,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{cluster_of_three, wait};
 
-/// A node looks twice a second whether it has one.
+/// A node checks twice a second that it has a watcher.
 const WATCHER_LIMIT: Duration = Duration::from_secs(10);
-/// A node hands it what it knows twice a second; on a busy machine later.
+/// A node passes its knowledge to the watcher twice a second; on a busy machine later.
 const HANDED_WITHIN: Duration = Duration::from_secs(3);
-/// It tells for two seconds at most.
+/// The watcher tries to report for two seconds at most.
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// What it may take of memory for itself, bytes.
+/// The watcher's own memory, at most, in bytes.
 const OWN_MAX: u64 = 4 << 20;
 
 /// The watchers of the process with this number, by their numbers.
@@ -39,12 +40,12 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     let alone = Node::start();
     let mut nodes = cluster_of_three();
     let found = watcher(&nodes[0]);
-    // While it starts it may take more.
+    // While it starts it may use more.
     let is_small = || own_bytes(found) < OWN_MAX;
     wait(WATCHER_LIMIT, "a watcher that takes next to nothing", is_small);
     println!("the watcher takes {} KiB", own_bytes(found) / 1024);
-    // Its own pipe, what it may say, and the process that it watches: nothing that would keep a port, a lock
-    // or a disk.
+    // It has its own pipe, its log, and the process that it watches open: nothing that would keep a port, a
+    // lock or a disk in use.
     let open = fs::read_dir(format!("/proc/{found}/fd")).expect("it runs").flatten();
     for descriptor in open {
         let target = fs::read_link(descriptor.path()).unwrap_or_default();
@@ -55,7 +56,7 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     }
     assert_eq!(watchers(alone.pid()), Vec::<u32>::new(), "who is in no cluster has nobody to tell");
 
-    // As a service manager does it, for all processes of a service.
+    // A service manager sends it to all processes of a service.
     kill_process(Pid::from_raw(found as i32).expect("not 0"), Signal::TERM).expect("it runs");
     let one = nodes[1].pid();
     let other = watcher(&nodes[1]);
@@ -63,15 +64,15 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     wait(WATCHER_LIMIT, "another watcher", || watchers(one).iter().any(|pid| *pid != other));
     assert_eq!(watchers(nodes[0].pid()), [found], "it does not mind SIGTERM");
 
-    // Killed, and started again at once: its ports and its directory are free. Its watcher knows of both
-    // others by then.
+    // Killed, and restarted at once: its ports and its directory are free. Its watcher knows both other nodes
+    // by then.
     thread::sleep(HANDED_WITHIN);
     let dead = nodes[0].pid();
     nodes[0].kill();
     nodes[0].restart();
     wait(END_LIMIT, "the end of the watcher", || watchers(dead).is_empty());
     assert!(nodes[0].log().contains("2 other nodes were notified"), "{}", nodes[0].log());
-    // Stopped in order, it has nothing to tell.
+    // After an orderly stop, the watcher has nothing to report.
     watcher(&nodes[0]);
     let stopped = nodes[0].pid();
     nodes[0].stop();

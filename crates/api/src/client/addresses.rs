@@ -1,12 +1,12 @@
-//! What is asked of floating portal addresses.
+//! Calls for floating IPs.
 
 use super::path::segment;
 use super::{Client, Result};
 use crate::{DryRun, FloatingAddress, FloatingAddressAdd};
 
-/// Floating portal addresses.
+/// Floating IPs.
 impl Client {
-    /// All of the cluster, and who has each.
+    /// All floating IPs of the cluster, with their holders.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -14,7 +14,7 @@ impl Client {
         self.list("/v1/floating-ips")
     }
 
-    /// Declares one more.
+    /// Adds a floating IP.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -22,7 +22,7 @@ impl Client {
         self.post("/v1/floating-ips", address)
     }
 
-    /// Removes one; sessions through it end.
+    /// Removes a floating IP; sessions through it end.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -30,10 +30,10 @@ impl Client {
         self.delete(&format!("/v1/floating-ips/{}", segment(address)))
     }
 
-    /// What removing one would do.
+    /// What removing a floating IP would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_remove_address(&self, address: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/floating-ips/{}?dry_run=true", segment(address)))
     }

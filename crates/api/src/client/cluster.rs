@@ -1,4 +1,4 @@
-//! What is asked of the cluster that a node is in.
+//! Calls for the cluster of a node.
 
 use super::path::segment;
 use super::{Client, Result};
@@ -7,9 +7,9 @@ use crate::{
     SyncLimit, TokenCreate, VerifySchedule,
 };
 
-/// The cluster that the node is in.
+/// The node's cluster.
 impl Client {
-    /// Its nodes, by number. A node that is in no cluster refuses with `no_cluster`.
+    /// Its nodes, by number. A node without a cluster refuses with `no_cluster`.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -17,7 +17,7 @@ impl Client {
         self.list("/v1/nodes")
     }
 
-    /// Makes a cluster of the node alone.
+    /// Creates a cluster that consists of this node alone.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -25,7 +25,7 @@ impl Client {
         self.post("/v1/cluster", init).map(|list: List<ClusterNode>| list.items)
     }
 
-    /// Makes a token that lets one more node in.
+    /// Creates a token that lets one more node join.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -33,7 +33,7 @@ impl Client {
         self.post("/v1/cluster/tokens", token)
     }
 
-    /// Has the node join a cluster.
+    /// Makes the node join a cluster.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -42,7 +42,7 @@ impl Client {
         self.done(self.authorized(self.agent.post(url)).send_json(join))
     }
 
-    /// Says which node decides alone while two nodes are the cluster.
+    /// Sets the preferred node, which continues alone if two nodes without a witness lose each other.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -50,7 +50,7 @@ impl Client {
         self.put("/v1/cluster/preferred", &Preference { node })
     }
 
-    /// Keeps an address of a node for one kind of links, or for all.
+    /// Reserves an address of a node for one kind of links, or makes it available to all.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -58,7 +58,7 @@ impl Client {
         self.put(&format!("/v1/nodes/{node}/links"), link)
     }
 
-    /// The links of a node with each other one, by its number; or, with `all`, of all nodes.
+    /// The links of the node with this number to each other node; or, with `all`, of all nodes.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -66,7 +66,7 @@ impl Client {
         self.get(&format!("/v1/links?node={}", segment(node)))
     }
 
-    /// What all nodes together may give to bring copies up to date.
+    /// The limit for the resync traffic of all nodes together.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -74,7 +74,7 @@ impl Client {
         self.get("/v1/cluster/resync-limit")
     }
 
-    /// Limits it.
+    /// Sets that limit.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -82,7 +82,7 @@ impl Client {
         self.put("/v1/cluster/resync-limit", limit)
     }
 
-    /// How often copies are compared without anybody asking.
+    /// The schedule for comparing copies automatically.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -90,7 +90,7 @@ impl Client {
         self.get("/v1/cluster/verify-schedule")
     }
 
-    /// Sets how often.
+    /// Sets that schedule.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -98,7 +98,7 @@ impl Client {
         self.put("/v1/cluster/verify-schedule", schedule)
     }
 
-    /// Makes the node a cluster of its own with its next start.
+    /// Makes the node a cluster of its own at its next start.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -109,12 +109,12 @@ impl Client {
     /// What making the node a cluster of its own would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_force_new_cluster(&self) -> Result<DryRun> {
         self.would_post("/v1/cluster/force-new?dry_run=true")
     }
 
-    /// Has the node leave its cluster with its next start.
+    /// Makes the node leave its cluster at its next start.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -125,7 +125,7 @@ impl Client {
     /// What leaving the cluster would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_leave_cluster(&self) -> Result<DryRun> {
         self.would_post("/v1/cluster/leave?dry_run=true")
     }
@@ -141,13 +141,13 @@ impl Client {
     /// What beginning or ending a node's maintenance would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_maintain_node(&self, node: u16, on: bool) -> Result<DryRun> {
         let url = self.address(&format!("/v1/nodes/{node}/maintenance?dry_run=true"));
         self.json(self.authorized(self.agent.put(url)).send_json(Maintenance { on }))
     }
 
-    /// Takes another node out of the cluster for good.
+    /// Removes another node from the cluster permanently.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -155,10 +155,10 @@ impl Client {
         self.delete(&format!("/v1/nodes/{id}"))
     }
 
-    /// What taking a node out of the cluster would do.
+    /// What removing a node from the cluster would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_remove_node(&self, id: u16) -> Result<DryRun> {
         self.would_delete(&format!("/v1/nodes/{id}?dry_run=true"))
     }

@@ -1,4 +1,4 @@
-//! Why a request brought nothing.
+//! Errors of requests.
 
 use std::error::Error;
 use std::io::ErrorKind;
@@ -7,65 +7,66 @@ use ureq::Timeout;
 
 use crate::Problem;
 
-/// A request brought nothing.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers there.
+    /// The connection to the node failed.
     #[error("no node answers at {url}: start one with `ursa serve`, or choose another with --api")]
     Unreachable {
-        /// Where.
+        /// The URL of the node.
         url: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Box<ureq::Error>,
     },
-    /// The connection was there, and no whole answer came: a change may be carried out all the same.
+    /// The connection was established, but no complete response arrived. The node may execute a change all
+    /// the same.
     #[error("the node at {url} did not answer: check whether the change was made before you repeat it")]
     NoAnswer {
-        /// Where.
+        /// The URL of the node.
         url: String,
-        /// How it ended.
+        /// How the connection ended.
         #[source]
         source: Box<ureq::Error>,
     },
-    /// Nothing was said by which its certificate is known. Nothing was sent.
+    /// The caller has not said how to verify the node's certificate. Nothing was sent.
     #[error(
         "cannot verify the certificate of {url}: give --fingerprint (the node prints it when it starts) or --ca FILE"
     )]
     Unknown {
-        /// Where.
+        /// The URL of the node.
         url: String,
         /// What was missing.
         #[source]
         source: Box<ureq::Error>,
     },
-    /// Whoever answers there has another certificate, or none that can be used. Nothing was sent.
+    /// The server has a different certificate, or one that cannot be used. Nothing was sent.
     #[error("certificate verification failed for {url}: nothing was sent to it")]
     Untrusted {
-        /// Where.
+        /// The URL of the node.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the certificate.
         #[source]
         source: Box<ureq::Error>,
     },
-    /// The node refused, and says why.
+    /// The node refused the request, with its reason.
     #[error("{0}")]
     Problem(Box<Problem>),
-    /// Something answers there that is not a node of this version.
+    /// The server is not a node of this version.
     #[error("the server at {url} is not an Ursa node of this version: check the address")]
     NotUrsa {
-        /// Where.
+        /// The URL of the server.
         url: String,
-        /// What was not understood.
+        /// What could not be parsed.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Not an address.
+    /// The URL is invalid.
     #[error(
         "{url:?} is not an address: write it as http://127.0.0.1:3280, or https://10.1.1.5:3280 from another machine"
     )]
     Address {
-        /// What was given.
+        /// The URL.
         url: String,
         /// What is wrong with it.
         #[source]
@@ -92,7 +93,7 @@ impl ClientError {
         }
     }
 
-    /// The problem document, if the node has refused.
+    /// The problem document, if the node refused the request.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             ClientError::Problem(problem) => Some(problem),
@@ -101,7 +102,7 @@ impl ClientError {
     }
 }
 
-/// Whether TLS did not come about, or was broken off.
+/// Whether the TLS handshake failed, or TLS was aborted.
 fn is_of_tls(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Tls(_) => true,
@@ -110,7 +111,7 @@ fn is_of_tls(error: &ureq::Error) -> bool {
     }
 }
 
-/// Whether nothing can have been sent.
+/// Whether the error proves that nothing was sent.
 fn never_connected(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::ConnectionFailed | ureq::Error::HostNotFound => true,

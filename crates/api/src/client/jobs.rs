@@ -1,12 +1,12 @@
-//! What is asked of jobs, events and the last days.
+//! Calls for jobs, events and the history.
 
 use super::path::{segment, with_query};
 use super::{Client, Result};
 use crate::{DryRun, Events, EventsQuery, History, HistoryQuery, Job, List};
 
-/// What happens.
+/// Events.
 impl Client {
-    /// Events of the node, or of others, the oldest first.
+    /// Events of the queried node, or of others, the oldest first.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -24,9 +24,9 @@ impl Client {
     }
 }
 
-/// What has gone on.
+/// History.
 impl Client {
-    /// What was kept of the last seven days.
+    /// The history of the last seven days.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -43,10 +43,10 @@ impl Client {
     }
 }
 
-/// What is under way, and what has ended.
+/// Jobs.
 impl Client {
-    /// Jobs of the cluster and of the node that is asked: those under way, or those that have `ended`, newest
-    /// first.
+    /// Jobs of the cluster and of the queried node, the newest first: those under way, or those that have
+    /// `ended`.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -54,7 +54,7 @@ impl Client {
         self.list(&format!("/v1/jobs?ended={ended}"))
     }
 
-    /// As [`Client::jobs`], with those of another node instead of the one that is asked, by its number, or of
+    /// Like [`Client::jobs`], with the jobs of another node, by its number, instead of the queried one; or of
     /// `all`.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Client {
         self.get(&format!("/v1/jobs/{}", segment(id)))
     }
 
-    /// Takes a job back.
+    /// Cancels a job.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -79,15 +79,15 @@ impl Client {
         self.delete(&format!("/v1/jobs/{}", segment(id)))
     }
 
-    /// What taking a job back would do.
+    /// What canceling a job would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_cancel_job(&self, id: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/jobs/{}?dry_run=true", segment(id)))
     }
 
-    /// Has a sync stand still until it is resumed.
+    /// Pauses a resync.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -96,7 +96,7 @@ impl Client {
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
-    /// Has a sync go on that was paused.
+    /// Resumes a paused resync.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

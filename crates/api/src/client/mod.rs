@@ -1,4 +1,4 @@
-//! A node's HTTP interface from the other side: blocking, for command lines and tests.
+//! A blocking client for a node's HTTP interface, for command lines and tests.
 
 mod addresses;
 mod cluster;
@@ -29,19 +29,19 @@ use self::path::segment;
 pub use self::tls::{Fingerprint, Trust, TrustError};
 use crate::{DryRun, Finding, Health, List, LiveSample, LocalCredential, Node, Problem};
 
-/// Loopback answers at once or not at all; a slow tunnel is allowed for.
+/// Loopback answers at once or not at all; the limit allows for a slow tunnel.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longer than the server takes before it gives up by itself (120 s).
+/// Longer than the server's own limit (120 s).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(150);
-/// The longest answer that is read: 4,096 volumes with several maps each take some 4 MB.
+/// The longest response that the client reads: 4,096 volumes with several maps each take some 4 MB.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// How it asks.
+/// Configuration of the HTTP agent.
 fn config() -> Config {
     Agent::config_builder()
-        // A problem document is an answer, too.
+        // The client parses problem documents itself.
         .http_status_as_error(false)
-        // A proxy that the environment names leads away from this machine.
+        // A proxy from the environment would lead away from this machine.
         .proxy(None)
         .max_redirects(0)
         .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -50,13 +50,13 @@ fn config() -> Config {
         .build()
 }
 
-/// Speaks to a node.
+/// A client of one node.
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     url: String,
-    /// What it proves itself with; `None`: what the node leaves on this machine.
+    /// The token for authentication; `None` uses the credential that the node has stored on this machine.
     token: Option<Arc<str>>,
 }
 
@@ -69,25 +69,28 @@ impl fmt::Debug for Client {
 type Result<T> = std::result::Result<T, ClientError>;
 
 impl Client {
-    /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet. It proves itself
-    /// with what a node of this user's leaves on its machine ([`LocalCredential`]). `localhost` is 127.0.0.1
-    /// and nothing else: somebody else may listen at the same port of another of its addresses.
+    /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet.
+    ///
+    /// It authenticates with the credential that a node of this user stores on its machine
+    /// ([`LocalCredential`]). `localhost` means 127.0.0.1 only: another process may listen on the same port
+    /// of another of its addresses.
     pub fn new(url: &str) -> Client {
         Client { agent: config().into(), url: without_name(url.trim_end_matches('/')), token: None }
     }
 
-    /// That knows the node's certificate by this: for `https://`. Without it nothing is sent there.
+    /// The client, with a way to verify the node's certificate. Without it, the client sends nothing to
+    /// `https://`.
     pub fn with_trust(self, trust: &Trust) -> Client {
         let connector = TcpConnector::default().chain(trust.connector());
         Client { agent: Agent::with_parts(config(), connector, DefaultResolver::default()), ..self }
     }
 
-    /// With a token instead.
+    /// The client, with a token for authentication.
     pub fn with_token(self, token: &str) -> Client {
         Client { token: Some(token.into()), ..self }
     }
 
-    /// Where it sends to.
+    /// The node's URL.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -103,7 +106,7 @@ impl Client {
         self.get("/v1/health")
     }
 
-    /// What the node is.
+    /// The properties of the node.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -111,7 +114,7 @@ impl Client {
         self.get("/v1/node")
     }
 
-    /// What is wrong in the cluster now, the worst first.
+    /// What is wrong in the cluster now, the most severe first.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -119,8 +122,8 @@ impl Client {
         self.list("/v1/findings")
     }
 
-    /// What another node of the cluster, by its number, or `all` have done in the last second. A node that
-    /// has not been asked just before has nothing to tell yet.
+    /// The I/O of the last second on another node of the cluster, by its number, or on `all`. A node that was
+    /// not queried just before has no sample yet.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -128,7 +131,7 @@ impl Client {
         self.get(&format!("/v1/live/sample?node={}", segment(node)))
     }
 
-    /// Its metrics, as Prometheus reads them.
+    /// The node's metrics, in the text format of Prometheus.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -137,7 +140,7 @@ impl Client {
     }
 }
 
-/// This URL, with an address for `localhost`.
+/// The URL, with an address instead of `localhost`.
 fn without_name(url: &str) -> String {
     let Some((scheme, authority)) = url.split_once("://") else { return url.to_owned() };
     let (host, port) = authority.split_at(authority.find([':', '/']).unwrap_or(authority.len()));
@@ -154,7 +157,8 @@ impl Client {
         format!("{}{path}", self.url)
     }
 
-    /// Read anew for each request: a node that was started again has left another one.
+    /// Adds the token. The local credential is read for each request: a node that was restarted has stored a
+    /// new one.
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
         let authority = self.url.split_once("://").map_or("", |(_, authority)| authority);
         let local = || LocalCredential::find(authority).map(|found| found.token.into());
@@ -180,12 +184,12 @@ impl Client {
         self.done(self.authorized(self.agent.put(self.address(path))).send_json(body))
     }
 
-    /// What a call without a body would do; `path` asks for that.
+    /// The dry run of a POST without a body; `path` has the parameter for it.
     fn would_post(&self, path: &str) -> Result<DryRun> {
         self.json(self.authorized(self.agent.post(self.address(path))).send_empty())
     }
 
-    /// What deleting would do; `path` asks for that.
+    /// The dry run of a DELETE; `path` has the parameter for it.
     fn would_delete(&self, path: &str) -> Result<DryRun> {
         self.json(self.authorized(self.agent.delete(self.address(path))).call())
     }
@@ -203,7 +207,7 @@ impl Client {
         serde_json::from_str(&text).map_err(|error| self.not_ursa(error))
     }
 
-    /// The answer's text if the request was carried out.
+    /// The text of the response, if the request was executed.
     fn text(&self, call: Call) -> Result<String> {
         let failed = |source| ClientError::of(&self.url, source);
         let mut response = call.map_err(failed)?;

@@ -1,7 +1,7 @@
-//! Names and numbers in a URL.
+//! Paths and queries of URLs.
 
-/// A name as one segment of a path or as a value of a query (RFC 3986 2.1: percent-encoded but for letters,
-/// digits and `-._~`; a colon is allowed in both places, and every iSCSI name has one).
+/// Encodes a name as one segment of a path or as a value of a query (RFC 3986 2.1: percent-encoded except for
+/// letters, digits and `-._~`; a colon is allowed in both places, and every iSCSI name has one).
 pub(super) fn segment(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -15,7 +15,7 @@ pub(super) fn segment(name: &str) -> String {
     encoded
 }
 
-/// A path, with the number of the node of the cluster whose it is; `None`: of the one that is asked.
+/// A path with the number of the cluster node that is meant; `None` means the queried node.
 pub(super) fn of_node(path: String, node: Option<u16>) -> String {
     match node {
         Some(node) if path.contains('?') => format!("{path}&node={node}"),
@@ -24,7 +24,7 @@ pub(super) fn of_node(path: String, node: Option<u16>) -> String {
     }
 }
 
-/// A path, with those parameters that have a value.
+/// A path with the parameters that have a value.
 pub(super) fn with_query<const N: usize>(path: &str, parameters: [(&str, Option<String>); N]) -> String {
     let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
     let given: Vec<String> = given.map(|(name, value)| format!("{name}={}", segment(&value))).collect();

@@ -1,4 +1,4 @@
-//! What is asked of users, tokens, and what was done.
+//! Calls for users, tokens and the audit log.
 
 use super::path::{segment, with_query};
 use super::{Client, Result};
@@ -7,9 +7,9 @@ use crate::{
     UserCreate, WhoAmI,
 };
 
-/// Who may do what.
+/// Users, tokens and the audit log.
 impl Client {
-    /// Who this client is.
+    /// The authenticated caller.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -25,7 +25,7 @@ impl Client {
         self.list("/v1/users")
     }
 
-    /// Makes a user.
+    /// Creates a user.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -33,7 +33,7 @@ impl Client {
         self.post("/v1/users", user)
     }
 
-    /// Gives a user another role or password.
+    /// Changes a user's role or password.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -45,7 +45,7 @@ impl Client {
     /// What changing a user would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_change_user(&self, name: &str, change: &UserChange) -> Result<DryRun> {
         let url = self.address(&format!("/v1/users/{}?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
@@ -62,12 +62,12 @@ impl Client {
     /// What deleting a user would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_user(&self, name: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/users/{}?dry_run=true", segment(name)))
     }
 
-    /// All tokens for scripts.
+    /// All tokens.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -75,7 +75,7 @@ impl Client {
         self.list("/v1/tokens")
     }
 
-    /// Makes a token for scripts.
+    /// Creates a token.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -94,12 +94,12 @@ impl Client {
     /// What deleting a token would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_api_token(&self, id: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/tokens/{}?dry_run=true", segment(id)))
     }
 
-    /// What was done on the node, or on others, the newest first.
+    /// The audit log of the queried node, or of others, the newest entry first.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

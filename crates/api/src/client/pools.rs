@@ -1,10 +1,10 @@
-//! What is asked of pools.
+//! Calls for pools.
 
 use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{BlockDevice, DryRun, Forecast, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport};
 
-/// Pools: of the node of this number, or of the one that is asked.
+/// Pools: those of the node with this number; `None` means the queried node.
 impl Client {
     /// All pools, by name.
     ///
@@ -38,8 +38,9 @@ impl Client {
         self.get(&of_node(format!("/v1/pools/{}", segment(name)), node))
     }
 
-    /// When the pools of a node are full if they are filled as in the last days: of the node of this number,
-    /// or of `all`; `None`: of the one that is asked.
+    /// When the pools of a node will be full if they fill up as in the last days.
+    ///
+    /// `node` is a node number or `all`; `None` means the queried node.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -50,7 +51,7 @@ impl Client {
         }
     }
 
-    /// Makes a pool.
+    /// Creates a pool.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -58,15 +59,15 @@ impl Client {
         self.post(&of_node("/v1/pools".into(), node), pool)
     }
 
-    /// What making a pool would do.
+    /// What creating a pool would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_create_pool(&self, pool: &PoolCreate, node: Option<u16>) -> Result<DryRun> {
         self.post(&of_node("/v1/pools?dry_run=true".into(), node), pool)
     }
 
-    /// Opens a pool that was made elsewhere or earlier.
+    /// Imports a pool that was created elsewhere or earlier.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -77,12 +78,12 @@ impl Client {
     /// What importing a pool would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_import_pool(&self, import: &PoolImport, node: Option<u16>) -> Result<DryRun> {
         self.post(&of_node("/v1/pools/import?dry_run=true".into(), node), import)
     }
 
-    /// Closes a pool so that another server may import it.
+    /// Exports a pool, so that another server can import it.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -94,7 +95,7 @@ impl Client {
     /// What exporting a pool would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_export_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/export?dry_run=true", segment(name)), node))
     }
@@ -110,7 +111,7 @@ impl Client {
     /// What adding a disk to a pool would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<DryRun> {
         self.post(&of_node(format!("/v1/pools/{}/disks?dry_run=true", segment(pool)), node), disk)
     }
@@ -127,12 +128,12 @@ impl Client {
     /// What growing a pool would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_grow_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/grow?dry_run=true", segment(name)), node))
     }
 
-    /// Closes a pool that does not work, and opens it again.
+    /// Closes a pool that has failed, and opens it again.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -153,7 +154,7 @@ impl Client {
     /// What reopening a pool would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_reopen_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/reopen?dry_run=true", segment(name)), node))
     }
@@ -170,7 +171,7 @@ impl Client {
     /// What accepting the older data of a pool would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_accept_older_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/accept-older?dry_run=true", segment(name)), node))
     }
@@ -187,7 +188,7 @@ impl Client {
     /// What forgetting a pool would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_forget_pool(&self, name: &str, how: &PoolForget, node: Option<u16>) -> Result<DryRun> {
         let path = format!("/v1/pools/{}/forget?dry_run=true", segment(name));
         self.post(&of_node(path, node), how)

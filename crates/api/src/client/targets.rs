@@ -1,4 +1,4 @@
-//! What is asked of targets, LUN maps, host groups and sessions.
+//! Calls for targets, LUN maps, host groups and sessions.
 
 use super::path::{of_node, segment};
 use super::{Client, Result};
@@ -25,7 +25,7 @@ impl Client {
         self.get(&format!("/v1/targets/{}", segment(name)))
     }
 
-    /// Makes a target.
+    /// Creates a target.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -33,7 +33,7 @@ impl Client {
         self.post("/v1/targets", target)
     }
 
-    /// Changes a target's alias, or what it proves itself with. Its sessions go on.
+    /// Changes a target's alias or CHAP credentials. Its sessions continue.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -45,13 +45,13 @@ impl Client {
     /// What changing a target would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_change_target(&self, name: &str, change: &TargetChange) -> Result<DryRun> {
         let url = self.address(&format!("/v1/targets/{}?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
-    /// Deletes a target; with `force`, its maps, too.
+    /// Deletes a target; with `force`, also its maps.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -62,12 +62,12 @@ impl Client {
     /// What deleting a target would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_target(&self, name: &str, force: bool) -> Result<DryRun> {
         self.would_delete(&format!("/v1/targets/{}?dry_run=true&force={force}", segment(name)))
     }
 
-    /// Makes a volume a LUN of a target.
+    /// Maps a volume as a LUN of a target.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -75,7 +75,7 @@ impl Client {
         self.post(&format!("/v1/targets/{}/maps", segment(target)), map)
     }
 
-    /// Takes a LUN away: from one host group, or from all.
+    /// Unmaps a LUN from one host group, or from all.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -84,10 +84,10 @@ impl Client {
         self.delete(&format!("/v1/targets/{}/maps/{lun}{host}", segment(target)))
     }
 
-    /// What taking a LUN away would do.
+    /// What unmapping a LUN would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<DryRun> {
         let host = host.map_or(String::new(), |host| format!("&host={}", segment(host)));
         self.would_delete(&format!("/v1/targets/{}/maps/{lun}?dry_run=true{host}", segment(target)))
@@ -112,7 +112,7 @@ impl Client {
         self.get(&format!("/v1/hosts/{}", segment(name)))
     }
 
-    /// Makes a host group.
+    /// Creates a host group.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -132,7 +132,7 @@ impl Client {
     /// What changing a host group would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_change_host(&self, name: &str, change: &HostChange) -> Result<DryRun> {
         let url = self.address(&format!("/v1/hosts/{}?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(change))
@@ -149,7 +149,7 @@ impl Client {
     /// What deleting a host group would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_host(&self, name: &str) -> Result<DryRun> {
         self.would_delete(&format!("/v1/hosts/{}?dry_run=true", segment(name)))
     }
@@ -165,7 +165,7 @@ impl Client {
         self.list("/v1/sessions")
     }
 
-    /// The sessions with another node of the cluster, by its number, or with `all`.
+    /// The sessions of another node of the cluster, by its number, or of `all`.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -173,7 +173,7 @@ impl Client {
         self.get(&format!("/v1/sessions?node={}", segment(node)))
     }
 
-    /// Ends a session with the node of this number, or with the one that is asked. Its initiator may log in
+    /// Ends a session on the node with this number; `None` means the queried node. The initiator may log in
     /// again.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Client {
     /// What ending a session would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_end_session(&self, tsih: u16, node: Option<u16>) -> Result<DryRun> {
         self.would_delete(&of_node(format!("/v1/sessions/{tsih}?dry_run=true"), node))
     }

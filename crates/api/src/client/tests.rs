@@ -1,4 +1,4 @@
-//! What answers of all kinds become.
+//! How the client handles responses of all kinds.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use super::{Client, ClientError};
 use crate::{VolumeCreate, VolumeKind};
 
-/// Answers one request with these bytes, and gives the request.
+/// Answers one request with these bytes, and returns the request.
 fn server(answer: &str) -> (Client, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Client::new(&format!("http://{}/", listener.local_addr().unwrap()));
@@ -89,7 +89,7 @@ fn strangers_are_told_apart_from_nobody() {
     }
     let error = server("SSH-2.0-OpenSSH_9.2p1\r\n").0.health().unwrap_err();
     assert!(matches!(error, ClientError::NotUrsa { .. }), "{error:?}");
-    // It went away in the middle.
+    // The connection ends in the middle of a response.
     for answer in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"] {
         let error = server(answer).0.health().unwrap_err();
         assert!(matches!(error, ClientError::NoAnswer { .. }), "{answer}: {error:?}");

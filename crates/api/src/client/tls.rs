@@ -1,9 +1,9 @@
-//! TLS to a node, whose certificate is known by its fingerprint or by who has signed it.
+//! TLS to a node whose certificate is verified by its fingerprint or by the authority that signed it.
 //!
-//! A node's own certificate is signed by nobody, and says nothing that whoever listens in its place could not
-//! say, too. So it is not looked at but for its fingerprint, which the node prints at its start: what is
-//! behind a fingerprint nobody else can show and use. Nothing is sent to who shows another one, no token
-//! above all.
+//! A node's own certificate is self-signed: its content proves nothing, as any server could show the same. So
+//! the client checks only its fingerprint, which the node prints when it starts: no other server has the
+//! private key for that certificate. The client sends nothing, in particular no token, to a server with a
+//! different fingerprint.
 
 use std::fmt;
 use std::path::Path;
@@ -17,29 +17,29 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, PeerIncompatible, RootCertStore, SignatureScheme};
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of a node's certificate, as the node prints it at its start: pairs of hexadecimal digits, with or
-/// without colons between them.
+/// The SHA-256 of a node's certificate, as the node prints it when it starts: pairs of hexadecimal digits,
+/// with or without colons between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
-/// By what a node's certificate is known.
+/// How a node's certificate is verified.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// It is this one.
+    /// It has this fingerprint.
     Fingerprint(Fingerprint),
-    /// One of these has signed it, for the name or address that it is reached by.
+    /// One of these authorities has signed it, for the name or address by which the node is reached.
     Authorities(Arc<RootCertStore>),
 }
 
-/// What is to be trusted cannot be.
+/// Why a trust setting is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// Not a fingerprint.
+    /// The text is not a fingerprint.
     #[error(
         "{0:?} is not a fingerprint: it is the SHA-256 of the certificate, 64 hexadecimal digits such as 3A:0F:..."
     )]
     Fingerprint(String),
-    /// No certificates of authorities.
+    /// The file has no certificates of authorities.
     #[error(transparent)]
     Authorities(#[from] AuthoritiesError),
 }
@@ -78,7 +78,7 @@ impl fmt::Debug for Fingerprint {
 }
 
 impl Trust {
-    /// The authorities whose certificates are in a file, in PEM.
+    /// Trusts the authorities whose certificates are in a file, in PEM.
     ///
     /// # Errors
     /// See [`TrustError`].
@@ -86,7 +86,7 @@ impl Trust {
         Ok(Trust::Authorities(Arc::new(authorities(file)?)))
     }
 
-    /// What does TLS for a client that trusts so.
+    /// The TLS connector of a client with this trust setting.
     pub(super) fn connector(&self) -> Tls {
         Tls::new(match self {
             Trust::Fingerprint(fingerprint) => {
@@ -100,8 +100,8 @@ impl Trust {
     }
 }
 
-/// Takes one certificate and no other. That the other end has its key is proved by the handshake's signature,
-/// as always.
+/// Accepts exactly one certificate. As always, the signature in the handshake proves that the server has its
+/// private key.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: Fingerprint,

@@ -1,4 +1,4 @@
-//! What is asked of volumes and their copies.
+//! Calls for volumes and their copies.
 
 use std::thread;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::{
     Volume, VolumeChange, VolumeCounters, VolumeCreate,
 };
 
-/// How often it is looked how far a comparison of copies is.
+/// How often the client queries the progress of a verify.
 const VERIFICATION_EVERY: Duration = Duration::from_millis(500);
 
 /// Volumes.
 impl Client {
-    /// All volumes of the cluster, by name; and which nodes do not say what they have.
+    /// All volumes of the cluster, by name; and which nodes did not answer.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -23,7 +23,7 @@ impl Client {
         self.get("/v1/volumes")
     }
 
-    /// One volume, by name or identity.
+    /// One volume, by name or ID.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -31,8 +31,9 @@ impl Client {
         self.get(&format!("/v1/volumes/{}", segment(name)))
     }
 
-    /// What has gone through a node to a volume, with a histogram of latencies; `None`: the node that is
-    /// asked, or one that has a copy.
+    /// Counters of the I/O to a volume through a node, with a latency histogram.
+    ///
+    /// `None` means the queried node, or one that has a copy.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -40,7 +41,7 @@ impl Client {
         self.get(&of_node(format!("/v1/volumes/{}/counters", segment(name)), node))
     }
 
-    /// Makes a volume, and maps it unless told otherwise.
+    /// Creates a volume, and maps it unless the request says otherwise.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -48,10 +49,10 @@ impl Client {
         self.post("/v1/volumes", volume)
     }
 
-    /// What making a volume would do.
+    /// What creating a volume would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_create_volume(&self, volume: &VolumeCreate) -> Result<DryRun> {
         self.post("/v1/volumes?dry_run=true", volume)
     }
@@ -65,8 +66,9 @@ impl Client {
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
-    /// Compares the copies of a volume, and waits for the end; tells how far it is meanwhile, every half
-    /// second. `node` does it; `None`: the one that is asked, or one that has a copy.
+    /// Verifies the copies of a volume, and waits for the end; reports the progress every half second.
+    ///
+    /// `node` does the work; `None` means the queried node, or one that has a copy.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -95,7 +97,7 @@ impl Client {
         self.post(&format!("/v1/volumes/{}/copies", segment(name)), copy)
     }
 
-    /// Takes a volume's copy off a node. It may go on after the answer.
+    /// Removes a volume's copy from a node. The removal may continue after the response.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -106,20 +108,20 @@ impl Client {
     /// What adding or moving a copy would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_add_copy(&self, name: &str, copy: &CopyCreate) -> Result<DryRun> {
         self.post(&format!("/v1/volumes/{}/copies?dry_run=true", segment(name)), copy)
     }
 
-    /// What taking a copy off a node would do.
+    /// What removing a copy from a node would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_remove_copy(&self, name: &str, node: u16) -> Result<DryRun> {
         self.would_delete(&format!("/v1/volumes/{}/copies/{node}?dry_run=true", segment(name)))
     }
 
-    /// Chooses what becomes of a volume whose nodes do not hear of each other.
+    /// Sets the split-brain policy of a volume.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -128,7 +130,7 @@ impl Client {
         self.json(self.authorized(self.agent.put(url)).send_json(choice))
     }
 
-    /// Decides whose data is kept of a volume with which nodes have gone on alone.
+    /// Decides which node's data is kept of a volume that several nodes have served alone.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -136,16 +138,16 @@ impl Client {
         self.put(&format!("/v1/volumes/{}/split-brain", segment(name)), resolution)
     }
 
-    /// What deciding it so would do.
+    /// What that decision would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<DryRun> {
         let url = self.address(&format!("/v1/volumes/{}/split-brain?dry_run=true", segment(name)));
         self.json(self.authorized(self.agent.put(url)).send_json(resolution))
     }
 
-    /// Deletes a volume with all its data; with `force`, its maps, too.
+    /// Deletes a volume with all its data; with `force`, also its maps.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
@@ -156,7 +158,7 @@ impl Client {
     /// What deleting a volume would do.
     ///
     /// # Errors
-    /// See [`ClientError`](super::ClientError): as it would be refused.
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_delete_volume(&self, name: &str, force: bool) -> Result<DryRun> {
         self.would_delete(&format!("/v1/volumes/{}?dry_run=true&force={force}", segment(name)))
     }

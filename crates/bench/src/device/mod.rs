@@ -1,4 +1,4 @@
-//! An open target, as one core uses it: bytes at offsets, whatever is behind them.
+//! An open target, as one core uses it: bytes at offsets, whatever the target is.
 
 mod survey;
 mod unit;
@@ -20,29 +20,29 @@ pub(crate) enum Device {
     Unit(Unit),
 }
 
-/// How every core gets a device of its own for the same target.
+/// How every core opens its own device for the same target.
 #[derive(Clone)]
 pub(crate) enum Way {
     Disk(Arc<dyn Fn() -> Disk + Send + Sync>),
     Unit(Arc<UnitAddress>),
 }
 
-/// Why a request was not carried out as it should.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// By the disk.
+    /// An error of the disk.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// By the target, or by the way to it.
+    /// An error of the target, or of the session with it.
     #[error(transparent)]
     Session(#[from] initiator::Error),
-    /// By the target, or by all ways to it.
+    /// An error of the target, or of all paths to it.
     #[error(transparent)]
     Paths(#[from] initiator::multipath::Failure),
-    /// It gave something else than what was written.
+    /// The target returned other data than was written.
     #[error("wrong data: {0}")]
     WrongData(WrongSector),
-    /// It gave no answer at all.
+    /// The target did not answer.
     #[error("no answer within {} seconds", .0.as_secs_f64())]
     Silent(Duration),
 }
@@ -50,19 +50,19 @@ pub enum Failure {
 /// Why a unit could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NoWay {
-    /// By the only session.
+    /// With the only session.
     #[error(transparent)]
     Session(#[from] initiator::Error),
-    /// By several paths.
+    /// Over several paths.
     #[error(transparent)]
     Paths(#[from] initiator::multipath::OpenError),
-    /// By several paths; and then it did not say what it is.
+    /// Over several paths; the unit did not report its identity.
     #[error(transparent)]
     Unit(#[from] initiator::multipath::Failure),
 }
 
 impl Failure {
-    /// Whether nobody knows if the request took effect.
+    /// Whether it is unknown if the request took effect.
     pub fn is_unanswered(&self) -> bool {
         use initiator::Error::{Aborted, Ended, TimedOut};
         use initiator::multipath::EffectKnown::{Perhaps, PerhapsLater};
@@ -75,17 +75,17 @@ impl Failure {
 }
 
 impl Device {
-    /// Opens or makes a file, or opens a block device.
+    /// Opens or creates a file, or opens a block device.
     pub(crate) async fn open_disk(path: &Path, options: OpenOptions) -> Result<Device, OpenError> {
         Disk::open(path, options).await.map(Device::Disk)
     }
 
-    /// Logs in.
+    /// Logs in to a unit.
     pub(crate) async fn open_unit(address: &UnitAddress) -> Result<Device, NoWay> {
         Unit::open(address).await.map(Device::Unit)
     }
 
-    /// The device of the current core.
+    /// Opens the device for the current core.
     pub(crate) async fn reach(way: &Way) -> Result<Device, NoWay> {
         match way {
             Way::Disk(open) => Ok(Device::Disk(open())),
@@ -93,7 +93,7 @@ impl Device {
         }
     }
 
-    /// Bytes.
+    /// The size in bytes.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Device::Disk(disk) => disk.size(),
@@ -101,7 +101,7 @@ impl Device {
         }
     }
 
-    /// What offsets and lengths must be multiples of.
+    /// Offsets and lengths must be multiples of this.
     pub(crate) fn block(&self) -> u32 {
         match self {
             Device::Disk(disk) => disk.block(),
@@ -109,7 +109,7 @@ impl Device {
         }
     }
 
-    /// Bytes of one request at most.
+    /// The most bytes of one request.
     pub(crate) fn request_max(&self) -> u64 {
         match self {
             Device::Disk(_) => u64::MAX,
@@ -124,7 +124,7 @@ impl Device {
         }
     }
 
-    /// With `through`, what is answered is on stable storage.
+    /// Writes data. With `through`, the data is on stable storage when the write is answered.
     pub(crate) async fn write(&self, offset: u64, data: SharedBuf, through: bool) -> Result<(), Failure> {
         match self {
             Device::Disk(disk) => {
@@ -135,7 +135,7 @@ impl Device {
         }
     }
 
-    /// Makes what was written durable.
+    /// Makes all answered writes durable.
     pub(crate) async fn flush(&self) -> Result<(), Failure> {
         match self {
             Device::Disk(disk) => Ok(disk.flush().await?),
@@ -143,7 +143,7 @@ impl Device {
         }
     }
 
-    /// Leaves in good order, if the other side plays along.
+    /// Logs out of a unit, if the target cooperates.
     pub(crate) async fn close(self) {
         if let Device::Unit(unit) = self {
             unit.close().await;

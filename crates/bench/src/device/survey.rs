@@ -1,12 +1,12 @@
-//! Whether there is data on a device that a run would destroy.
+//! Checks whether a device holds data that a run would destroy.
 //!
-//! Partition tables, file systems, volume managers and databases mark both ends of what they own, and a
-//! device that was used has something in most places: so both ends are read whole, and samples between them.
-//! What reads as zeros in all of these may be taken for empty.
+//! Partition tables, file systems, volume managers and databases mark both ends of what they own, and a used
+//! device has data in most places. So both ends are read completely, and samples in between. If all of these
+//! read as zeros, the device counts as empty.
 
 use super::{Device, Failure};
 
-/// Both ends are read so far: the marks of ZFS, Btrfs, LVM, GPT and MD are all within a mebibyte.
+/// How much of both ends is read: the signatures of ZFS, Btrfs, LVM, GPT and MD are all within a mebibyte.
 const END_BYTES: u64 = 1 << 20;
 /// Samples between the ends.
 const SAMPLES: u64 = 256;
@@ -15,7 +15,7 @@ const SAMPLE_BYTES: u64 = 4096;
 /// Bytes of one read.
 const READ_BYTES: u64 = 256 << 10;
 
-/// Where the first byte is that was found not to be zero; `None` if all that was looked at is zero.
+/// The offset of the first nonzero byte that was found; `None` if everything that was read is zero.
 pub(crate) async fn first_data(device: &Device) -> Result<Option<u64>, Failure> {
     for (start, end) in places(device.size(), u64::from(device.block())) {
         let mut at = start;
@@ -31,7 +31,7 @@ pub(crate) async fn first_data(device: &Device) -> Result<Option<u64>, Failure> 
     Ok(None)
 }
 
-/// The ranges to look at, in whole blocks.
+/// The ranges to read, in whole blocks.
 fn places(size: u64, block: u64) -> Vec<(u64, u64)> {
     let size = size - size % block;
     if size <= 2 * END_BYTES {

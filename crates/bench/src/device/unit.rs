@@ -1,7 +1,7 @@
-//! A logical unit: over one session, or over all paths to it.
+//! A logical unit, over one session or over all paths to it.
 //!
-//! With one portal the loss of the session is the loss of the target, and told at once. With several a lost
-//! path is a stall: what was under way there is sent again elsewhere.
+//! With one portal the loss of the session is the loss of the target, and is reported at once. With several,
+//! a lost path is only a stall: requests under way there are sent again over another path.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use initiator::{Capacity, Lun, Multipath, MultipathOptions, Options, Policy, Sea
 
 use super::{Failure, NoWay};
 
-/// How long a logout may take: the run is over, and so nothing depends on it.
+/// How long a logout may take. The run has ended, so nothing depends on it.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The Block Limits page (SBC-3 6.6.4).
 const BLOCK_LIMITS: u8 = 0xb0;
 const BLOCK_LIMITS_LEN: u16 = 64;
 
-/// What of standard INQUIRY data is of interest.
+/// The length of the relevant part of standard INQUIRY data.
 const INQUIRY_LEN: u16 = 96;
 
-/// Where a unit is, and how to log in.
+/// The address of a unit, and how to log in.
 pub(crate) struct UnitAddress {
     pub(crate) portals: Vec<SocketAddr>,
     pub(crate) name: String,
@@ -38,14 +38,14 @@ pub(crate) struct Unit {
     identity: String,
 }
 
-/// How it is reached.
+/// The connection to the unit.
 enum Way {
     Session(Session, Lun),
     Paths(Multipath),
 }
 
 impl Unit {
-    /// Logs in and asks the unit what it is.
+    /// Logs in and asks the unit for its properties.
     pub(crate) async fn open(address: &UnitAddress) -> Result<Unit, NoWay> {
         let (way, capacity, inquiry, limits) = match address.portals.as_slice() {
             [portal] => {
@@ -66,7 +66,7 @@ impl Unit {
             }
         };
         let identity = identity(&inquiry);
-        // Not every target has the page; one that refuses it has no limit to tell.
+        // Some targets do not have the page; then there is no limit.
         let request_max = request_max(&limits.unwrap_or_default(), capacity.block_size.bytes());
         Ok(Unit { way, capacity, request_max, identity })
     }
@@ -115,7 +115,7 @@ impl Unit {
     }
 
     pub(crate) async fn close(self) {
-        // Whoever does not answer is left alone: closing the connection ends the session as well.
+        // A target that does not answer is abandoned: closing the connection ends the session as well.
         match self.way {
             Way::Session(session, _) => drop(rt::timeout(LOGOUT_LIMIT, session.logout()).await),
             Way::Paths(paths) => drop(rt::timeout(LOGOUT_LIMIT, paths.close()).await),
@@ -127,8 +127,8 @@ impl Unit {
     }
 }
 
-/// All portals are used in turn, so that the figures are of all of them. A path that is lost may be waited
-/// for as long as a command may take.
+/// Opens the unit over all portals, used in turn, so that the figures cover all of them. Commands wait for a
+/// lost path as long as a command may take.
 async fn open_paths(address: &UnitAddress) -> Result<Multipath, NoWay> {
     let search = Search {
         portals: address.portals.clone(),

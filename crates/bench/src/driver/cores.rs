@@ -1,4 +1,4 @@
-//! Cores for one piece of work, from its start to its end.
+//! The cores for one piece of work, from its start to its end.
 
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, mpsc};
@@ -10,23 +10,23 @@ use rt::uring::{Config, Running};
 use super::{Observer, Watch};
 use crate::Error;
 
-/// On how many cores, and where.
+/// The number of cores and their processors.
 pub(super) struct Cores(Config);
 
 impl Cores {
-    /// So many cores, pinned to the processors in turn if there are any named.
+    /// This many cores, pinned to the processors in turn if any are named.
     pub(super) fn new(count: usize, processors: Option<&[usize]>) -> Cores {
         let pin = processors.is_some_and(|processors| !processors.is_empty());
         let processor = |core| match processors {
             Some(processors) if pin => processors[core % processors.len()],
             _ => core,
         };
-        // A client that polls would take the processor of the server beside it.
+        // No polling: a client that polls would take the processor of a server on the same machine.
         Cores(Config { processors: (0..count).map(processor).collect(), pin, poll: Duration::ZERO })
     }
 }
 
-/// Runs `work` on core 0 and watches it.
+/// Runs `work` on core 0 and observes it.
 pub(super) fn run_on<T, F>(
     cores: Cores,
     observer: &mut Observer,
@@ -39,7 +39,7 @@ where
 {
     let (done, result) = mpsc::channel();
     let over = observer.gauge();
-    // The main of every core is made on it; only core 0 has something to do.
+    // The main future of every core is created on that core; only core 0 has work.
     let work = Arc::new(Mutex::new(Some((work, done, over))));
     let running = Running::start(cores.0, move |core| {
         let work = match core {
@@ -64,7 +64,7 @@ where
             }
             Err(TryRecvError::Empty) if !over => {}
             Err(_) => {
-                // A core has panicked: joining it says so.
+                // A core has panicked: joining it passes the panic on.
                 running.join();
                 unreachable!("core 0 has ended without a result and without a panic");
             }

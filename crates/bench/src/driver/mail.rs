@@ -1,4 +1,4 @@
-//! Mail servers.
+//! Runs of the simulated mail server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::record::{Direction, Mail, Run};
 use crate::{Error, Setup};
 
 impl Driver {
-    /// As [`Driver::prepare`], for [`Driver::run_mail`].
+    /// Like [`Driver::prepare`], for [`Driver::run_mail`].
     ///
     /// # Errors
     /// See [`Error`].
@@ -21,8 +21,9 @@ impl Driver {
         Driver::prepare(setup, &[profile.workload()], watch)
     }
 
-    /// Has a mail server on one to three targets: see [`Role`](crate::Role). The run's figures are of all its
-    /// requests, from when on the server was steady.
+    /// Runs a mail server on one to three targets: see [`Role`](crate::Role).
+    ///
+    /// The run's figures cover all its requests from the time at which the server became steady.
     ///
     /// # Errors
     /// As for [`Driver::run`].

@@ -1,9 +1,8 @@
-//! Carrying out patterns on this machine, and watching from outside.
+//! Executes patterns on this machine, and observes it from outside.
 //!
-//! A [`Driver`] looks at its targets once, fills them if that is wished, and then makes runs on them, each on
-//! cores of its own. While the cores work, the thread that asked for the run takes the times of processes and
-//! processors at the two ends of the measurement and in between; it never reaches into the cores but to stop
-//! them.
+//! A [`Driver`] inspects its targets once, fills them if requested, and then executes runs, each on cores of
+//! its own. While the cores work, the calling thread measures the CPU times of processes and processors at
+//! both ends of the measurement and in between. It never interferes with the cores, except to stop them.
 
 mod cores;
 mod mail;
@@ -26,72 +25,74 @@ use crate::{Content, Error, Phase, PortalName, Target, Workload};
 use cores::{Cores, run_on};
 use observer::Observer;
 
-/// Cores of one run at most; lanes beyond share them.
+/// The most cores of one run; further lanes share them.
 const CORES_MAX: usize = 128;
 
-/// What the runs of one command have in common.
+/// Settings that all runs of one command share.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What is measured, at once.
+    /// The targets, which are measured at the same time.
     pub targets: Vec<Target>,
     /// Sessions of each thread with a unit.
     pub sessions: u32,
     /// How to log in.
     pub login: Options,
-    /// The processors to run on, one thread pinned to each in turn; `None`: the kernel places them.
+    /// The processors to use, with one thread pinned to each in turn; with `None`, the kernel places them.
     pub processors: Option<Vec<usize>>,
     /// How long a request may take before its target counts as lost.
     pub timeout: Duration,
-    /// Make the targets, which are files, so large.
+    /// Create the targets, which are files, with this size.
     pub create: Option<u64>,
-    /// Write all that will be used before the first run.
+    /// Before the first run, fill everything that will be used.
     pub precondition: Option<Content>,
-    /// Destroy what is on the targets.
+    /// Destroy existing data on the targets.
     pub overwrite: bool,
-    /// The servers, where they cannot be found by who listens at the portals.
+    /// The server processes, where they cannot be found as listeners at the portals.
     pub server_pids: Vec<u32>,
 }
 
-/// How a run goes.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What it is doing.
+    /// The current phase.
     pub phase: Phase,
-    /// Since when.
+    /// The time since it began.
     pub elapsed: Duration,
-    /// How long that takes, if it is known.
+    /// Its full length, if known.
     pub of: Option<Duration>,
-    /// Bytes that were filled and that are to be.
+    /// Bytes filled so far, and bytes to fill in total.
     pub fill: (u64, u64),
-    /// Reads and writes a second since the last look.
+    /// Reads and writes per second since the last look.
     pub iops: [f64; 2],
-    /// Millions of bytes a second since the last look.
+    /// Millions of bytes per second since the last look.
     pub mb_per_s: f64,
 }
 
-/// Looks at a run while it goes on, about once a second; to break is to end it early.
+/// Is called about once a second during a run; returning `Break` ends the run early.
 pub type Watch<'a> = &'a mut dyn FnMut(&Progress) -> ControlFlow<()>;
 
-/// Makes runs on some targets.
+/// Executes runs on some targets.
 pub struct Driver {
     setup: Setup,
     places: Vec<Place>,
     found: Vec<Found>,
     servers: Vec<u32>,
-    /// The number in the data of verified runs.
+    /// The number that identifies the data of verified runs.
     pattern: u64,
     filled: bool,
 }
 
 impl Driver {
-    /// Looks at the targets. The workloads are those that will be run: all must fit, and their writes must be
-    /// welcome. A fill is of the part that the first of them uses.
+    /// Inspects the targets, and fills them if the setup says so.
+    ///
+    /// The workloads are those that will run: all must fit the targets, and their writes must be permitted. A
+    /// fill covers the part that the first of them uses.
     ///
     /// # Errors
-    /// See [`Error`]; nothing was written then, but what a fill had written before it failed.
+    /// See [`Error`]. In that case nothing was written, except what a fill had written before it failed.
     ///
     /// # Panics
-    /// Without a workload.
+    /// If there is no workload.
     pub fn prepare(setup: Setup, workloads: &[Workload], watch: Watch<'_>) -> Result<Driver, Error> {
         workloads.iter().try_for_each(Workload::check)?;
         let first = workloads.first().expect("something is to be measured");
@@ -107,7 +108,7 @@ impl Driver {
         };
         let preparation = Preparation {
             create: driver.setup.create,
-            // Space that was never written is read without a disk's work.
+            // Reads of space that was never written cost the disk nothing.
             fill: driver.setup.precondition.or(driver.setup.create.map(|_| Content::Random)),
             overwrite: driver.setup.overwrite,
             writes: workloads.iter().any(Workload::writes),
@@ -132,17 +133,17 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Makes one run: so many threads as the pattern says for each target, each on a core of its own.
+    /// Executes one run: for each target as many threads as the pattern says, each on a core of its own.
     ///
     /// # Errors
-    /// See [`Error`]. A target that fails while it is measured is none: the record says it.
+    /// See [`Error`]. The failure of a target during the measurement is not an error: the record reports it.
     pub fn run(&mut self, workload: &Workload, watch: Watch<'_>) -> Result<Run, Error> {
         let threads = workload.threads as usize * self.places.len();
         let layout = Layout::new(self.places.len(), workload.threads, threads.min(CORES_MAX));
         self.carry_out(workload, layout, watch)
     }
 
-    /// Makes one run on the first targets only, so many. Their threads share as many cores as there are
+    /// Executes one run on the first `clients` targets only. Their threads share as many cores as there are
     /// processors.
     ///
     /// # Errors
@@ -177,15 +178,15 @@ impl Driver {
         Ok(run)
     }
 
-    /// What was known of the targets' content is not true any more.
+    /// Notes that the content of the targets has changed.
     fn written(&mut self) {
         self.found.iter_mut().for_each(|found| found.empty = None);
-        // What the next verified run has not written itself is of another run for it.
+        // The next verified run regards all blocks that it has not written itself as data of another run.
         self.filled = false;
         self.pattern = self.pattern.wrapping_add(1);
     }
 
-    /// What the targets are.
+    /// The properties of the targets.
     pub fn subjects(&self) -> Vec<Subject> {
         let subject = |(target, found): (&Target, &Found)| Subject {
             target: target.clone(),
@@ -213,9 +214,9 @@ impl Driver {
     }
 }
 
-/// Which lane is on which core.
+/// Assigns lanes to cores.
 struct Layout {
-    /// Of the targets so many, from the first on.
+    /// The number of targets used, from the first on.
     places: usize,
     lanes: Vec<LanePlan>,
     cores: usize,
@@ -246,7 +247,7 @@ fn place(target: &Target, login: &Options) -> Result<Place, Error> {
     }
 }
 
-/// The processes that serve the targets, as far as they are here.
+/// The local processes that serve the targets.
 fn servers(setup: &Setup, places: &[Place]) -> Vec<u32> {
     let mut servers = setup.server_pids.clone();
     if servers.is_empty() {

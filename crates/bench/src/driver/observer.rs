@@ -1,4 +1,4 @@
-//! What the thread that asked for a run does while it goes on.
+//! What the calling thread does during a run.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::{Phase, Workload};
 
 /// How often it looks, at least.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it shows something.
+/// How often it reports progress.
 const SHOW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Watches a run from outside.
+/// Observes a run from outside.
 pub(super) struct Observer {
     gauge: Arc<Gauge>,
     phases: Receiver<Phase>,
     pub(super) servers: Vec<u32>,
-    /// The date and time.
+    /// Date and time of the start.
     pub(super) started: String,
     warm_up: Duration,
     duration: Duration,
     phase: Phase,
     phase_began: Instant,
-    /// The first request.
+    /// When the first request was sent.
     began: Option<Instant>,
-    /// What was shown last, and when.
+    /// When progress was last reported, and the count at that time.
     shown: (Instant, Count),
-    /// The last of the series of CPU times.
+    /// The last sample of the series of CPU times.
     sampled: Option<Snapshot>,
     pub(super) series: Vec<CpuSample>,
     /// The two ends of the measurement.
@@ -73,7 +73,7 @@ impl Observer {
         Arc::clone(&self.gauge)
     }
 
-    /// Waits a moment and looks; tells whether the run is over.
+    /// Waits a moment and looks; returns whether the run has ended.
     pub(super) fn look(&mut self, watch: Watch<'_>, cores: &Handle) -> bool {
         match self.phases.recv_timeout(LOOK_INTERVAL) {
             Ok(phase) => self.enter(phase),
@@ -83,7 +83,7 @@ impl Observer {
         self.sample();
         if self.shown.0.elapsed() >= SHOW_INTERVAL && self.show(watch).is_break() {
             let gauge = self.gauge();
-            // It is stopped by the clock of its cores; there is nothing to wait for.
+            // The run is stopped by the clock of its cores; nothing waits for the call.
             drop(cores.call(CoreId(0), move || async move { gauge.stop(rt::now()) }));
         }
         self.phase == Phase::Over
@@ -109,10 +109,10 @@ impl Observer {
         Snapshot::take(self.gauge.count(), &self.servers)
     }
 
-    /// Adds to the series of CPU times, once an interval while requests are made.
+    /// Adds to the series of CPU times, once per interval while requests are sent.
     fn sample(&mut self) {
         let (Some(began), Some(last)) = (self.began, &self.sampled) else { return };
-        // The CPU times of processes come in steps of 10 ms: an interval has some tens of them.
+        // CPU times of processes advance in steps of 10 ms: an interval has some tens of them.
         let interval = interval_of(self.warm_up + self.duration).max(5 * LOOK_INTERVAL);
         if !matches!(self.phase, Phase::WarmUp | Phase::Measuring) || last.at.elapsed() < interval {
             return;

@@ -1,4 +1,4 @@
-//! From what was noted to a record.
+//! Creates a record from the measurements.
 
 use base::Instant;
 
@@ -11,7 +11,8 @@ use crate::record::{Check, Cpu, Direction, Ending, Loss, Noise, OpenLoop, Proces
 use crate::recorder;
 use crate::{Target, Workload};
 
-/// Others may use so much of a processor before it is worth a word: a quarter of one of few is felt.
+/// Other processes may use this much of a processor before a note says so: on a machine with few processors a
+/// quarter of one matters.
 const OTHERS_PERCENT_MAX: f64 = 25.0;
 
 /// The record of a run.
@@ -57,12 +58,12 @@ pub(super) fn record(driver: &Driver, workload: &Workload, outcome: &Outcome, ob
     }
 }
 
-/// The intervals that are whole.
+/// The complete intervals.
 fn series(outcome: &Outcome) -> Vec<Sample> {
     let window = outcome.window;
     let whole = (outcome.ended - window.start).as_nanos() / window.interval.as_nanos();
     let slots = outcome.recorder.series.iter().copied();
-    // An interval in which nothing was answered at the very end was not made; it counts all the same.
+    // Intervals at the very end without any answer have no slot; they count all the same.
     let padded = slots.chain(std::iter::repeat(recorder::Slot::default())).take(whole as usize);
     padded.map(|slot| Sample::new(&slot, window.interval)).collect()
 }
@@ -97,7 +98,7 @@ pub(super) fn cpu(observer: Observer) -> Option<Cpu> {
     Some(Cpu { client, servers, series: observer.series })
 }
 
-/// A server that was there at both ends.
+/// A server that existed at both ends of the measurement.
 fn server(between: &Between<'_>, number: usize, pid: u32, threads: Vec<Thread>) -> Option<Process> {
     let cpu = |snapshot: &Snapshot| snapshot.servers.get(number).copied().flatten();
     let used = cpu(between.to)?.saturating_sub(cpu(between.from)?);
@@ -117,7 +118,7 @@ pub(super) fn record_loss(loss: &engine::Loss, targets: &[Target], start: Instan
     }
 }
 
-/// An error and what caused it.
+/// An error with its causes.
 fn with_causes(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", with_causes(source)),
@@ -140,7 +141,7 @@ fn notes(driver: &Driver, workload: &Workload, outcome: &Outcome, noise: &Noise)
         );
     }
     if let Some(percent) = noise.others_percent.filter(|percent| *percent > OTHERS_PERCENT_MAX) {
-        // With a server that was not found its share is among the others'.
+        // A server that was not found counts as one of the other processes.
         if !units || !driver.servers.is_empty() {
             notes.push(format!(
                 "Other processes used {percent:.0} % of a CPU during the run, so figures may not repeat. `ursa bench compare --rounds` alternates the runs."

@@ -8,10 +8,10 @@ use crate::engine::Count;
 use crate::machine::{Processors, own_pid, process_cpu, process_name, thread_cpu};
 use crate::record::{Process, Thread};
 
-/// A thread that used less than so many percent of a processor is not listed.
+/// Threads that used less than this percentage of a processor are not listed.
 const THREAD_PERCENT_MIN: f64 = 1.0;
 
-/// CPU times at one moment, and what was done by then.
+/// CPU times at one moment, and the work done by then.
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) count: Count,
@@ -20,7 +20,7 @@ pub(super) struct Snapshot {
     pub(super) processors: Option<Processors>,
 }
 
-/// CPU times of the threads of all processes that matter: more than is read at every look.
+/// CPU times of the threads of all relevant processes: too many to read at every look.
 pub(super) type Threads = Vec<Vec<(u32, String, Duration)>>;
 
 impl Snapshot {
@@ -35,12 +35,12 @@ impl Snapshot {
         }
     }
 
-    /// What all servers have used together.
+    /// CPU time of all servers together.
     pub(super) fn servers_cpu(&self) -> Duration {
         self.servers.iter().flatten().sum()
     }
 
-    /// Requests that were answered by then.
+    /// Requests answered by then.
     pub(super) fn requests(&self) -> u64 {
         self.count.requests.iter().sum()
     }
@@ -51,7 +51,7 @@ pub(super) fn threads(servers: &[u32]) -> Threads {
     std::iter::once(&own_pid()).chain(servers).map(|pid| thread_cpu(*pid)).collect()
 }
 
-/// Two moments and what was used between them.
+/// The interval between two snapshots.
 pub(super) struct Between<'a> {
     pub(super) from: &'a Snapshot,
     pub(super) to: &'a Snapshot,
@@ -62,7 +62,7 @@ impl Between<'_> {
         (self.to.at - self.from.at).as_secs_f64().max(1e-9)
     }
 
-    /// In percent of one processor.
+    /// As a percentage of one processor.
     pub(super) fn percent(&self, used: Duration) -> f64 {
         100.0 * used.as_secs_f64() / self.seconds()
     }
@@ -75,7 +75,7 @@ impl Between<'_> {
         self.to.servers_cpu().saturating_sub(self.from.servers_cpu())
     }
 
-    /// What all others used; `None` if the machine does not tell.
+    /// CPU time of all other processes; `None` if the machine does not report it.
     pub(super) fn others(&self) -> Option<Duration> {
         let all = self.to.processors?.since(self.from.processors?).busy;
         Some(all.saturating_sub(self.client() + self.servers()))
@@ -85,7 +85,7 @@ impl Between<'_> {
         Some(self.to.processors?.since(self.from.processors?).stolen)
     }
 
-    /// The record of a process that used so much.
+    /// The record of a process that used this much CPU time.
     pub(super) fn process(&self, pid: u32, used: Duration, threads: Vec<Thread>) -> Process {
         let requests = self.to.requests() - self.from.requests();
         Process {
@@ -98,7 +98,7 @@ impl Between<'_> {
         }
     }
 
-    /// The busy threads of a process, by what they had used before and after.
+    /// The busy threads of a process, from their CPU times before and after.
     pub(super) fn threads(
         &self,
         before: &[(u32, String, Duration)],

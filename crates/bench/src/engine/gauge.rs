@@ -1,38 +1,38 @@
-//! What a run shows to other threads while it goes on, and how they stop it.
+//! Shows a run's progress to other threads, and lets them stop the run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use base::Instant;
 
-/// What a run is doing. Told in this order; what does not happen is left out.
+/// What a run is doing. Phases are reported in this order; those that do not occur are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Targets are opened and looked at.
+    /// Targets are opened and inspected.
     Preparing,
-    /// Targets are written before the run.
+    /// Targets are filled before the run.
     Filling,
-    /// Requests are made and not measured yet.
+    /// Requests are sent, but not measured yet.
     WarmUp,
     /// Requests are measured.
     Measuring,
-    /// No more requests are made; those under way are waited for.
+    /// No more requests are sent; the run waits for those under way.
     Draining,
-    /// That was it.
+    /// The run has ended.
     Over,
 }
 
-/// The shared face of a run.
+/// The part of a run that other threads see.
 pub(crate) struct Gauge {
     lanes: Vec<Counter>,
-    /// Bytes that were filled, and that are to be.
+    /// Bytes filled so far, and bytes to fill in total.
     filled: [AtomicU64; 2],
-    /// When it was stopped before its time; the end of time: it was not.
+    /// When the run was stopped early; `u64::MAX` if it was not.
     stopped_at: AtomicU64,
     phases: mpsc::Sender<Phase>,
 }
 
-/// What one thread of the run has done; written by that thread only. On cache lines of its own.
+/// Counts the work of one lane. Only that lane's thread writes it; it has cache lines of its own.
 #[repr(align(128))]
 #[derive(Default)]
 pub(crate) struct Counter {
@@ -40,7 +40,7 @@ pub(crate) struct Counter {
     bytes: [AtomicU64; 2],
 }
 
-/// What all threads have done.
+/// The work of all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     /// Answered reads and writes.
@@ -51,8 +51,7 @@ pub(crate) struct Count {
 impl Counter {
     pub(crate) fn add(&self, read: bool, bytes: u64) {
         let at = usize::from(!read);
-        // One writer: a load and a store are enough, and cheaper than an addition that other threads may join
-        // in.
+        // There is only one writer: a load and a store are enough, and cheaper than an atomic addition.
         let add = |field: &AtomicU64, more| {
             field.store(field.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         };
@@ -62,7 +61,7 @@ impl Counter {
 }
 
 impl Gauge {
-    /// Of a run of so many lanes. The phases come out of the receiver.
+    /// A gauge for a number of lanes, and the receiver of the run's phases.
     pub(crate) fn new(lanes: usize) -> (Gauge, mpsc::Receiver<Phase>) {
         let (phases, receiver) = mpsc::channel();
         let gauge = Gauge {
@@ -78,7 +77,7 @@ impl Gauge {
         &self.lanes[number]
     }
 
-    /// What was done until now.
+    /// The work so far.
     pub(crate) fn count(&self) -> Count {
         let mut count = Count::default();
         for lane in &self.lanes {
@@ -91,7 +90,7 @@ impl Gauge {
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
-        // Whoever watched may be gone.
+        // The observer may be gone.
         let _ = self.phases.send(phase);
     }
 
@@ -103,17 +102,17 @@ impl Gauge {
         self.filled[0].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that were filled, and that are to be filled in all.
+    /// Bytes filled so far, and bytes to fill in total.
     pub(crate) fn fill(&self) -> (u64, u64) {
         (self.filled[0].load(Ordering::Relaxed), self.filled[1].load(Ordering::Relaxed))
     }
 
-    /// Ends the run now. The first call counts.
+    /// Stops the run. Only the first call has an effect.
     pub(crate) fn stop(&self, now: Instant) {
         self.stopped_at.fetch_min(now.0, Ordering::Relaxed);
     }
 
-    /// When the run was stopped before its time; the end of time: it was not.
+    /// When the run was stopped early; the end of time if it was not.
     pub(crate) fn stopped_at(&self) -> Instant {
         Instant(self.stopped_at.load(Ordering::Relaxed))
     }

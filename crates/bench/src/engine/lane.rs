@@ -1,8 +1,8 @@
-//! One source of requests: a thread of DISKSPD, with its own sequence and its requests under way.
+//! A lane, one source of requests: a thread of DISKSPD, with its own sequence and its outstanding requests.
 //!
-//! Guarantees: it ends. A request without an answer ends the lane after the run's timeout, whatever the
-//! target does; a failure ends all lanes. What is noted is what was answered, and what was under way when the
-//! lane ended is counted.
+//! A lane always ends. A request without an answer ends the lane after the run's timeout, whatever the target
+//! does; a failure ends all lanes. The lane records requests that were answered, and counts those that were
+//! under way when it ended.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -28,21 +28,21 @@ use crate::ledger::{Claim, Ledger};
 use crate::recorder::{Answered, Recorder, Window};
 use crate::sequence::{Region, Sequence};
 
-/// How often a lane looks whether an answer is overdue, or whether the run was stopped.
+/// How often a lane checks whether an answer is overdue, or whether the run was stopped.
 const GUARD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the lanes of one target have in common.
+/// What the lanes of one target share.
 #[derive(Clone)]
 pub(super) struct Ground {
     pub(super) way: Way,
     pub(super) region: Region,
     /// With `--verify`: what was written where.
     pub(super) ledger: Option<Arc<Ledger>>,
-    /// The place of interlocked threads.
+    /// The shared position of interlocked threads.
     pub(super) count: Arc<AtomicU64>,
 }
 
-/// What a lane is started with, on its core.
+/// Everything that a lane needs to start on its core.
 pub(super) struct LaneStart {
     pub(super) plan: Arc<Plan>,
     pub(super) number: usize,
@@ -50,17 +50,17 @@ pub(super) struct LaneStart {
     pub(super) gauge: Arc<Gauge>,
 }
 
-/// What became of a lane.
+/// The result of a lane.
 pub(crate) struct LaneEnd {
     pub(crate) recorder: Recorder,
     /// The first failure, which ended the lane.
     pub(crate) loss: Option<Loss>,
-    /// Reads and writes of which nobody knows whether they took effect.
+    /// Reads and writes whose outcome is unknown.
     pub(crate) unanswered: [u64; 2],
-    /// Reads that were compared with what they must give, and reads of what this run has not written.
+    /// Reads that were compared with the expected data, and reads of blocks that this run has not written.
     pub(crate) checked: u64,
     pub(crate) unchecked: u64,
-    /// Requests that were due and never got their turn.
+    /// Requests that were due and never sent.
     pub(crate) never_begun: u64,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct LaneEnd {
 #[derive(Debug)]
 pub(crate) struct Loss {
     pub(crate) at: Instant,
-    /// The last answer before.
+    /// The last answer before the failure.
     pub(crate) last_answer: Option<Instant>,
     pub(crate) place: usize,
     pub(crate) read: bool,
@@ -83,11 +83,11 @@ struct Lane {
     sequence: RefCell<Sequence>,
     /// Decides between reads and writes.
     mix: RefCell<Rng>,
-    /// When requests are due; `None`: when one is answered.
+    /// When requests are due; with `None`, whenever one is answered.
     arrivals: Option<RefCell<Arrivals>>,
     recorder: RefCell<Recorder>,
     pattern: Pattern,
-    /// What each worker waits for.
+    /// The request of each worker.
     under_way: Vec<Cell<Option<UnderWay>>>,
     last_answer: Cell<Option<Instant>>,
     loss: RefCell<Option<Loss>>,
@@ -108,11 +108,11 @@ struct Request {
     read: bool,
     offset: u64,
     claim: Option<Claim>,
-    /// When it is sent, or was due.
+    /// When it was sent, or was due.
     began: Instant,
 }
 
-/// Opens the lane's devices, says so, waits for the signal and runs. `None` if there was none.
+/// Opens the lane's devices, reports that, waits for the start signal and runs. `None` if it never started.
 pub(super) async fn run(
     start: LaneStart,
     ready: Sender<Result<(), NoWay>>,
@@ -160,7 +160,8 @@ impl Lane {
         let thread = start.plan.lanes[number].thread;
         let sequence = Sequence::new(workload, start.ground.region, thread, &start.ground.count);
         let depth = workload.depth as usize;
-        // Another sequence than the offsets': which requests are writes must not depend on where they go.
+        // A different sequence from that of the offsets: which requests are writes must not depend on where
+        // they go.
         let mix = Rng::new(!workload.seed.wrapping_add(number as u64));
         Lane {
             devices,
@@ -183,7 +184,7 @@ impl Lane {
         }
     }
 
-    /// The next request and when to begin; `None` when the lane is over. `now` need not be exact.
+    /// The next request and its start time; `None` when the lane has ended. `now` need not be exact.
     async fn next(&self, now: Instant) -> Option<Request> {
         if self.start.gauge.is_stopped() {
             return None;
@@ -197,8 +198,8 @@ impl Lane {
         Some(Request { read, offset, claim, began })
     }
 
-    /// Waits until the next request is due. When all that are due come too late, they are noted and that is
-    /// all.
+    /// Waits until the next request is due. When the lane is too far behind, it records all remaining
+    /// requests as never sent, and ends.
     async fn wait_for_turn(&self, arrivals: &RefCell<Arrivals>) -> Option<Instant> {
         let next = || Some(arrivals.borrow_mut().next()).filter(|due| *due < self.window.until);
         let mut due = next()?;
@@ -217,8 +218,8 @@ impl Lane {
         Some(due)
     }
 
-    /// Where the request goes. A block that another request is in the way of is passed over: what a read of
-    /// it gives is not known.
+    /// Chooses the offset of a request. With `--verify` it skips blocks that a conflicting request uses: it
+    /// would be unknown what a read of them returns.
     fn choose(&self, read: bool) -> (u64, Option<Claim>) {
         let mut sequence = self.sequence.borrow_mut();
         loop {
@@ -264,7 +265,7 @@ impl Lane {
         self.pattern.check(data, offset, number).map_err(Failure::WrongData)
     }
 
-    /// The request was answered.
+    /// Records an answered request.
     fn note(&self, request: &Request, ended: Instant) {
         let bytes = u64::from(self.start.plan.workload.block);
         let answered = Answered { read: request.read, bytes, began: request.began, ended };
@@ -276,7 +277,7 @@ impl Lane {
         }
     }
 
-    /// A request failed: the first failure counts, and ends the run.
+    /// Records the first failure, and ends the run.
     fn fail(&self, read: bool, offset: u64, failure: Failure) {
         let at = rt::now();
         self.start.gauge.stop(at);
@@ -300,7 +301,7 @@ impl Lane {
             let oldest = self.under_way.iter().filter_map(Cell::get).min_by_key(|request| request.since);
             match oldest {
                 Some(request) if now - request.since > timeout => {
-                    // It is counted with the others under way.
+                    // The request itself is counted with the others under way.
                     return self.fail(request.read, request.offset, Failure::Silent(timeout));
                 }
                 None if self.start.gauge.is_stopped() => return,
@@ -309,14 +310,14 @@ impl Lane {
         }
     }
 
-    /// The workers are gone: what they waited for will not be answered.
+    /// Counts the requests under way as unanswered: nothing waits for them any more.
     fn count_under_way(&self) {
         for request in self.under_way.iter().filter_map(Cell::take) {
             self.count_unanswered(request.read);
         }
     }
 
-    /// Closes the devices and says what became of it.
+    /// Closes the devices and returns the result.
     async fn end(self) -> LaneEnd {
         let loss = self.loss.into_inner();
         if loss.is_none() {
@@ -367,7 +368,7 @@ pub(super) async fn all(tasks: &mut [Task<()>]) {
     }
 }
 
-/// Waits for the first of two, and drops the other.
+/// Waits for the first of two futures, and drops the other.
 pub(super) async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| {

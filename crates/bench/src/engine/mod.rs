@@ -1,8 +1,9 @@
-//! Carrying out a plan on the cores of a runtime, real or simulated.
+//! Executes a plan on the cores of a runtime, real or simulated.
 //!
 //! Core 0 opens every target once ([`prepare()`]), then [`conduct`]s runs: it starts a lane for each thread
-//! of the pattern on that lane's core, waits until all have their sessions, gives them one start, and
-//! collects what they noted. A mail server ([`conduct_mail`]) has tasks instead of lanes, and needs one core.
+//! of the pattern on that lane's core, waits until all lanes have their sessions, starts them at the same
+//! time, and collects their measurements. A mail server ([`conduct_mail`]) has tasks instead of lanes, and
+//! needs only one core.
 
 mod gauge;
 mod lane;
@@ -33,10 +34,10 @@ use crate::device::{Failure, NoWay};
 use crate::ledger::{BLOCKS_MAX, Ledger};
 use crate::recorder::{Recorder, Window};
 
-/// From the signal to the first request: all cores have got it by then.
+/// From the start signal to the first request: by then all cores have received the signal.
 const LEAD: Duration = Duration::from_millis(20);
 
-/// Why there are no figures. The targets are numbers in the plan.
+/// Why there are no figures. Targets are identified by their number in the plan.
 #[derive(Debug)]
 pub(crate) enum RunError {
     Open(rt::OpenError),
@@ -52,22 +53,22 @@ pub(crate) enum RunError {
         place: usize,
         misfit: Misfit,
     },
-    /// While it was looked at or filled.
+    /// The target failed while it was inspected or filled.
     Failed {
         place: usize,
         failure: Failure,
     },
-    /// From outside, before there was anything to be measured.
+    /// The caller stopped the run before there was anything to measure.
     Stopped,
 }
 
-/// What all lanes together have noted.
+/// The merged measurements of all lanes.
 pub(crate) struct Outcome {
     pub(crate) window: Window,
     /// When the measurement ended: at its time, or when it was stopped.
     pub(crate) ended: Instant,
     pub(crate) recorder: Recorder,
-    /// The first failure of each lane that had one, first things first.
+    /// The first failure of each lane that had one, in order of time.
     pub(crate) losses: Vec<Loss>,
     pub(crate) unanswered: [u64; 2],
     pub(crate) checked: u64,
@@ -75,7 +76,7 @@ pub(crate) struct Outcome {
     pub(crate) never_begun: u64,
 }
 
-/// Carries out a plan, from core 0. The targets are as [`prepare()`] has left them.
+/// Executes a plan, from core 0. The targets are as [`prepare()`] left them.
 ///
 /// # Errors
 /// See [`RunError`]. Once all lanes run, there are figures, whatever fails.
@@ -90,7 +91,7 @@ pub(crate) async fn conduct(plan: Plan, gauge: Arc<Gauge>) -> Result<Outcome, Ru
     let mut lanes = Vec::new();
     for (number, (ready, lane)) in started.into_iter().enumerate() {
         let place = plan.lanes[number].place;
-        // A lane that is dropped has said why before.
+        // A lane that was dropped has reported its error before.
         ready.await.unwrap_or(Ok(())).map_err(|error| RunError::Connect { place, error })?;
         lanes.push(lane);
     }
@@ -143,7 +144,7 @@ fn ledger(plan: &Plan, blocks: u64) -> Result<Arc<Ledger>, Misfit> {
 
 type Ready = rt::sync::Receiver<Result<(), NoWay>>;
 
-/// Starts a lane on its core: it opens its devices, and waits for the signal.
+/// Starts a lane on its core: it opens its devices, and waits for the start signal.
 fn start(lane: LaneStart) -> (Ready, (Sender<Window>, Task<Option<LaneEnd>>)) {
     let (ready, is_ready) = oneshot();
     let (go, wait) = oneshot();

@@ -1,4 +1,4 @@
-//! What is to be done, with which targets, on which cores.
+//! What a run does, with which targets, on which cores.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::device::UnitAddress;
 use crate::sequence::Region;
 use crate::{Content, Workload};
 
-/// Everything that a run needs to know.
+/// Everything that a run must know.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) workload: Workload,
@@ -20,13 +20,13 @@ pub(crate) struct Plan {
     pub(crate) sessions: u32,
     /// How long a request may take before the target counts as lost.
     pub(crate) timeout: Duration,
-    /// The number of the run in the data of a verified one.
+    /// The number of the run that identifies its data (`--verify`).
     pub(crate) pattern: u64,
     /// Whether [`prepare`](super::prepare) has filled the targets with that data.
     pub(crate) filled: bool,
 }
 
-/// A target, as the runtime reaches it.
+/// A target, in the runtime's terms.
 #[derive(Clone)]
 pub(crate) enum Place {
     Disk(PathBuf),
@@ -36,37 +36,37 @@ pub(crate) enum Place {
 /// One thread of DISKSPD: a source of requests for one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LanePlan {
-    /// Which of the places.
+    /// The index of its place.
     pub(crate) place: usize,
     pub(crate) core: CoreId,
     /// Its number among the lanes of its target.
     pub(crate) thread: u32,
 }
 
-/// What is done once before the runs.
+/// What is done once, before the runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preparation {
-    /// Make the files, so large.
+    /// Create the files with this size.
     pub(crate) create: Option<u64>,
-    /// Write all of the region before.
+    /// Fill the whole region before the runs.
     pub(crate) fill: Option<Content>,
-    /// Destroy what is there.
+    /// Destroy existing data.
     pub(crate) overwrite: bool,
-    /// A run will write.
+    /// At least one run writes.
     pub(crate) writes: bool,
 }
 
-/// Why a pattern and a target do not go together.
+/// Why a pattern does not fit a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
-    /// Requests that the target cannot take.
+    /// Requests that the target cannot execute.
     #[error("{what} of {bytes} bytes is not a multiple of its block size of {block} bytes")]
     Alignment {
-        /// Which quantity.
+        /// The quantity.
         what: &'static str,
-        /// How much it is.
+        /// Its value.
         bytes: u64,
-        /// The target's block.
+        /// The target's block size.
         block: u32,
     },
     /// Requests that are too long.
@@ -74,10 +74,10 @@ pub enum Misfit {
     TooLong {
         /// Bytes of a request.
         block: u32,
-        /// What the target takes.
+        /// The target's limit.
         max: u64,
     },
-    /// A span that is not there.
+    /// A span that exceeds the target.
     #[error("it has {size} bytes, too few for {wanted} bytes from offset {base}; use a smaller -f or -B")]
     TooSmall {
         /// Bytes of the target.
@@ -87,14 +87,14 @@ pub enum Misfit {
         /// The span.
         wanted: u64,
     },
-    /// A part of a target that is too small for what it is to be.
+    /// A part of a target that is too small for its purpose.
     #[error("{what} would have {bytes} bytes but needs {min}; use a larger target, or more of it")]
     SmallPart {
-        /// What it is to be.
+        /// Its purpose.
         what: &'static str,
-        /// How large it is.
+        /// Its size.
         bytes: u64,
-        /// How large it must be.
+        /// The smallest size.
         min: u64,
     },
     /// Too few blocks for `--verify`.
@@ -104,7 +104,7 @@ pub enum Misfit {
     Crowded {
         /// Requests that fit.
         blocks: u64,
-        /// Requests under way.
+        /// Outstanding requests.
         outstanding: u64,
     },
     /// Too many blocks for `--verify`.
@@ -112,7 +112,7 @@ pub enum Misfit {
     TooLarge {
         /// Requests that fit.
         blocks: u64,
-        /// As many as can be.
+        /// The limit.
         max: u64,
     },
 }

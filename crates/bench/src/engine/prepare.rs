@@ -1,4 +1,4 @@
-//! Before the runs: what the targets are, whether they may be written, and what they are to hold.
+//! Before the runs: inspects the targets, checks whether they may be overwritten, and fills them.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -17,29 +17,29 @@ use crate::sequence::Region;
 
 /// Bytes of one write of a fill.
 const FILL_BYTES: u64 = 1 << 20;
-/// Writes of a fill under way.
+/// Outstanding writes of a fill.
 const FILL_DEPTH: u64 = 8;
 
-/// What a target is.
+/// The properties of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Bytes.
     pub(crate) size: u64,
-    /// What offsets and lengths are multiples of.
+    /// The unit of offsets and lengths.
     pub(crate) block: u32,
-    /// Bytes of one request at most.
+    /// The most bytes of one request.
     pub(crate) request_max: u64,
-    /// What the unit says that it is; a disk says nothing.
+    /// The unit's identity; `None` for a disk.
     pub(crate) identity: Option<String>,
-    /// Whether all that was looked at reads as zeros; `None`: nobody has looked.
+    /// Whether everything that was inspected reads as zeros; `None` if nothing was inspected.
     pub(crate) empty: Option<bool>,
 }
 
-/// Looks at all targets of a plan, and fills them if that is wished. Nothing is written before all were
-/// looked at.
+/// Inspects all targets of a plan, and fills them if requested. Nothing is written before all targets have
+/// been inspected.
 ///
 /// # Errors
-/// [`RunError::HasData`] if a target holds data that would be destroyed, and whatever goes wrong.
+/// [`RunError::HasData`] if a target holds data that would be destroyed, and any other error of a target.
 pub(crate) async fn prepare(
     plan: &Plan,
     preparation: &Preparation,
@@ -51,9 +51,9 @@ pub(crate) async fn prepare(
     for (number, place) in plan.places.iter().enumerate() {
         let device = open(place, preparation.create, !writes).await.map_err(|error| error.at(number))?;
         let mut target = describe(&device);
-        // What was just made is empty, and reading it would prove nothing.
+        // A new file is empty; reading it would prove nothing.
         if preparation.create.is_none() {
-            // The many reads of a survey have the time of two requests at most.
+            // All reads of a survey together get the time of two requests.
             let data = rt::timeout(2 * plan.timeout, first_data(&device)).await;
             let data = data.unwrap_or(Err(Failure::Silent(2 * plan.timeout)));
             let data = data.map_err(|failure| RunError::Failed { place: number, failure })?;
@@ -104,8 +104,8 @@ pub(crate) fn regions(plan: &Plan, found: &[Found]) -> Result<Vec<Region>, RunEr
 pub(crate) async fn open(place: &Place, create: Option<u64>, read_only: bool) -> Result<Device, OpenFailure> {
     match place {
         Place::Disk(path) => {
-            // Space that is reserved but was never written would be read without a disk's work: it is filled,
-            // too.
+            // Reads of space that is reserved but was never written cost the disk nothing, so the caller also
+            // fills the file.
             let options = OpenOptions { create, reserve: create.is_some(), read_only };
             Ok(Device::open_disk(path, options).await?)
         }
@@ -122,7 +122,7 @@ pub(crate) fn describe(device: &Device) -> Found {
     Found { size: device.size(), block: device.block(), request_max, identity, empty: None }
 }
 
-/// How other cores reach what is open here.
+/// How other cores reach a target that is open on this core.
 pub(crate) fn way(place: &Place, device: &Device) -> Way {
     match (place, device) {
         (Place::Unit(address), _) => Way::Unit(Arc::clone(address)),
@@ -131,7 +131,7 @@ pub(crate) fn way(place: &Place, device: &Device) -> Way {
     }
 }
 
-/// A target could not be opened.
+/// Why a target could not be opened.
 pub(crate) enum OpenFailure {
     Disk(rt::OpenError),
     Unit(NoWay),
@@ -158,7 +158,7 @@ impl OpenFailure {
     }
 }
 
-/// Writing a region from its start to its end.
+/// Fills a region from its start to its end.
 struct Fill<'a> {
     plan: &'a Plan,
     gauge: &'a Gauge,
@@ -168,7 +168,7 @@ struct Fill<'a> {
 }
 
 impl Fill<'_> {
-    /// Goes to the end, or until it is stopped.
+    /// Fills up to the end, or until the run is stopped.
     async fn carry_out(&self, request_max: u64) -> Result<(), Failure> {
         let block = u64::from(self.device.block());
         let step = FILL_BYTES.min(request_max - request_max % block);
@@ -194,7 +194,7 @@ impl Fill<'_> {
         self.device.flush().await
     }
 
-    /// With `--verify`, what write 0 of each sector brings.
+    /// The data at an offset: with `--verify`, that of write 0 of each sector.
     fn data(&self, at: u64, len: u64, filler: &mut Filler) -> SharedBuf {
         if !self.plan.workload.verify {
             return filler.next().slice(0..len as usize);

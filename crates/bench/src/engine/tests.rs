@@ -13,7 +13,7 @@ use crate::{Access, Content, Workload};
 const DISK: &str = "/dev/disk";
 const MIB: u64 = 1 << 20;
 
-/// A machine of two cores with a disk of 8 MiB that takes 100 µs for everything.
+/// A machine with two cores and a disk of 8 MiB that takes 100 µs for every request.
 struct Rig {
     world: World,
     machine: NodeId,
@@ -95,7 +95,7 @@ fn plan(workload: Workload) -> Plan {
 #[test]
 fn a_closed_loop_is_as_fast_as_its_target() {
     let outcome = Rig::new().run(plan(Workload { threads: 2, write_percent: 30, ..workload() }));
-    // Eight requests at a time, of 100 µs each: 80,000 a second.
+    // Eight requests at a time, of 100 µs each: 80,000 per second.
     let [reads, writes] = &outcome.recorder.directions;
     let requests = reads.requests + writes.requests;
     assert!((155_000..=160_000).contains(&requests), "{requests}");
@@ -113,7 +113,7 @@ fn a_seed_is_a_run() {
     assert_eq!(one.recorder.series, two.recorder.series);
 }
 
-/// One read of a second, 5,000 others of 100 µs: what it looks like depends on who is asked.
+/// One read of a second, 5,000 others of 100 µs: a closed loop and an open loop show different results.
 #[test]
 fn a_stall_shows_in_all_requests_that_it_delays() {
     let stall = |rig: &Rig| {
@@ -130,7 +130,7 @@ fn a_stall_shows_in_all_requests_that_it_delays() {
     let open = Rig::new().run_with(plan(open), stall).recorder;
     let latency = &open.directions[0].latency;
     assert_eq!(latency.count(), 5000);
-    // Those that were due in this second waited for half of it on average, and then their queue had to be
+    // Requests that were due in this second waited for half a second on average; then the queue had to be
     // worked off.
     let delayed = latency.count_above(Duration::from_millis(100));
     assert!((900..1200).contains(&delayed), "{delayed}");
@@ -139,8 +139,8 @@ fn a_stall_shows_in_all_requests_that_it_delays() {
 
 #[test]
 fn a_rate_that_cannot_be_kept_is_told() {
-    // Two requests at a time, of 10 ms each: 200 a second, and 1,000 are due for 100 s. A timeout of 30 s is
-    // waited for.
+    // Two requests at a time, of 10 ms each: 200 per second. 1,000 per second are due for 100 s. The run
+    // waits for a timeout of 30 s.
     let rig = Rig::new();
     rig.set_latency(Duration::from_millis(10));
     let workload = Workload { depth: 2, rate: Some(1000.0), ..workload() };

@@ -3,12 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
-/// CPU time that a process has used so far, with its ended threads; `None` if there is no such process.
+/// The CPU time that a process and its ended threads have used so far; `None` if there is no such process.
 pub(crate) fn process_cpu(pid: u32) -> Option<Duration> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|(_, cpu)| cpu)
 }
 
-/// Names and CPU times of the threads that a process has now.
+/// Names and CPU times of the current threads of a process.
 pub(crate) fn thread_cpu(pid: u32) -> Vec<(u32, String, Duration)> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut times: Vec<(u32, String, Duration)> = threads
@@ -25,10 +25,10 @@ pub(crate) fn thread_cpu(pid: u32) -> Vec<(u32, String, Duration)> {
 
 /// The name and the CPU time of a process or a thread.
 fn parse_stat(stat: &str) -> Option<(String, Duration)> {
-    // The name may hold anything, parentheses too.
+    // The name may contain any character, including parentheses.
     let (head, fields) = stat.rsplit_once(')')?;
     let name = head.split_once('(')?.1.to_owned();
-    // Behind the name: state, ppid, …; utime and stime are fields 14 and 15 of all, counted from one.
+    // Behind the name follow state, ppid, …; utime and stime are fields 14 and 15 of all, counted from one.
     let mut fields = fields.split_ascii_whitespace().skip(11);
     let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
     Some((name, ticks_to_time(ticks)))
@@ -42,9 +42,9 @@ fn ticks_to_time(ticks: u64) -> Duration {
 /// CPU times of all processors together since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processors {
-    /// Doing anything, for anybody.
+    /// Busy with anything, for any process.
     pub(crate) busy: Duration,
-    /// Wanted, and given to another machine on the same host.
+    /// Requested, but given to another machine on the same host.
     pub(crate) stolen: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Processors {
         parse_processors(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// What was used after `earlier`.
+    /// The CPU times used since `earlier`.
     pub(crate) fn since(self, earlier: Processors) -> Processors {
         Processors {
             busy: self.busy.saturating_sub(earlier.busy),
@@ -65,7 +65,7 @@ impl Processors {
 fn parse_processors(stat: &str) -> Option<Processors> {
     let fields = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = fields.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; what guests use is part of user.
+    // user nice system idle iowait irq softirq steal; the time of guests is part of user.
     let [user, nice, system, _, _, irq, softirq, stolen, ..] = ticks[..] else { return None };
     let busy = user + nice + system + irq + softirq;
     Some(Processors { busy: ticks_to_time(busy), stolen: ticks_to_time(stolen) })

@@ -1,4 +1,4 @@
-//! What this machine is, and what time it is.
+//! Properties of this machine, and the time.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::record::Machine;
 
-/// What this machine is.
+/// The properties of this machine.
 pub(crate) fn machine() -> Machine {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let processor = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| field(&text, "model name"));
@@ -34,7 +34,7 @@ pub(crate) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// This process.
+/// The ID of this process.
 pub(crate) fn own_pid() -> u32 {
     std::process::id()
 }
@@ -44,7 +44,7 @@ pub(crate) fn process_name(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
 }
 
-/// What is at a path.
+/// The kind of file at a path.
 pub(crate) fn file_kind(path: &Path) -> &'static str {
     match fs::metadata(path).map(|metadata| metadata.file_type()) {
         Ok(kind) if kind.is_block_device() => "block device",
@@ -60,8 +60,7 @@ pub(crate) fn utc_now() -> String {
 
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March, so that the day that some years lack is their last (H. Hinnant,
-    // "days_from_civil").
+    // Years begin in March, so that the leap day is their last day (H. Hinnant, "days_from_civil").
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,5 +1,5 @@
-//! What this machine says: times of processes and processors, who listens where, what it is. The only part of
-//! this crate that reads the system's files and clocks.
+//! Facts about this machine: CPU times of processes and processors, listening processes, properties. This is
+//! the only part of this crate that reads the system's files and clocks.
 
 mod cpu;
 mod facts;

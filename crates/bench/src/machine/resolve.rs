@@ -1,4 +1,4 @@
-//! Names of portals.
+//! Resolves the names of portals.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -11,7 +11,7 @@ pub(crate) fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name does not resolve to an address"))
 }
 
-/// Whether an address is one of this machine: only there is a socket allowed to be.
+/// Whether an address belongs to this machine: only then a socket can be bound to it.
 pub(crate) fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -1,10 +1,10 @@
-//! Which process of this machine listens at a portal (proc_pid_net(5), proc_pid_fd(5)).
+//! Finds the process of this machine that listens at a portal (proc_pid_net(5), proc_pid_fd(5)).
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The process that listens at a local address, if it can be found: other users' processes cannot be looked
-/// into.
+/// The process that listens at a local address; `None` if it cannot be found. Processes of other users cannot
+/// be inspected.
 pub(crate) fn listener_of(portal: SocketAddr) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let inodes: Vec<u64> = tables.iter().flat_map(|table| listening(table, portal)).collect();
@@ -16,7 +16,7 @@ pub(crate) fn listener_of(portal: SocketAddr) -> Option<u32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|pid| holds_one_of(*pid, &inodes))
         .collect();
-    // Of a process and its children that have the same socket the oldest.
+    // Of a process and its children with the same socket, take the oldest.
     processes.sort_unstable();
     processes.first().copied()
 }
@@ -31,7 +31,7 @@ fn holds_one_of(pid: u32, inodes: &[u64]) -> bool {
     })
 }
 
-/// The inodes of the sockets of a table that listen at `portal`.
+/// The inodes of the sockets in a table that listen at `portal`.
 fn listening(table: &str, portal: SocketAddr) -> impl Iterator<Item = u64> {
     const LISTEN: &str = "0A";
     table.lines().skip(1).filter_map(move |line| {

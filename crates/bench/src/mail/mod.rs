@@ -1,9 +1,8 @@
-//! The profile of a mail server: users whose tasks read pages of databases and write a log before they are
+//! The profile of a mail server: users whose tasks read pages of databases, and write a log before they are
 //! done.
 //!
-//! Tasks begin at times of their own (Poisson), whatever becomes of those before, so that latency counts from
-//! when a task was due. What a task does to the disks is in [`task`]; `docs/use/bench.md` says where its
-//! numbers come from.
+//! Tasks begin at random times (Poisson), independent of earlier ones, so latency counts from when a task was
+//! due. [`task`] defines the I/O of each task; `docs/use/bench.md` says where its numbers come from.
 
 mod parts;
 mod steady;
@@ -18,58 +17,57 @@ pub(crate) use parts::{Part, parts};
 pub(crate) use steady::steady_from;
 pub(crate) use task::{KINDS, SEND};
 
-/// Bytes of a page: those of the Extensible Storage Engine since Exchange 2010.
+/// Bytes of a page: as in the Extensible Storage Engine since Exchange 2010.
 pub(crate) const PAGE_BYTES: u32 = 32 << 10;
-/// Tasks that are carried out at a time; further ones that are due wait for their turn. As many threads as a
-/// mail store has.
+/// Concurrent tasks; further tasks that are due wait. As many as a mail store has threads.
 pub(crate) const WORKERS: u32 = 256;
-/// The parts of a run that steady state is looked for in.
+/// The windows of a run, in which steady state is detected.
 pub(crate) const WINDOWS: usize = 20;
-/// A task that takes longer is late: what users call a mail server that hangs.
+/// A task that takes longer is late: to users, the mail server hangs.
 pub const LATE: Duration = Duration::from_millis(1000);
 
-/// Users of a mail server and what they do.
+/// The users of a mail server and what they do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MailProfile {
-    /// Users.
+    /// Number of users.
     pub users: u32,
-    /// Tasks of each user and day.
+    /// Tasks per user and day.
     pub tasks: u32,
-    /// How long a day of work is.
+    /// The length of a working day.
     pub day: Duration,
     /// How many times faster than that a day passes.
     pub compression: f64,
-    /// How long it is measured, the warm-up included.
+    /// Run time, including the warm-up.
     pub duration: Duration,
-    /// How much of each target is used; `None`: all.
+    /// How much of each target is used; `None` means all of it.
     pub span: Option<u64>,
-    /// What writes bring.
+    /// The data of writes.
     pub content: Content,
     /// Pages carry their address and the number of their write, and every page that is read is checked.
     pub verify: bool,
-    /// The same seed makes the same tasks at the same times.
+    /// The same seed produces the same tasks at the same times.
     pub seed: u64,
 }
 
-/// A profile that makes no sense.
+/// Why a profile is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MailProfileError {
-    /// Nobody is there.
+    /// No users or no tasks.
     #[error("--users and --tasks must be at least 1")]
     Nobody,
-    /// A day without length.
+    /// A day of length zero.
     #[error("--day must be greater than zero")]
     Day,
-    /// Time that stands still.
+    /// An invalid time compression.
     #[error("--compress must be greater than zero")]
     Compression,
-    /// The time.
+    /// The run time.
     #[error("-d must be at least 2 seconds, so that steady state can be detected")]
     Duration,
 }
 
 impl MailProfile {
-    /// Finds out whether it makes sense.
+    /// Checks whether the profile is valid.
     ///
     /// # Errors
     /// See [`MailProfileError`].
@@ -85,18 +83,18 @@ impl MailProfile {
         }
     }
 
-    /// Tasks a second that are due, of all users.
+    /// Tasks per second that are due, of all users.
     pub fn rate(&self) -> f64 {
         f64::from(self.users) * f64::from(self.tasks) / self.day.as_secs_f64() * self.compression
     }
 
-    /// What it is called.
+    /// The profile's title.
     pub fn title(&self) -> String {
         let users = grouped(self.users.into());
         format!("Mail: {users} users, {} tasks per user and day", self.tasks)
     }
 
-    /// All of it in a line.
+    /// The whole profile, as options in one line.
     pub fn letters(&self) -> String {
         let day = self.day.as_secs_f64() / 3600.0;
         let mut letters = format!(
@@ -118,7 +116,7 @@ impl MailProfile {
         letters
     }
 
-    /// What its databases see, as a pattern: pages anywhere.
+    /// The load on its databases, as a pattern: random pages.
     pub(crate) fn workload(&self) -> Workload {
         Workload {
             block: PAGE_BYTES,
@@ -156,7 +154,7 @@ mod tests {
         }
     }
 
-    /// "2,000 users at 9 transactions a second" is how a published test of this profile describes itself.
+    /// A published test of this profile describes itself as "2,000 users at 9 transactions a second".
     #[test]
     fn the_published_users_make_the_published_load() {
         assert!((profile().rate() - 9.1).abs() < 0.01);

@@ -1,4 +1,4 @@
-//! Which part of which target is a database, and which the log.
+//! Which part of which target holds a database, and which holds the log.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::PAGE_BYTES;
 use crate::engine::Misfit;
 use crate::sequence::Region;
 
-/// What a part is used for.
+/// The purpose of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -39,15 +39,17 @@ pub(crate) struct Part {
     pub(crate) region: Region,
 }
 
-/// A database has so many bytes at least: four times as many pages as tasks may ask for at once.
+/// The smallest database: four times as many pages as tasks may request at once.
 const DATABASE_BYTES_MIN: u64 = 4 * super::WORKERS as u64 * PAGE_BYTES as u64;
-/// The log has so many bytes at least: some of the largest writes.
+/// The smallest log: some of the largest writes.
 const LOG_BYTES_MIN: u64 = 16 << 20;
-/// Of a target that has all three, one part in so many is the log.
+/// The log's share of a target that holds all three: one part in this number.
 const LOG_SHARE: u64 = 8;
 
-/// The parts of one to three targets: three are the databases and the log; of two the first is divided into
-/// databases and the second is the log; one is divided into all three.
+/// The parts of one to three targets.
+///
+/// Three targets are the databases and the log. Of two, the first is divided into the databases and the
+/// second is the log. One is divided into all three.
 ///
 /// # Errors
 /// [`Misfit::SmallPart`] and the number of the target.

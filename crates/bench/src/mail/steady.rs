@@ -1,15 +1,15 @@
-//! From when on a run is steady: the marginal standard error rule (MSER; K. P. White, "An effective
-//! truncation heuristic for bias reduction in simulation output", Simulation 69, 1997).
+//! Detects when a run has become steady, by the marginal standard error rule (MSER; K. P. White, "An
+//! effective truncation heuristic for bias reduction in simulation output", Simulation 69, 1997).
 //!
-//! Of the means of equal windows, the first d are left out for which the rest tells its own mean best: where
-//! the sum of the rest's squared deviations from its mean, divided by the square of how many they are, is
-//! lowest. What is left out more than it is biased costs precision, so that the rule stops by itself; it has
-//! no parameter. If it wants more than half of a run left out, the run had not become steady.
+//! Of the means of equal windows, the rule discards the first d, with the d for which the rest estimates its
+//! own mean best: where the sum of the squared deviations of the rest from its mean, divided by the square of
+//! their number, is lowest. Discarding more than the biased windows costs precision, so the rule stops by
+//! itself; it has no parameter. If it discards more than half of a run, the run has not become steady.
 
-/// The rule never leaves fewer windows than these: the last few alone are always alike.
+/// The rule keeps at least this many windows: the last few alone always look alike.
 const WINDOWS_MIN: usize = 5;
 
-/// The first window that counts; `None`: it has not become steady, or there are too few windows.
+/// The first window that counts; `None` if the run has not become steady, or there are too few windows.
 pub(crate) fn steady_from(means: &[f64]) -> Option<usize> {
     let last = means.len().checked_sub(WINDOWS_MIN)?;
     let error = |from: usize| {
@@ -26,7 +26,7 @@ pub(crate) fn steady_from(means: &[f64]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Around 100, by up to 5 %: without a pattern, and the same each time.
+    /// Around 100, by up to 5 %: irregular, but the same each time.
     fn noise(at: usize) -> f64 {
         100.0 + [3.0, -5.0, 1.0, 4.0, -2.0, -4.0, 5.0, 0.0, -1.0][at * 7 % 9]
     }

@@ -1,36 +1,37 @@
-//! What users do, and what each of it costs the disks.
+//! The tasks of users, and the I/O of each.
 //!
-//! The day of 131 tasks is the published one: 80 messages received and read, 13 sent, 12 tasks with the
-//! calendar, 9 with contacts, and 17 others. What a task reads and writes is fitted to what Microsoft has
-//! published for the sizing of Exchange 2010 (pages of 32 KiB; with 100 messages a day 0.12 I/Os a second to
-//! the databases in the busiest hours, three reads to two writes, and 20 log files of 1 MiB a day); a test
-//! holds it to that.
+//! The day of 131 tasks is a published one: 80 messages received and read, 13 sent, 12 calendar tasks, 9
+//! contacts tasks, and 17 others. Reads and writes of the tasks are fitted to what Microsoft has published
+//! for the sizing of Exchange 2010 (pages of 32 KiB; with 100 messages a day 0.12 I/Os per second to the
+//! databases in the busiest hours, three reads to two writes, and 20 log files of 1 MiB a day); a test checks
+//! this.
 
-/// One thing that users do.
+/// One kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// Of [`PUBLISHED`] tasks, so many.
+    /// Tasks of this kind out of [`PUBLISHED`].
     pub(crate) share: u32,
-    /// Pages that are not in the server's memory, read one after the other: each tells where the next is.
+    /// Pages that are not in the server's memory. They are read one after the other, since each one says
+    /// where the next is.
     pub(crate) reads: u32,
     /// Pages that change. They are written some time after the log.
     pub(crate) writes: u32,
-    /// What must be in the log before the task is done, KiB; zero: nothing has changed.
+    /// What must be in the log before the task is done, in KiB; zero if nothing changes.
     pub(crate) log_kib: u32,
 }
 
 /// Tasks of the published day.
 pub(crate) const PUBLISHED: u32 = 131;
 
-/// The number of "send mail" in [`KINDS`].
+/// The index of "send mail" in [`KINDS`].
 pub(crate) const SEND: usize = 1;
 
 const fn kind(name: &'static str, share: u32, reads: u32, writes: u32, log_kib: u32) -> Kind {
     Kind { name, share, reads, writes, log_kib }
 }
 
-/// All there are.
+/// All kinds of tasks.
 pub(crate) const KINDS: [Kind; 7] = [
     kind("receive and read", 80, 9, 6, 192),
     kind("send mail", 13, 8, 7, 192),
@@ -51,7 +52,7 @@ pub(crate) fn drawn(number: u64) -> usize {
     found.expect("the shares add up to all tasks")
 }
 
-/// Of a hundred pages that are read or written, so many are written.
+/// The percentage of writes among the pages that are read or written.
 pub(crate) fn write_percent() -> u8 {
     let [reads, writes] = pages();
     (100 * writes / (reads + writes)) as u8

@@ -1,4 +1,4 @@
-//! What several runs say together.
+//! The analysis of several runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::{Copies, Fleet, Mail, Run};
 use crate::knee::{Point, knee};
 use crate::ratio::Ratio;
 
-/// What several runs say together. Runs are numbers in the document's list.
+/// The analysis of several runs. A run is identified by its index in the document's list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Analysis {
@@ -16,25 +16,25 @@ pub enum Analysis {
     Pack(PackName),
     /// Two records, side by side.
     Compare(Compare),
-    /// Clients, one after the other.
+    /// Increasing numbers of clients.
     Fleet(Fleet),
-    /// A mail server.
+    /// A simulated mail server.
     Mail(Box<Mail>),
-    /// One pattern on several things.
+    /// One pattern on volumes with different numbers of copies.
     Copies(Copies),
 }
 
 /// Threads and depths of one pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
-    /// Where more load stops paying.
+    /// The run from which more load no longer pays.
     pub knee: Option<usize>,
-    /// Where the rate is highest.
+    /// The run with the highest rate.
     pub best: Option<usize>,
 }
 
 impl Sweep {
-    /// Of these runs; one that has not come to its end does not count.
+    /// The analysis of these runs; incomplete ones do not count.
     pub fn of(runs: &[Run]) -> Sweep {
         let counted: Vec<(usize, &Run)> = runs.iter().enumerate().filter(|(_, run)| run.is_clean()).collect();
         let point = |(_, run): &(usize, &Run)| Point {
@@ -47,7 +47,7 @@ impl Sweep {
     }
 }
 
-/// Which pack it was.
+/// The pack of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackName {
     /// Its name.
@@ -59,36 +59,36 @@ pub struct PackName {
 /// Two records, side by side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compare {
-    /// What the first is.
+    /// What the first record is.
     pub a: String,
-    /// What the second is.
+    /// What the second record is.
     pub b: String,
     /// The patterns that both have.
     pub rows: Vec<CompareRow>,
 }
 
-/// One pattern of both, as ratios of the second to the first.
+/// One pattern of both records, as ratios of the second to the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRow {
     /// The pattern.
     pub name: String,
-    /// Requests a second.
+    /// Requests per second.
     pub iops: Option<Ratio>,
     /// Median latency.
     pub p50_us: Option<Ratio>,
     /// The 99th percentile.
     pub p99_us: Option<Ratio>,
-    /// CPU time of the client for one request.
+    /// CPU time of the client per request.
     pub client_us: Option<Ratio>,
-    /// CPU time of the servers for one request.
+    /// CPU time of the servers per request.
     pub server_us: Option<Ratio>,
 }
 
 impl CompareRow {
-    /// The runs of one pattern, in the order of the rounds.
+    /// Compares the runs of one pattern, in the order of the rounds.
     pub fn of(name: String, a: &[&Run], b: &[&Run]) -> CompareRow {
         let ratio = |figure: fn(&Run) -> Option<f64>| {
-            // A round without the figure is no round of it; zero stands for that.
+            // A round without the figure does not count; it is marked by a zero.
             let figures = |runs: &[&Run]| -> Vec<f64> {
                 runs.iter().map(|run| figure(run).filter(|_| run.is_clean()).unwrap_or(0.0)).collect()
             };
@@ -104,7 +104,7 @@ impl CompareRow {
         }
     }
 
-    /// The figures, with their names and whether more is better.
+    /// The figures, with their names and whether a higher value is better.
     pub fn figures(&self) -> [(&'static str, Option<Ratio>, bool); 5] {
         [
             ("IOPS", self.iops, true),
@@ -117,8 +117,7 @@ impl CompareRow {
 }
 
 impl Compare {
-    /// Of runs of two records: those of the same pattern belong together, in the order in which they were
-    /// made.
+    /// Compares the runs of two records: runs of the same pattern belong together, in the order of execution.
     pub fn of(a: (String, &[Run]), b: (String, &[Run])) -> Compare {
         let mut names: Vec<String> = Vec::new();
         for run in a.1 {

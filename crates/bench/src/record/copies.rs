@@ -1,44 +1,44 @@
-//! One pattern on several things that are alike but for how many copies they keep.
+//! One pattern on several volumes that differ only in their number of copies.
 
 use serde::{Deserialize, Serialize};
 
 use super::Run;
 use crate::ratio::{Ratio, median};
 
-/// One pattern on several things, measured in turn.
+/// One pattern on several volumes, measured in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Copies {
-    /// The first is what the others are compared with.
+    /// The sides. The others are compared with the first.
     pub sides: Vec<CopiesSide>,
 }
 
-/// One of the things. Its figures are medians of its rounds.
+/// One of the volumes. Its figures are medians of its rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesSide {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The numbers of its runs, in the order of the rounds.
+    /// The indexes of its runs, in the order of the rounds.
     pub runs: Vec<usize>,
-    /// Requests a second; `None` if no round came to its end. So are the others.
+    /// Requests per second. Like the other figures, it is `None` if no round was completed.
     pub iops: Option<f64>,
-    /// Millions of bytes a second.
+    /// Millions of bytes per second.
     pub mb_per_s: Option<f64>,
     /// Median latency.
     pub p50_us: Option<f64>,
     /// The 99th percentile.
     pub p99_us: Option<f64>,
-    /// CPU time of the client for one request.
+    /// CPU time of the client per request.
     pub client_us: Option<f64>,
-    /// CPU time of the servers for one request; `None` if there are none, or they are not known.
+    /// CPU time of the servers per request; `None` if there are none, or they are unknown.
     pub server_us: Option<f64>,
-    /// Requests a second, beside those of the first in the same rounds.
+    /// Requests per second, as a ratio to the first side in the same rounds.
     pub ratio: Option<Ratio>,
 }
 
 impl Copies {
-    /// Of the runs of each, in the order of the rounds; with all runs.
+    /// The analysis of the runs of each side, in the order of the rounds; and all runs.
     pub fn of(sides: Vec<(String, Vec<Run>)>) -> (Copies, Vec<Run>) {
-        // A round that has not come to its end is no round; zero stands for that.
+        // A round that was not completed does not count; it is marked by a zero.
         let rates = |runs: &[Run]| -> Vec<f64> {
             runs.iter().map(|run| if run.is_clean() { run.total.iops } else { 0.0 }).collect()
         };

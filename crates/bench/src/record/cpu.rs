@@ -1,30 +1,30 @@
-//! CPU time on both sides, and what else went on.
+//! CPU time on both sides, and other activity on the machine.
 
 use serde::{Deserialize, Serialize};
 
-/// CPU time while it was measured.
+/// CPU time during the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// The load generator.
     pub client: Process,
-    /// The servers, where they are processes of this machine.
+    /// The servers that are processes of this machine.
     pub servers: Vec<Process>,
-    /// From the first request on.
+    /// Samples from the first request on.
     pub series: Vec<CpuSample>,
 }
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Its process ID.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// CPU time, seconds.
+    /// CPU time in seconds.
     pub seconds: f64,
-    /// In percent of one processor.
+    /// CPU time as a percentage of one processor.
     pub percent: f64,
-    /// CPU time for one request, microseconds.
+    /// CPU time per request, in microseconds.
     pub us_per_request: f64,
     /// Its busy threads.
     pub threads: Vec<Thread>,
@@ -35,37 +35,37 @@ pub struct Process {
 pub struct Thread {
     /// Its name.
     pub name: String,
-    /// In percent of one processor.
+    /// CPU time as a percentage of one processor.
     pub percent: f64,
 }
 
-/// A moment.
+/// CPU times in one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuSample {
     /// The end of the interval, in seconds from the first request on.
     pub at: f64,
-    /// The load generator, in percent of one processor.
+    /// The load generator, as a percentage of one processor.
     pub client: f64,
-    /// The servers together, likewise.
+    /// All servers together, as a percentage of one processor.
     pub servers: f64,
-    /// All others, likewise.
+    /// All other processes, as a percentage of one processor.
     pub others: f64,
 }
 
 /// What may have disturbed the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// What other processes and the kernel used, in percent of one processor. With a server on this machine
-    /// that was not found, its share is here.
+    /// CPU time of other processes and the kernel, as a percentage of one processor. It includes a server on
+    /// this machine that was not found.
     pub others_percent: Option<f64>,
-    /// What the host of a virtual machine took away, likewise.
+    /// CPU time that the host of a virtual machine took away, as a percentage of one processor.
     pub stolen_percent: Option<f64>,
-    /// The standard deviation of the rates of the intervals that were measured, in percent of their average.
+    /// The standard deviation of the rates of the measured intervals, in percent of their average.
     pub rate_deviation_percent: Option<f64>,
 }
 
 impl Process {
-    /// What its busy threads used, in percent of a processor each: of Ursa's processes, one a core.
+    /// CPU time of its busy threads, as percentages of one processor: for Ursa's processes, one per core.
     pub fn cores(&self) -> String {
         let percents = self.threads.iter().map(|thread| format!("{:.0}", thread.percent));
         let percents: Vec<String> = percents.take(CORES_SHOWN_MAX).collect();
@@ -78,17 +78,17 @@ impl Process {
     }
 }
 
-/// A line of a table has room for so many cores.
+/// A table line has room for this many cores.
 const CORES_SHOWN_MAX: usize = 8;
 
 impl Cpu {
-    /// What the busy threads of all servers used.
+    /// CPU time of the busy threads of all servers.
     pub fn server_cores(&self) -> String {
         let cores: Vec<String> = self.servers.iter().map(Process::cores).collect();
         if cores.is_empty() { "–".to_owned() } else { cores.join(", ") }
     }
 
-    /// CPU time of all servers for one request, microseconds; `None` if no server is known.
+    /// CPU time of all servers per request, in microseconds; `None` if no server is known.
     pub fn server_us_per_request(&self) -> Option<f64> {
         (!self.servers.is_empty()).then(|| self.servers.iter().map(|server| server.us_per_request).sum())
     }

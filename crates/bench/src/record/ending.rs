@@ -7,35 +7,35 @@ use crate::Target;
 /// How a measurement ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
-    /// Whether it went on to its end.
+    /// Whether it ran to its end.
     pub complete: bool,
-    /// What went wrong, first things first.
+    /// The failures, in order of time.
     pub losses: Vec<Loss>,
     /// Reads that were under way when their target was lost.
     pub unanswered_reads: u64,
-    /// Writes likewise: whether they took effect is not known.
+    /// Writes that were under way when their target was lost: it is unknown whether they took effect.
     pub unanswered_writes: u64,
 }
 
-/// The end of a target, as one thread saw it.
+/// The loss of a target, as one thread saw it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
-    /// Which target.
+    /// The target.
     pub target: Target,
     /// When, in seconds from the first request on.
     pub at: f64,
-    /// The last answer before, likewise.
+    /// The last answer before, in seconds from the first request on.
     pub last_answer: Option<f64>,
-    /// What was asked for: a read or a write, and where.
+    /// The request that failed: a read or a write, and its offset.
     pub request: String,
     /// What happened.
     pub reason: String,
-    /// Whether the target gave wrong data.
+    /// Whether the target returned wrong data.
     pub wrong_data: bool,
 }
 
 impl Ending {
-    /// Whether there is nothing to complain about.
+    /// Whether the measurement is complete and nothing failed.
     pub fn is_clean(&self) -> bool {
         self.complete && self.losses.is_empty()
     }

@@ -10,15 +10,15 @@ use crate::recorder;
 /// Reads, or writes, or both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
-    /// Answered while it was measured.
+    /// Requests answered during the measurement.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub iops: f64,
-    /// Millions of bytes a second.
+    /// Millions of bytes per second.
     pub mb_per_s: f64,
-    /// How long they took; `None` without requests.
+    /// Their latency; `None` without requests.
     pub latency: Option<LatencyFigures>,
 }
 
@@ -79,7 +79,7 @@ impl LatencyFigures {
         })
     }
 
-    /// What is shown in tables, with its name.
+    /// The figures that tables show, with their names.
     pub fn shown(&self) -> [(&'static str, f64); 7] {
         [
             ("p50", self.p50_us),
@@ -93,18 +93,18 @@ impl LatencyFigures {
     }
 }
 
-/// One interval of a run, from its first request on.
+/// One interval of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Reads a second.
+    /// Reads per second.
     pub reads: f64,
-    /// Writes a second.
+    /// Writes per second.
     pub writes: f64,
-    /// Millions of bytes a second, both ways.
+    /// Millions of bytes per second, reads and writes together.
     pub mb_per_s: f64,
-    /// The average latency of what was answered, microseconds.
+    /// The average latency of the answered requests, in microseconds.
     pub mean_us: f64,
-    /// The highest.
+    /// The highest latency, in microseconds.
     pub max_us: f64,
 }
 

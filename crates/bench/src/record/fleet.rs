@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{Process, Run};
 use crate::saturation::{gains, saturation};
 
-/// A fleet that was made larger step by step.
+/// A fleet that grew step by step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fleet {
-    /// Each with more clients than the one before.
+    /// The steps, each with more clients than the previous one.
     pub steps: Vec<FleetStep>,
     /// The step from which on the servers count as saturated: the first that reaches the 80th percentile of
     /// all totals.
@@ -20,22 +20,22 @@ pub struct Fleet {
 /// One size of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FleetStep {
-    /// How many clients.
+    /// The number of clients.
     pub clients: usize,
-    /// The number of its run.
+    /// The index of its run.
     pub run: usize,
-    /// Requests a second of all.
+    /// Requests per second of all clients.
     pub total: f64,
-    /// What each client that was added brought.
+    /// The growth of the total per added client.
     pub gain: f64,
-    /// The busiest thread of the clients' process, in percent of a processor.
+    /// The busiest thread of the clients' process, as a percentage of a processor.
     pub client_core: Option<f64>,
-    /// The busiest thread of the servers, likewise.
+    /// The busiest thread of the servers, as a percentage of a processor.
     pub server_core: Option<f64>,
 }
 
 impl Fleet {
-    /// Of runs with so many clients each; one that has not come to its end does not count.
+    /// The analysis of runs with these numbers of clients; incomplete runs do not count.
     pub fn of(clients: &[usize], runs: &[Run]) -> Fleet {
         let counted: Vec<(usize, usize)> = clients
             .iter()
@@ -62,7 +62,7 @@ impl Fleet {
     }
 }
 
-/// The share of a processor that the busiest thread of some processes used.
+/// The CPU time of the busiest thread of some processes, as a percentage of one processor.
 fn busiest(processes: &[Process]) -> Option<f64> {
     let threads = processes.iter().flat_map(|process| &process.threads);
     threads.map(|thread| thread.percent).max_by(f64::total_cmp)

@@ -1,4 +1,4 @@
-//! A mail server: its tasks, whether they were late, and what its volumes did.
+//! The record of a simulated mail server: its tasks, whether they were late, and the I/O of its volumes.
 
 use std::time::Duration;
 
@@ -10,41 +10,41 @@ use crate::mail::{KINDS, LATE, MailProfile, PAGE_BYTES, SEND, WINDOWS, steady_fr
 use crate::recorder::Directions;
 use crate::{Role, Target};
 
-/// A steady state takes so many tasks a window, on average: the mean of fewer tells too little.
+/// Steady state requires this many tasks per window, on average: the mean of fewer is too imprecise.
 const WINDOW_TASKS_MIN: f64 = 20.0;
 
-/// A mail server.
+/// A run of a simulated mail server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mail {
-    /// Users.
+    /// Number of users.
     pub users: u32,
-    /// Tasks of each user and day.
+    /// Tasks per user and day.
     pub tasks_a_day: u32,
-    /// The length of a day, seconds.
+    /// The length of a day, in seconds.
     pub day: f64,
     /// How many times faster than that a day passed.
     pub compression: f64,
-    /// Tasks a second that were due.
+    /// Tasks per second that were due.
     pub due_rate: f64,
-    /// Since when it was steady, in seconds from the first task; `None`: it was not.
+    /// The start of steady state, in seconds from the first task; `None` if there was none.
     pub steady: Option<f64>,
-    /// Why it was not, where that is known.
+    /// Why there was no steady state, if that is known.
     pub unsteady: Option<Unsteady>,
-    /// From when on the figures are, likewise.
+    /// The start of the time that the figures cover, in seconds from the first task.
     pub from: f64,
-    /// To when.
+    /// The end of that time.
     pub to: f64,
-    /// How far the mean latencies of the windows from then on were below and above their mean, percent.
+    /// How far the mean latencies of the windows in that time are below and above their mean, in percent.
     pub band_percent: (f64, f64),
     /// Tasks of all kinds.
     pub all: TaskFigures,
-    /// By kind.
+    /// Tasks by kind.
     pub tasks: Vec<TaskFigures>,
-    /// All of the run, in equal parts.
+    /// The whole run, in equal parts.
     pub windows: Vec<MailWindow>,
-    /// What the parts of the targets did.
+    /// The I/O of the parts of the targets.
     pub volumes: Vec<MailVolume>,
-    /// Tasks that were due and never got their turn. They count with the time that they had waited.
+    /// Tasks that were due and never started. They count with the time that they had waited.
     pub never_begun: u64,
 }
 
@@ -52,28 +52,28 @@ pub struct Mail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unsteady {
-    /// Latency has changed to the end.
+    /// Latency changed until the end.
     Changing,
-    /// Tasks were due faster than they could be carried out.
+    /// Tasks were due faster than the server could execute them.
     Overloaded,
-    /// There were too few tasks to tell.
+    /// There were too few tasks.
     FewTasks,
-    /// It was stopped, or has failed.
+    /// The run was stopped, or failed.
     Incomplete,
 }
 
 /// Tasks of one kind, or of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskFigures {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// Ended while it counted.
+    /// Tasks that ended in the time that the figures cover.
     pub tasks: u64,
-    /// Of these a second.
+    /// These tasks per second.
     pub rate: f64,
-    /// Of those that were due while it counted, the ones that took longer than 1,000 ms.
+    /// Of the tasks that were due in that time, those that took longer than 1,000 ms.
     pub late: u64,
-    /// How long they took from when they were due; `None` without tasks.
+    /// Their latency from when they were due; `None` without tasks.
     pub latency: Option<LatencyFigures>,
 }
 
@@ -82,9 +82,9 @@ pub struct TaskFigures {
 pub struct MailWindow {
     /// Its end, in seconds from the first task.
     pub until: f64,
-    /// Tasks that ended, a second.
+    /// Tasks that ended, per second.
     pub rate: f64,
-    /// The mean latency of the tasks that were due in it, microseconds; `None` without any.
+    /// The mean latency of the tasks that were due in it, in microseconds; `None` without tasks.
     pub mean_us: Option<f64>,
     /// Their 95th percentile.
     pub p95_us: Option<f64>,
@@ -95,13 +95,13 @@ pub struct MailWindow {
 /// A part of a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MailVolume {
-    /// What it was used for.
+    /// Its purpose.
     pub role: Role,
-    /// Of which target.
+    /// The target.
     pub target: Target,
-    /// Where it begins, bytes.
+    /// Its offset on the target, in bytes.
     pub start: u64,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
     /// The reads.
     pub reads: Direction,
@@ -110,7 +110,7 @@ pub struct MailVolume {
 }
 
 impl Mail {
-    /// With all requests of the time that the figures are of.
+    /// The record of a mail server's run; and its reads and writes in the time that the figures cover.
     pub(crate) fn of(
         profile: &MailProfile,
         outcome: &MailOutcome,
@@ -181,14 +181,14 @@ impl Mail {
         &self.tasks[SEND]
     }
 
-    /// Whether sending takes longer than 1,000 ms, on average or for one in twenty: users call that a server
-    /// that hangs.
+    /// Whether sending takes longer than 1,000 ms, on average or in one of twenty cases: to users, the server
+    /// hangs.
     pub fn is_degraded(&self) -> bool {
         let late = LATE.as_secs_f64() * 1e6;
         self.send().latency.as_ref().is_some_and(|latency| latency.mean_us > late || latency.p95_us > late)
     }
 
-    /// What "send mail" took, judged, in a sentence.
+    /// A sentence that judges the latency of "send mail".
     pub fn verdict(&self) -> &'static str {
         match (&self.send().latency, self.is_degraded()) {
             (None, _) => "no mail was sent in the measured time",
@@ -197,7 +197,7 @@ impl Mail {
         }
     }
 
-    /// How the warm-up was told from steady state, in a sentence.
+    /// A sentence about how the warm-up was separated from steady state.
     pub fn steadiness(&self) -> String {
         let (below, above) = self.band_percent;
         let band = format!(
@@ -223,7 +223,7 @@ impl Mail {
     }
 }
 
-/// From which window on it was steady, or why it was not.
+/// The window from which on the run was steady, or why it was not.
 fn steadiness(windows: &[TaskNotes], complete: bool, never_begun: u64) -> (Option<usize>, Option<Unsteady>) {
     if !complete {
         return (None, Some(Unsteady::Incomplete));
@@ -241,7 +241,7 @@ fn steadiness(windows: &[TaskNotes], complete: bool, never_begun: u64) -> (Optio
     (found, found.is_none().then_some(Unsteady::Changing))
 }
 
-/// How far the windows' means are below and above their mean, percent.
+/// How far the means of the windows are below and above their mean, in percent.
 fn band(windows: &[TaskNotes]) -> (f64, f64) {
     let means =
         windows.iter().filter(|window| window.latency.count() > 0).map(|window| window.latency.mean_us());
@@ -262,7 +262,7 @@ fn merge<'a>(notes: impl Iterator<Item = &'a TaskNotes>) -> TaskNotes {
     all
 }
 
-/// What a part of a target did in some windows.
+/// The I/O of a part of a target in some windows.
 fn directions(windows: &[Noted], role: Role) -> Directions {
     let mut all = Directions::default();
     for window in windows {
@@ -300,7 +300,7 @@ impl MailWindow {
 }
 
 impl MailVolume {
-    /// What it is, for people.
+    /// A description for people.
     pub fn about(&self) -> String {
         let gib = self.size as f64 / (1u64 << 30) as f64;
         let kib = PAGE_BYTES >> 10;
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::record::sample;
 
-    /// A window with so many tasks of so many milliseconds.
+    /// A window with this many tasks of this many milliseconds.
     fn window(tasks: u64, millis: u64) -> TaskNotes {
         let mut notes = TaskNotes { ended: tasks, ..TaskNotes::default() };
         (0..tasks).for_each(|_| notes.latency.note(Duration::from_millis(millis)));

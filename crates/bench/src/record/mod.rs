@@ -1,7 +1,7 @@
-//! Records of measurements: what `--json` writes, `compare` reads and reports show.
+//! Records of measurements: `--json` writes them, `compare` reads them and reports show them.
 //!
-//! A record says everything that its report says: the exact command, versions, the machine, the noise.
-//! Latencies are in microseconds, rates in requests a second, data rates in millions of bytes a second.
+//! A record contains everything that its report shows: the exact command, versions, the machine, the noise.
+//! Latencies are in microseconds, rates in requests per second, data rates in millions of bytes per second.
 
 mod analysis;
 mod copies;
@@ -29,47 +29,47 @@ pub use run::{Ceiling, Check, OpenLoop, Run, Subject};
 
 use crate::{Error, machine};
 
-/// The version of the format: goes up when a field changes its meaning or goes away.
+/// The version of the format. It increases when a field changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
 
-/// All that one command has measured.
+/// Everything that one command has measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// [`FORMAT`].
     pub format: u32,
-    /// The arguments, as they were given.
+    /// The arguments of the command.
     pub command: String,
-    /// When it began (UTC).
+    /// When it started (UTC).
     pub started: String,
     /// The version of `ursa`.
     pub version: String,
-    /// Where the load came from.
+    /// The machine that generated the load.
     pub machine: Machine,
-    /// The runs, in the order in which they were made.
+    /// The runs, in the order of execution.
     pub runs: Vec<Run>,
-    /// What they say together, if they were made for that.
+    /// The analysis of the runs together, if the command makes one.
     pub analysis: Option<Analysis>,
 }
 
 impl Document {
-    /// Of runs that were made on this machine by this command.
+    /// A document about runs of this command on this machine.
     pub fn new(command: String, version: &str, runs: Vec<Run>, analysis: Option<Analysis>) -> Document {
         let started = runs.first().map_or_else(machine::utc_now, |run| run.started.clone());
         let machine = machine::machine();
         Document { format: FORMAT, command, started, version: version.to_owned(), machine, runs, analysis }
     }
 
-    /// Whether all that was to be measured was, and nothing was lost.
+    /// Whether everything was measured, and nothing was lost.
     pub fn is_clean(&self) -> bool {
         self.runs.iter().all(Run::is_clean)
     }
 
-    /// As JSON.
+    /// The document as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a record has no maps with strange keys")
     }
 
-    /// From what [`Document::to_json`] gave. `path` is for errors.
+    /// Parses the result of [`Document::to_json`]. `path` is for errors.
     ///
     /// # Errors
     /// [`Error::Parse`], [`Error::Format`].
@@ -86,15 +86,15 @@ impl Document {
     }
 }
 
-/// The machine that the load came from.
+/// The machine that generated the load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Name and release.
+    /// Name and release of the kernel.
     pub kernel: String,
-    /// The model.
+    /// The model of the processor.
     pub processor: String,
-    /// How many this process may use.
+    /// The number of processors that this process may use.
     pub processors: usize,
-    /// Bytes.
+    /// Size of the memory in bytes.
     pub memory_bytes: u64,
 }

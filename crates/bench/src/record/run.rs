@@ -8,17 +8,17 @@ use crate::{Disks, Target, Workload};
 /// One pattern on its targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What it is called: the pattern, or what the command that made it says.
+    /// Its name: the pattern, or what the command chooses.
     pub name: String,
     /// The pattern.
     pub workload: Workload,
     /// The pattern in DISKSPD's letters.
     pub letters: String,
-    /// What it was used on.
+    /// The targets.
     pub subjects: Vec<Subject>,
-    /// When it began (UTC).
+    /// When it started (UTC).
     pub started: String,
-    /// How long it was measured, seconds.
+    /// The length of the measurement, in seconds.
     pub seconds: f64,
     /// The reads.
     pub reads: Direction,
@@ -26,19 +26,19 @@ pub struct Run {
     pub writes: Direction,
     /// Both.
     pub total: Direction,
-    /// The length of an interval of the series, seconds.
+    /// The length of an interval of the series, in seconds.
     pub interval: f64,
-    /// Intervals from the first request on, the warm-up included.
+    /// Intervals from the first request on, including the warm-up.
     pub series: Vec<Sample>,
-    /// CPU time; `None` if the run ended before it was measured.
+    /// CPU time; `None` if the run ended before the measurement.
     pub cpu: Option<Cpu>,
-    /// What may have disturbed it.
+    /// What may have disturbed the measurement.
     pub noise: Noise,
-    /// What `--verify` has found right.
+    /// The result of `--verify`.
     pub check: Option<Check>,
-    /// Of a run with a rate.
+    /// Only for a run with a fixed rate.
     pub open_loop: Option<OpenLoop>,
-    /// What the disks behind the targets could do at best.
+    /// The most that the disks behind the targets can do.
     pub ceiling: Option<Ceiling>,
     /// How it ended.
     #[serde(flatten)]
@@ -47,51 +47,51 @@ pub struct Run {
     pub notes: Vec<String>,
 }
 
-/// A target as it was found.
+/// A target and its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// Which.
+    /// The target.
     pub target: Target,
-    /// What it says that it is, or what is at the path.
+    /// The unit's identity, or the kind of file at the path.
     pub identity: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block: u32,
 }
 
-/// What was verified.
+/// The result of `--verify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// Reads that gave what they must, each sector of them.
+    /// Reads that returned the expected data, each of their sectors.
     pub checked: u64,
-    /// Reads of blocks that nobody knows about, because neither this run nor its preparation had written
+    /// Reads of blocks whose content is unknown, because neither this run nor its preparation had written
     /// them.
     pub unchecked: u64,
 }
 
-/// How a fixed rate was kept.
+/// How well a fixed rate was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
-    /// Requests a second that were due.
+    /// Requests per second that were due.
     pub rate: f64,
-    /// Requests that were due and never got their turn. They count with the time that they have waited.
+    /// Requests that were due and never sent. They count with the time that they had waited.
     pub never_begun: u64,
 }
 
-/// What the disks behind the targets could do at best.
+/// The most that the disks behind the targets can do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
     /// The disks.
     pub disks: Disks,
-    /// Requests a second at best, of this mix.
+    /// The highest rate for this mix, in requests per second.
     pub iops: f64,
-    /// What the run reached, in percent of it.
+    /// The rate of the run, in percent of that.
     pub percent: f64,
 }
 
 impl Ceiling {
-    /// Of a run; `None` if a figure of the disks is missing.
+    /// The ceiling for a run; `None` if a figure of the disks is missing.
     pub fn of(disks: Disks, run: &Run) -> Option<Ceiling> {
         let iops = disks.ceiling(run.workload.write_percent)?;
         Some(Ceiling { disks, iops, percent: 100.0 * run.total.iops / iops })
@@ -99,7 +99,7 @@ impl Ceiling {
 }
 
 impl Run {
-    /// Whether there is nothing to complain about.
+    /// Whether the run is complete and nothing failed.
     pub fn is_clean(&self) -> bool {
         self.ending.is_clean()
     }

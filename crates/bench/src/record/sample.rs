@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Role, Workload};
 
-/// A run of 10,000 reads a second for ten seconds, of 100 µs each.
+/// A run with 10,000 reads per second for ten seconds, of 100 µs each.
 pub(crate) fn run() -> Run {
     let curve = vec![(0.0, 90.0), (90.0, 120.0), (99.0, 400.0), (100.0, 5000.0)];
     let latency = LatencyFigures {
@@ -75,7 +75,7 @@ pub(crate) fn run() -> Run {
     }
 }
 
-/// The same, and then the target was gone.
+/// The same run, whose target is lost at the end.
 pub(crate) fn lost() -> Run {
     let run = run();
     let loss = Loss {
@@ -90,7 +90,7 @@ pub(crate) fn lost() -> Run {
     Run { ending, ..run }
 }
 
-/// A mail server of 2,000 users, steady after six of sixty seconds.
+/// A mail server with 2,000 users, steady after six of sixty seconds.
 pub(crate) fn mail() -> Mail {
     let run = run();
     let task = |name: &str, tasks: u64| TaskFigures {

@@ -1,4 +1,4 @@
-//! Showing records: as text for a terminal, and as a page with charts.
+//! Reports: records as text for a terminal, and as a page with charts.
 
 mod chart;
 pub mod html;

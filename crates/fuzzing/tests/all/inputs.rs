@@ -1,16 +1,17 @@
-//! Inputs made from numbers: the same number and seeds give the same input for ever.
+//! Inputs generated from numbers: the same number and seeds always give the same input.
 
 use base::Rng;
 
-/// The longest random input has less than 2^12 bytes.
+/// The longest random input has fewer than 2^12 bytes.
 const LEN_BITS: u64 = 12;
-/// A seed is changed in so many places, at most.
+/// Number of places in which a seed is changed, at most.
 const CHANGES_MAX: u64 = 6;
-/// The longest piece that is put in, taken out or said twice.
+/// The longest piece that is inserted, removed or repeated.
 const PIECE_MAX: u64 = 32;
 
-/// Input `number`: first the seeds as they are; then seeds with changes, and now and then random bytes, which
-/// without seeds all are.
+/// Input `number`: first the unchanged seeds, then seeds with changes, and sometimes random bytes.
+///
+/// Without seeds, all inputs are random bytes.
 pub fn input(number: u64, seeds: &[Vec<u8>]) -> Vec<u8> {
     if let Some(seed) = usize::try_from(number).ok().and_then(|number| seeds.get(number)) {
         return seed.clone();
@@ -39,7 +40,7 @@ fn random_bytes(rng: &mut Rng, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a fuzzer does, too: pieces go, come and are said twice; bytes become extreme; bits turn.
+/// Changes bytes as a fuzzer does: removes, inserts and repeats pieces, sets extreme values, and flips bits.
 fn change(bytes: &mut Vec<u8>, rng: &mut Rng) {
     const EXTREMES: [u8; 5] = [0x00, 0x01, 0x7f, 0x80, 0xff];
     let at = rng.below(bytes.len() as u64 + 1) as usize;

@@ -1,7 +1,7 @@
-//! Each target with inputs made from numbers, for a few seconds. A fuzzer learns from what its inputs reach,
-//! and so finds more; but it needs nightly Rust, and hours.
+//! Runs each target with inputs generated from numbers, for a few seconds.
 //!
-//! Input N of a target is the same for ever: a failure tells it, and the same command finds it again.
+//! A fuzzer learns from what its inputs reach, and so finds more; but it needs nightly Rust, and hours. Input
+//! N of a target is always the same: a failure prints it, and the same command reproduces it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -13,16 +13,17 @@ use std::time::{Duration, Instant};
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// So many inputs a target takes, however long that takes; they need less than a second.
+/// Number of inputs that each target runs in any case, which takes less than a second.
 const INPUTS_MIN: u64 = 200;
-/// So long it takes more of them, and so many at most: a quick machine takes none that nobody has seen taken.
-/// More are what a fuzzer is for.
+/// For this long a target runs further inputs, up to this number: a fast machine runs no inputs that others
+/// never ran. More are a fuzzer's task.
 const TIME: Duration = Duration::from_secs(2);
 const INPUTS_MAX: u64 = 50_000;
-/// No input of a few KiB takes so long on the busiest machine: some loop does not end where it should.
+/// Longest time for an input of a few KiB on the busiest machine; a longer one means a loop that does not
+/// end.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A test a target: its name, the type of its input, and its seeds.
+/// A test per target: its name, the type of its input, and its seeds.
 macro_rules! targets {
     ($($name:ident($input:ty) from $seeds:ident;)*) => {$(
         #[test]
@@ -53,7 +54,7 @@ targets! {
     wire((bool, bool, &[u8])) from streams;
 }
 
-/// All targets that a fuzzer has are tried here.
+/// The tests run all targets of the fuzzer.
 #[test]
 fn no_target_is_left_out() {
     let targets = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fuzz_targets")).unwrap();
@@ -75,7 +76,7 @@ fn take_inputs(target: &'static str, seeds: &[Vec<u8>], run: impl Fn(&[u8]) -> R
         let bytes = inputs::input(number, seeds);
         let begun = Instant::now();
         let told = Told { target, number, bytes: &bytes };
-        // Bytes that are too few for the type are no input.
+        // Too few bytes for the type are no input.
         taken += u64::from(run(&bytes).is_ok());
         assert!(begun.elapsed() < INPUT_TIME_MAX, "an input took {:?}", begun.elapsed());
         drop(told);
@@ -85,7 +86,7 @@ fn take_inputs(target: &'static str, seeds: &[Vec<u8>], run: impl Fn(&[u8]) -> R
     assert!(taken > number / 2, "{taken} of {number} inputs were long enough: nothing is proven");
 }
 
-/// Tells the input if the target does not get through it.
+/// Prints the input if the target panics.
 struct Told<'a> {
     target: &'static str,
     number: u64,

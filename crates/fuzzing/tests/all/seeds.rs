@@ -1,5 +1,6 @@
-//! Inputs that mean something, for targets that random bytes would not get far with. What a target takes
-//! before its bytes is before them here, too: a byte for a truth value, two for a length.
+//! Meaningful inputs, for targets in which random bytes would not get far.
+//!
+//! What a target takes before its bytes comes first here, too: one byte for a Boolean, two for a length.
 
 use base::{Chain, SendBatch};
 use cluster::Transaction;
@@ -12,7 +13,7 @@ use replica::{
     Blocks, Digest, Envelope, Epoch, Incarnation, Message, Payload, RoundId, Slot, SyncId, Timestamp,
 };
 
-/// For targets whose random inputs mean something.
+/// For targets in which random inputs get far.
 pub fn none() -> Vec<Vec<u8>> {
     Vec::new()
 }
@@ -69,7 +70,7 @@ pub fn streams() -> Vec<Vec<u8>> {
     vec![stream(false), stream(true), long]
 }
 
-/// What is in texts of a login.
+/// Texts of a login.
 pub fn texts() -> Vec<Vec<u8>> {
     let texts: [&[u8]; 3] = [
         b"InitiatorName=iqn.2026-11.a:b\0HeaderDigest=CRC32C,None\0MaxBurstLength=262144\0",
@@ -79,7 +80,7 @@ pub fn texts() -> Vec<Vec<u8>> {
     texts.map(<[u8]>::to_vec).into()
 }
 
-/// Saved mode parameters and two registrations, of which the second holds a reservation
+/// Saved mode parameters and two registrations, the second of which holds a reservation
 /// (`docs/formats/lu-state.md`).
 pub fn unit_states() -> Vec<Vec<u8>> {
     let mut bytes = b"ULUS\x01\0\x01\x05\x01\0\x02\0".to_vec();
@@ -92,7 +93,7 @@ pub fn unit_states() -> Vec<Vec<u8>> {
     vec![bytes]
 }
 
-/// A superblock, and a catalogue.
+/// A superblock, and a catalog.
 pub fn pools() -> Vec<Vec<u8>> {
     let (superblock, catalog) = (store::fuzzing::superblock_seed(), store::fuzzing::catalog_seed());
     vec![[vec![1], superblock].concat(), [vec![0], catalog].concat()]
@@ -103,7 +104,7 @@ pub fn logs() -> Vec<Vec<u8>> {
     (0..).zip(store::fuzzing::log_seeds()).map(|(which, seed)| [vec![which], seed].concat()).collect()
 }
 
-/// A record, beside an older one and a newer one.
+/// A record, with an older one and with a newer one.
 pub fn node_records() -> Vec<Vec<u8>> {
     let (header, payload) = node::fuzzing::seed();
     let payload_len = u16::try_from(payload.len()).expect("a short record").to_le_bytes();
@@ -111,7 +112,7 @@ pub fn node_records() -> Vec<Vec<u8>> {
     vec![record(6), record(8)]
 }
 
-/// An answer to each command of the initiator, by its number in the target.
+/// A response to each command of the initiator, by the command's number in the target.
 pub fn answers() -> Vec<Vec<u8>> {
     let bodies: [&[u8]; 7] = [
         &[0, 0, 0, 0, 0, 0, 0x0f, 0xff, 0, 0, 2, 0],
@@ -186,7 +187,7 @@ pub fn frames() -> Vec<Vec<u8>> {
     vec![[&[0_u8; 4][..], &bytes].concat(), [&[30_u8, 5, 200, 1][..], &bytes].concat()]
 }
 
-/// Snapshots of the cluster's record, without their checksums: an empty one, and one with something in it.
+/// Snapshots of the cluster's record, without their checksums: an empty one, and one with entries.
 pub fn snapshots() -> Vec<Vec<u8>> {
     let mut record = Record::default();
     let empty = record.encode();

@@ -7,22 +7,22 @@ use proto::scsi::Cdb;
 use super::{Command, Effect, blocks};
 use crate::{Error, Lun, Session};
 
-/// Writes blocks if they hold what is expected, in one step: the lock of clustered file systems.
+/// Atomically writes blocks if they hold the expected data: the lock of clustered file systems.
 #[derive(Clone, Debug)]
 pub struct CompareAndWrite {
-    /// The first.
+    /// The first block.
     pub lba: Lba,
-    /// What must be there.
+    /// The expected data.
     pub compare: Chain,
-    /// What is to be there: as long.
+    /// The data to write, of the same length.
     pub write: Chain,
-    /// How large the unit's blocks are.
+    /// The unit's block size.
     pub size: BlockSize,
 }
 
 impl CompareAndWrite {
     /// # Panics
-    /// If both parts are not of equal length, or have 256 blocks or more.
+    /// If the two parts differ in length, or have 256 blocks or more.
     fn count(&self) -> u8 {
         assert_eq!(self.compare.len(), self.write.len(), "both parts have the same blocks");
         let count = self.write.len() >> self.size.shift();
@@ -58,10 +58,10 @@ impl Command for CompareAndWrite {
 }
 
 impl Session {
-    /// Writes blocks if they hold what is expected.
+    /// Writes blocks if they hold the expected data.
     ///
     /// # Errors
-    /// As for [`Session::send`]; [`Error::is_miscompare`] tells if something else was there.
+    /// As for [`Session::send`]; [`Error::is_miscompare`] tells whether the blocks held other data.
     pub async fn compare_and_write(&self, lun: Lun, command: CompareAndWrite) -> Result<(), Error> {
         self.send(lun, &command).await
     }

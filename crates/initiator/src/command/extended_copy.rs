@@ -1,4 +1,4 @@
-//! EXTENDED COPY (LID1) (SPC-4 6.4): the target copies blocks from unit to unit by itself.
+//! EXTENDED COPY (LID1) (SPC-4 6.4): the target itself copies blocks from unit to unit.
 
 use base::{BlockCount, BlockSize, Buf, Chain, Lba};
 use proto::iscsi::initiator::Transfer;
@@ -11,17 +11,17 @@ const HEADER_LEN: usize = 16;
 const TARGET_LEN: usize = 32;
 const SEGMENT_LEN: usize = 28;
 
-/// Blocks that one segment can have: its field has 16 bits.
+/// The most blocks of one segment: its field has 16 bits.
 pub const SEGMENT_BLOCKS_MAX: u64 = u16::MAX as u64;
 
-/// Copies from one unit to another, or inside of one. Sent to either.
+/// Copies from one unit to another, or within one. It may be sent to either unit.
 #[derive(Clone, Debug)]
 pub struct ExtendedCopy<'a> {
     /// The NAA name of the unit to copy from.
     pub source: [u8; 16],
     /// The NAA name of the unit to copy to.
     pub destination: [u8; 16],
-    /// How large the blocks of both are.
+    /// The block size of both units.
     pub size: BlockSize,
     /// What to copy.
     pub segments: &'a [CopySegment],
@@ -44,7 +44,7 @@ impl ExtendedCopy<'_> {
     fn list(&self) -> Vec<u8> {
         let segments_len = u32::try_from(self.segments.len() * SEGMENT_LEN).expect("a thousand at most");
         let mut list = vec![0; HEADER_LEN];
-        // LIST ID USAGE 11b: nobody will ask for results.
+        // LIST ID USAGE 11b: the results will not be queried.
         list[1] = 0x18;
         list[2..4].copy_from_slice(&(2 * TARGET_LEN as u16).to_be_bytes());
         list[8..12].copy_from_slice(&segments_len.to_be_bytes());
@@ -93,7 +93,7 @@ impl Command for ExtendedCopy<'_> {
         Transfer::Out(Chain::copy_of(&self.list()))
     }
 
-    /// What it writes depends on what it reads, and it may be to another unit.
+    /// The data written depends on the data read, and may go to another unit.
     fn effect(&self) -> Effect {
         Effect::Once(ALL_BLOCKS)
     }
@@ -104,7 +104,7 @@ impl Command for ExtendedCopy<'_> {
 }
 
 impl Session {
-    /// Lets the target copy blocks by itself.
+    /// Lets the target copy blocks itself.
     ///
     /// # Errors
     /// As for [`Session::send`].

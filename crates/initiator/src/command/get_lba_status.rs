@@ -1,4 +1,4 @@
-//! GET LBA STATUS (SBC-3 5.6): which blocks have space of their own.
+//! GET LBA STATUS (SBC-3 5.6): which blocks are mapped.
 
 use base::{BlockCount, Buf, Lba, LbaRange};
 use proto::iscsi::initiator::Transfer;
@@ -7,35 +7,37 @@ use proto::scsi::Cdb;
 use super::{Command, Effect, block_cdb, u32_at, u64_at};
 use crate::{Error, Lun, Session};
 
-/// Room for so many descriptors of 16 bytes.
+/// Room for this many descriptors of 16 bytes.
 const DESCRIPTORS_MAX: u32 = 256;
 const HEADER_LEN: u32 = 8;
 const LEN: u32 = HEADER_LEN + DESCRIPTORS_MAX * 16;
 
-/// Asks about the blocks from one on: the answer goes as far as the unit likes, ask again from its end.
+/// Asks for the status of the blocks from one on.
+///
+/// The unit decides how many blocks an answer covers; ask again from its end.
 #[derive(Clone, Copy, Debug)]
 pub struct GetLbaStatus {
-    /// The first.
+    /// The first block.
     pub lba: Lba,
 }
 
-/// Blocks of one kind.
+/// Blocks with the same status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LbaStatus {
-    /// Which.
+    /// The blocks.
     pub blocks: LbaRange,
-    /// Their kind.
+    /// Their status.
     pub provisioning: Provisioning,
 }
 
-/// Whether blocks have space of their own (SBC-3 4.7.4).
+/// Whether blocks are mapped (SBC-3 4.7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provisioning {
-    /// They have, or nobody knows.
+    /// Mapped, or unknown.
     Mapped,
-    /// They have none.
+    /// Not mapped.
     Deallocated,
-    /// Space is kept for them, but they hold nothing.
+    /// Space is reserved for them, but they hold no data.
     Anchored,
 }
 
@@ -64,7 +66,7 @@ impl Command for GetLbaStatus {
 
 /// SBC-3 5.6.2.
 fn parse(data: &[u8]) -> Option<Vec<LbaStatus>> {
-    // PARAMETER DATA LENGTH counts from behind itself.
+    // PARAMETER DATA LENGTH does not count its own field.
     let len = (u32_at(data, 0)? as usize).saturating_sub(4);
     let descriptors = data.get(HEADER_LEN as usize..)?;
     let descriptors = &descriptors[..len.min(descriptors.len())];
@@ -82,7 +84,7 @@ fn parse(data: &[u8]) -> Option<Vec<LbaStatus>> {
 }
 
 impl Session {
-    /// Which blocks from `lba` on have space of their own.
+    /// Which blocks from `lba` on are mapped.
     ///
     /// # Errors
     /// As for [`Session::send`].

@@ -1,4 +1,4 @@
-//! The device identification page (SPC-4 7.8.6): who the unit is, and through which port we see it.
+//! The device identification page (SPC-4 7.8.6): the unit's name, and the port through which we see it.
 
 use std::fmt;
 
@@ -12,27 +12,27 @@ use crate::{Error, Lun, Session};
 /// The page.
 const PAGE: u8 = 0x83;
 
-/// Pages that targets have are some hundred bytes long.
+/// Real pages are some hundred bytes long.
 const LEN: u16 = 4096;
 
-/// Asks who the unit is.
+/// Asks for the unit's name.
 #[derive(Clone, Copy, Debug)]
 pub struct Identification;
 
-/// What the page says.
+/// The content of the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The unit's name: the best that it has.
+    /// The unit's name: the best that the page has.
     pub unit: UnitName,
-    /// The relative identifier of the port that we came through, if it is told.
+    /// The relative identifier of the port that received the command, if the page has it.
     pub port: Option<u16>,
-    /// The target port group of that port, if it is told.
+    /// The target port group of that port, if the page has it.
     pub port_group: Option<u16>,
-    /// The vendor, as its own name for the unit begins; without blanks at the end.
+    /// The vendor: the start of the T10 vendor identification, without trailing blanks.
     pub vendor: Option<String>,
 }
 
-/// A name that no other unit in the world has. The same through every path.
+/// A name that no other unit in the world has, the same through every path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitName {
     /// DESIGNATOR TYPE: 3 for NAA, 2 for EUI-64, 8 for a SCSI name string, 1 for a T10 vendor identification.
@@ -40,13 +40,13 @@ pub struct UnitName {
     designator: Vec<u8>,
 }
 
-/// Designator types that name a unit for the whole world, best first: NAA, EUI-64, SCSI name string, and then
-/// the vendor's own, which is unique if the vendor sees to it.
+/// Designator types with worldwide unique names, the best first: NAA, EUI-64, SCSI name string, and then the
+/// T10 vendor identification, which is unique if the vendor ensures it.
 const KINDS: [u8; 4] = [3, 2, 8, T10_VENDOR];
 const T10_VENDOR: u8 = 1;
 
 impl UnitName {
-    /// The name as NAA, of the types with 16 bytes: what [`super::ExtendedCopy`] knows a unit by.
+    /// The 16 bytes of an NAA name of that length: the name that [`super::ExtendedCopy`] uses.
     pub fn naa(&self) -> Option<[u8; 16]> {
         self.designator.as_slice().try_into().ok().filter(|_| self.kind == 3)
     }
@@ -119,10 +119,10 @@ fn parse(page: &[u8]) -> Option<Identity> {
 }
 
 impl Session {
-    /// Who the unit is.
+    /// The unit's identity.
     ///
     /// # Errors
-    /// As for [`Session::send`]; [`Error::BadAnswer`] if there is no unit, or it has no name.
+    /// As for [`Session::send`]; [`Error::BadAnswer`] if there is no unit, or the unit has no name.
     pub async fn identify(&self, lun: Lun) -> Result<Identity, Error> {
         self.send(lun, &Identification).await
     }
@@ -132,7 +132,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    /// Vendor's name, EUI-64, NAA 6, relative port 3, port group 2, the port's name.
+    /// T10 vendor identification, EUI-64, NAA 6, relative port 3, port group 2.
     const EXAMPLE: &[u8] = &[
         0, 0x83, 0, 0x3c, 2, 0x01, 0, 4, b'U', b'R', b'S', b'A', 1, 0x02, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1,
         0x03, 0, 16, 0x60, 0x25, 0x55, 0x23, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0x51, 0x94, 0, 4, 0,

@@ -7,12 +7,12 @@ use proto::scsi::Cdb;
 use super::{Command, Effect};
 use crate::{Error, Lun, Session};
 
-/// Asks what the unit is.
+/// Asks for the unit's INQUIRY data.
 #[derive(Clone, Copy, Debug)]
 pub struct Inquiry {
-    /// A page of vital product data; `None`: the standard data.
+    /// A page of vital product data; `None` means the standard data.
     pub page: Option<u8>,
-    /// How many bytes may come.
+    /// The most bytes to return.
     pub len: u16,
 }
 

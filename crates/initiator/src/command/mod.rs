@@ -1,5 +1,7 @@
-//! SCSI commands as clients know them (SPC-4, SBC-3): each file has one, as a type that says what is sent,
-//! what comes back and what it does to the unit, and as a method of [`Session`].
+//! SCSI commands from the client's side (SPC-4, SBC-3).
+//!
+//! Each file has one command: as a type that defines what is sent, what is returned and how it affects the
+//! unit, and as a method of [`Session`].
 
 mod compare_and_write;
 mod extended_copy;
@@ -42,9 +44,9 @@ pub use self::write_same::WriteSame;
 #[cfg(doc)]
 use crate::Session;
 
-/// A command whose answer we can read.
+/// A command with a parser for its answer.
 pub trait Command {
-    /// What it gives when it went well.
+    /// What it returns on success.
     type Answer;
 
     /// Its name in the standard.
@@ -53,27 +55,27 @@ pub trait Command {
     /// The command descriptor block.
     fn cdb(&self) -> Cdb;
 
-    /// Its data.
+    /// The data to transfer.
     fn transfer(&self) -> Transfer {
         Transfer::None
     }
 
-    /// What it does to the unit.
+    /// The command's effect on the unit.
     fn effect(&self) -> Effect;
 
-    /// What the data that came says; `None` if it is not what the standard says.
+    /// Parses the returned data; `None` if it violates the standard.
     fn answer(&self, data: Option<Buf>) -> Option<Self::Answer>;
 }
 
-/// What a command does to a unit: whether it may be sent again when nobody knows what came of it.
+/// A command's effect on a unit: it decides whether the command may be repeated when its outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing, or nothing that a second time changes.
+    /// No effect, or none that a repetition changes.
     None,
-    /// Gives these blocks a content that does not depend on what was there: a second time does no harm,
-    /// unless somebody else has written in between.
+    /// Gives these blocks a content that does not depend on their previous one: a repetition does no harm,
+    /// unless another host has written in between.
     Sets(LbaRange),
-    /// What it does depends on what it finds: a second time may do something else.
+    /// The effect depends on the state of the unit: a repetition may have another effect.
     Once(LbaRange),
 }
 
@@ -87,24 +89,24 @@ impl Effect {
     }
 }
 
-/// All blocks of a unit, of whatever size.
+/// All blocks of a unit of any size.
 const ALL_BLOCKS: LbaRange = LbaRange { start: Lba(0), count: BlockCount(u64::MAX) };
 
-/// The blocks of a command, whose last is a block number.
+/// The blocks of a command.
 ///
 /// # Panics
-/// If it is not: the caller asked for blocks that no unit has.
+/// If the last one is not a valid block number: the caller passed blocks that no unit has.
 fn blocks(start: Lba, count: BlockCount) -> LbaRange {
     LbaRange::new(start, count).expect("a block's number has 64 bits")
 }
 
 /// # Panics
-/// If one command is to move 4 GiB or more.
+/// If one command would transfer 4 GiB or more.
 fn transfer_len(count: BlockCount, size: BlockSize) -> u32 {
     u32::try_from((count * size).0).expect("one command moves less than 4 GiB")
 }
 
-/// A command of 16 bytes with an LBA and a number of blocks where READ (16) has them.
+/// A command of 16 bytes, with LBA and number of blocks where READ (16) has them.
 ///
 /// # Panics
 /// If there are 2^32 blocks or more.

@@ -10,7 +10,7 @@ use crate::{Error, Lun, Session};
 /// PRGENERATION and ADDITIONAL LENGTH.
 const HEADER_LEN: usize = 8;
 
-/// Room for some thousand keys, or some hundred TransportIDs: what 16 bits can say.
+/// The most that the 16-bit length allows: some thousand keys, or some hundred TransportIDs.
 const LEN: u16 = 0xfff8;
 
 fn cdb(action: u8) -> Cdb {
@@ -20,7 +20,7 @@ fn cdb(action: u8) -> Cdb {
     Cdb(cdb)
 }
 
-/// What is behind the header.
+/// The data behind the header.
 fn list(data: &[u8]) -> Option<&[u8]> {
     let len = u32_at(data, 4)? as usize;
     let list = data.get(HEADER_LEN..)?;
@@ -61,7 +61,7 @@ pub struct ReadReservation;
 pub struct Reservation {
     /// The holder's key; zero if all registrants hold it.
     pub key: u64,
-    /// What it allows to whom.
+    /// Its type.
     pub kind: ReservationType,
 }
 
@@ -101,11 +101,11 @@ pub struct ReadFullStatus;
 pub struct Registrant {
     /// Its key.
     pub key: u64,
-    /// What it holds, if anything.
+    /// The reservation that it holds, if any.
     pub holds: Option<ReservationType>,
     /// The relative identifier of the target's port.
     pub port: u16,
-    /// The initiator's TransportID (SPC-4 7.6.4), as it came.
+    /// The initiator's TransportID (SPC-4 7.6.4), unparsed.
     pub transport_id: Vec<u8>,
 }
 

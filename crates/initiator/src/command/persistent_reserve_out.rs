@@ -10,18 +10,18 @@ use crate::{Error, Lun, Session};
 /// The basic parameter list.
 const LIST_LEN: u8 = 24;
 
-/// Changes registrations or the reservation. What it does is for the session that it is sent by.
+/// Changes registrations or the reservation, for the I_T nexus of the session that sends it.
 #[derive(Clone, Copy, Debug)]
 pub struct PersistentReserveOut {
-    /// What.
+    /// The service action.
     pub action: ServiceAction,
-    /// The type of the reservation; registrations have none.
+    /// The type of the reservation; not used for registrations.
     pub kind: ReservationType,
-    /// RESERVATION KEY: the one that we are registered with.
+    /// RESERVATION KEY: the key with which we are registered.
     pub key: u64,
-    /// SERVICE ACTION RESERVATION KEY: the one to be registered, or whose owner is to be removed.
+    /// SERVICE ACTION RESERVATION KEY: the key to register, or the key of the registrant to remove.
     pub action_key: u64,
-    /// APTPL: registrations and reservation survive a loss of power.
+    /// APTPL: registrations and reservation survive a power loss.
     pub survives: bool,
 }
 
@@ -67,7 +67,7 @@ impl ReservationType {
 }
 
 impl PersistentReserveOut {
-    /// Registers `key`, whatever was registered before; zero takes the registration away.
+    /// Registers `key`, whatever was registered before; zero removes the registration.
     pub fn register(key: u64) -> PersistentReserveOut {
         PersistentReserveOut {
             action: ServiceAction::RegisterAndIgnoreExistingKey,
@@ -106,7 +106,7 @@ impl Command for PersistentReserveOut {
         Transfer::Out(Chain::copy_of(&self.list()))
     }
 
-    /// It decides what happens to all writes.
+    /// A reservation affects all writes.
     fn effect(&self) -> Effect {
         Effect::Once(ALL_BLOCKS)
     }

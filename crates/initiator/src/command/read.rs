@@ -10,11 +10,11 @@ use crate::{Error, Lun, Session};
 /// Reads blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// The first.
+    /// The first block.
     pub lba: Lba,
     /// How many.
     pub count: BlockCount,
-    /// How large the unit's blocks are.
+    /// The unit's block size.
     pub size: BlockSize,
 }
 

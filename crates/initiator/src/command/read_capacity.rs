@@ -10,16 +10,16 @@ use crate::{Error, Lun, Session};
 /// The length of the answer.
 const LEN: u32 = 32;
 
-/// Asks how large the unit is.
+/// Asks for the unit's capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadCapacity;
 
-/// What READ CAPACITY (16) says.
+/// A unit's capacity, as READ CAPACITY (16) returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// How many blocks there are.
+    /// The number of blocks.
     pub blocks: BlockCount,
-    /// How large they are.
+    /// Their size.
     pub block_size: BlockSize,
 }
 
@@ -55,10 +55,10 @@ fn parse(data: &[u8]) -> Option<Capacity> {
 }
 
 impl Session {
-    /// How large the unit is.
+    /// The unit's capacity.
     ///
     /// # Errors
-    /// As for [`Session::send`]; [`Error::BadAnswer`] for a block size that we do not know.
+    /// As for [`Session::send`]; [`Error::BadAnswer`] for an unsupported block size.
     pub async fn read_capacity(&self, lun: Lun) -> Result<Capacity, Error> {
         self.send(lun, &ReadCapacity).await
     }

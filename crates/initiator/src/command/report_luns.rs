@@ -10,7 +10,7 @@ use crate::{Error, Lun, Session};
 /// Room for all LUNs of flat space addressing: 16,384 of 8 bytes, and the header.
 const LEN: u32 = 8 + 16_384 * 8;
 
-/// Asks which units the target has for us.
+/// Asks for the LUNs that the target presents to us.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportLuns;
 
@@ -38,7 +38,7 @@ impl Command for ReportLuns {
     }
 }
 
-/// SPC-4 6.33.3. LUNs of other addressing methods than ours are left out.
+/// SPC-4 6.33.3. Ignores LUNs with other addressing methods than ours.
 fn parse(data: &[u8]) -> Option<Vec<Lun>> {
     let len = u32_at(data, 0)? as usize;
     let luns = data.get(8..)?;
@@ -47,7 +47,7 @@ fn parse(data: &[u8]) -> Option<Vec<Lun>> {
 }
 
 impl Session {
-    /// The units that the target has for us.
+    /// The LUNs that the target presents to us.
     ///
     /// # Errors
     /// As for [`Session::send`].

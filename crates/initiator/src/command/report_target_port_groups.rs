@@ -1,4 +1,4 @@
-//! REPORT TARGET PORT GROUPS (SPC-4 6.37): how the unit can be reached by each group of ports (ALUA).
+//! REPORT TARGET PORT GROUPS (SPC-4 6.37): the unit's access state through each group of ports (ALUA).
 
 use std::fmt;
 
@@ -16,22 +16,22 @@ const LEN: u32 = 4 + 64 * (8 + 255 * 4);
 #[derive(Clone, Copy, Debug)]
 pub struct ReportTargetPortGroups;
 
-/// How well a unit can be reached through a group of ports (SPC-4 table 278).
+/// A unit's access state through a group of ports (SPC-4 table 278).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessState {
-    /// At its best.
+    /// The best way to the unit.
     ActiveOptimized,
-    /// By a detour.
+    /// Usable, by a detour.
     ActiveNonOptimized,
-    /// Some blocks well, others not.
+    /// Optimized for some blocks only.
     LogicalBlockDependent,
-    /// Not, unless the group is activated.
+    /// No I/O, unless the group is activated.
     Standby,
-    /// Not; only questions about the unit are answered.
+    /// No I/O; only queries about the unit are answered.
     Unavailable,
-    /// Not at all.
+    /// Not accessible at all.
     Offline,
-    /// On the way from one state to another.
+    /// Changing from one state to another.
     Transitioning,
 }
 
@@ -64,14 +64,14 @@ impl fmt::Display for AccessState {
     }
 }
 
-/// Ports that share a state.
+/// A group of ports that share a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortGroup {
     /// Its number.
     pub id: u16,
     /// Its state.
     pub state: AccessState,
-    /// The target would rather be used through it.
+    /// Whether the target prefers this group.
     pub preferred: bool,
     /// The relative identifiers of its ports.
     pub ports: Vec<u16>,
@@ -101,7 +101,7 @@ impl Command for ReportTargetPortGroups {
     }
 }
 
-/// Groups in a state that the standard does not have are left out.
+/// Ignores groups in a state that the standard does not define.
 fn parse(data: &[u8]) -> Option<Vec<PortGroup>> {
     let len = u32_at(data, 0)? as usize;
     let mut rest = data.get(4..)?;

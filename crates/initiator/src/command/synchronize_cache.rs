@@ -6,8 +6,9 @@ use proto::scsi::Cdb;
 use super::{Command, Effect, block_cdb};
 use crate::{Error, Lun, Session};
 
-/// Makes what was written durable, all over the unit. It covers what was answered before it was sent, by
-/// whatever path.
+/// Makes writes to the whole unit durable.
+///
+/// It covers all writes that were answered before it was sent, over whatever path.
 #[derive(Clone, Copy, Debug)]
 pub struct SynchronizeCache;
 
@@ -16,7 +17,7 @@ impl Command for SynchronizeCache {
     const NAME: &'static str = "SYNCHRONIZE CACHE (16)";
 
     fn cdb(&self) -> Cdb {
-        // Zero blocks: all to the end.
+        // Zero blocks: up to the end of the unit.
         block_cdb(0x91, Lba(0), BlockCount(0))
     }
 
@@ -30,7 +31,7 @@ impl Command for SynchronizeCache {
 }
 
 impl Session {
-    /// Makes what was written durable.
+    /// Makes all answered writes durable.
     ///
     /// # Errors
     /// As for [`Session::send`].

@@ -6,11 +6,11 @@ use proto::scsi::Cdb;
 use super::{Command, Effect};
 use crate::{Error, Lun, Session};
 
-/// How often a unit attention is taken before a command is given up: a reset, a resize and a change of
-/// reservations at once would be three.
+/// How many unit attentions to accept before giving up: a reset, a resize and a change of reservations at
+/// once would be three.
 const ATTENTIONS_MAX: usize = 8;
 
-/// Asks whether the unit would carry out a command.
+/// Asks whether the unit would execute a command.
 #[derive(Clone, Copy, Debug)]
 pub struct TestUnitReady;
 
@@ -32,7 +32,7 @@ impl Command for TestUnitReady {
 }
 
 impl Session {
-    /// Waits until the unit has said all its unit attentions.
+    /// Waits until the unit has reported all its unit attentions.
     ///
     /// # Errors
     /// As for [`Session::command`].

@@ -7,13 +7,13 @@ use proto::scsi::Cdb;
 use super::{Command, Effect, blocks};
 use crate::{Error, Lun, Session};
 
-/// Descriptors that one list can hold: its length has 16 bits, the header takes 8 bytes, each descriptor 16.
+/// The most descriptors of one list: its length has 16 bits, the header takes 8 bytes, each descriptor 16.
 const RANGES_MAX: usize = (u16::MAX as usize - 8) / 16;
 
-/// Gives blocks back: they read as zeros from then on, if the unit says so (LBPRZ).
+/// Unmaps blocks: afterwards they read as zeros, if the unit says so (LBPRZ).
 #[derive(Clone, Debug)]
 pub struct Unmap<'a> {
-    /// Which.
+    /// The blocks.
     pub ranges: &'a [LbaRange],
 }
 
@@ -49,7 +49,7 @@ impl Command for Unmap<'_> {
         Transfer::Out(Chain::copy_of(&self.list()))
     }
 
-    /// From the first to the last block, with what is in between.
+    /// From the first to the last block, including the blocks in between.
     fn effect(&self) -> Effect {
         let start = self.ranges.iter().map(|range| range.start).min().unwrap_or(Lba(0));
         let end = self.ranges.iter().map(|range| range.end()).max().unwrap_or(start);
@@ -62,7 +62,7 @@ impl Command for Unmap<'_> {
 }
 
 impl Session {
-    /// Gives blocks back.
+    /// Unmaps blocks.
     ///
     /// # Errors
     /// As for [`Session::send`].

@@ -10,13 +10,13 @@ use crate::{Error, Lun, Session};
 /// Writes whole blocks.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// The first.
+    /// The first block.
     pub lba: Lba,
-    /// What goes there.
+    /// The data.
     pub data: Chain,
-    /// How large the unit's blocks are.
+    /// The unit's block size.
     pub size: BlockSize,
-    /// FUA: it is on the medium when it is answered, without a [`super::SynchronizeCache`].
+    /// FUA: the data is on the medium when the write is answered, without a [`super::SynchronizeCache`].
     pub durable: bool,
 }
 

@@ -10,13 +10,13 @@ use crate::{Error, Lun, Session};
 /// Writes one block's content to many blocks.
 #[derive(Clone, Debug)]
 pub struct WriteSame {
-    /// The first.
+    /// The first block.
     pub lba: Lba,
-    /// How many.
+    /// How many blocks.
     pub count: BlockCount,
-    /// The content of each; nothing (NDOB) means zeros.
+    /// The content of each block; empty (NDOB) means zeros.
     pub block: Chain,
-    /// The unit may unmap them if they read the same.
+    /// The unit may unmap the blocks if they then read the same.
     pub unmap: bool,
 }
 

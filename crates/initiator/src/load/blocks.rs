@@ -1,9 +1,9 @@
-//! What a run has written where, so that it knows what a read must give.
+//! Records what a run has written where, so that it knows what a read must return.
 
 /// One request's worth of space.
 #[derive(Clone, Copy, Default)]
 struct Block {
-    /// The number of the last write that was answered; zero: none.
+    /// The number of the last write that was answered; zero means none.
     written: u32,
     readers: u16,
     writer: bool,
@@ -12,14 +12,14 @@ struct Block {
 /// The right to use a block for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The number of the last write before.
+    /// The number of the last write before this request.
     written: u32,
-    /// A read, else the write `written + 1`.
+    /// A read; otherwise the write `written + 1`.
     read: bool,
 }
 
 impl Claim {
-    /// The write that a read must give; `None` if there was none in this run.
+    /// The write whose data a read must return; `None` if this run has not written the block.
     pub(super) fn written(self) -> Option<u64> {
         (self.written > 0).then_some(u64::from(self.written))
     }
@@ -38,7 +38,7 @@ impl Blocks {
         Blocks(vec![Block::default(); usize::try_from(count).expect("a unit's blocks fit into memory")])
     }
 
-    /// Many may read a block, or one may write it.
+    /// Claims a block for one request, if possible: many may read it, or one may write it.
     pub(super) fn claim(&mut self, slot: u64, read: bool) -> Option<Claim> {
         let block = &mut self.0[slot as usize];
         if block.writer || (!read && block.readers > 0) {
@@ -51,7 +51,7 @@ impl Blocks {
         Some(Claim { written: block.written, read })
     }
 
-    /// The request is done.
+    /// Ends a claim: the request has succeeded.
     pub(super) fn release(&mut self, slot: u64, claim: Claim) {
         let block = &mut self.0[slot as usize];
         match claim.read {

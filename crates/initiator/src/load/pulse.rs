@@ -1,4 +1,4 @@
-//! What a run shows while it goes on, to whoever watches from another thread.
+//! Progress of a run, for an observer on another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -8,10 +8,10 @@ use base::Instant;
 
 use crate::multipath::Event;
 
-/// Events that nobody has taken are kept up to this number, then new ones go.
+/// At most this many events are kept until they are taken; further ones are dropped.
 const EVENTS_MAX: usize = 1024;
 
-/// Shows the answers of a run, and can end it. Belongs to one run.
+/// Shows the answers of one run, and can end the run.
 #[derive(Debug, Default)]
 pub struct Pulse {
     stop: AtomicBool,
@@ -26,29 +26,29 @@ struct Seen {
     events: Vec<Event>,
 }
 
-/// The worst of a time in a run.
+/// The worst stall in a span of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stall {
     /// The longest time without any answer.
     pub silence: Duration,
-    /// When that ended.
+    /// When that time ended.
     pub silence_ended: Instant,
     /// The longest time that one request waited for its answer.
     pub request: Duration,
 }
 
 impl Pulse {
-    /// No further request is begun.
+    /// Ends the run: no further request is started.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Requests that were answered well so far.
+    /// Requests that have succeeded so far.
     pub fn answers(&self) -> u64 {
         self.seen().answers
     }
 
-    /// When the last one was; `None`: none was.
+    /// When the last one succeeded; the start of the run if none has, `None` before the start.
     pub fn last_answer(&self) -> Option<Instant> {
         self.seen().last
     }
@@ -58,12 +58,12 @@ impl Pulse {
         self.seen().stall
     }
 
-    /// The same, and begins anew. Requests and a silence that have not ended do not count yet.
+    /// The same, and starts again. Requests and a silence that have not ended do not count yet.
     pub fn take_stall(&self) -> Stall {
         std::mem::take(&mut self.seen().stall)
     }
 
-    /// What has happened to paths since the last call of this.
+    /// Path events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.seen().events)
     }
@@ -72,7 +72,7 @@ impl Pulse {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The first request begins.
+    /// The first request starts.
     pub(super) fn begin(&self, now: Instant) {
         self.seen().last = Some(now);
     }

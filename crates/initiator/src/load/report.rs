@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Latencies are told apart from 100 ns to a minute, to three digits; what is outside counts as the nearest.
+/// The histogram covers 100 ns to a minute, with three digits; values outside count as the nearest bound.
 const LATENCY_MIN_NS: u64 = 100;
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// Reads, or writes.
 #[derive(Clone, Debug)]
 pub struct Direction {
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -51,7 +51,7 @@ impl Direction {
 pub struct Report {
     /// From the first request to the last answer.
     pub elapsed: Duration,
-    /// CPU time of the client in between.
+    /// CPU time that the client used during that time.
     pub client_cpu: Option<Duration>,
     /// The reads.
     pub reads: Direction,
@@ -59,28 +59,28 @@ pub struct Report {
     pub writes: Direction,
 }
 
-/// The percentiles that are shown.
+/// The percentiles that a report shows.
 const SHOWN: [(&str, f64); 5] =
     [("p50", 50.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
 
 impl Report {
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub fn requests(&self) -> u64 {
         self.reads.requests + self.writes.requests
     }
 
-    /// Requests a second.
+    /// Requests per second.
     pub fn rate(&self) -> f64 {
         self.per_second(self.requests())
     }
 
-    /// CPU time of the client for one request.
+    /// CPU time of the client per request.
     pub fn client_cpu_a_request(&self) -> Option<Duration> {
         let nanos = self.client_cpu?.as_nanos().checked_div(u128::from(self.requests()))?;
         u64::try_from(nanos).ok().map(Duration::from_nanos)
     }
 
-    /// Adds the run of another core at the same time.
+    /// Adds the report of another core's concurrent run.
     pub fn merge(&mut self, other: &Report) {
         self.elapsed = self.elapsed.max(other.elapsed);
         self.client_cpu = self.client_cpu.zip(other.client_cpu).map(|(ours, theirs)| ours + theirs);

@@ -1,19 +1,21 @@
-//! Which paths are good enough: from what is known of each, those that commands are spread over.
+//! Which paths are good enough: those over which commands are distributed.
 
 use crate::command::AccessState;
 
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
-    /// There is a session, it is not about to end, and behind it is the right unit.
+    /// There is a session, it is not about to end, and it leads to the right unit.
     pub(super) up: bool,
-    /// How well the unit is reached through it.
+    /// The unit's access state through it.
     pub(super) access: AccessState,
-    /// The target was asked for a sign of life there and has not answered yet.
+    /// The target was pinged there and has not answered yet.
     pub(super) silent: bool,
 }
 
-/// What is worst first: a path that may be dead is used only if there is no other, then a detour.
+/// Classes of paths, the worst first.
+///
+/// A path that may be dead is used only if no other is available; a detour comes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Unusable,
@@ -32,7 +34,7 @@ fn class(view: &View) -> Class {
         (AccessState::ActiveOptimized, true) => Class::Silent,
         (AccessState::ActiveNonOptimized | AccessState::LogicalBlockDependent, false) => Class::Detour,
         (AccessState::ActiveNonOptimized | AccessState::LogicalBlockDependent, true) => Class::SilentDetour,
-        // Nothing is read or written through these (SPC-4 5.15.2.4).
+        // These do not admit reads and writes (SPC-4 5.15.2.4).
         (
             AccessState::Standby
             | AccessState::Unavailable
@@ -43,7 +45,7 @@ fn class(view: &View) -> Class {
     }
 }
 
-/// Which paths commands may go by: all of the best class that there is.
+/// Which paths commands may use: all of the best class present.
 pub(super) fn eligible(views: &[View]) -> Vec<bool> {
     let best = views.iter().map(class).max().unwrap_or(Class::Unusable);
     views.iter().map(|view| best > Class::Unusable && class(view) == best).collect()

@@ -1,4 +1,4 @@
-//! One command on its way by one path.
+//! One command under way on one path.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,8 +15,9 @@ use crate::command::Command;
 use crate::session::good;
 use crate::{Error, Pending};
 
-/// A command on its way. Dropping it gives the command up; its blocks stay in doubt until nothing can come of
-/// it.
+/// A command under way on a path.
+///
+/// Dropping it gives the command up; its blocks stay in doubt until the command can have no further effect.
 pub(super) struct Attempt<'a> {
     shared: &'a Rc<Shared>,
     /// The path.
@@ -25,13 +26,13 @@ pub(super) struct Attempt<'a> {
     bytes: u64,
     /// The blocks that it changes.
     blocks: Option<LbaRange>,
-    /// When it began, if the policy wants to know how long it takes.
+    /// When it started, if the policy measures durations.
     began: Option<Instant>,
-    /// Until it has come back.
+    /// `None` once it has completed.
     pending: Option<Pending>,
 }
 
-/// A failed attempt: by which path and session, and how.
+/// A failed attempt: its path and session, and the error.
 pub(super) struct Miss {
     pub(super) index: usize,
     pub(super) link: Rc<Link>,
@@ -39,8 +40,8 @@ pub(super) struct Miss {
 }
 
 impl Shared {
-    /// Sends a command by the path that the policy chooses; `None` if there is none. `avoid` is taken only if
-    /// there is no other.
+    /// Sends a command over the path that the policy chooses; `None` if no path is eligible. `avoid` is
+    /// chosen only if there is no other.
     #[inline]
     pub(super) fn begin<'a, C: Command>(
         self: &'a Rc<Shared>,
@@ -66,7 +67,7 @@ impl Shared {
 }
 
 impl Attempt<'_> {
-    /// It no longer counts as under way.
+    /// The command no longer counts as under way.
     #[inline]
     fn finish(&self, came_back: bool) {
         let load = &mut self.shared.table.borrow_mut().loads[self.index];

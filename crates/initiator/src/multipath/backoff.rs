@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// After the first failure, and doubled after each one.
+/// The wait after the first failure; it doubles with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// At most.
+/// The longest wait.
 pub(super) const MAX: Duration = Duration::from_secs(5);
 
-/// A session that has lived for so long was no failure: the next loss begins anew.
+/// A session that lasted this long was not a failure: the waits start again.
 const STABLE: Duration = Duration::from_secs(30);
 
 /// The waits between attempts at one portal.
@@ -18,15 +18,17 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// A session has ended that lived for so long.
+    /// Notes that a session has ended, and how long it lasted.
     pub(super) fn lived(&mut self, time: Duration) {
         if time >= STABLE {
             self.failures = 0;
         }
     }
 
-    /// How long to wait before the next attempt. The first comes at once; others are spread by `random`, so
-    /// that clients that failed together do not come back together.
+    /// How long to wait before the next attempt.
+    ///
+    /// The first attempt comes at once. The others are spread by `random`, so that clients that failed
+    /// together do not return together.
     pub(super) fn next(&mut self, random: u64) -> Duration {
         let failures = self.failures;
         self.failures = failures.saturating_add(1);

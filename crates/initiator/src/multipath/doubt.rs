@@ -1,15 +1,15 @@
-//! Commands that may still be under way on a lost path, or are to be sent again: who writes the same blocks
-//! waits for them.
+//! Commands that may still be under way on a lost path, or are to be sent again. Other commands that write
+//! the same blocks wait for them.
 //!
-//! The reason is in `docs/why/multipath.md`. A command takes its place when it fails in a way that leaves its
-//! blocks in doubt, and gives it back when nothing of it can happen any more. Places are in the order of the
-//! failures, so that of two commands that are both to be sent again, the first to fail goes first.
+//! `docs/why/multipath.md` has the reasons. A command takes a place when it fails in a way that leaves its
+//! blocks in doubt, and releases the place when it can have no further effect. Places are in the order of the
+//! failures: of two commands that are both to be sent again, the one that failed first goes first.
 
 use std::collections::BTreeMap;
 
 use base::LbaRange;
 
-/// A place. The smaller came first.
+/// A place in the order of failures; the smaller one came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u64);
 
@@ -26,7 +26,7 @@ impl Doubt {
         self.blocks.is_empty()
     }
 
-    /// These blocks are in doubt from now on.
+    /// Marks these blocks as in doubt.
     pub(super) fn add(&mut self, blocks: LbaRange) -> Place {
         let place = Place(self.next);
         self.next += 1;
@@ -34,13 +34,15 @@ impl Doubt {
         place
     }
 
-    /// They no longer are.
+    /// The blocks of this place are no longer in doubt.
     pub(super) fn remove(&mut self, place: Place) {
         self.blocks.remove(&place);
     }
 
-    /// Whether a command may be sent that changes these blocks: none of them is in doubt, but for commands
-    /// that came after its own `place`, if it has one.
+    /// Whether a command that changes these blocks may be sent.
+    ///
+    /// It may if none of the blocks is in doubt. A command that has a `place` itself ignores those that
+    /// failed after it.
     pub(super) fn admits(&self, blocks: LbaRange, place: Option<Place>) -> bool {
         let before = self.blocks.iter().take_while(|(other, _)| place.is_none_or(|place| **other < place));
         before.into_iter().all(|(_, other)| !other.overlaps(blocks))

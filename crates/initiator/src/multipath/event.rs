@@ -1,4 +1,4 @@
-//! What happens to paths, for people and for tests.
+//! Path events, for people and for tests.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,22 +21,22 @@ pub struct Event {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A path can be used.
+    /// A path is usable.
     Up(PathName),
     /// A path is lost, for this reason.
     Lost(PathName, String),
-    /// Behind a path is not the unit.
+    /// A path does not lead to the unit.
     Refused(PathName, String),
-    /// The unit is reached better or worse through a path.
+    /// The access state of a path has changed.
     Access(PathName, AccessState),
-    /// The unit does not know this host's key any more, and the path is not registered: another host has
-    /// taken our place.
+    /// The unit no longer knows this host's key, and the path is not registered: another host has preempted
+    /// it.
     Fenced(PathName),
-    /// No path can be used: commands wait.
+    /// No path is usable: commands wait.
     NoPath,
-    /// A path can be used again.
+    /// A path is usable again.
     Resumed,
-    /// The unit has another size.
+    /// The unit was resized.
     Resized(Capacity),
 }
 
@@ -60,10 +60,10 @@ impl fmt::Display for What {
     }
 }
 
-/// Events that nobody has asked for are kept up to this number, then the oldest go.
+/// At most this many events are kept until they are taken; then the oldest are dropped.
 const EVENTS_MAX: usize = 1024;
 
-/// Events that wait to be asked for.
+/// Events that have not been taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Events(VecDeque<Event>);
 

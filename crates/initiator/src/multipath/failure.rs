@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::path::{PathName, PathStatus};
 use crate::Error;
 
-/// A command failed, and what it may have done.
+/// The failure of a command, with what the command may have done.
 #[derive(Debug)]
 pub struct Failure(Box<Inner>);
 
@@ -20,22 +20,22 @@ struct Inner {
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Why {
-    /// The unit has answered so.
+    /// The unit answered with this error.
     Answer(Error),
-    /// There was no path for so long. The paths as they were then.
+    /// No path was usable for this long; and the state of the paths at that time.
     NoPath(Duration, Vec<PathStatus>),
-    /// It was sent again and again for so long.
+    /// The command was retried for this long without success.
     GivenUp(Duration),
-    /// It was sent once, nobody knows what came of it, and a second time might do something else.
+    /// It was sent, its outcome is unknown, and a second time it might have another effect.
     Once,
 }
 
-/// What a command that failed has done to the unit.
+/// What is known of the effect of a command that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectKnown {
-    /// What its last answer says.
+    /// As the last answer says.
     Answered,
-    /// Nothing, now or later.
+    /// No effect, now or later.
     None,
     /// Perhaps all or a part of it, and nothing more from now on.
     Perhaps,
@@ -47,9 +47,9 @@ pub enum EffectKnown {
 /// One attempt that failed.
 #[derive(Debug)]
 pub struct Tried {
-    /// By which path.
+    /// The path.
     pub path: PathName,
-    /// How.
+    /// The error.
     pub error: Error,
 }
 
@@ -58,17 +58,17 @@ impl Failure {
         Failure(Box::new(Inner { why, effect, tried }))
     }
 
-    /// The first attempt was answered so.
+    /// The first attempt was answered with this error.
     pub(super) fn answered(error: Error) -> Failure {
         Failure::new(Why::Answer(error), EffectKnown::Answered, Vec::new())
     }
 
-    /// Why.
+    /// Why the command failed.
     pub fn why(&self) -> &Why {
         &self.0.why
     }
 
-    /// The unit's answer, if it was that.
+    /// The unit's answer, if that is why.
     pub fn answer(&self) -> Option<&Error> {
         match &self.0.why {
             Why::Answer(error) => Some(error),
@@ -76,12 +76,12 @@ impl Failure {
         }
     }
 
-    /// What the command has done to the unit.
+    /// What is known of the command's effect.
     pub fn effect(&self) -> EffectKnown {
         self.0.effect
     }
 
-    /// The attempts that failed before, oldest first.
+    /// The earlier attempts that failed, oldest first.
     pub fn tried(&self) -> &[Tried] {
         &self.0.tried
     }
@@ -109,7 +109,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Of many attempts the last are shown.
+/// Of many attempts, only the last are shown.
 const TRIED_SHOWN: usize = 4;
 
 impl std::error::Error for Failure {

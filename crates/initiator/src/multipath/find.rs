@@ -1,4 +1,4 @@
-//! Finding a unit: which portals of which targets may lead to it, and who it is.
+//! Finds a unit: which portals of which targets may lead to it, and what its name is.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,13 +12,13 @@ use super::{Search, Wanted};
 use crate::command::UnitName;
 use crate::{Capacity, Error, Lun, Options, Session, discover};
 
-/// Once one portal has told its targets, the others get so long.
+/// Once one portal has reported its targets, the others get this much time.
 const OPEN_GRACE: Duration = Duration::from_secs(1);
 
-/// Logins at a time while a unit is looked for.
+/// Concurrent logins while the unit is searched.
 const PLACES_AT_A_TIME: usize = 16;
 
-/// Targets that are looked through for a unit: what a node has at most.
+/// At most this many targets are searched for a unit: the most that a node has.
 const TARGETS_MAX: usize = 65_536;
 
 /// A portal of a target.
@@ -28,13 +28,13 @@ pub(super) struct Place {
     pub(super) portal: SocketAddr,
 }
 
-/// The places that portals tell of, and what went wrong with which.
+/// The places that portals reported, and the errors of those that failed.
 pub(super) struct Found {
     pub(super) places: BTreeSet<Place>,
     pub(super) failed: Vec<(SocketAddr, Error)>,
 }
 
-/// The unit, as it was found.
+/// The unit that was found.
 pub(super) struct Unit {
     pub(super) name: UnitName,
     pub(super) lun: Lun,
@@ -81,7 +81,8 @@ pub(super) async fn places(search: &Search, login: &Options) -> Found {
     Found { places, failed }
 }
 
-/// Looks for the unit, at several places at a time, until it is found; and what went wrong where it was not.
+/// Looks for the unit at several places at a time, until it is found. Also returns the errors of other
+/// places.
 pub(super) async fn unit(
     places: &BTreeSet<Place>,
     wanted: &Wanted,
@@ -94,7 +95,7 @@ pub(super) async fn unit(
             let (place, wanted, login) = ((*place).clone(), wanted.clone(), login.clone());
             async move { unit_at(&place, &wanted, &login).await }
         };
-        // Which one is found first does not matter: it is one unit.
+        // It does not matter which one is found first: it is the same unit.
         let answers = gather(some.iter().map(look), Duration::ZERO).await;
         let mut found = None;
         for (place, answer) in some.iter().zip(answers) {
@@ -111,10 +112,10 @@ pub(super) async fn unit(
     (None, failed)
 }
 
-/// How something went; nothing, if it was given up.
+/// The result of a future; `None` if it was given up.
 type Outcome<T> = Option<Result<T, Error>>;
 
-/// Runs all side by side. Once one has gone well, the others get so long.
+/// Runs all futures concurrently. Once one has succeeded, the others get the time `grace`.
 async fn gather<T: 'static, F: Future<Output = Result<T, Error>> + 'static>(
     futures: impl IntoIterator<Item = F>,
     grace: Duration,
@@ -162,13 +163,15 @@ async fn unit_at(place: &Place, wanted: &Wanted, login: &Options) -> Result<Opti
             break;
         }
     }
-    // All is known that was to be asked.
+    // All queries are done.
     let _ = session.logout().await;
     Ok(found)
 }
 
-/// A TargetAddress (RFC 7143 13.8): "address:port,group", where the address may be in brackets and the rest
-/// be missing. Names are left out: who wants them resolved gives addresses.
+/// Parses a TargetAddress (RFC 7143 13.8): "address:port,group".
+///
+/// The address may be in brackets; port and group are optional. Host names are ignored: to use them, the
+/// caller resolves them first.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     const PORT: u16 = 3260;
     let address = text.rsplit_once(',').map_or(text, |(address, _)| address);

@@ -1,4 +1,5 @@
-//! The life of a path: log in, ask the unit who it is, let commands go by, and begin again when it is lost.
+//! The life of a path: log in, ask the unit for its name, serve commands, and start again when the path is
+//! lost.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -15,31 +16,33 @@ use crate::command::{AccessState, Identity};
 use crate::error::told;
 use crate::{Capacity, Error, Lun, Options, Session};
 
-/// How often a unit is asked whether it is reached again, by a path that commands may not go by: while it is
-/// on the way from one state to another, and else.
+/// How often a unit is asked for its access state over a path that commands may not use: while it is in
+/// transition, and otherwise.
 const TRANSITION_POLL: Duration = Duration::from_secs(1);
 const ACCESS_POLL: Duration = Duration::from_secs(5);
 
-/// How often a path that does not lead to the unit is looked at again.
+/// How often a path that does not lead to the unit is checked again.
 const REFUSED_POLL: Duration = Duration::from_secs(10);
 
-/// Whose targets promise that a node which says of another one that the unit is unavailable through it acts
-/// by that: nothing that the other was sent can take effect any more (Ursa's do: `docs/why/paths.md`).
+/// The vendor whose targets act on the access states that they report (Ursa's do: `docs/why/paths.md`).
+///
+/// When such a node reports that the unit is unavailable through another node, no command that the other node
+/// received can take effect any more.
 const FENCING_VENDOR: &str = "URSA";
 
-/// How often other nodes are asked whether they have gone on without one that is lost.
+/// How often other nodes are asked whether they have continued without a lost one.
 const FENCE_POLL: Duration = Duration::from_millis(100);
 
-/// Units of a target that are asked for their names, to find one.
+/// At most this many units of a target are asked for their names, to find ours.
 const LUNS_MAX: usize = 256;
 
-/// How often a unit is asked that has something else to say, or is busy, before that is its answer.
+/// How often a query is repeated when the unit reports unit attentions or is busy.
 const ASKED_MAX: usize = 8;
 
-/// How long to wait for a busy unit.
+/// How long to pause when the unit is busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a session is no path to the unit.
+/// Why a session is not a path to the unit.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
     #[error(transparent)]
@@ -50,7 +53,7 @@ enum Unfit {
     BlockSize,
 }
 
-/// Keeps a path as long as it is polled.
+/// Maintains a path as long as it is polled.
 pub(super) async fn keep(shared: Rc<Shared>, path: Rc<Path>) {
     let mut backoff = Backoff::default();
     let mut former: Option<Rc<Link>> = None;
@@ -79,13 +82,13 @@ pub(super) async fn keep(shared: Rc<Shared>, path: Rc<Path>) {
     }
 }
 
-/// Logs in to the path's target with its session identifier.
+/// Logs in to the path's target with the path's ISID.
 async fn log_in(shared: &Shared, path: &Path, portal: &SocketAddr) -> Result<Session, Error> {
     let options = Options { isid: Some(path.isid), ..shared.options.login.clone() };
     Session::connect(*portal, &path.name.target, &options).await
 }
 
-/// Uses a session until it is over. Gives the last link that it was known by. `former` is the one before it.
+/// Uses a session until it ends. `former` is the path's previous link. Returns the session's last link.
 async fn use_link(
     shared: &Rc<Shared>,
     path: &Rc<Path>,
@@ -99,7 +102,7 @@ async fn use_link(
         if let Some(former) = former.filter(|former| former.is_replaced() && serves(path.access.get())) {
             former.settle();
         }
-        // Nothing is waited for between this and the link's being known.
+        // There is no await between the end of `enroll` and the link's entry in the table.
         unfit = shared.enroll(path, &link).await.map_err(Unfit::Error);
     }
     path.tried.set(true);
@@ -124,7 +127,7 @@ async fn use_link(
         None => {
             shared.tell(What::Refused(path.name.clone(), told(&unfit)));
             shared.set_state(path, PathState::Refused);
-            // Commands that went by it before have come back, or will with the end of the session.
+            // Commands sent over it before have completed, or will when the session ends.
             let _ = link.session.logout().await;
             watch_quiesce(shared, &link);
             watch_others(shared, &link);
@@ -135,7 +138,7 @@ async fn use_link(
     link
 }
 
-/// Looks after a path that is up, until its session is over or does not lead to the unit any more.
+/// Watches a path that is up, until its session ends or no longer leads to the unit.
 async fn attend(shared: &Rc<Shared>, path: &Rc<Path>, link: &Rc<Link>) -> Result<(), Unfit> {
     loop {
         let polled = match path.access.get() {
@@ -159,7 +162,7 @@ async fn attend(shared: &Rc<Shared>, path: &Rc<Path>, link: &Rc<Link>) -> Result
         if path.check_wanted.take() || told || polled {
             let mut same = Rc::clone(link);
             check(shared, path, &mut same).await?;
-            // What the check itself was told is known now.
+            // The check has just dealt with what set this.
             path.check_wanted.set(false);
             path.state.set(PathState::Up);
         }
@@ -167,12 +170,12 @@ async fn attend(shared: &Rc<Shared>, path: &Rc<Path>, link: &Rc<Link>) -> Result
     }
 }
 
-/// Asks the unit who it is, how well it is reached, and how large it is. A new link may turn out to need
-/// another number.
+/// Asks the unit for its name, its access state and its capacity. A new link may turn out to need another
+/// LUN.
 async fn check(shared: &Rc<Shared>, path: &Rc<Path>, link: &mut Rc<Link>) -> Result<(), Unfit> {
     let (lun, identity) = find(shared, &link.session, link.lun).await?;
     if lun != link.lun {
-        // Commands go by the number of the link: only a link that is not in use yet can get another one.
+        // Commands use the link's LUN, so only a link that is not in use yet can get another one.
         let session = Rc::get_mut(link).ok_or_else(|| Unfit::NoSuchUnit(shared.unit.clone()))?;
         session.lun = lun;
         path.lun.set(lun);
@@ -187,7 +190,7 @@ async fn check(shared: &Rc<Shared>, path: &Rc<Path>, link: &mut Rc<Link>) -> Res
             shared.set_path_access(path, state);
             shared.set_access(&groups);
         }
-        // A target without such groups: all paths are equal.
+        // A target without port groups: all paths are equal.
         Err(error) if error.is_illegal_request() => {
             shared.set_path_access(path, AccessState::ActiveOptimized);
         }
@@ -195,13 +198,13 @@ async fn check(shared: &Rc<Shared>, path: &Rc<Path>, link: &mut Rc<Link>) -> Res
     }
     match persistently(|| session.read_capacity(lun)).await {
         Ok(capacity) => resize(shared, capacity),
-        // Through some access states it is not told.
+        // In some access states the unit does not report its capacity.
         Err(Error::Status { .. }) if path.access.get() > AccessState::LogicalBlockDependent => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The unit's number and identity: at the number where it was last, or at any.
+/// The unit's LUN and identity: at the LUN where it was last found, or at any other.
 async fn find(shared: &Shared, session: &Session, hint: Lun) -> Result<(Lun, Identity), Unfit> {
     if let Some(identity) = identity(session, hint).await?.filter(|identity| identity.unit == shared.unit) {
         return Ok((hint, identity));
@@ -214,7 +217,7 @@ async fn find(shared: &Shared, session: &Session, hint: Lun) -> Result<(Lun, Ide
     Err(Unfit::NoSuchUnit(shared.unit.clone()))
 }
 
-/// Who is at this number; nobody, if that is the answer.
+/// The identity of the unit at this LUN; `None` if there is no such unit.
 async fn identity(session: &Session, lun: Lun) -> Result<Option<Identity>, Error> {
     match persistently(|| session.identify(lun)).await {
         Ok(identity) => Ok(Some(identity)),
@@ -224,7 +227,7 @@ async fn identity(session: &Session, lun: Lun) -> Result<Option<Identity>, Error
     }
 }
 
-/// Asks again as long as the unit has something else to say first, or is busy.
+/// Repeats a query as long as the unit reports unit attentions or is busy.
 pub(super) async fn persistently<T, F: Future<Output = Result<T, Error>>>(
     ask: impl Fn() -> F,
 ) -> Result<T, Error> {
@@ -258,12 +261,13 @@ fn resize(shared: &Shared, capacity: Capacity) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// A login in the place of the former session at the same target port: the target has ended that one, with
-/// all its commands, before it answered (RFC 7143 6.3.5). A portal whose address floats may be at another
-/// target port by now.
+/// Notes that a login has replaced the former session, if it is at the same target port.
 ///
-/// A node of a cluster that was lost meanwhile may have written to its own disk alone. While it does not
-/// serve the unit nobody knows whether it goes on with that: [`watch_others`] asks.
+/// Then the target has ended the former session, with all its commands, before it answered the login (RFC
+/// 7143 6.3.5). A portal with a floating IP may meanwhile be at another target port.
+///
+/// A node of a cluster that was lost meanwhile may have written to its own disk only. While it does not serve
+/// the unit it is unknown whether that write will be completed: [`watch_others`] asks.
 fn replace_by(former: &Link, session: &Session) {
     let (before, now) = (former.session.portal_group(), session.portal_group());
     if before == now && !floats(now) {
@@ -274,18 +278,19 @@ fn replace_by(former: &Link, session: &Session) {
     }
 }
 
-/// Whether a node serves a unit that it says is in this state.
+/// Whether a node that reports this state serves the unit.
 fn serves(state: AccessState) -> bool {
     matches!(state, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized)
 }
 
-/// Whether a portal group is one of Ursa's that move from node to node.
+/// Whether this is one of Ursa's portal groups that move from node to node.
 fn floats(group: Option<u16>) -> bool {
     group.is_some_and(|group| group >= FLOATING_GROUP_MIN)
 }
 
-/// Takes the place of the path's lost session by a login through another portal of the same target port,
-/// which can be reached: then nothing of the lost one can be under way any more.
+/// Replaces the path's lost session by a login through another portal of the same target port that can be
+/// reached. If the node behind that portal then serves the unit, no command of the lost session can be under
+/// way any more.
 async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     let Some(group) = former.session.portal_group().filter(|group| !floats(Some(*group))) else { return };
     let mut behind: Vec<(SocketAddr, Rc<Link>)> = Vec::new();
@@ -302,7 +307,7 @@ async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     for (portal, link) in behind {
         if let Ok(session) = log_in(shared, path, &portal).await {
             replace_by(former, &session);
-            // It has done what it was for.
+            // The session was only needed to replace the former one.
             let _ = session.logout().await;
         }
         if former.is_replaced() {
@@ -314,9 +319,11 @@ async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     }
 }
 
-/// Asks the other nodes that serve the unit whether they have gone on without the one behind a lost session,
-/// and that one itself, once the session was replaced, whether it serves the unit: if so, nothing of it can
-/// take effect any more.
+/// Asks nodes whether a lost session is settled.
+///
+/// It asks the other nodes that serve the unit whether they have continued without the node of the lost
+/// session. Once the session has been replaced, it also asks that node itself whether it serves the unit. If
+/// either is so, no command of the session can take effect any more.
 fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
     let Some(group) = link.port_group.get().filter(|_| link.fences.get()) else { return };
     let (shared, link) = (Rc::clone(shared), Rc::clone(link));
@@ -327,7 +334,7 @@ fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
             let is_itself = |other: &Link| other.port_group.get() == Some(group);
             let asked =
                 links.iter().filter(|other| other.fences.get() && (link.is_replaced() || !is_itself(other)));
-            // The first who says so is enough: another one may be slow to answer.
+            // One positive answer is enough; other nodes may be slow to answer.
             let ask = async |other: &Link| {
                 let is_so = match is_itself(other) {
                     true => serves_itself(other).await,
@@ -344,19 +351,19 @@ fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
     .detach();
 }
 
-/// Whether the node behind this link serves, and the one with that port group does not, as it says.
+/// Whether the node behind this link reports that it serves, and that the one with that port group does not.
 async fn goes_on_without(link: &Link, group: u16) -> bool {
     let (own, other) = states(link, group).await;
     own.is_some_and(serves) && other == Some(AccessState::Unavailable)
 }
 
-/// Whether the node behind this link serves, as it says.
+/// Whether the node behind this link reports that it serves.
 async fn serves_itself(link: &Link) -> bool {
     let Some(group) = link.port_group.get() else { return false };
     states(link, group).await.0.is_some_and(serves)
 }
 
-/// What the node behind this link says of its own port group, and of another one.
+/// The states that the node behind this link reports for its own port group and for another one.
 async fn states(link: &Link, other: u16) -> (Option<AccessState>, Option<AccessState>) {
     let asked = persistently(|| link.session.target_port_groups(link.lun));
     let Ok(Ok(groups)) = rt::timeout(FENCE_POLL * 5, asked).await else { return (None, None) };
@@ -364,7 +371,7 @@ async fn states(link: &Link, other: u16) -> (Option<AccessState>, Option<AccessS
     (link.port_group.get().and_then(of), of(other))
 }
 
-/// If nobody can be asked, time must do it.
+/// Settles the session after `quiesce`, if no node has done so before.
 fn watch_quiesce(shared: &Shared, link: &Rc<Link>) {
     let (link, quiesce) = (Rc::clone(link), shared.options.quiesce);
     rt::spawn(async move {

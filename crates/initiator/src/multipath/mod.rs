@@ -1,11 +1,11 @@
-//! A logical unit that is reached by several paths (SPC-4 5.15, RFC 7143).
+//! A logical unit that is reached over several paths (SPC-4 5.15, RFC 7143).
 //!
 //! [`Multipath::open`] finds the unit and all paths to it, by asking portals for targets (`find`) and units
-//! for their names. Each path has a task that keeps a session there (`life`). A command goes by the path that
-//! the policy chooses (`policy`) of those that are good enough (`access`). If that fails, `verdict` says what
-//! is known of it, and `trial` waits for what must be waited for and sends it again, or says why not. `doubt`
-//! keeps what may still be under way on a lost path from overwriting what comes later, and `reservations`
-//! registers a host by all of its paths: see `docs/why/multipath.md`.
+//! for their names. Each path has a task that maintains its session (`life`). The policy chooses the path for
+//! a command (`policy`) among those that are good enough (`access`). If a command fails, `verdict` classifies
+//! the failure, and `trial` waits for what must be waited for and then sends the command again, or reports
+//! why not. `doubt` keeps commands that may still be under way on a lost path from overwriting later writes,
+//! and `reservations` registers a host over all of its paths. See `docs/why/multipath.md`.
 
 mod access;
 mod attempt;
@@ -47,35 +47,36 @@ use crate::command::{
 use crate::error::told;
 use crate::{Capacity, Error};
 
-/// Once one path can be used, the others get so long to be there when the unit is open.
+/// Once one path is usable, `open` waits at most this long for the others.
 const OPEN_GRACE: Duration = Duration::from_secs(1);
 
-/// As long as a portal has not told its targets, it is asked again after this time.
+/// A portal that has not reported its targets is asked again after this time.
 const SEARCH_AGAIN: Duration = Duration::from_secs(10);
 
-/// A logical unit, by all paths to it. It belongs to the core that opened it.
+/// A logical unit, over all paths to it. It belongs to the core that opened it.
 ///
-/// Commands that fail because of a path are sent again by another one where that is safe. What is promised
-/// about writes stands in `docs/why/multipath.md`; in short: when a command that changes blocks has been
-/// answered, nothing of it happens later, and a [`Failure`] says if that could not be made sure of.
+/// Commands that fail because of a path are sent again over another one where that is safe.
+/// `docs/why/multipath.md` states what is guaranteed about writes. In short: when a command that changes
+/// blocks has been answered, nothing of it happens later, and a [`Failure`] says if that could not be
+/// ensured.
 ///
 /// Dropping it closes all connections without a logout.
 pub struct Multipath {
     shared: Rc<Shared>,
-    /// One a path, and one that looks for more. They end when this is dropped.
+    /// One per path, and one that looks for more paths. They end when this is dropped.
     tasks: Rc<RefCell<Vec<Task<()>>>>,
 }
 
 /// Why a unit could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No portal told of a target that may have it.
+    /// No portal reported a target that may have the unit.
     #[error("no target found{}", each(.0))]
     NoTarget(Vec<(SocketAddr, Error)>),
-    /// There are targets, but the unit was found at none.
+    /// There are targets, but none has the unit.
     #[error("LUN not found at any target{}", each(.0))]
     NoUnit(Vec<(SocketAddr, Error)>),
-    /// The unit was there, and then no path to it.
+    /// The unit was found, but then no path to it was usable.
     #[error("no usable path to the LUN{}", paths(.0))]
     NoPath(Vec<PathStatus>),
 }
@@ -89,11 +90,10 @@ fn paths(paths: &[PathStatus]) -> String {
 }
 
 impl Multipath {
-    /// Finds the unit and the paths to it, and waits until one can be used; the others get a second to be
-    /// there, too.
+    /// Finds the unit and the paths to it, and waits until one is usable; the others then get one second.
     ///
     /// # Errors
-    /// [`OpenError`] tells what was tried.
+    /// [`OpenError`] says what was tried.
     pub async fn open(search: &Search, options: MultipathOptions) -> Result<Multipath, OpenError> {
         let found = find::places(search, &options.login).await;
         if found.places.is_empty() {
@@ -111,7 +111,7 @@ impl Multipath {
         if !is_complete {
             multipath.search_again(search.clone(), unit.lun);
         }
-        // Connecting may take so long, then logging in, and a few questions.
+        // Connecting may take this long, then logging in, and then a few queries.
         multipath.wait_for_paths(login_deadline * 3).await?;
         Ok(multipath)
     }
@@ -131,12 +131,12 @@ impl Multipath {
                 shared.changed.notified().await;
             }
         };
-        // Those that are late are used when they come.
+        // Paths that are late are used as soon as they are up.
         let _ = rt::timeout(OPEN_GRACE, all).await;
         Ok(())
     }
 
-    /// Asks portals again that have not told their targets.
+    /// Asks those portals again that have not reported their targets.
     fn search_again(&self, search: Search, lun: crate::Lun) {
         let (shared, tasks) = (Rc::clone(&self.shared), Rc::clone(&self.tasks));
         let task = rt::spawn(async move {
@@ -157,7 +157,7 @@ impl Multipath {
         &self.shared.unit
     }
 
-    /// How large the unit is; as last heard.
+    /// The unit's capacity, as last reported.
     pub fn capacity(&self) -> Capacity {
         self.shared.capacity.get()
     }
@@ -167,12 +167,12 @@ impl Multipath {
         self.shared.status()
     }
 
-    /// What has happened since the last call.
+    /// Events since the last call.
     pub fn events(&self) -> Vec<Event> {
         self.shared.events.borrow_mut().take()
     }
 
-    /// Waits until something happens.
+    /// Waits until something happens, and returns the events.
     pub async fn next_events(&self) -> Vec<Event> {
         loop {
             let events = self.events();
@@ -188,15 +188,15 @@ impl Multipath {
         self.shared.repeated.get()
     }
 
-    /// Logs out everywhere. Commands cannot be under way: they borrow the unit.
+    /// Logs out on all paths. No command can be under way, since commands borrow the unit.
     pub async fn close(self) {
         drop(self.tasks.take());
         let links: Vec<_> = self.shared.table.borrow().links.iter().flatten().cloned().collect();
-        // Whoever does not answer is left without a word.
+        // A session whose target does not answer the logout is just dropped.
         rt::join_all(links.iter().map(|link| link.session.logout())).await;
     }
 
-    /// Sends a command by a good path, and again by others if need be.
+    /// Sends a command over a good path, and again over others if necessary.
     ///
     /// # Errors
     /// [`Failure`].
@@ -233,7 +233,7 @@ impl Multipath {
         self.send(&Write { lba, data, size: self.block_size(), durable: false }).await
     }
 
-    /// Makes what was written durable.
+    /// Makes all answered writes durable.
     ///
     /// # Errors
     /// [`Failure`].
@@ -241,7 +241,7 @@ impl Multipath {
         self.send(&SynchronizeCache).await
     }
 
-    /// Gives blocks back.
+    /// Unmaps blocks.
     ///
     /// # Errors
     /// [`Failure`].
@@ -257,16 +257,18 @@ impl Multipath {
         self.send(command).await
     }
 
-    /// Writes blocks if they hold what is expected. Should its path be lost meanwhile, nobody knows whether
-    /// it did: the [`Failure`] says so, and the blocks can be read.
+    /// Writes blocks if they hold the expected data.
+    ///
+    /// If the path is lost meanwhile, it is unknown whether the command wrote: the [`Failure`] says so, and
+    /// the caller can read the blocks.
     ///
     /// # Errors
-    /// [`Failure`]; [`Error::is_miscompare`] of its answer tells if something else was there.
+    /// [`Failure`]; [`Error::is_miscompare`] of its answer tells whether the blocks held other data.
     pub async fn compare_and_write(&self, lba: Lba, compare: Chain, write: Chain) -> Result<(), Failure> {
         self.send(&CompareAndWrite { lba, compare, write, size: self.block_size() }).await
     }
 
-    /// Which blocks from `lba` on have space of their own.
+    /// Which blocks from `lba` on are mapped.
     ///
     /// # Errors
     /// [`Failure`].
@@ -281,12 +283,12 @@ impl Multipath {
 
 impl Drop for Multipath {
     fn drop(&mut self) {
-        // The task that looks for more paths has the list, too.
+        // The task that looks for more paths also owns the list.
         drop(self.tasks.take());
     }
 }
 
-/// Makes paths to places that have none yet, and starts them.
+/// Creates the paths to places that have none yet, and starts them.
 fn add_paths(
     shared: &Rc<Shared>,
     tasks: &Rc<RefCell<Vec<Task<()>>>>,

@@ -1,4 +1,4 @@
-//! What unit to open, and how.
+//! Which unit to open, and how to use it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use super::Policy;
 use crate::command::UnitName;
 use crate::{Lun, Options};
 
-/// Which unit is meant, and where to look for it.
+/// The unit to open, and where to look for it.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// Portals to ask.
     pub portals: Vec<SocketAddr>,
-    /// The name of the target; `None`: all that the portals show us are looked through.
+    /// The name of the target; `None` searches all targets that the portals show us.
     pub target: Option<String>,
     /// The unit.
     pub unit: Wanted,
-    /// Whether portals that the given ones tell us of are used, too. If not, each of the given ones must lead
+    /// Whether to use portals, too, that the given ones report. If not, each of the given portals must lead
     /// to the unit.
     pub discover: bool,
 }
@@ -24,8 +24,7 @@ pub struct Search {
 /// A unit, by number or by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// The unit that has this number at the first target that has one; what is not the same unit is no path
-    /// to it.
+    /// The unit that has this number at the first target that has one. A different unit is not a path to it.
     Lun(Lun),
     /// The unit of this name, whatever its number.
     Name(UnitName),
@@ -36,22 +35,23 @@ pub enum Wanted {
 pub struct MultipathOptions {
     /// How to log in. The session identifier is drawn for each path.
     pub login: Options,
-    /// How commands are spread.
+    /// How commands are distributed.
     pub policy: Policy,
-    /// Sessions at each portal, one at least. Each core that uses the unit opens it by itself, so that one is
-    /// one a core.
+    /// Sessions at each portal, at least one. Each core that uses the unit opens it separately, so one
+    /// session here is one per core.
     pub sessions: usize,
-    /// How long commands wait when there is no path, and how long a command is sent again.
+    /// How long commands wait when there is no path, and how long a command is retried.
     pub queue_for: Duration,
-    /// When a path is lost and its target port can be reached by no other way: after this time no command
-    /// that had reached the target is under way any more. It must be at least as long as the target may work
-    /// at one.
+    /// The time after which a target port that cannot be reached in any other way has finished.
+    ///
+    /// When a path is lost, no command that had reached the target is under way after this time. It must be
+    /// at least as long as the target may work on one command.
     pub quiesce: Duration,
 }
 
 impl Default for MultipathOptions {
-    /// A minute without a path, as no_path_retry 12 gives dm-multipath; and for a target that cannot be
-    /// asked, what commands get to be answered.
+    /// A minute without a path, like dm-multipath's no_path_retry 12. A target that cannot be reached gets
+    /// the time in which commands must be answered.
     fn default() -> MultipathOptions {
         MultipathOptions {
             login: Options::default(),

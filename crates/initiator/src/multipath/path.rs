@@ -1,4 +1,4 @@
-//! One way to a unit: a portal of a target, and the session there, if there is one.
+//! One path to a unit: a portal of a target, and the session there, if there is one.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -11,14 +11,14 @@ use rt::sync::Notify;
 use crate::command::AccessState;
 use crate::{Lun, Session};
 
-/// Where a path leads.
+/// Identifies a path: where it leads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathName {
     /// The portal.
     pub portal: SocketAddr,
     /// TargetName.
     pub target: String,
-    /// Counts the sessions at this portal.
+    /// The number of the session at this portal.
     pub number: usize,
 }
 
@@ -28,18 +28,18 @@ impl fmt::Display for PathName {
     }
 }
 
-/// What a path is doing.
+/// State of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
-    /// There is no session; logging in is tried again and again.
+    /// There is no session; login is retried.
     Connecting,
-    /// There is a session; the unit behind it is being asked who it is and how well it is reached.
+    /// There is a session; the unit is being asked for its name and access state.
     Checking,
-    /// Commands may go here, if the access state allows it.
+    /// Commands may use the path, if the access state allows it.
     Up,
-    /// The target has asked us to leave: what is under way is waited for.
+    /// The target has requested a logout: the session waits for the commands under way.
     Leaving,
-    /// Somebody is there, but not the unit; looked at again from time to time.
+    /// The target answers, but the unit is not there; checked again from time to time.
     Refused,
 }
 
@@ -60,19 +60,19 @@ impl fmt::Display for PathState {
 pub struct PathStatus {
     /// Where it leads.
     pub name: PathName,
-    /// What it is doing.
+    /// Its state.
     pub state: PathState,
-    /// How well the unit is reached through it; as last heard.
+    /// The unit's access state through it, as last reported.
     pub access: AccessState,
-    /// Commands go by it.
+    /// Whether commands use it.
     pub in_use: bool,
     /// Commands under way.
     pub outstanding: u32,
-    /// Commands that went by it.
+    /// Commands sent over it so far.
     pub commands: u64,
     /// How often it was lost.
     pub losses: u64,
-    /// Why it could not be used last.
+    /// Why it was last unusable.
     pub last_error: Option<String>,
 }
 
@@ -87,22 +87,22 @@ impl fmt::Display for PathStatus {
     }
 }
 
-/// A path with all that belongs to it over the times that it is there and is not.
+/// What a path keeps from one session to the next.
 pub(super) struct Path {
-    /// Its place in the lists of paths.
+    /// Its index in the lists of paths.
     pub(super) index: usize,
     pub(super) name: PathName,
-    /// The same for all of its sessions: a login takes the place of the session before (RFC 7143 6.3.5).
+    /// The same for all of its sessions: a login replaces the session before it (RFC 7143 6.3.5).
     pub(super) isid: [u8; 6],
-    /// Where the unit was found last.
+    /// The LUN at which the unit was last found.
     pub(super) lun: Cell<Lun>,
     pub(super) state: Cell<PathState>,
     pub(super) access: Cell<AccessState>,
-    /// The unit is to be asked who it is.
+    /// The unit must be asked for its name.
     pub(super) check_wanted: Cell<bool>,
-    /// The key that it is registered with; as far as we know.
+    /// The key that it is registered with, as far as we know.
     pub(super) registered: Cell<Option<u64>>,
-    /// The first login has ended, well or not.
+    /// The first login has ended, successfully or not.
     pub(super) tried: Cell<bool>,
     pub(super) losses: Cell<u64>,
     pub(super) last_error: RefCell<Option<String>>,
@@ -130,16 +130,16 @@ impl Path {
 pub(super) struct Link {
     pub(super) session: Session,
     pub(super) lun: Lun,
-    /// The target port group of the port behind it, as the unit has told.
+    /// The target port group of the port, as the unit reported it.
     pub(super) port_group: Cell<Option<u16>>,
-    /// Its target says of other nodes only what it acts by: see [`super::life::watch_others`].
+    /// Its target acts on what it reports about other nodes: see [`super::life::watch_others`].
     pub(super) fences: Cell<bool>,
     pub(super) began: Instant,
-    /// A later login has taken its place: its target has ended it, with what it was carrying out.
+    /// A later login has replaced it: its target has ended the session and the commands in it.
     replaced: Cell<bool>,
     /// No command of this session can take effect any more.
     settled: Cell<bool>,
-    /// Rung when it is so.
+    /// Notified when it is settled.
     bell: Notify,
 }
 
@@ -161,7 +161,7 @@ impl Link {
         self.replaced.get()
     }
 
-    /// A later login has taken its place.
+    /// Notes that a later login has replaced the session.
     pub(super) fn replace(&self) {
         self.replaced.set(true);
     }
@@ -170,20 +170,20 @@ impl Link {
         self.settled.get()
     }
 
-    /// It has become known that no command of this session can take effect any more.
+    /// Notes that no command of this session can take effect any more.
     pub(super) fn settle(&self) {
         self.settled.set(true);
         self.bell.notify();
     }
 
-    /// Waits until that is known.
+    /// Waits until the session is settled.
     pub(super) async fn settled(&self) {
         while !self.settled.get() {
             self.bell.notified().await;
         }
     }
 
-    /// How long the target wants to be left alone before its session is replaced (RFC 7143 13.15).
+    /// How long the target asks to wait before its session is replaced (RFC 7143 13.15).
     pub(super) fn time2wait(&self) -> Duration {
         Duration::from_secs(u64::from(self.session.negotiated().time2wait))
     }

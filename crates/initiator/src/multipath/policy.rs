@@ -1,33 +1,33 @@
-//! Which path a command goes by: a decision from numbers alone.
+//! Chooses the path for a command, from numbers alone.
 
 use base::Instant;
 
-/// How commands are spread over the paths that are equally good (see `access`).
+/// How commands are distributed over paths that are equally good (see `access`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Each path gets so many commands (one at least), then the next has its turn.
+    /// Each path gets this many commands (at least one), then it is the next one's turn.
     RoundRobin(u32),
     /// The path with the fewest commands under way.
     #[default]
     LeastQueueDepth,
-    /// The path that will have moved its bytes first, by how long it lately took.
+    /// The path that will have transferred its bytes first, judged by its recent speed.
     ServiceTime,
-    /// This path, by its number, as long as it can be used; else the first that can.
+    /// The path with this number as long as it is usable; otherwise the first usable one.
     Fixed(usize),
-    /// The path that was used last, as long as it can be used.
+    /// The path that was used last, as long as it is usable.
     MostRecentlyUsed,
 }
 
 /// What a policy knows of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
-    /// Commands may go by it.
+    /// Commands may use the path.
     pub(super) eligible: bool,
     /// Commands under way.
     pub(super) outstanding: u32,
     /// Their bytes.
     pub(super) outstanding_bytes: u64,
-    /// Commands that have begun, ever.
+    /// Commands started so far.
     pub(super) commands: u64,
     service: Service,
 }
@@ -35,24 +35,24 @@ pub(super) struct Load {
 /// How fast a path is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Service {
-    /// Picoseconds for a byte, a moving average; zero until something was measured.
+    /// Picoseconds per byte, a moving average; zero until something was measured.
     picos_a_byte: u64,
-    /// When the last command came back.
+    /// When the last command completed.
     finished: Instant,
 }
 
-/// What a measurement counts for in the moving average: one part in so many.
+/// The weight of a measurement in the moving average: one part in this number.
 const AVERAGE_OVER: u64 = 16;
 
-/// A path that nothing has come back by for so long is taken for as good as the best, so that it is measured
-/// again.
+/// After this time without a completed command, a path is assumed to be as fast as the best one, so that it
+/// is measured again.
 const STALE_NANOS: u64 = 1_000_000_000;
 
-/// What a command without data counts for in bytes: its headers.
+/// The size that counts for a command without data: its headers.
 const BYTES_MIN: u64 = 96;
 
 impl Load {
-    /// A command begins.
+    /// A command starts.
     #[inline]
     pub(super) fn start(&mut self, bytes: u64) {
         self.commands += 1;
@@ -60,15 +60,16 @@ impl Load {
         self.outstanding_bytes += bytes;
     }
 
-    /// It has come back, or nobody waits for it any more.
+    /// A command has completed, or its caller has given up.
     #[inline]
     pub(super) fn finish(&mut self, bytes: u64) {
         self.outstanding -= 1;
         self.outstanding_bytes -= bytes;
     }
 
-    /// Notes how long a command of so many bytes took. While others were under way, it had the path to itself
-    /// only since the last one came back.
+    /// Records how long a command of this size took.
+    ///
+    /// While others were under way, it had the path to itself only since the last one completed.
     pub(super) fn measure(&mut self, bytes: u64, started: Instant, now: Instant) {
         let began = started.max(self.service.finished);
         let picos = now.0.saturating_sub(began.0).saturating_mul(1000) / bytes.max(BYTES_MIN);
@@ -80,7 +81,7 @@ impl Load {
         self.service.finished = now;
     }
 
-    /// The speed, if it was measured lately or is just being measured.
+    /// The speed, if it was measured recently or commands are under way.
     fn picos_a_byte(&self, now: Instant) -> Option<u64> {
         let is_fresh = self.outstanding > 0 || now.0.saturating_sub(self.service.finished.0) < STALE_NANOS;
         (is_fresh && self.service.picos_a_byte > 0).then_some(self.service.picos_a_byte)
@@ -93,7 +94,7 @@ pub(super) struct Selector {
     policy: Policy,
     /// The path that was chosen last.
     last: usize,
-    /// Commands that it gets before the next has its turn.
+    /// Commands that this path gets before it is the next one's turn.
     left: u32,
 }
 
@@ -102,13 +103,13 @@ impl Selector {
         Selector { policy, last: 0, left: 0 }
     }
 
-    /// Whether it needs to know the time, and how long commands take.
+    /// Whether the policy needs the time and the duration of commands.
     #[inline]
     pub(super) fn measures(&self) -> bool {
         self.policy == Policy::ServiceTime
     }
 
-    /// The path for a command of `bytes`; `None` if none is eligible. `avoid` is taken only if there is no
+    /// The path for a command of `bytes`; `None` if none is eligible. `avoid` is chosen only if there is no
     /// other.
     #[inline]
     pub(super) fn choose(
@@ -128,8 +129,8 @@ impl Selector {
                 self.left = turn.max(1) - 1;
                 self.following(loads.len()).find(|index| may(*index))
             }
-            // Of equals the next in turn, so that all are used, and known to work, when there is little to
-            // do.
+            // Among equals, the next in turn: so all paths are used, and known to work, even under little
+            // load.
             Policy::LeastQueueDepth => self
                 .following(loads.len())
                 .filter(|index| may(*index))
@@ -154,7 +155,7 @@ impl Selector {
         Some(chosen)
     }
 
-    /// All paths in turn, the last one chosen at the end.
+    /// All paths in turn, with the last chosen one at the end.
     fn following(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let last = self.last;
         (1..=count).map(move |step| (last + step) % count)
@@ -250,15 +251,15 @@ mod tests {
         assert_eq!(load.service.picos_a_byte, 1000, "both took a microsecond");
     }
 
-    /// One path of a slow model: it remembers everything.
+    /// One path in a slow model that remembers everything.
     #[derive(Clone, Debug, Default)]
     struct Past {
         eligible: bool,
-        /// Commands that began and did not end.
+        /// Commands that have started and not ended.
         under_way: Vec<u64>,
     }
 
-    /// The choice by the policy's own words, from the whole history.
+    /// The choice as the policy's documentation defines it, from the whole history.
     fn by_the_words(
         policy: Policy,
         paths: &[Past],
@@ -269,7 +270,7 @@ mod tests {
         let others: Vec<usize> = able.iter().copied().filter(|index| Some(*index) != avoid).collect();
         let able = if others.is_empty() { able } else { others };
         let last = history.last().copied().unwrap_or(0);
-        // How long ago its turn was: the last one chosen comes last.
+        // The rank of a path's turn: the path that was chosen last comes last.
         let turn = |index: usize| (index + paths.len() - last - 1) % paths.len();
         let in_turn = able.iter().copied().min_by_key(|index| turn(*index));
         match policy {

@@ -1,16 +1,18 @@
-//! Persistent reservations by several paths (SPC-4 5.13): every path is an I_T nexus of its own, so that a
-//! host that may write has to be registered by all of them, and by those that come later or come back.
+//! Persistent reservations over several paths (SPC-4 5.13).
 //!
-//! **A host that was fenced stays fenced.** Another host takes the right to write away by PREEMPT, which
-//! removes our key everywhere. A path that comes back must not bring the key back with it, and so
-//! - a path that was registered registers anew by REGISTER with its old key, which the unit refuses if that
-//!   is gone;
-//! - a path that was not registers only if the unit still has our key by another path, and looks once more
-//!   afterwards whether that was still so: if ours is the only one then, a PREEMPT came in between, and it is
-//!   taken back.
+//! Every path is an I_T nexus of its own. So a host that may write must be registered over all of its paths,
+//! including those that are added or come back later.
 //!
-//! A unit that has forgotten its registrations (it lost power, and APTPL was not asked for) looks the same:
-//! the host's cluster software has to register again.
+//! **A host that was fenced stays fenced.** Another host revokes the right to write with PREEMPT, which
+//! removes our key everywhere. A path that comes back must not bring the key back with it. Therefore:
+//! - a path that was registered before uses REGISTER with its old key, which the unit refuses if that key is
+//!   gone;
+//! - a path that was not registered before registers only if the unit still has our key from another path.
+//!   Then it reads the keys again: if ours is the only one, a PREEMPT came in between, and the path removes
+//!   its registration.
+//!
+//! A unit that has lost its registrations (a power loss without APTPL) cannot be distinguished from this: the
+//! host's cluster software must register again.
 
 use std::rc::Rc;
 
@@ -27,34 +29,34 @@ use crate::command::{PersistentReserveOut, ReadKeys, ReservationType, ServiceAct
 /// SAM-5 table 40.
 const RESERVATION_CONFLICT: u8 = 0x18;
 
-/// What a host does about reservations once it is registered.
+/// What a registered host does with the reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Reserves the unit.
     Reserve(ReservationType),
-    /// Gives the reservation back.
+    /// Releases the reservation.
     Release(ReservationType),
-    /// Takes the place of the host with this key, whose registrations and reservation are removed. Commands
-    /// that it has under way may still take effect.
+    /// Replaces the host with this key, whose registrations and reservation are removed. Its commands under
+    /// way may still take effect.
     Preempt(ReservationType, u64),
-    /// The same; and its commands are over when this is answered.
+    /// The same; in addition, its commands under way have ended when this is answered.
     PreemptAndAbort(ReservationType, u64),
 }
 
 impl Multipath {
-    /// Registers this host by all paths, those that come later included. The key must be the host's own.
+    /// Registers this host over all paths, including those that come later. The key must be the host's own.
     ///
     /// # Errors
-    /// [`Failure`]: it may be registered by some paths.
+    /// [`Failure`]: the host may be registered over some of the paths.
     ///
     /// # Panics
-    /// With zero, which is no key.
+    /// If the key is zero, which is not a valid key.
     pub async fn register(&self, key: u64) -> Result<(), Failure> {
         assert!(key != 0, "zero is no key");
         self.shared.register_all(Some(key)).await
     }
 
-    /// Takes back the registration by all paths; by those that are lost when they come back.
+    /// Removes the registration from all paths; from lost paths when they come back.
     ///
     /// # Errors
     /// [`Failure`].
@@ -62,14 +64,16 @@ impl Multipath {
         self.shared.register_all(None).await
     }
 
-    /// Reserves, or preempts. Should its path be lost meanwhile, nobody knows whether it did: the [`Failure`]
-    /// says so, and [`ReadReservation`](crate::command::ReadReservation) tells.
+    /// Reserves, releases or preempts.
+    ///
+    /// If the path is lost meanwhile, the outcome is unknown: the [`Failure`] says so, and the caller can
+    /// find out with [`ReadReservation`](crate::command::ReadReservation).
     ///
     /// # Errors
     /// [`Failure`].
     ///
     /// # Panics
-    /// For a type of reservation that one path alone would hold.
+    /// For a reservation type that only a single path would hold.
     pub async fn claim(&self, claim: Claim) -> Result<(), Failure> {
         let (action, kind, action_key) = match claim {
             Claim::Reserve(kind) => (ServiceAction::Reserve, kind, 0),
@@ -86,7 +90,7 @@ impl Multipath {
     }
 }
 
-/// REGISTER, which the unit refuses if the path has another key.
+/// A REGISTER that the unit refuses if the path has another key.
 fn exchange(old: u64, new: u64) -> PersistentReserveOut {
     PersistentReserveOut { action: ServiceAction::Register, key: old, ..PersistentReserveOut::register(new) }
 }
@@ -96,8 +100,7 @@ fn is_conflict(error: &Error) -> bool {
 }
 
 impl Shared {
-    /// Every path that is there is told, whatever we think that it is registered with: the unit may know
-    /// better.
+    /// Registers every path that is up, whatever we believe it is registered with: the unit may know better.
     async fn register_all(&self, key: Option<u64>) -> Result<(), Failure> {
         let began = rt::now();
         let command = PersistentReserveOut::register(key.unwrap_or_default());
@@ -106,7 +109,7 @@ impl Shared {
         loop {
             let Some((path, link)) = self.path_but(&told) else {
                 if is_known {
-                    // Nothing is waited for between the last look and this: who comes later knows the key.
+                    // No await between the last look and this: a path that comes later sees the key.
                     self.key.set(key);
                     return Ok(());
                 }
@@ -124,14 +127,14 @@ impl Shared {
                     is_known = true;
                 }
                 Err(error) if judge(&error) == Verdict::Final => return Err(Failure::answered(error)),
-                // Whether it is registered turns out when it comes back.
+                // Whether it is registered turns out when the path comes back.
                 Err(_) => {}
             }
             told.push(link);
         }
     }
 
-    /// A path that is there and is none of these.
+    /// A path that is up and not one of these.
     fn path_but(&self, told: &[Rc<Link>]) -> Option<(Rc<Path>, Rc<Link>)> {
         let paths = self.paths.borrow();
         let table = self.table.borrow();
@@ -141,7 +144,7 @@ impl Shared {
         other.map(|(path, link)| (Rc::clone(path), Rc::clone(link)))
     }
 
-    /// Registers a path that has come, or come back, before commands go by it.
+    /// Registers a path that is new or has come back, before commands use it.
     pub(super) async fn enroll(&self, path: &Path, link: &Link) -> Result<(), Error> {
         loop {
             let key = self.key.get();
@@ -188,7 +191,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Registers a path that was not, if the unit has our key by another one; whether it has.
+    /// Registers a path that was not registered, if the unit has our key from another path. Returns whether
+    /// it has.
     async fn register_if_known(&self, key: u64, link: &Link) -> Result<bool, Error> {
         let send = async |command: PersistentReserveOut| {
             persistently(|| link.session.send(link.lun, &command)).await

@@ -1,4 +1,4 @@
-//! What the commands and the tasks of all paths have in common.
+//! State that the commands and the tasks of all paths share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,26 +18,26 @@ pub(super) struct Shared {
     pub(super) unit: UnitName,
     pub(super) options: MultipathOptions,
     pub(super) capacity: Cell<Capacity>,
-    /// By index; none is ever taken away.
+    /// By index; none is ever removed.
     pub(super) paths: RefCell<Vec<Rc<Path>>>,
     pub(super) table: RefCell<Table>,
     pub(super) doubt: RefCell<Doubt>,
-    /// Rung when a path can be used, or something is no longer in doubt.
+    /// Notified when a path becomes usable, or something is no longer in doubt.
     pub(super) changed: Notify,
-    /// Since when no path can be used.
+    /// Since when no path has been usable.
     pub(super) out_since: Cell<Option<Instant>>,
     pub(super) events: RefCell<Events>,
-    /// Rung when there is an event.
+    /// Notified when there is an event.
     pub(super) events_bell: Notify,
-    /// The key that every path is to be registered with.
+    /// The key with which every path must be registered.
     pub(super) key: Cell<Option<u64>>,
-    /// One path at a time looks whether the unit knows the key, and registers.
+    /// Lets one path at a time check whether the unit knows the key, and register.
     pub(super) registering: Semaphore,
     /// Commands that were sent again after they may have been under way on a lost path.
     pub(super) repeated: Cell<u64>,
 }
 
-/// What a command needs to find its way: small, and in one place.
+/// What a command needs to find its path: small, and in one place.
 pub(super) struct Table {
     pub(super) selector: Selector,
     /// By path.
@@ -79,12 +79,12 @@ impl Shared {
         self.events_bell.notify();
     }
 
-    /// The session of a path, if this is the one.
+    /// Whether this is the current session of the path.
     fn is_current(&self, path: &Path, link: &Rc<Link>) -> bool {
         self.table.borrow().links[path.index].as_ref().is_some_and(|current| Rc::ptr_eq(current, link))
     }
 
-    /// A command has found that the session of a path is over.
+    /// A command has found that the session of a path has ended.
     pub(super) fn suspect(&self, index: usize, link: &Rc<Link>) {
         let path = Rc::clone(&self.paths.borrow()[index]);
         if self.is_current(&path, link) && path.state.get() == PathState::Up {
@@ -93,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// A command has found that the unit behind a path should be asked who it is.
+    /// A command has found that the unit behind a path must be asked for its name.
     pub(super) fn want_check(&self, index: usize, link: &Rc<Link>) {
         let path = Rc::clone(&self.paths.borrow()[index]);
         if self.is_current(&path, link) && path.state.get() == PathState::Up {
@@ -108,7 +108,7 @@ impl Shared {
         self.look_again();
     }
 
-    /// What a unit tells of its port groups counts for all paths.
+    /// Applies the port groups that a unit reports to all paths.
     pub(super) fn set_access(&self, groups: &[PortGroup]) {
         let paths = self.paths.borrow().clone();
         for path in paths {
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Decides anew which paths commands go by, after something about one has changed.
+    /// Recomputes which paths commands may use, after a path has changed.
     pub(super) fn look_again(&self) {
         let view = |path: &Rc<Path>, link: &Option<Rc<Link>>| View {
             up: path.state.get() == PathState::Up && link.is_some(),
@@ -158,7 +158,7 @@ impl Shared {
         }
     }
 
-    /// Something is no longer in doubt.
+    /// Removes the place from those in doubt.
     pub(super) fn release(&self, place: Place) {
         self.doubt.borrow_mut().remove(place);
         self.changed.notify();

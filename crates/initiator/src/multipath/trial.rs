@@ -1,6 +1,6 @@
-//! A command that did not succeed at once: what is to be waited for, and whether it may be sent again.
+//! A command that did not succeed at once: what it must wait for, and whether it may be sent again.
 //!
-//! Why it is as it is stands in `docs/why/multipath.md`.
+//! `docs/why/multipath.md` has the reasons.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,18 +16,19 @@ use super::verdict::{Done, Fate, Verdict, judge};
 use crate::Error;
 use crate::command::{Command, Effect};
 
-/// How long to wait for a unit that is busy.
+/// How long to pause when the unit is busy.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Attempts that a failure can tell of; older ones are forgotten.
+/// At most this many attempts are kept for the failure; older ones are dropped.
 const TRIED_MAX: usize = 32;
 
-/// Blocks that are in doubt: nobody else may change them until this is dropped, and then until every copy of
-/// the command that may still be under way is known to be over.
+/// Blocks that are in doubt: no other command may change them.
+///
+/// That ends when this is dropped and every copy of the command that may still be under way is settled.
 pub(super) struct Hold {
     shared: Rc<Shared>,
     place: Place,
-    /// The sessions in which such copies are.
+    /// The sessions with such copies.
     copies: Vec<Rc<Link>>,
 }
 
@@ -37,12 +38,12 @@ impl Hold {
         Hold { shared: Rc::clone(shared), place, copies: Vec::new() }
     }
 
-    /// A copy may be under way in this session, which is over for us.
+    /// Notes that a copy may be under way in this session, which we no longer use.
     pub(super) fn add_copy(&mut self, link: Rc<Link>) {
         self.copies.push(link);
     }
 
-    /// Waits until no copy is under way any more.
+    /// Waits until no copy is under way.
     async fn settled(&self) {
         for link in &self.copies {
             link.settled().await;
@@ -73,15 +74,15 @@ struct Trial<'a> {
     shared: &'a Rc<Shared>,
     effect: Effect,
     began: Instant,
-    /// The most that an attempt may have done.
+    /// The most that any attempt may have done.
     done: Done,
     tried: Vec<Tried>,
-    /// Its blocks, once they are in doubt.
+    /// The hold on its blocks, once they are in doubt.
     hold: Option<Hold>,
 }
 
 impl Shared {
-    /// Brings a command to its end after its first attempt failed, or when it could not be sent at once.
+    /// Completes a command whose first attempt failed, or which could not be sent at once.
     pub(super) async fn persist<C: Command>(
         self: &Rc<Shared>,
         command: &C,
@@ -123,7 +124,7 @@ impl Shared {
 }
 
 impl Trial<'_> {
-    /// An attempt has failed: waits until another one may follow, or says that none will.
+    /// Handles a failed attempt: waits until another one may follow, or returns the failure.
     async fn handle(&mut self, miss: Miss) -> Result<(), Failure> {
         let Miss { index, link, error } = miss;
         let Verdict::Again { done, path, pause } = judge(&error) else {
@@ -140,7 +141,7 @@ impl Trial<'_> {
         self.tried.push(Tried { path: self.shared.paths.borrow()[index].name.clone(), error });
         if let (Some(blocks), Done::Perhaps | Done::Unsettled | Done::UnderWay) = (self.effect.blocks(), done)
         {
-            // Once it may still take effect, whatever the next attempt comes to.
+            // Once an attempt may take effect later, that stays so, whatever later attempts return.
             let unsettled = [self.done, done].contains(&Done::Unsettled);
             self.done = if unsettled { Done::Unsettled } else { Done::Perhaps };
             let hold = self.hold.get_or_insert_with(|| Hold::new(self.shared, blocks));
@@ -165,7 +166,7 @@ impl Trial<'_> {
     async fn settle(&mut self) -> Result<(), Failure> {
         let left = self.left();
         let Some(hold) = &self.hold else { return Ok(()) };
-        // Nothing can be done before, so it is given the time that it may take at most.
+        // Nothing can be done earlier, so this waits as long as settling may take.
         let limit = left.max(self.shared.options.quiesce);
         match rt::timeout(limit, hold.settled()).await {
             Ok(()) => Ok(()),
@@ -176,7 +177,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Waits until none of the blocks is in doubt because of a command that came before.
+    /// Waits until none of the blocks is in doubt because of an earlier command.
     async fn admission(&mut self) -> Result<(), Failure> {
         let Some(blocks) = self.effect.blocks() else { return Ok(()) };
         let place = self.hold.as_ref().map(|hold| hold.place);
@@ -192,7 +193,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Waits until a path can be used.
+    /// Waits until a path is usable.
     async fn path(&mut self) -> Result<(), Failure> {
         let Some(since) = self.shared.out_since.get() else {
             rt::yield_now().await;
@@ -210,7 +211,7 @@ impl Trial<'_> {
         }
     }
 
-    /// How long the command may still be sent again.
+    /// How long the command may still be retried.
     fn left(&self) -> Duration {
         self.shared.options.queue_for.saturating_sub(rt::now().since(self.began))
     }

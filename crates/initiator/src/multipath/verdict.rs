@@ -1,19 +1,19 @@
-//! What a failure means: for the command, and for the path that it went by.
+//! What a failure means for the command, and for its path.
 
 use crate::Error;
 
 /// What is known of a command that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The unit has answered: that is the caller's.
+    /// The unit has answered: the answer goes to the caller.
     Final,
-    /// It can be sent again, if that does no harm.
+    /// The command can be sent again, if that does no harm.
     Again {
-        /// What it may have done.
+        /// What the command may have done.
         done: Done,
-        /// What is to become of the path.
+        /// What happens to the path.
         path: Fate,
-        /// The unit was busy: wait a moment.
+        /// The unit was busy: pause first.
         pause: bool,
     },
 }
@@ -23,22 +23,22 @@ pub(super) enum Verdict {
 pub(super) enum Done {
     /// Nothing.
     Nothing,
-    /// Perhaps some or all of it; nothing more from now on.
+    /// Perhaps some or all of it, and nothing more from now on.
     Perhaps,
-    /// Perhaps some or all of it, now or later; what is sent from now on comes after it.
+    /// Perhaps some or all of it, now or later; commands sent from now on come after it.
     Unsettled,
     /// Perhaps some or all of it, and it may still be under way.
     UnderWay,
 }
 
-/// What is to become of a path.
+/// What happens to a path after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Nothing is wrong with it.
+    /// The path is fine.
     Fine,
-    /// The unit behind it must be asked who it is and how well it is reached.
+    /// The unit behind it must be asked for its name and access state.
     Check,
-    /// It is lost.
+    /// The path is lost.
     Lost,
 }
 
@@ -53,7 +53,7 @@ const NOT_READY: u8 = 0x02;
 const UNIT_ATTENTION: u8 = 0x06;
 const ABORTED_COMMAND: u8 = 0x0b;
 
-/// LOGICAL UNIT IS IN PROCESS OF BECOMING READY, and NOT ACCESSIBLE for its access state: transition,
+/// LOGICAL UNIT IS IN PROCESS OF BECOMING READY, and NOT ACCESSIBLE because of the access state: transition,
 /// standby, unavailable.
 const BECOMING_READY: u16 = 0x0401;
 const IN_TRANSITION: u16 = 0x040a;
@@ -81,13 +81,13 @@ pub(super) fn judge(error: &Error) -> Verdict {
 fn judge_sense(sense: Option<(u8, u16)>) -> Verdict {
     let again = |done, path, pause| Verdict::Again { done, path, pause };
     match sense {
-        // SAM-5 5.14: the command that a unit attention is reported for was not carried out.
+        // SAM-5 5.14: a command that ends with a unit attention was not executed.
         Some((UNIT_ATTENTION, _)) => again(Done::Nothing, Fate::Check, false),
         Some((NOT_READY, BECOMING_READY | IN_TRANSITION)) => again(Done::Nothing, Fate::Check, true),
         Some((NOT_READY, IN_STANDBY | IN_UNAVAILABLE)) => again(Done::Nothing, Fate::Check, false),
-        // What Ursa says of a write that others may still bring to its end: what is sent now comes after it.
+        // Ursa reports this for a write that other nodes may still complete. Commands sent now come after it.
         Some((ABORTED_COMMAND, IO_PROCESS_TERMINATED)) => again(Done::Unsettled, Fate::Fine, true),
-        // Something went wrong on the way, data was damaged, say.
+        // A failure on the way, for example damaged data.
         Some((ABORTED_COMMAND, _)) => again(Done::Perhaps, Fate::Fine, true),
         _ => Verdict::Final,
     }

@@ -1,6 +1,7 @@
-//! What becomes of commands that are not answered in time (SAM-5 7): ABORT TASK; if that does not help,
-//! LOGICAL UNIT RESET, which also ends what others have under way there; if that does not help either, the
-//! session is given up.
+//! How a session handles commands that are not answered in time (SAM-5 7).
+//!
+//! It sends ABORT TASK. If that does not help, it sends LOGICAL UNIT RESET, which also ends the commands of
+//! other initiators on the unit. If that does not help either, it gives the session up.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use super::wait_for;
 use super::waiters::{Answer, Overdue};
 use crate::Ended;
 
-/// Sees to overdue commands, until the session is over.
+/// Handles overdue commands until the session ends.
 pub(super) async fn run(shared: Rc<Shared>) {
     while shared.ended.get().is_none() {
         let overdue = shared.overdue.take();
@@ -50,7 +51,7 @@ async fn escalate(shared: &Rc<Shared>, mut overdue: Vec<Overdue>) {
     }
 }
 
-/// Takes back what the target's window has kept from being sent.
+/// Withdraws a command that still waits for the target's window; false if it was sent already.
 fn withdraw(shared: &Shared, task: TaskId) -> bool {
     let withdrawn = shared.connection.borrow_mut().withdraw(task);
     if withdrawn {
@@ -59,8 +60,8 @@ fn withdraw(shared: &Shared, task: TaskId) -> bool {
     withdrawn
 }
 
-/// Asks for a function and waits for the answer, but not longer than `deadline`. What came of it shows in the
-/// commands.
+/// Requests a task management function and waits at most `deadline` for the response. The caller looks at the
+/// commands themselves to see whether it helped.
 async fn manage(
     shared: &Rc<Shared>,
     function: TaskFunction,

@@ -1,12 +1,14 @@
-//! Whether the target is still there, told from what arrives. Time is counted in ticks of our own task, so
-//! that a process that stood still for a while does not take its own silence for the target's.
+//! Detects from what arrives whether the target is alive.
+//!
+//! Time is counted in ticks of our own task: a process that was suspended for a while must not mistake its
+//! own silence for the target's.
 
 use std::time::Duration;
 
-/// How often a session looks after its time limits: they are kept to this precision.
+/// How often a session checks its time limits: this is their precision.
 pub(super) const TICK: Duration = Duration::from_millis(500);
 
-/// So many ticks are at least as long as `duration`.
+/// The number of ticks that last at least `duration`.
 pub(super) fn ticks(duration: Duration) -> u32 {
     let ticks = duration.as_nanos().div_ceil(TICK.as_nanos());
     u32::try_from(ticks).unwrap_or(u32::MAX).max(1)
@@ -14,33 +16,33 @@ pub(super) fn ticks(duration: Duration) -> u32 {
 
 #[derive(Debug)]
 pub(super) struct KeepAlive {
-    /// After so many ticks of silence the target is asked.
+    /// After this many ticks of silence the target is pinged.
     ask_after: u32,
-    /// After so many the session is given up.
+    /// After this many ticks of silence the session is given up.
     give_up_after: u32,
     /// Ticks since something arrived.
     silent: u32,
 }
 
-/// What is to be done.
+/// What the session must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,
-    /// Ask the target for a sign of life.
+    /// Ping the target.
     Ask,
-    /// It was asked a tick ago and has not answered: it is in doubt now.
+    /// The target was pinged a tick ago and has not answered: it is in doubt now.
     Doubt,
     GiveUp,
 }
 
 impl KeepAlive {
-    /// Asks after `ask_after` of silence, and gives up if nothing arrives within `deadline` of that.
+    /// Pings after `ask_after` of silence, and gives up if nothing arrives within `deadline` after that.
     pub(super) fn new(ask_after: Duration, deadline: Duration) -> KeepAlive {
         let ask_after = ticks(ask_after);
         KeepAlive { ask_after, give_up_after: ask_after.saturating_add(ticks(deadline)), silent: 0 }
     }
 
-    /// Something arrived: whatever it is, the target is alive. Returns whether that was in doubt.
+    /// Something arrived: whatever it is, the target is alive. Returns whether the target was in doubt.
     pub(super) fn heard(&mut self) -> bool {
         let doubted = self.is_silent();
         self.silent = 0;
@@ -58,7 +60,7 @@ impl KeepAlive {
         }
     }
 
-    /// The target was asked and has not answered for a tick.
+    /// The target was pinged more than a tick ago and has not answered.
     pub(super) fn is_silent(&self) -> bool {
         self.silent > self.ask_after
     }

@@ -1,6 +1,6 @@
-//! One session: a login, then commands from anybody on this core.
+//! One session: a login, then commands of any task on this core.
 //!
-//! `shared` is what the session's tasks and commands have in common, around the brain (`proto`'s
+//! `shared` holds what the session's tasks and commands have in common, around the brain (`proto`'s
 //! `Connection`); `tasks` are the loops that move bytes and watch the clock; `pending` is a command under
 //! way.
 
@@ -32,15 +32,15 @@ use self::waiters::{Answer, WaitId};
 use crate::command::Command;
 use crate::{Ended, Error, Lun, Options};
 
-/// A session with one target, of one connection. It belongs to the core that made it.
+/// A session with one target, over one connection. It belongs to the core that created it.
 ///
-/// It looks after itself: a target that falls silent is asked for a sign of life and given up if there is
-/// none, commands that are not answered in time are aborted, and a target that asks us to leave is obeyed.
-/// Dropping it closes the connection without a logout: what is under way may still be carried out.
+/// The session maintains itself: it pings a silent target and gives it up if it does not answer, aborts
+/// commands that are not answered in time, and logs out when the target requests it. Dropping the session
+/// closes the connection without a logout: the target may still execute commands that are under way.
 pub struct Session {
     shared: Rc<Shared>,
     portal_group: Option<u16>,
-    /// They end with the session.
+    /// They end when the session is dropped.
     _tasks: [Task<()>; 5],
 }
 
@@ -73,12 +73,12 @@ impl Session {
         Ok(Session { shared, portal_group: outcome.portal_group, _tasks: tasks })
     }
 
-    /// The parameters that login settled.
+    /// The negotiated login parameters.
     pub fn negotiated(&self) -> Negotiated {
         self.shared.connection.borrow().negotiated().clone()
     }
 
-    /// The target portal group that the portal belongs to, if the target has told.
+    /// The target portal group that the portal belongs to, if the target reported it.
     pub fn portal_group(&self) -> Option<u16> {
         self.portal_group
     }
@@ -88,12 +88,12 @@ impl Session {
         self.shared.stream.peer_address()
     }
 
-    /// Why the session is over, if it is.
+    /// Why the session has ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         self.shared.ended.get()
     }
 
-    /// Waits until the session is over.
+    /// Waits until the session has ended.
     pub async fn closed(&self) -> Ended {
         loop {
             match self.shared.ended.get() {
@@ -103,33 +103,35 @@ impl Session {
         }
     }
 
-    /// Waits until there is something new for the session's owner: it is over or about to be, the target is
-    /// silent or no longer is, a unit has told something, or somebody has called [`Session::nudge`].
+    /// Waits until something changes that matters to the session's owner.
+    ///
+    /// That is: the session has ended or is about to, the target falls silent or answers again, a unit has
+    /// sent sense data, or [`Session::nudge`] was called.
     pub async fn changed(&self) {
         self.shared.changed.notified().await;
     }
 
-    /// Wakes who waits in [`Session::changed`].
+    /// Wakes the task that waits in [`Session::changed`].
     pub fn nudge(&self) {
         self.shared.changed.notify();
     }
 
-    /// Whether the target was asked for a sign of life and has not answered within half a second.
+    /// Whether the target was pinged and has not answered within half a second.
     pub fn is_silent(&self) -> bool {
         self.shared.is_silent()
     }
 
-    /// Whether the target has asked us to log out: no more commands are sent.
+    /// Whether the target has requested a logout: the session sends no more commands.
     pub fn is_leaving(&self) -> bool {
         self.shared.leaving.get().is_some()
     }
 
-    /// Sense data that units have told unasked since the last call.
+    /// Unsolicited sense data of units since the last call.
     pub fn take_sense(&self) -> Vec<([u8; 8], Vec<u8>)> {
         self.shared.sense.take()
     }
 
-    /// Begins a command.
+    /// Starts a command.
     #[inline]
     pub fn start(&self, lun: Lun, cdb: Cdb, transfer: Transfer) -> Pending {
         if let Some(ended) = self.shared.ended.get() {
@@ -145,7 +147,7 @@ impl Session {
         Pending::new(Rc::clone(&self.shared), id, lun)
     }
 
-    /// Sends a command and waits for its answer, good or bad. Dropping the future aborts the command.
+    /// Sends a command and waits for its result, whatever the status. Dropping the future aborts the command.
     ///
     /// # Errors
     /// [`Error::NotSent`], [`Error::Ended`], [`Error::Aborted`], [`Error::TimedOut`].
@@ -153,25 +155,26 @@ impl Session {
         self.start(lun, cdb, transfer).await
     }
 
-    /// As [`Session::execute`], for a command that must end with GOOD.
+    /// Like [`Session::execute`], for a command that must end with GOOD.
     ///
     /// # Errors
-    /// [`Error::Status`] and [`Error::TargetFailure`] besides.
+    /// Those of [`Session::execute`], [`Error::Status`] and [`Error::TargetFailure`].
     pub async fn command(&self, lun: Lun, cdb: Cdb, transfer: Transfer) -> Result<CommandResult, Error> {
         good(self.start(lun, cdb, transfer).await?)
     }
 
-    /// Sends a command whose answer we can read.
+    /// Sends a command and parses its answer.
     ///
     /// # Errors
-    /// As for [`Session::command`]; [`Error::BadAnswer`] besides.
+    /// As for [`Session::command`], and [`Error::BadAnswer`].
     pub async fn send<C: Command>(&self, lun: Lun, command: &C) -> Result<C::Answer, Error> {
         let result = self.command(lun, command.cdb(), command.transfer()).await?;
         command.answer(result.data).ok_or(Error::BadAnswer(C::NAME))
     }
 
-    /// Asks for a task management function; the answer is RFC 7143's (11.6.1), 0 is well. The commands that
-    /// it ends fail with [`Error::Aborted`].
+    /// Requests a task management function, and returns the response code (RFC 7143 11.6.1); 0 is success.
+    ///
+    /// The commands that the function ends fail with [`Error::Aborted`].
     ///
     /// # Errors
     /// [`Error::Ended`].
@@ -182,7 +185,7 @@ impl Session {
         }
     }
 
-    /// Asks whether the target is there.
+    /// Pings the target and waits for the answer.
     ///
     /// # Errors
     /// [`Error::Ended`].
@@ -193,7 +196,7 @@ impl Session {
         }
     }
 
-    /// The targets that the other side shows us.
+    /// The targets that the portal shows us.
     pub(crate) async fn targets(&self) -> Result<Vec<TargetRecord>, Error> {
         match wait_for(&self.shared, Connection::send_targets).await? {
             Answer::Targets(targets) => Ok(targets),
@@ -201,10 +204,11 @@ impl Session {
         }
     }
 
-    /// Leaves in good order. Commands under way, and later ones, fail.
+    /// Logs out. Commands under way, and later ones, fail.
     ///
     /// # Errors
-    /// [`Error::Ended`] if the session was over before, or the target gave no answer in the time for logins.
+    /// [`Error::Ended`] if the session had ended before, or the target did not answer within the time for
+    /// logins.
     pub async fn logout(&self) -> Result<(), Error> {
         let answer =
             rt::timeout(self.shared.timeouts.login, wait_for(&self.shared, Connection::logout)).await;
@@ -219,8 +223,10 @@ impl Session {
         }
     }
 
-    /// Ends the session now: what of it has not reached the target never will. What has may still be carried
-    /// out.
+    /// Ends the session at once.
+    ///
+    /// Nothing that has not reached the target yet will reach it later. The target may still execute what it
+    /// has received.
     pub fn give_up(&self) {
         self.shared.end(Ended::GivenUp);
     }
@@ -228,12 +234,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // This may be outside of any core, where a stream can be closed, but not be given up.
+        // The drop may happen outside of any core. There a stream can be closed, but not reset.
         self.shared.tell_all(Ended::GivenUp);
     }
 }
 
-/// The result of a command that must end with GOOD.
+/// Turns any result but GOOD into an error.
 #[inline]
 pub(crate) fn good(result: CommandResult) -> Result<CommandResult, Error> {
     match result.response {
@@ -243,7 +249,7 @@ pub(crate) fn good(result: CommandResult) -> Result<CommandResult, Error> {
     }
 }
 
-/// Begins something that is no command and waits for its answer.
+/// Starts a request that is not a SCSI command, and waits for its answer.
 async fn wait_for(
     shared: &Rc<Shared>,
     start: impl FnOnce(&mut Connection) -> TaskId,
@@ -261,7 +267,7 @@ async fn wait_for(
     }
 }
 
-/// Gives up waiting when it is dropped.
+/// Abandons the wait when it is dropped.
 struct Waiting<'a> {
     shared: &'a Shared,
     id: WaitId,
@@ -273,7 +279,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Sends and receives until the login is over.
+/// Exchanges PDUs until the login has ended.
 async fn carry_out(stream: &Stream, mut login: Login) -> io::Result<Result<LoginOutcome, LoginError>> {
     let mut batch = SendBatch::new();
     loop {

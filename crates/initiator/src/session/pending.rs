@@ -12,12 +12,11 @@ use super::shared::Shared;
 use super::waiters::{Answer, WaitId};
 use crate::Error;
 
-/// A command that was given to a [`crate::Session`]: its answer, once it is awaited. It is on its way from
-/// the moment that it is made.
+/// A command of a [`crate::Session`] that is under way from its creation; awaiting it yields the answer.
 ///
-/// Dropping it gives the command up: one that still waits for the target's window is not sent, any other is
-/// aborted. Whether it takes effect is then not known. Its buffers belong to the session until the target
-/// lets go of them.
+/// Dropping it gives the command up: if the command still waits for the target's window, it is not sent;
+/// otherwise it is aborted. Then it is unknown whether it takes effect. The session keeps its buffers until
+/// the target no longer uses them.
 #[must_use = "the command is aborted when this is dropped"]
 pub struct Pending(State);
 
@@ -28,7 +27,7 @@ enum State {
         /// The unit, for an abort.
         lun: [u8; 8],
     },
-    /// It was not sent.
+    /// The command was not sent.
     Failed(Error),
     Over,
 }
@@ -42,11 +41,11 @@ impl Pending {
         Pending(State::Failed(error))
     }
 
-    /// Asks the target to abort the command, and waits until nothing more can come of it: until it is
-    /// aborted, answered all the same, or the session has ended.
+    /// Aborts the command, and waits until it can have no further effect: until it has been aborted, answered
+    /// all the same, or the session has ended.
     ///
     /// # Errors
-    /// [`Error::Aborted`], if it was; [`Error::Ended`].
+    /// [`Error::Aborted`] if it was aborted; [`Error::Ended`].
     pub async fn abort(mut self) -> Result<CommandResult, Error> {
         if let State::UnderWay { shared, id, lun } = &self.0
             && !abort(shared, *id, *lun)
@@ -94,7 +93,7 @@ impl Drop for Pending {
     }
 }
 
-/// Takes a command back, or sends an ABORT TASK for it. False if it was taken back: then there is nothing to
+/// Withdraws a command, or sends an ABORT TASK for it. False if it was withdrawn: then there is nothing to
 /// wait for.
 fn abort(shared: &Shared, id: WaitId, lun: [u8; 8]) -> bool {
     let Some(task) = shared.waiters.borrow().task(id) else { return true };
@@ -103,7 +102,7 @@ fn abort(shared: &Shared, id: WaitId, lun: [u8; 8]) -> bool {
         shared.waiters.borrow_mut().forget(id);
         return false;
     }
-    // How the abort itself ends is of no interest: the command's end tells.
+    // The response to the ABORT TASK itself does not matter: the command's own end shows what happened.
     connection.manage(TaskFunction::AbortTask, lun, Some(task));
     drop(connection);
     shared.output.notify();

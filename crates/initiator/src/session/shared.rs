@@ -1,4 +1,4 @@
-//! What a session, its tasks and the commands under way have in common.
+//! State that a session, its tasks and its commands under way share.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -17,31 +17,32 @@ pub(super) struct Shared {
     pub(super) connection: RefCell<Connection>,
     pub(super) waiters: RefCell<Waiters>,
     pub(super) timeouts: Timeouts,
-    /// Leave when the target asks for it.
+    /// Log out when the target requests it.
     obedient: bool,
-    /// There is something to be sent.
+    /// Notified when there is something to send.
     pub(super) output: Notify,
-    /// Set once: why the session is over.
+    /// Set once: why the session has ended.
     pub(super) ended: Cell<Option<Ended>>,
-    /// Rung when it is, and at whatever else an owner of several sessions wants to know; see
-    /// [`crate::Session::changed`].
+    /// Notified when the session has ended, and at everything else that matters to an owner of several
+    /// sessions; see [`crate::Session::changed`].
     pub(super) changed: Notify,
     keep_alive: RefCell<KeepAlive>,
     /// Counts the ticks of the session's clock.
     pub(super) tick: Cell<u32>,
-    /// Commands that were not answered in time, for the task that sees to them.
+    /// Commands that were not answered in time, for the task that handles them.
     pub(super) overdue: RefCell<Vec<Overdue>>,
-    /// Rung when there are some.
+    /// Notified when there are some.
     pub(super) overdue_found: Notify,
-    /// The target has asked us to log out within this time: no new commands.
+    /// The target has requested a logout within this time: no new commands.
     pub(super) leaving: Cell<Option<Duration>>,
-    /// Rung when it has, and when the last command of a session that is leaving was answered.
+    /// Notified when the target requests a logout, and when the last command of a session that is leaving has
+    /// been answered.
     pub(super) leave: Notify,
-    /// What units have told unasked; see [`crate::Session::take_sense`].
+    /// Unsolicited sense data of units; see [`crate::Session::take_sense`].
     pub(super) sense: RefCell<Vec<([u8; 8], Vec<u8>)>>,
 }
 
-/// What units tell unasked is kept up to this number of messages; each says no more than "look at the unit".
+/// At most this many messages of unsolicited sense data are kept; each only means "look at the unit".
 const SENSE_MAX: usize = 16;
 
 impl Shared {
@@ -66,13 +67,13 @@ impl Shared {
         }
     }
 
-    /// Takes in what arrived.
+    /// Processes received bytes.
     pub(super) fn handle_bytes(&self, bytes: &[u8]) {
         self.connection.borrow_mut().handle_bytes(bytes);
         self.handle_events();
     }
 
-    /// Tells those who wait what has come of what arrived.
+    /// Passes the results of what arrived to those that wait for them.
     pub(super) fn handle_events(&self) {
         if self.keep_alive.borrow_mut().heard() {
             self.changed.notify();
@@ -117,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// RFC 7143 11.9.1: what the target tells, and what it expects of us; whether the session is over.
+    /// Reacts to an asynchronous event (RFC 7143 11.9.1). Returns why the session has ended, if it has.
     fn handle_async(&self, event: AsyncEvent) -> Option<Ended> {
         tracing::info!(?event, peer = %self.stream.peer_address(), "asynchronous event from the target");
         match event {
@@ -126,20 +127,20 @@ impl Shared {
             {
                 None
             }
-            // We do not negotiate again, and who does not logs out.
+            // We never renegotiate; RFC 7143 then wants a logout.
             AsyncEvent::LogoutRequested { within } | AsyncEvent::NegotiationRequested { within } => {
                 self.leaving.set(Some(Duration::from_secs(u64::from(within))));
                 self.leave.notify();
                 self.changed.notify();
                 None
             }
-            // A session is one connection.
+            // A session has only one connection.
             AsyncEvent::ConnectionDropped { .. } | AsyncEvent::SessionDropped { .. } => Some(Ended::Dropped),
             AsyncEvent::Scsi | AsyncEvent::TasksTerminated | AsyncEvent::Unknown(_) => None,
         }
     }
 
-    /// A tick has passed.
+    /// One tick of the session's clock.
     pub(super) fn handle_tick(&self) {
         self.tick.set(self.tick.get().wrapping_add(1));
         let step = self.keep_alive.borrow_mut().tick();
@@ -161,13 +162,15 @@ impl Shared {
         }
     }
 
-    /// Whether the target was asked for a sign of life and has not answered.
+    /// Whether the target was pinged and has not answered.
     pub(super) fn is_silent(&self) -> bool {
         self.keep_alive.borrow().is_silent()
     }
 
-    /// Ends the session, once. After a logout the connection is closed; else it is given up, so that nothing
-    /// that it still holds reaches the target later.
+    /// Ends the session, once.
+    ///
+    /// After a logout the connection is closed. Otherwise it is reset, so that nothing that it still holds
+    /// reaches the target later.
     pub(super) fn end(&self, ended: Ended) {
         if self.ended.get().is_some() {
             return;
@@ -179,7 +182,7 @@ impl Shared {
         self.tell_all(ended);
     }
 
-    /// Tells everybody that the session is over.
+    /// Notifies all waiters that the session has ended.
     pub(super) fn tell_all(&self, ended: Ended) {
         if self.ended.get().is_none() {
             self.ended.set(Some(ended));

@@ -1,5 +1,5 @@
-//! What a session does by itself, each in a task: receive, send, watch the clock, abort what is overdue,
-//! leave when asked.
+//! What a session does on its own, each in a task: receive, send, watch the clock, abort overdue commands,
+//! log out when the target requests it.
 
 use std::io;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use super::keep_alive::TICK;
 use super::shared::Shared;
 use crate::Ended;
 
-/// The tasks of a session; they end when they are dropped.
+/// Starts the tasks of a session; they end when they are dropped.
 pub(super) fn start(shared: &Rc<Shared>) -> [Task<()>; 5] {
     [
         rt::spawn(receive(Rc::clone(shared))),
@@ -53,7 +53,7 @@ async fn receive_once(shared: &Shared) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Sends all that there is at once: what was given by all who ran since the last time.
+/// Sends everything at once: what all tasks that ran since the last send have added.
 async fn send(shared: Rc<Shared>) {
     let mut batch = SendBatch::new();
     while shared.ended.get().is_none() {
@@ -76,10 +76,10 @@ async fn watch(shared: Rc<Shared>) {
     }
 }
 
-/// So long before the target's patience ends we log out, whatever is still under way.
+/// We log out this long before the target's time limit, whatever is still under way.
 const LEAVE_MARGIN: Duration = Duration::from_secs(1);
 
-/// When the target asks: lets the commands under way come to their end, then logs out.
+/// When the target requests a logout: waits for the commands under way, then logs out.
 async fn leave(shared: Rc<Shared>) {
     let within = loop {
         match shared.leaving.get() {
@@ -92,7 +92,7 @@ async fn leave(shared: Rc<Shared>) {
             shared.leave.notified().await;
         }
     };
-    // Either way we leave.
+    // We log out in either case.
     let _ = rt::timeout(within.saturating_sub(LEAVE_MARGIN), answered).await;
     Connection::logout(&mut shared.connection.borrow_mut());
     shared.output.notify();

@@ -1,7 +1,7 @@
-//! Who waits for which answer.
+//! The tasks that wait for answers.
 //!
-//! The connection uses the slot of a task again as soon as it is answered, and the one who waits may look at
-//! the answer later: so answers have places of their own.
+//! The connection reuses a task's slot as soon as it has been answered, but the waiter may look at the answer
+//! later. So answers are stored here, apart from the slots.
 
 use std::task::{Context, Poll, Waker};
 
@@ -11,20 +11,20 @@ use slab::Slab;
 
 use crate::Ended;
 
-/// What a task may be answered with.
+/// The possible answers to a task.
 #[derive(Debug)]
 pub(super) enum Answer {
     Command(CommandResult),
     Aborted,
     /// It was aborted because it was not answered in time.
     TimedOut,
-    /// RFC 7143 11.6.1.
+    /// The response to a task management function (RFC 7143 11.6.1).
     Task(u8),
     Targets(Vec<TargetRecord>),
     Pong,
     LoggedOut,
     Ended(Ended),
-    /// The session has ended before the command was sent.
+    /// The session had ended before the command was sent.
     NotSent(Ended),
 }
 
@@ -34,15 +34,15 @@ struct Wait {
     lun: Option<[u8; 8]>,
     /// The tick in which it began.
     since: u32,
-    /// It was not answered in time, and is being aborted.
+    /// It was not answered in time and is being aborted.
     overdue: bool,
     state: State,
 }
 
 enum State {
-    /// Not answered; whom to wake.
+    /// Not answered; the waker of the waiter.
     Waiting(Option<Waker>),
-    /// Not answered, and nobody waits any more.
+    /// Not answered, and the waiter has given up.
     Abandoned,
     Answered(Answer),
 }
@@ -52,11 +52,11 @@ pub(super) struct Waiters {
     waits: Slab<Wait>,
     /// The wait of the task in each slot of the connection.
     by_slot: Vec<Option<usize>>,
-    /// Commands that are not answered.
+    /// Commands that have not been answered.
     commands: usize,
 }
 
-/// A place in the list of waiters.
+/// An index into the list of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitId(usize);
 
@@ -68,7 +68,7 @@ pub(super) struct Overdue {
 }
 
 impl Waiters {
-    /// Begins to wait for `task`, which is a command to the unit `lun` if there is one.
+    /// Starts to wait for `task`, which is a command to the unit `lun` if there is one.
     pub(super) fn add(&mut self, task: TaskId, lun: Option<[u8; 8]>, tick: u32) -> WaitId {
         self.commands += usize::from(lun.is_some());
         let wait = Wait { task, lun, since: tick, overdue: false, state: State::Waiting(None) };
@@ -80,14 +80,14 @@ impl Waiters {
         WaitId(id)
     }
 
-    /// The answer to `task` has come.
+    /// Stores the answer to `task` and wakes its waiter.
     pub(super) fn answer(&mut self, task: TaskId, answer: Answer) {
         if let Some(id) = self.by_slot.get_mut(task.slot()).and_then(Option::take) {
             self.settle(id, answer);
         }
     }
 
-    /// No answer will come any more, to anybody. `was_sent` tells whether a command had left before.
+    /// The session has ended: answers all waits. `was_sent` returns whether a command had been sent before.
     pub(super) fn end(&mut self, ended: Ended, mut was_sent: impl FnMut(TaskId) -> bool) {
         for slot in 0..self.by_slot.len() {
             if let Some(id) = self.by_slot[slot].take() {
@@ -97,18 +97,18 @@ impl Waiters {
         }
     }
 
-    /// Commands that are not answered.
+    /// The number of commands that have not been answered.
     pub(super) fn commands(&self) -> usize {
         self.commands
     }
 
-    /// Whether this command is not answered yet.
+    /// Whether this command has not been answered yet.
     pub(super) fn is_unanswered(&self, task: TaskId) -> bool {
         let id = self.by_slot.get(task.slot()).copied().flatten();
         id.and_then(|id| self.waits.get(id)).is_some_and(|wait| wait.task == task)
     }
 
-    /// The commands that have waited for more than `limit` ticks, each once.
+    /// The commands that have waited for more than `limit` ticks; each is returned once.
     pub(super) fn overdue(&mut self, tick: u32, limit: u32) -> Vec<Overdue> {
         let mut overdue = Vec::new();
         for (_, wait) in &mut self.waits {
@@ -139,7 +139,7 @@ impl Waiters {
         }
     }
 
-    /// Takes the answer, or asks to be woken when it comes.
+    /// Takes the answer, or registers the waker.
     pub(super) fn poll(&mut self, id: WaitId, context: &Context<'_>) -> Poll<Answer> {
         match self.waits.get_mut(id.0).map(|wait| &mut wait.state) {
             Some(State::Answered(_)) => match self.waits.remove(id.0).state {
@@ -156,13 +156,13 @@ impl Waiters {
         }
     }
 
-    /// The task behind a wait that is not over.
+    /// The task of a wait that has no answer yet.
     pub(super) fn task(&self, id: WaitId) -> Option<TaskId> {
         let wait = self.waits.get(id.0)?;
         (!matches!(wait.state, State::Answered(_))).then_some(wait.task)
     }
 
-    /// Nobody waits any more.
+    /// The waiter has given up.
     pub(super) fn abandon(&mut self, id: WaitId) {
         match self.waits.get_mut(id.0).map(|wait| &mut wait.state) {
             Some(state @ State::Waiting(_)) => *state = State::Abandoned,
@@ -171,7 +171,7 @@ impl Waiters {
         }
     }
 
-    /// Forgets a task that was taken back before it was sent.
+    /// Forgets a task that was withdrawn before it was sent.
     pub(super) fn forget(&mut self, id: WaitId) {
         let Some(wait) = self.waits.try_remove(id.0) else { return };
         self.commands -= usize::from(wait.lun.is_some());

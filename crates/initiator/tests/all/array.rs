@@ -1,6 +1,7 @@
-//! A storage array: one unit behind several controllers, on the brains of `proto`. It is as slow and as
-//! stubborn as a scenario wants: what has reached a controller is carried out even if its session is long
-//! over.
+//! A simulated storage array: one unit behind several controllers, built on the brains of `proto`.
+//!
+//! It is as slow and as persistent as a scenario requires: it executes whatever has reached a controller,
+//! even if the session ended long ago.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -29,7 +30,7 @@ use crate::ram_target::{NAME, log_in};
 pub(crate) const BLOCKS: u64 = 2048;
 pub(crate) const BLOCK: BlockSize = BlockSize::B512;
 
-/// The array with the world that it is in, and a client.
+/// The array, the world that it is in, and a client.
 pub(crate) struct Array {
     pub(crate) world: World,
     pub(crate) controllers: Vec<NodeId>,
@@ -38,23 +39,23 @@ pub(crate) struct Array {
     portals: Vec<Vec<SocketAddr>>,
 }
 
-/// What all controllers have in common.
+/// The state that all controllers share.
 pub(crate) struct Shared {
     unit: RefCell<LogicalUnit>,
     memory: RefCell<Vec<u8>>,
     sessions: RefCell<Vec<Rc<Nexus>>>,
     next: Cell<u64>,
-    /// How long commands that change something take, by controller.
+    /// The duration of commands that change data, by controller.
     pub(crate) write_time: RefCell<Vec<Range<Duration>>>,
-    /// Of so many commands that change something one is carried out and never answered; zero: none.
+    /// One in this many commands that change data is executed and never answered; zero means none.
     pub(crate) swallow_one_in: Cell<u64>,
-    /// Answer these commands with BUSY.
+    /// Answer this many commands with BUSY.
     pub(crate) busy: Cell<u32>,
-    /// TEST UNIT READY says that the disk takes no writes.
+    /// TEST UNIT READY reports that the disk accepts no writes.
     pub(crate) needs_help: Cell<bool>,
-    /// Do not end a session that a login of the same names replaces: nobody should build such an array.
+    /// Do not end a session that a login of the same names replaces: a defect that no real array should have.
     pub(crate) forgets_to_reinstate: Cell<bool>,
-    /// Commands that have changed something.
+    /// Commands that have changed data.
     pub(crate) writes: Cell<u64>,
 }
 
@@ -67,7 +68,7 @@ struct Nexus {
     brain: RefCell<Session>,
     output: Notify,
     running: RefCell<BTreeSet<CommandId>>,
-    /// Rung when a command has ended.
+    /// Notified when a command has ended.
     ended: Notify,
     over: Cell<bool>,
 }
@@ -103,7 +104,7 @@ fn config(controllers: usize, naa: u8) -> LuConfig {
 }
 
 impl Array {
-    /// Controllers with so many portals each, every one in a network of its own.
+    /// Controllers, each with this number of portals, every portal in its own network.
     pub(crate) fn new(seed: u64, portals: &[usize]) -> Array {
         let world = World::new(seed);
         let client = world.add_node("client", 1, |_| std::future::pending());
@@ -151,7 +152,7 @@ impl Array {
         self.world.restart(node, move |_| {
             let (shared, own, all) = (Rc::clone(&shared), own.clone(), all.clone());
             async move {
-                // Whatever the controller had in its memory is gone.
+                // The contents of the controller's memory are lost.
                 shared.sessions.borrow_mut().retain(|nexus| nexus.controller != number);
                 let serve =
                     own.into_iter().map(|portal| Rc::clone(&shared).listen(portal, number, all.clone()));
@@ -181,7 +182,7 @@ impl Array {
         self.world.heal_addresses_one_way(host, array);
     }
 
-    /// What the client sends does not arrive; what the array sends does.
+    /// Cuts one direction: what the client sends does not arrive; what the array sends does.
     pub(crate) fn cut_requests(&self, controller: usize, portal: usize) {
         let (array, host) = self.ends(controller, portal);
         self.world.cut_addresses_one_way(host, array);
@@ -193,7 +194,7 @@ impl Array {
         (array.into(), Ipv4Addr::new(a, b, c, 2).into())
     }
 
-    /// The access state of a controller's group from now on.
+    /// Sets the access state of a controller's group.
     pub(crate) fn set_access(&self, controller: usize, state: AccessState) {
         let mut unit = self.shared.unit.borrow_mut();
         let mut config = unit.config().clone();
@@ -201,14 +202,14 @@ impl Array {
         unit.reconfigure(config);
     }
 
-    /// The unit becomes another one, as if an administrator had mapped it to the same number.
+    /// Replaces the unit by another one, as if an administrator had mapped it to the same LUN.
     pub(crate) fn replace_unit(&self) {
         let mut unit = self.shared.unit.borrow_mut();
         let port_groups = unit.config().port_groups.clone();
         unit.reconfigure(LuConfig { port_groups, ..config(self.controllers.len(), 0x22) });
     }
 
-    /// The unit has more blocks from now on.
+    /// Doubles the number of blocks.
     pub(crate) fn grow(&self) {
         let mut unit = self.shared.unit.borrow_mut();
         let config = LuConfig { blocks: BlockCount(BLOCKS * 2), ..unit.config().clone() };
@@ -216,7 +217,7 @@ impl Array {
         self.shared.memory.borrow_mut().resize(2 * BLOCKS as usize * BLOCK.bytes() as usize, 0);
     }
 
-    /// What is on the unit now.
+    /// The content of a block.
     pub(crate) fn content(&self, block: u64) -> Vec<u8> {
         let range = LbaRange::new(base::Lba(block), BlockCount(1)).unwrap();
         self.shared.memory.borrow()[bytes(range)].to_vec()
@@ -281,7 +282,7 @@ impl Shared {
         nexus.over.set(true);
         nexus.stream.shutdown();
         nexus.output.notify();
-        // It is forgotten when the last of its commands has ended.
+        // The session is forgotten when the last of its commands has ended.
         while !nexus.running.borrow().is_empty() {
             nexus.ended.notified().await;
         }
@@ -290,8 +291,8 @@ impl Shared {
         nexus.ended.notify();
     }
 
-    /// RFC 7143 6.3.5: a login takes the place of the session of the same names, whose commands end before it
-    /// is answered.
+    /// RFC 7143 6.3.5: a login replaces the session of the same names, whose commands end before the login is
+    /// answered.
     async fn end_sessions(&self, name: &ItNexus) {
         let old: Vec<_> =
             self.sessions.borrow().iter().filter(|nexus| nexus.name == *name).cloned().collect();
@@ -375,7 +376,7 @@ impl Shared {
         .detach();
     }
 
-    /// The answer, or none.
+    /// The answer to a command, if there is one.
     async fn outcome(&self, nexus: &Nexus, command: Command) -> Option<Outcome> {
         if command.lun != [0; 8] {
             return Some(match absent(&command.cdb) {
@@ -423,7 +424,7 @@ impl Shared {
         })
     }
 
-    /// Another host writes a block.
+    /// Simulates a write of another host.
     pub(crate) fn overwrite(&self, block: u64, data: &Chain) {
         let range = LbaRange::new(base::Lba(block), BlockCount(1)).unwrap();
         data.copy_to(&mut self.memory.borrow_mut()[bytes(range)]);

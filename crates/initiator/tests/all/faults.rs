@@ -16,7 +16,7 @@ fn nobody_is_there() {
     });
 }
 
-/// A portal that takes connections and says nothing.
+/// A portal that accepts connections and never answers.
 #[test]
 fn a_portal_that_says_nothing() {
     simulated(1, RamTarget::default(), |_| async {
@@ -37,7 +37,7 @@ fn a_command_that_is_given_up_does_no_harm() {
         let read = session.read(Lun(0), Lba(0), BlockCount(1), BlockSize::B512);
         assert!(rt::timeout(Duration::from_secs(1), read).await.is_err());
         session.ping().await.unwrap();
-        // Who waits when the session ends is told so.
+        // A command that waits when the session ends is notified.
         let waiting = Rc::clone(&session);
         let waiter = rt::spawn(async move {
             waiting.read(Lun(0), Lba(0), BlockCount(1), BlockSize::B512).await.err().unwrap()

@@ -1,4 +1,4 @@
-//! Targets that do not answer, and what the session does about it in which time.
+//! Targets that do not answer: what the session does about it, and when.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -25,8 +25,9 @@ async fn read(session: &Session) -> Result<Buf, Error> {
     session.read(Lun(0), Lba(0), BlockCount(1), BlockSize::B512).await
 }
 
-/// A read that is never answered, by a target that answers these functions: how it ends, after how long,
-/// whether the session is over, and which functions were asked for.
+/// A read that is never answered, by a target that answers these functions.
+///
+/// Returns how the read ends, after how long, why the session has ended, and which functions were requested.
 fn unanswered(
     functions: Vec<(TaskFunction, TaskResponse)>,
 ) -> (Error, Duration, Option<Ended>, Vec<TaskFunction>) {
@@ -81,7 +82,7 @@ fn a_command_that_is_given_up_is_aborted() {
         let session = log_in(portal).await;
         assert!(rt::timeout(SECOND, read(&session)).await.is_err());
         rt::sleep(SECOND).await;
-        // Nobody waits for it any more, so that it does not time out either.
+        // Nothing waits for the command any more, so it does not time out either.
         rt::sleep(40 * SECOND).await;
         assert_eq!(session.ended(), None);
     });
@@ -96,7 +97,7 @@ fn an_abort_tells_when_nothing_more_can_come() {
         let command = session.start(Lun(0), proto::scsi::Cdb([0; 16]), initiator::Transfer::None);
         rt::sleep(SECOND).await;
         assert!(matches!(command.abort().await, Err(Error::Aborted)));
-        // The window of this target has room for 64.
+        // The target's window has room for 64.
         let mut commands: Vec<_> = (0..80)
             .map(|_| session.start(Lun(0), proto::scsi::Cdb([0; 16]), initiator::Transfer::None))
             .collect();
@@ -117,7 +118,7 @@ fn a_cut_path_is_noticed() {
         let client = world.add_node("client", 1, |_| std::future::pending());
         let session =
             world.block_on(client, rt::CoreId(0), move || async move { Rc::new(log_in(address).await) });
-        // An idle session stays.
+        // An idle session stays open.
         world.run_for(300 * SECOND);
         assert_eq!(session.ended(), None);
         world.cut(server, client);
@@ -141,13 +142,14 @@ fn a_target_that_asks_to_be_left_is_obeyed() {
         read(&session).await.unwrap();
         let waiting = Rc::clone(&session);
         let began = rt::now();
-        // This one is answered together with the request to leave; then nothing is under way.
+        // This command is answered together with the logout request; then nothing is under way.
         rt::spawn(async move { read(&waiting).await.unwrap() }).await;
         assert_eq!(session.closed().await, Ended::AskedToLeave);
         assert!(rt::now() - began < SECOND);
         assert!(matches!(read(&session).await.unwrap_err(), Error::NotSent(Ended::AskedToLeave)));
     });
-    // With a command that is never answered it takes as long as the target allows, ten seconds.
+    // With a command that is never answered, the session uses all the time that the target allows, ten
+    // seconds.
     let target = RamTarget { drain_after: Some(3), silent_after: 1, ..RamTarget::default() };
     simulated(1, target, |portal| async move {
         let session = Rc::new(log_in(portal).await);

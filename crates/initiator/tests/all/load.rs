@@ -75,7 +75,7 @@ fn misplaced_writes_are_found() {
     assert!(matches!(error, LoadError::WrongData(_)), "{error}");
 }
 
-/// Nothing is read while the load goes on: the reading at the end finds it.
+/// The load has no reads: only the final read can find the lost write.
 #[test]
 fn a_write_that_was_lost_is_found_at_the_end() {
     let target = RamTarget { misplace_write: Some(500), ..RamTarget::default() };

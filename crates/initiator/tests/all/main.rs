@@ -1,4 +1,4 @@
-//! The initiator against a small target of memory, in both worlds of the runtime.
+//! Tests of the initiator against a small in-memory target, in both worlds of the runtime.
 
 #![allow(clippy::unwrap_used)]
 

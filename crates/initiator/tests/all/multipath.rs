@@ -1,4 +1,4 @@
-//! A unit behind several controllers and portals, which go away and come back.
+//! A unit behind several controllers and portals that fail and come back.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,8 +17,8 @@ use crate::ram_target::NAME;
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
-/// What a lost path costs at most: two seconds until the target is asked, five for its answer, both rounded
-/// up to half a second, and a login elsewhere.
+/// The most that a lost path may cost: two seconds until the target is pinged, five for its answer, both
+/// rounded up to half a second, and a login elsewhere.
 const LOSS: Duration = Duration::from_millis(8_500);
 
 fn search(array: &Array) -> Search {
@@ -39,7 +39,7 @@ fn open(array: &Array) -> Rc<Multipath> {
     open_with(array, MultipathOptions::default())
 }
 
-/// A block that is full of a number.
+/// A block filled with a number.
 fn block(number: u64) -> Chain {
     Chain::copy_of(&number.to_le_bytes().repeat(BLOCK.bytes() as usize / 8))
 }
@@ -53,7 +53,7 @@ async fn read(unit: &Multipath, lba: u64) -> u64 {
     number_of(&unit.read(Lba(lba), BlockCount(1)).await.unwrap())
 }
 
-/// Does something, and tells how long it took.
+/// Does something, and returns how long it took.
 fn timed<T: 'static, F: Future<Output = T> + 'static>(
     array: &Array,
     unit: &Rc<Multipath>,
@@ -113,7 +113,7 @@ fn paths_are_found_from_one_portal() {
     assert_eq!(in_use(&unit), [true; 6]);
 }
 
-/// A disk that takes no writes any more can be read.
+/// A disk that accepts no more writes can still be read.
 #[test]
 fn a_unit_that_needs_help_is_found() {
     let array = Array::new(1, &[1]);
@@ -177,7 +177,7 @@ fn a_lost_path_costs_a_short_stall_and_is_taken_back() {
             move || async move { unit.write(Lba(0), block(1)).await.unwrap() }
         });
         array.cut(seed as usize % 2, 0);
-        // Until it is noticed, some commands go the lost way.
+        // Until the loss is detected, some commands use the lost path.
         for number in 2..12 {
             let ((), took) = timed(&array, &unit, move |unit| async move {
                 assert_eq!(read(&unit, 0).await, number - 1);
@@ -186,7 +186,7 @@ fn a_lost_path_costs_a_short_stall_and_is_taken_back() {
             let (result, took) =
                 timed(&array, &unit, move |unit| async move { unit.write(Lba(0), block(number)).await });
             result.unwrap();
-            // Nobody can be asked about this controller: it gets its time.
+            // No node can be asked about this controller, so the unit waits for `quiesce`.
             assert!(took < LOSS + 30 * SECOND, "seed {seed}: a write took {took:?}");
         }
         array.heal(seed as usize % 2, 0);
@@ -222,7 +222,7 @@ fn a_silent_path_is_left_alone_before_it_is_given_up() {
     let unit =
         open_with(&array, MultipathOptions { policy: Policy::Fixed(0), ..MultipathOptions::default() });
     array.cut(0, 0);
-    // Nothing is under way by it; after three seconds nothing would be sent there.
+    // No command is under way over it; after three seconds no command would be sent there.
     array.world.run_for(4 * SECOND);
     assert_eq!((states(&unit), in_use(&unit)), (vec![PathState::Up; 2], vec![false, true]));
     let ((), took) = timed(&array, &unit, |unit| async move {
@@ -247,7 +247,7 @@ fn optimized_paths_are_used_and_others_when_there_are_none() {
         ([Alua::ActiveOptimized; 3], [true; 3]),
     ] {
         states.into_iter().enumerate().for_each(|(number, state)| array.set_access(number, state));
-        // The next command is told, on whatever path it goes.
+        // The next command gets the unit attention, on whatever path it is sent.
         let (_, took) = timed(&array, &unit, read_one);
         assert!(took < 6 * SECOND, "{took:?}");
         array.world.run_for(SECOND);
@@ -376,11 +376,11 @@ fn a_short_outage_of_all_paths_is_not_seen() {
     }
 }
 
-/// The mark of what another host has written.
+/// Marks the data of another host.
 const OTHERS: u64 = 1 << 63;
 
-/// Writes the same few blocks over and over, by several writers each its own, while the paths to a slow array
-/// are cut and heal; after every answer the block must hold what was written, for ever.
+/// Several writers each write their own block over and over, while the paths to a slow array are cut and
+/// heal. After every answer the block must keep what was written.
 fn hunt_ghosts(seed: u64, portals: &[usize], forgets: bool) -> Result<u64, String> {
     let array = Array::new(seed, portals);
     let options = MultipathOptions { quiesce: 10 * SECOND, queue_for: 120 * SECOND, ..Default::default() };
@@ -401,7 +401,7 @@ fn hunt_ghosts(seed: u64, portals: &[usize], forgets: bool) -> Result<u64, Strin
             let mut number = 0;
             while !stop.get() {
                 number += 1;
-                // Some are given up before they are answered.
+                // Some writes are given up before they are answered.
                 let write = unit.write(Lba(writer), block(number));
                 match rt::random() % 8 {
                     0 => {
@@ -412,7 +412,7 @@ fn hunt_ghosts(seed: u64, portals: &[usize], forgets: bool) -> Result<u64, Strin
                     _ => write.await.unwrap(),
                 }
                 let found = read(&unit, writer).await;
-                // Another host writes the block, which it knows to be answered: that stays, too.
+                // Another host writes the block after the answer: its data must stay, too.
                 let others = number | OTHERS;
                 shared.overwrite(writer, &block(others));
                 answered.borrow_mut()[writer as usize] = others;
@@ -433,7 +433,7 @@ fn hunt_ghosts(seed: u64, portals: &[usize], forgets: bool) -> Result<u64, Strin
     for _ in 0..60 {
         let most = if rng.one_in(4) { 40_000 } else { 6_000 };
         array.world.run_for(Duration::from_millis(500 + rng.below(most)));
-        // What was answered last stays, unless something newer takes its place.
+        // The data of the last answered write stays, unless a newer write replaces it.
         for (writer, number) in answered.borrow().iter().enumerate() {
             let found = number_of(&array.content(writer as u64));
             if found & !OTHERS < number & !OTHERS {
@@ -477,8 +477,8 @@ fn no_write_of_a_lost_path_lands_after_it_was_answered() {
     assert!(repeated > 500, "{repeated}");
 }
 
-/// The hunt finds ghosts where there are some: at an array that goes on with the commands of a session that
-/// was replaced.
+/// The hunt finds ghosts where they exist: with an array that continues the commands of a session that was
+/// replaced.
 #[test]
 fn an_array_that_breaks_its_promise_is_found_out() {
     assert!((0..20).any(|seed| hunt_ghosts(seed, &[2], true).is_err()));
@@ -490,7 +490,7 @@ fn who_overwrites_a_write_that_was_given_up_waits_for_it() {
     let unit = open(&array);
     array.shared.write_time.borrow_mut()[0] = 5 * SECOND..5 * SECOND + MS;
     let (found, took) = timed(&array, &unit, |unit| async move {
-        // One of the two goes to the slow controller.
+        // One of the two writes uses the slow controller.
         for number in [1, 2] {
             let write = unit.write(Lba(0), block(number));
             let _ = rt::timeout(100 * MS, write).await;
@@ -513,7 +513,7 @@ fn nobody_guesses_what_came_of_a_compare_and_write() {
         let swapping = array.world.spawn_on(array.client, rt::CoreId(0), {
             let unit = Rc::clone(&unit);
             move || async move {
-                // By both paths.
+                // Over both paths.
                 let swaps = [0, 1].map(|lba| {
                     let unit = Rc::clone(&unit);
                     rt::spawn(async move { unit.compare_and_write(Lba(lba), block(0), block(9)).await })
@@ -528,7 +528,7 @@ fn nobody_guesses_what_came_of_a_compare_and_write() {
         assert_eq!(failures.len(), 1, "{results:?}");
         assert!(matches!(failures[0].why(), Why::Once), "{}", failures[0]);
         assert_eq!(failures[0].effect(), EffectKnown::Perhaps);
-        // Whatever it is, it stays.
+        // Whatever the blocks hold now must stay.
         let found = [array.content(0), array.content(1)];
         array.world.run_for(60 * SECOND);
         assert_eq!(found, [array.content(0), array.content(1)]);

@@ -1,4 +1,4 @@
-//! A target of one unit in memory, on the brains of `proto`: just enough to answer an initiator.
+//! A target with one unit in memory, built on the brains of `proto`: just enough to answer an initiator.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -17,20 +17,20 @@ use rt::{Listener, Stream};
 pub(crate) const NAME: &str = "iqn.2026-01.org.ursa:ram";
 pub(crate) const BLOCK: usize = 512;
 
-/// What to serve.
+/// What the target serves, and its faults.
 #[derive(Clone)]
 pub(crate) struct RamTarget {
     pub(crate) bytes: usize,
     pub(crate) chap: Option<Chap>,
-    /// The number of the write from which on writes go one block too far: for tests of those who check.
+    /// From this write on, writes go one block too far: for tests of data checks.
     pub(crate) misplace_write: Option<u64>,
-    /// How many commands are answered before no more are.
+    /// The number of commands that are answered; later ones are not.
     pub(crate) silent_after: u64,
-    /// What task management functions are answered with; those that are not here are not answered.
+    /// The responses to task management functions; functions that are not listed get none.
     pub(crate) functions: Vec<(TaskFunction, TaskResponse)>,
-    /// The functions that were asked for.
+    /// The functions that were requested.
     pub(crate) asked: Arc<Mutex<Vec<TaskFunction>>>,
-    /// The number of the command after which the initiator is asked to leave.
+    /// The number of the command after which the target requests a logout.
     pub(crate) drain_after: Option<u64>,
 }
 
@@ -140,7 +140,7 @@ async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
     }
 }
 
-/// Takes a connection through its login; `finish` runs before the last answer.
+/// Serves a connection's login; `finish` runs before the last response.
 pub(crate) async fn log_in(
     stream: &Stream,
     chap: Option<Chap>,
@@ -190,7 +190,7 @@ pub(crate) async fn log_in(
 }
 
 impl Unit {
-    /// The answer, or nothing once the target is silent.
+    /// The answer; `None` once the target is silent.
     fn execute(&self, command: &Command) -> Option<Outcome> {
         *self.commands.borrow_mut() += 1;
         if *self.commands.borrow() > self.target.silent_after {

@@ -1,4 +1,4 @@
-//! Persistent reservations by several paths, which go away and come back; and a second host.
+//! Persistent reservations over several paths that fail and come back, with a second host.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const OURS: u64 = 0xa;
 const THEIRS: u64 = 0xb;
 const KIND: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
 
-/// A path that is back is tried again within five seconds.
+/// More than enough for a path to come back: it is retried within five seconds.
 const BACK: Duration = Duration::from_secs(20);
 
 /// A host with all paths, used in turn.
@@ -54,7 +54,7 @@ fn keys(array: &Array, host: &Rc<Multipath>) -> Vec<u64> {
     keys
 }
 
-/// Writes by every path; whether all of it, or nothing, was let through.
+/// Writes over every path; returns whether all writes were admitted, or none.
 fn may_write(array: &Array, host: &Rc<Multipath>) -> bool {
     let results = with(array, host, |host| async move {
         let mut results = Vec::new();
@@ -87,7 +87,7 @@ fn a_host_holds_a_reservation_by_all_of_its_paths() {
     assert_eq!((held.key, held.kind), (OURS, KIND));
     assert!(may_write(&array, &a) && !may_write(&array, &b));
     with(&array, &b, |host| async move { host.read(Lba(0), BlockCount(1)).await.unwrap() });
-    // Another host takes its place.
+    // Another host preempts the first.
     register(&array, &b, THEIRS);
     assert!(may_write(&array, &b), "all registrants may");
     claim(&array, &b, Claim::PreemptAndAbort(KIND, OURS)).unwrap();
@@ -111,7 +111,7 @@ fn a_path_that_comes_later_is_registered() {
         array.heal(0, 0);
         array.world.run_for(BACK);
         assert_eq!(keys(&array, &a), [OURS; 2], "seed {seed}");
-        // It goes and comes back, and so does its controller.
+        // The path is lost and comes back, and so does its controller.
         for _ in 0..2 {
             array.cut(0, 0);
             array.world.run_for(BACK);
@@ -124,7 +124,7 @@ fn a_path_that_comes_later_is_registered() {
         assert_eq!(keys(&array, &a), [OURS; 2], "seed {seed}");
         assert!(may_write(&array, &a) && a.paths().iter().all(|path| path.in_use), "seed {seed}");
         assert_eq!(fenced(&a), 0, "seed {seed}");
-        // A key that was taken back meanwhile does not stay behind.
+        // A key that was unregistered meanwhile does not remain.
         array.cut(0, 0);
         array.world.run_for(BACK);
         with(&array, &a, |host| async move { host.unregister().await.unwrap() });
@@ -134,7 +134,7 @@ fn a_path_that_comes_later_is_registered() {
     }
 }
 
-/// What a fence is for: a host that was cut off must not write when it is back.
+/// The purpose of a fence: a host that was cut off must not write when it comes back.
 #[test]
 fn a_fenced_host_does_not_come_back_by_a_path_that_does() {
     for (seed, registered_before) in [(1, true), (2, true), (3, false), (4, false)] {
@@ -157,7 +157,7 @@ fn a_fenced_host_does_not_come_back_by_a_path_that_does() {
         assert!(!may_write(&array, &a), "seed {seed}");
         assert_eq!(fenced(&a), 1, "seed {seed}: by the path that came back");
         assert!(!keys(&array, &b).contains(&OURS), "seed {seed}");
-        // Who knows what it does registers again.
+        // The fenced host may register again deliberately.
         register(&array, &a, OURS);
         assert!(may_write(&array, &a), "seed {seed}");
     }

@@ -1,4 +1,4 @@
-//! Unit attentions of a session's units together.
+//! Unit attentions that concern all units of a session.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ async fn report_luns(session: &Session, lun: u16) -> Vec<u8> {
     data[8..].chunks_exact(8).map(|lun| lun[1]).collect()
 }
 
-/// SPC-4, REPORT LUNS: whoever has read the list need not be told of its change by any unit.
+/// SPC-4, REPORT LUNS: an initiator that has read the list need not be told of its change by any unit.
 #[test]
 fn the_list_of_units_is_news_until_it_was_read_anywhere() {
     let rig = Rig::new(1, 2);
@@ -49,7 +49,7 @@ fn the_list_of_units_is_news_until_it_was_read_anywhere() {
             }
         });
     }
-    // Who has not read it is told once by each unit.
+    // An initiator that has not read it is told once by each unit.
     rig.control(|control| async move { control.unmap(TARGET, 0, None).await }).unwrap();
     client.run(move |_| async move {
         let error = test_unit_ready(&session, 1).await.unwrap_err();
@@ -58,8 +58,9 @@ fn the_list_of_units_is_news_until_it_was_read_anywhere() {
     });
 }
 
-/// A change tells those who see another list, and nobody else: each attention costs an initiator a command,
-/// and many rescan for it.
+/// A change is reported only to initiators that see another list.
+///
+/// Each attention costs an initiator a command, and many rescan for it.
 #[test]
 fn only_who_sees_another_list_is_told() {
     const SECOND: &str = "iqn.2026-01.org.ursa:second";
@@ -98,7 +99,7 @@ fn only_who_sees_another_list_is_told() {
         let spec = MapSpec { target: target.into(), host: host.into(), lun: Some(lun) };
         rig.control(move |control| async move { control.map("unseen", spec).await }).unwrap();
     };
-    // A volume that nobody sees, a group for one, and a target without maps.
+    // A volume that no host sees, a group for one, and a target without maps.
     rig.control(move |control| async move {
         let new = new_volume(POOL, at("unseen", 0));
         control.create_volume(new).await.unwrap();

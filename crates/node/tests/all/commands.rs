@@ -14,8 +14,7 @@ pub(crate) async fn register(session: &Session, lun: u16, key: u64, survives: bo
     session.reserve(Lun(lun), PersistentReserveOut { survives, ..PersistentReserveOut::register(key) }).await
 }
 
-/// RESERVE, RELEASE and their like for the type "Write Exclusive", with the key that the session is
-/// registered with.
+/// RESERVE, RELEASE and similar actions for the type "Write Exclusive", with the session's registered key.
 pub(crate) async fn reserve(
     session: &Session,
     lun: u16,
@@ -48,7 +47,7 @@ pub(crate) async fn set_write_protection(session: &Session, lun: u16, on: bool) 
     set_mode(session, lun, 0x0a, (4, 0x08), on).await
 }
 
-/// MODE SENSE and MODE SELECT of a page, to set or clear one bit of it: its byte and its mask.
+/// Sets or clears a bit of a mode page (its byte and its mask) by MODE SENSE and MODE SELECT.
 async fn set_mode(
     session: &Session,
     lun: u16,

@@ -1,4 +1,4 @@
-//! Sessions of several connections (RFC 7143 4.2.2): they come, are replaced, log out and break.
+//! Sessions of several connections (RFC 7143 4.2.2): they are added, replaced, logged out and broken.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const SECTORS_PER_BLOCK: u64 = 8;
 
 const SHAPE: Shape = Shape { mib: 16, ..Shape::thick() };
 
-/// Where there is something to copy.
+/// The blocks that are copied.
 const SOURCE: u64 = 1024;
 
 fn content(lba: u64, blocks: u64, sequence: u64) -> Chain {
@@ -46,7 +46,7 @@ fn rig(seed: u64) -> Rig {
     rig
 }
 
-/// Connections of this session as administrators see them.
+/// Number of connections of this session, as administrators see them.
 fn addresses(rig: &Rig) -> usize {
     let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
     sessions.iter().map(|session| session.addresses.len()).sum()
@@ -69,7 +69,7 @@ fn commands_and_data_go_over_three_connections() {
                     rt::spawn(async move {
                         let part = SHAPE.blocks() / 12;
                         for sequence in 1..20 {
-                            // Up to 300 KiB: in its command, and in one to five bursts that are asked for.
+                            // Up to 300 KiB: as immediate data, and in one to five bursts that R2Ts request.
                             let most = if rng.one_in(3) { 75 } else { 3 };
                             let blocks = 1 + rng.below(most);
                             let lba = worker * part + rng.below(part - blocks);
@@ -102,7 +102,7 @@ fn a_session_has_as_many_connections_as_its_first_login_settled() {
         rig.world.set_net_profile(NetProfile { window: 60..400, ..NetProfile::default() });
         rig.client("client").run(|portal| async move {
             let leading = Nexus::log_in(portal, "client", 3).await;
-            // All at once: those that are at the end of their login count.
+            // All at once: a connection counts once its login has ended.
             let joins = (1..6).map(|cid| {
                 let nexus = Rc::clone(leading.nexus());
                 rt::spawn(async move { nexus.join(cid).await })
@@ -115,7 +115,7 @@ fn a_session_has_as_many_connections_as_its_first_login_settled() {
             for (number, link) in joined.iter().enumerate() {
                 assert_eq!(link.write(number as u64, content(number as u64, 1, 1)).await, Ok(0));
             }
-            // One goes, another may come.
+            // When one is gone, another may join.
             assert_eq!(leading.logout(Some(joined[0].cid())).await, Ok(LOGGED_OUT));
             let another = leading.nexus().join(9).await.unwrap();
             assert_eq!(another.write(9, content(9, 1, 1)).await, Ok(0));
@@ -142,7 +142,7 @@ fn nobody_joins_a_session_that_is_not_his() {
     });
 }
 
-/// Whom a login may act for.
+/// Which sessions and initiators a login may act for.
 mod standing {
     use initiator::{Chap, Credentials, Options, Session};
     use node::access::{ChapSecret, HostGroup};
@@ -193,7 +193,7 @@ mod standing {
             told(&rig, "");
             let tsih = leading.nexus().tsih();
             rig.client("stranger").run(move |portal| async move {
-                // The stranger may log in to the target, by "any".
+                // The stranger may log in to the target, because the LUN is mapped to "any".
                 Nexus::log_in(portal, "stranger", 1).await;
                 let stranger = Nexus::new(portal, "client", tsih);
                 assert_eq!(stranger.join(1).await.err(), Some(AUTHORIZATION_FAILURE));
@@ -238,8 +238,8 @@ mod standing {
         });
     }
 
-    /// A group whose session was open when it got a secret: the session goes on, and whoever joins it has to
-    /// prove it.
+    /// A group that gets a secret while its session is open: the session continues, and a connection that
+    /// joins it must prove the secret.
     #[test]
     fn a_secret_that_a_group_gets_later_is_asked_of_who_joins() {
         each_seed(1, |seed| {
@@ -263,7 +263,7 @@ async fn unit_name(link: &Link) -> [u8; 16] {
     Identification.answer(Some(Buf::copy_of(&page))).unwrap().unit.naa().unwrap()
 }
 
-/// As [`begin_writes_and_copy`], at a disk that takes its time; gives them a moment to get there.
+/// As [`begin_writes_and_copy`], on a slow disk; waits a moment, so that they reach it.
 async fn begin_slow_writes(link: &Rc<Link>, sequence: u64) -> Vec<rt::Task<Result<u8, Over>>> {
     let name = unit_name(link).await;
     let all = begin_writes_and_copy(link, name, sequence);
@@ -271,7 +271,7 @@ async fn begin_slow_writes(link: &Rc<Link>, sequence: u64) -> Vec<rt::Task<Resul
     all
 }
 
-/// Writes and copies, from one connection. A copy is the worst: it writes again and again.
+/// Starts writes and a copy on one connection. The copy is the hardest case: it writes again and again.
 fn begin_writes_and_copy(link: &Rc<Link>, name: [u8; 16], sequence: u64) -> Vec<rt::Task<Result<u8, Over>>> {
     let segment = CopySegment { source: Lba(SOURCE), destination: Lba(2560), count: BlockCount(1024) };
     let copier = Rc::clone(link);
@@ -282,14 +282,14 @@ fn begin_writes_and_copy(link: &Rc<Link>, name: [u8; 16], sequence: u64) -> Vec<
     })];
     all.extend((0..12).map(|writer: u64| {
         let link = Rc::clone(link);
-        // Some are large, so that their data is still coming.
+        // Some are large, so that some of their data has not arrived yet.
         let blocks = if writer.is_multiple_of(3) { 40 } else { 1 };
         rt::spawn(async move { link.write(writer * 80, content(writer * 80, blocks, sequence)).await })
     }));
     all
 }
 
-/// Nothing of what was begun lands from now on.
+/// Checks that no command that was started changes data from now on.
 async fn nothing_lands(link: &Link) {
     let blocks = SHAPE.blocks();
     let now = link.read_all(blocks).await;
@@ -297,12 +297,12 @@ async fn nothing_lands(link: &Link) {
     assert!(now == link.read_all(blocks).await, "a write landed late");
 }
 
-/// How many were not answered.
+/// Number of commands without a response.
 async fn unanswered(writers: Vec<rt::Task<Result<u8, Over>>>) -> usize {
     rt::join_all(writers).await.into_iter().filter(Result::is_err).count()
 }
 
-/// `asks_itself`: the connection that goes logs itself out, else another does it.
+/// `asks_itself`: the connection logs itself out; otherwise another one does.
 fn log_out_under_load(seed: u64, asks_itself: bool) {
     let rig = rig(seed);
     rig.world.set_disk_latency(rig.server, DISK, slow_writes());
@@ -317,7 +317,7 @@ fn log_out_under_load(seed: u64, asks_itself: bool) {
         let asker = if asks_itself { &second } else { &leading };
         assert_eq!(asker.logout(Some(1)).await, Ok(LOGGED_OUT));
         leading.fill_gaps_of(&second);
-        // Who hears this may write at once.
+        // An initiator that has this response may write at once.
         assert_eq!(leading.write(0, content(0, 1, 2)).await, Ok(0));
         nothing_lands(&leading).await;
         assert!(leading.read(0, 1).await.unwrap() == content(0, 1, 2).to_vec());
@@ -387,7 +387,7 @@ fn the_only_connection_of_a_session_is_replaced() {
     });
 }
 
-/// Many come for one place: the last one has it, and the others know.
+/// Many connections compete for one place: the last one gets it, and the others are told.
 #[test]
 fn of_many_that_replace_one_connection_one_remains() {
     each_seed(8, |seed| {
@@ -413,7 +413,7 @@ fn of_many_that_replace_one_connection_one_remains() {
     });
 }
 
-/// Error recovery level 0: with a connection the session is lost (RFC 7143 7.1.4).
+/// Error recovery level 0: if a connection is lost, the session is lost (RFC 7143 7.1.4).
 #[test]
 fn a_connection_that_breaks_takes_the_session_with_it() {
     each_seed(6, |seed| end_under_load(seed, true));
@@ -424,7 +424,7 @@ fn a_session_takes_the_place_of_its_former_self_with_all_its_connections() {
     each_seed(6, |seed| end_under_load(seed, false));
 }
 
-/// `breaks`: one of the connections breaks, else the initiator just logs in again.
+/// `breaks`: one of the connections breaks; otherwise the initiator just logs in again.
 fn end_under_load(seed: u64, breaks: bool) {
     let rig = rig(seed);
     rig.world.set_disk_latency(rig.server, DISK, slow_writes());
@@ -463,8 +463,8 @@ fn nothing_lands_after_a_reset_that_another_connection_asked_for() {
             let leading = Nexus::log_in(portal, "client", 4).await;
             let second = leading.nexus().join(1).await.unwrap();
             let name = unit_name(&second).await;
-            // Would the reset be carried out first, this would take the unit attention, and the copy would go
-            // on.
+            // If the reset were executed first, this command would take the unit attention, and the copy
+            // would continue.
             let asker = Rc::clone(&second);
             let asked = rt::spawn(async move { asker.send_command(&TestUnitReady).await });
             let writers = begin_writes_and_copy(&second, name, 1);
@@ -478,8 +478,8 @@ fn nothing_lands_after_a_reset_that_another_connection_asked_for() {
     });
 }
 
-/// Connections come, go and are replaced at random while all that are there write and read; what was answered
-/// is there.
+/// Connections are added, removed and replaced at random while all of them write and read; acknowledged
+/// writes are not lost.
 #[test]
 fn connections_come_and_go_under_load() {
     each_seed(6, |seed| {
@@ -514,7 +514,7 @@ async fn come_and_go(nexus: Rc<Nexus>, cid: u16, rng: &mut Rng) {
     for sequence in 1..20 {
         let abandoned = begin_writes(&link, first, sequence, rng);
         rt::sleep(Duration::from_micros(rng.below(3000))).await;
-        // Or without a word: the former one is still there.
+        // Otherwise without a logout, while the former connection still exists.
         if rng.one_in(2) {
             assert_eq!(link.logout(Some(cid)).await, Ok(LOGGED_OUT));
         }
@@ -543,7 +543,7 @@ fn begin_writes(
         .collect()
 }
 
-/// It is alive, but does not read: what waits for it is not kept for ever.
+/// The initiator is alive, but does not read: the node does not keep its responses forever.
 #[test]
 fn who_takes_no_answers_is_cut_off() {
     each_seed(2, |seed| {

@@ -1,5 +1,4 @@
-//! What tests write: every sector says what it belongs to, so that a lost, misplaced or torn one is
-//! recognised.
+//! What tests write: every sector contains its origin, so that a lost, misplaced or torn one is recognized.
 //!
 //! | bytes of a sector | field, little-endian |
 //! |---|---|
@@ -11,22 +10,22 @@
 
 use base::{Buf, Chain};
 
-/// What is written as one piece on every disk.
+/// What every disk writes atomically, in bytes.
 pub(crate) const SECTOR: usize = 512;
 
-/// Who wrote.
+/// The client and the number of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp {
     pub(crate) client: u64,
     pub(crate) sequence: u64,
 }
 
-/// A sector that holds what nobody wrote there.
+/// A sector with content that no test wrote there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "shown when a test fails")]
 pub(crate) struct Foreign {
     pub(crate) sector: u64,
-    /// Volume, sector, client and sequence, as they are there.
+    /// Volume, sector, client and sequence, as found.
     pub(crate) found: [u64; 4],
 }
 
@@ -37,7 +36,7 @@ fn word(seed: [u64; 4], at: usize) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// Data for the sectors from `first` on of a volume.
+/// Data for the sectors of a volume from `first` on.
 pub(crate) fn stamped(volume: u64, first: u64, sectors: usize, stamp: Stamp) -> Chain {
     let mut data = Buf::uncleared(sectors * SECTOR);
     for (sector, bytes) in (first..).zip(data.chunks_exact_mut(SECTOR)) {
@@ -50,7 +49,7 @@ pub(crate) fn stamped(volume: u64, first: u64, sectors: usize, stamp: Stamp) -> 
     data.into()
 }
 
-/// Who wrote the sector; `None` for zeros.
+/// The write that the sector comes from; `None` for zeros.
 pub(crate) fn stamp_of(volume: u64, sector: u64, bytes: &[u8]) -> Result<Option<Stamp>, Foreign> {
     assert_eq!(bytes.len(), SECTOR);
     if bytes.iter().all(|byte| *byte == 0) {
@@ -66,7 +65,7 @@ pub(crate) fn stamp_of(volume: u64, sector: u64, bytes: &[u8]) -> Result<Option<
     Ok(Some(Stamp { client: found[2], sequence: found[3] }))
 }
 
-/// Who wrote all of `data`, which begins at sector `first`.
+/// The write that all of `data` comes from, which begins at sector `first`.
 ///
 /// # Panics
 /// If there is foreign data, or a mix.

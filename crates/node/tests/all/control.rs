@@ -1,4 +1,4 @@
-//! What administrators do while clients are at work.
+//! Administrators' changes during I/O.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::workload::{Worker, read_all, volume_number};
 
 const LUN: u16 = 0;
 
-/// LOGICAL UNIT NOT SUPPORTED, and the unit attentions that say what changed (SPC-4 table 44).
+/// LOGICAL UNIT NOT SUPPORTED, and the unit attentions that report changes (SPC-4 table 44).
 const NOT_SUPPORTED: (u8, u16) = (0x05, 0x2500);
 const CAPACITY_CHANGED: (u8, u16) = (0x06, 0x2a09);
 const LUNS_CHANGED: (u8, u16) = (0x06, 0x3f0e);
@@ -61,7 +61,7 @@ fn a_volume_that_is_deleted_while_in_use_gives_its_space_back_and_a_new_one_read
         let rig = Rig::new(seed, 2);
         let shape = Shape::thick();
         let other = Shape { name: "other", lun: 1, ..Shape::thick() };
-        // With another LUN the sessions stay, without one they are asked to log out.
+        // If the target has another LUN, the sessions stay; otherwise they are asked to log out.
         if seed % 2 == 0 {
             rig.add(other);
         }
@@ -99,7 +99,7 @@ fn a_lun_that_is_taken_away_is_gone_at_once() {
             session.make_ready(Lun(1)).await.unwrap();
             read_block(&session, 1, 0).await.unwrap();
         });
-        // The volume itself is whole, and can come back.
+        // The volume itself is intact, and can be mapped again.
         rig.control(|control| async move { map(&control, "thick", 5).await }).unwrap();
         rig.client("again").run(|portal| async move {
             read_block(&*log_in(portal, "again", 5).await, 5, 0).await.unwrap();
@@ -151,7 +151,7 @@ fn clients_hear_of_a_volume_that_grows_and_use_its_new_end() {
                     let capacity = session.read_capacity(Lun(LUN)).await.unwrap();
                     assert_eq!(capacity.blocks, BlockCount(12 * MIB / 4096));
                 }
-                // Over what was the end.
+                // Across the former end.
                 let stamp = Stamp { client: 1, sequence: 1 };
                 let data = stamped(volume_number(LUN), (9 * MIB) / 512, 2 * MIB as usize / 512, stamp);
                 one.write(Lun(LUN), Lba(9 * MIB / 4096), data, BlockSize::B4096).await.unwrap();
@@ -183,7 +183,8 @@ fn administrators_and_clients_do_not_get_in_each_others_way() {
                     let session = log_in(portal, &name, LUN).await;
                     let mut worker = worker;
                     for _ in 0..60 {
-                        // Each of the other volumes that come and go is told to everybody.
+                        // Each of the other volumes that are mapped and unmapped causes a unit attention for
+                        // all.
                         match worker.step(&session).await {
                             Err(error) if error.is_unit_attention() => {}
                             result => result.unwrap(),
@@ -240,14 +241,15 @@ fn a_volume_that_cannot_be_mapped_is_not_made() {
         assert!(matches!(create("iqn.2026-01.org.ursa:new"), Err(ControlError::Record(_))));
         assert!(rig.control(|control| async move { control.volumes().await }).is_empty());
         assert_eq!(free(&rig), before, "the space is back");
-        // Nobody knows what the next start will find, so there is no next change; the pools go on.
+        // It is unknown what the next start will find, so the node refuses further changes; the pools
+        // continue.
         assert!(matches!(create("iqn.2026-01.org.ursa:new"), Err(ControlError::Record(_))));
         rig.control(|control| async move { control.create_volume(new_volume(POOL, Shape::thick())).await })
             .unwrap();
     });
 }
 
-/// The rules change for one target; the sessions of another are not told of it.
+/// The rules of one target change; the sessions of another one are not told.
 #[test]
 fn a_change_of_one_target_does_not_disturb_the_sessions_of_another() {
     each_seed(2, |seed| {
@@ -284,7 +286,7 @@ fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
         let client = rig.client("client");
         let session = client.run(|portal| log_in(portal, "client", LUN));
         keep_busy(&rig, shape, seed);
-        // Its blocks are as large as the volume's, the first disk's are smaller.
+        // Its blocks are as large as the volume's; the first disk's are smaller.
         rig.world.add_disk(rig.server, "/dev/second", 32 * MIB, 4096);
         let grow = |mib: u64| {
             rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
@@ -316,7 +318,7 @@ fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
     });
 }
 
-/// All cores write to what is new, and hosts notice nothing.
+/// All cores write to the new space, and hosts notice nothing.
 #[test]
 fn a_volume_grows_onto_what_its_disk_has_grown_by_while_clients_write() {
     each_seed(4, |seed| {

@@ -21,8 +21,9 @@ const NOT_REACHABLE: (u8, u16) = (0x0a, 0x0d02);
 /// COPY ABORTED, THIRD PARTY DEVICE FAILURE (SPC-4).
 const THIRD_PARTY: (u8, u16) = (0x0a, 0x0d01);
 
-/// What the source or the target of a copy answered (SPC-4, EXTENDED COPY command errors detected during
-/// processing of segment descriptors): its sense key, and additional sense code and qualifier.
+/// The response of a copy's source or target: its sense key, and additional sense code and qualifier.
+///
+/// SPC-4, EXTENDED COPY command errors detected during processing of segment descriptors.
 #[derive(Debug, PartialEq, Eq)]
 enum Answered {
     Source(u8, u16),
@@ -49,7 +50,7 @@ fn answered(error: &Error) -> Answered {
     }
 }
 
-/// Two volumes, the first with something to copy, and a session that sees both.
+/// Two volumes, the first with data to copy, and a session that sees both.
 async fn log_in_to_two(portal: SocketAddr) -> (Rc<Session>, Copy) {
     let session = log_in(portal, "client", 0).await;
     session.make_ready(Lun(1)).await.unwrap();
@@ -82,7 +83,7 @@ fn no_copy_writes_to_a_unit_that_is_write_protected() {
             );
             set_write_protection(&session, 1, false).await.unwrap();
             assert!(is_untouched(&session, 1).await);
-            // The source may be protected.
+            // The source may be write-protected.
             set_write_protection(&session, 0, true).await.unwrap();
             extended_copy(&session, 1, copy).await.unwrap();
         });
@@ -97,7 +98,7 @@ fn no_copy_uses_a_unit_that_is_stopped() {
         rig.add(Shape { lun: 1, ..Shape::ram() });
         rig.client("client").run(|portal| async move {
             let (session, copy) = log_in_to_two(portal).await;
-            // Not ready, initializing command required.
+            // NOT READY, INITIALIZING COMMAND REQUIRED.
             for (stopped, asked, expected) in
                 [(1, 0, Answered::Target(0x02, 0x0402)), (0, 1, Answered::Source(0x02, 0x0402))]
             {
@@ -112,7 +113,7 @@ fn no_copy_uses_a_unit_that_is_stopped() {
     });
 }
 
-/// What the medium says reaches the initiator.
+/// The initiator receives a medium error of the copy's source.
 #[test]
 fn a_copy_tells_what_cannot_be_read() {
     each_seed(1, |seed| {
@@ -185,8 +186,8 @@ fn a_copy_is_no_way_around_lun_maps() {
     });
 }
 
-/// A copy of 192 MiB, to a disk that needs 20 s for it: aborted by its own session or by a reset of another
-/// one.
+/// A copy of 192 MiB to a disk that needs 20 s for it, aborted by its own session or by another session's
+/// reset.
 #[test]
 fn a_copy_ends_when_it_is_aborted_and_nothing_of_it_lands_after_the_answer() {
     for (function, by_another) in

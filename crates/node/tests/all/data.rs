@@ -1,4 +1,4 @@
-//! What is written is read.
+//! Reads return what was written.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ fn a_client_reads_what_it_wrote() {
                 let session = log_in(portal, "client", shape.lun).await;
                 let capacity = session.read_capacity(Lun(shape.lun)).await.unwrap();
                 assert_eq!((capacity.blocks.0, capacity.block_size), (shape.blocks(), shape.block));
-                // From the middle of one stripe unit over a whole one to the middle of the next.
+                // From the middle of one stripe unit, across a whole one, to the middle of the next.
                 let (block, stamp) = (u64::from(shape.block.bytes()), Stamp { client: 1, sequence: 1 });
                 let (start, len) = ((1 << 20) / 2 + 8192, (2 << 20) + 4096);
                 let data = stamped(volume_number(shape.lun), start / 512, len / 512, stamp);

@@ -1,4 +1,4 @@
-//! Disks that fail or are full: clients hear the right thing, and others nothing.
+//! Disks that fail or are full: clients get the right error, and other clients notice nothing.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn read(session: &Session, lun: u16, lba: u64, blocks: u64) -> Result<(), 
     session.read(Lun(lun), Lba(lba), BlockCount(blocks), BlockSize::B4096).await.map(drop)
 }
 
-/// Where on the disk a block with this content is.
+/// The place on the disk of a block with this content.
 fn find(image: &DiskImage, content: &[u8]) -> u64 {
     let mut block = [0; 512];
     let found = (0..image.size()).step_by(512).find(|at| {
@@ -84,7 +84,7 @@ fn a_disk_that_failed_to_write_is_shown_until_the_node_starts_again() {
     assert!(matches!(said(&rig), (disks, faults) if disks.is_empty() && faults.is_empty()));
 }
 
-/// A volume of which a host has written block 300, and where that is on the disk.
+/// A volume whose block 300 a host has written, and the block's place on the disk.
 fn with_block_300(seed: u64) -> (Rig, u64) {
     let rig = Rig::new(seed, 2);
     rig.add(Shape::thick());
@@ -144,7 +144,7 @@ fn what_a_disk_did_not_read_is_shown_until_that_somebody_has_seen_it_is_written_
         };
         let acknowledge =
             || rig.control(|control| async move { control.acknowledge_read_errors(POOL).await });
-        // The record's disk has no room just now.
+        // The disk of the node's record has no space at the moment.
         record(true);
         client.run(|portal| async move {
             let session = log_in(portal, "client", 0).await;
@@ -187,7 +187,7 @@ fn a_pool_that_its_file_system_has_no_room_for_is_overcommitted() {
     rig.world.leave_space(rig.server, 100 * MIB);
     let first = make("first");
     assert!(first.promised > 50 * MIB && first.overcommit.is_none(), "{first:?}");
-    // Together they may take more than there is.
+    // Together they may take more space than there is.
     let second = make("second").overcommit.unwrap();
     assert!(second.promised > second.free && second.free > 64 * MIB, "{second:?}");
     let overcommitted = || {
@@ -196,7 +196,7 @@ fn a_pool_that_its_file_system_has_no_room_for_is_overcommitted() {
         over.map(|pool| pool.name).collect::<Vec<_>>()
     };
     assert_eq!(overcommitted(), ["first", "second"], "a disk is in no file system");
-    // Just enough is not enough to say that it is well.
+    // Barely enough space does not end the finding.
     rig.world.leave_space(rig.server, second.promised + MIB);
     assert_eq!(overcommitted().len(), 2);
     rig.world.leave_space(rig.server, second.promised * 2);
@@ -225,8 +225,8 @@ fn a_disk_that_fails_to_write_stops_its_pool_and_no_other() {
             let (key, _) = error.sense().unwrap();
             assert!([MEDIUM_ERROR, HARDWARE_ERROR, NOT_READY].contains(&key), "{error}");
             assert_eq!(information(&error), None, "nobody knows which block it was");
-            // What the disk holds is unknown from now on: nothing more is accepted, not even where it would
-            // succeed.
+            // The content of the disk is unknown from now on: the node accepts no more writes, even where
+            // they would succeed.
             for lba in [0, 500, 1000] {
                 let error = write(&session, 0, lba, 1).await.unwrap_err();
                 let (key, _) = error.sense().unwrap();
@@ -237,7 +237,7 @@ fn a_disk_that_fails_to_write_stops_its_pool_and_no_other() {
             session.flush(Lun(1)).await.unwrap();
             read(&session, 1, 0, 600).await.unwrap();
         });
-        // A restart opens the disk anew.
+        // A restart reopens the disk.
         rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
         rig.world.kill(rig.server);
         rig.start();
@@ -249,7 +249,7 @@ fn a_disk_that_fails_to_write_stops_its_pool_and_no_other() {
     });
 }
 
-/// What TEST UNIT READY answers, and sense key and code that REQUEST SENSE tells as data.
+/// The sense of TEST UNIT READY, and the sense that REQUEST SENSE returns as data.
 async fn readiness(session: &Session, lun: u16) -> [(u8, u16); 2] {
     let tested = session.command(Lun(lun), Cdb([0; 16]), Transfer::None).await;
     let tested = tested.map_or_else(|error| error.sense().unwrap(), |_| (0, 0));
@@ -260,8 +260,8 @@ async fn readiness(session: &Session, lun: u16) -> [(u8, u16); 2] {
     [tested, (data[2], u16::from_be_bytes([data[12], data[13]]))]
 }
 
-/// Or multipathing would give a path up for its writes and take it back for its answer to TEST UNIT READY,
-/// without end.
+/// Otherwise multipathing would fail a path because of its writes and reinstate it because of TEST UNIT
+/// READY, without end.
 #[test]
 fn a_volume_on_a_disk_out_of_service_is_not_ready_and_others_are() {
     const READY: [(u8, u16); 2] = [(0, 0); 2];
@@ -272,7 +272,7 @@ fn a_volume_on_a_disk_out_of_service_is_not_ready_and_others_are() {
         rig.add(Shape::thick());
         rig.add_other_pool();
         let client = rig.client("client");
-        // On both cores, whichever has the slice that fails.
+        // On both cores, because either may have the slice that fails.
         let sessions = client.run(|portal| async move {
             let mut sessions = Vec::new();
             for name in ["a", "b", "c", "d"] {
@@ -342,7 +342,7 @@ fn a_failed_flush_is_told_and_not_forgotten() {
     });
 }
 
-/// INTERNAL TARGET FAILURE: initiators send again what is answered BUSY, and it would never succeed.
+/// INTERNAL TARGET FAILURE: after BUSY, initiators would repeat the command, which would never succeed.
 const FAILED: Option<(u8, u16)> = Some((HARDWARE_ERROR, 0x4400));
 
 #[test]
@@ -353,7 +353,7 @@ fn a_reservation_that_cannot_be_stored_has_failed() {
     let session = client.run(|portal| log_in(portal, "client", 0));
     rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
     client.run(move |_| async move {
-        // The second time the pool takes no changes any more.
+        // The second time, the pool accepts no changes any more.
         for _ in 0..2 {
             let error = register(&session, 0, 7, true).await.unwrap_err();
             assert_eq!(error.sense(), FAILED, "{error}");
@@ -362,7 +362,7 @@ fn a_reservation_that_cannot_be_stored_has_failed() {
     });
 }
 
-/// The pool may hold the change that it could not store: the next life would find it.
+/// The pool may contain the change that it could not store: the next start would find it.
 #[test]
 fn nothing_is_answered_that_rests_on_a_reservation_that_could_not_be_stored() {
     let rig = Rig::new(1, 2);
@@ -372,7 +372,7 @@ fn nothing_is_answered_that_rests_on_a_reservation_that_could_not_be_stored() {
     let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
     rig.world.set_disk_faults(rig.server, DISK, faults);
     client.run(move |_| async move {
-        // The host is not registered, as far as anybody has been told: to give that up changes nothing.
+        // As far as any host knows, this host is not registered, so an unregistration would change nothing.
         for key in [7, 0] {
             let error = register(&session, 0, key, true).await.unwrap_err();
             assert_eq!(error.sense(), FAILED, "{key}: {error}");
@@ -402,8 +402,8 @@ fn a_write_cache_that_cannot_be_flushed_is_not_turned_off_in_silence() {
     });
 }
 
-/// SBC-3, Caches: what is newer in the cache goes to the medium first, and if it cannot the medium has not
-/// what is asked of it.
+/// SBC-3, Caches: newer data in the cache goes to the medium first; if that fails, the medium does not have
+/// the requested data.
 #[test]
 fn a_read_with_fua_and_a_verify_are_of_the_medium() {
     const READ_FUA: [u8; 10] = [0x28, 0x08, 0, 0, 0, 5, 0, 0, 1, 0];

@@ -1,4 +1,4 @@
-//! Pools that the node cannot use any more are forgotten, and found again.
+//! A node forgets pools that it cannot use any more, and imports them again.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn pools(rig: &Rig) -> Vec<String> {
     rig.control(|control| async move { control.pools() }).into_iter().map(|pool| pool.name).collect()
 }
 
-/// How many places a volume is mapped at.
+/// Number of the volume's maps.
 fn maps(rig: &Rig, volume: &'static str) -> usize {
     rig.control(move |control| async move { control.volume(volume) }).unwrap().maps.len()
 }
@@ -51,7 +51,7 @@ fn a_pool_whose_disk_is_dead_is_forgotten_and_comes_back_with_its_maps() {
             rig.world.crash(rig.server);
             rig.world.set_disk_dead(rig.server, DISK, true);
             rig.start();
-            // Nobody can tell what is on it, but which maps lead nowhere.
+            // It is unknown what is on it, but known which maps lead nowhere.
             let left = remains(&rig).unwrap();
             assert!(matches!(left.disks.as_slice(), [(path, Some(Muteness::Unreadable(_)))] if path == DISK));
             assert!(left.volumes.is_none());
@@ -156,7 +156,7 @@ fn a_pool_whose_metadata_could_not_be_written_is_closed_and_opened_anew() {
     });
 }
 
-/// A pool that was given away, called "spare".
+/// Creates and exports a pool called "spare".
 fn give_away_a_pool(rig: &Rig) {
     rig.world.add_disk(rig.server, "/dev/namesake", 32 * MIB, 512);
     rig.create_pool("spare", "/dev/namesake");
@@ -179,13 +179,13 @@ fn a_pool_that_is_not_open_keeps_its_name() {
     rig.world.crash(rig.server);
     rig.world.set_disk_dead(rig.server, DISK, true);
     rig.start();
-    // The names of a pool that is open and of one that is not.
+    // The names of an open pool and of one that is not open.
     assert!(matches!(import(&rig, Some(OTHER)), Err(ControlError::Exists { kind: "pool", .. })));
     let refused = import(&rig, Some(POOL)).unwrap_err();
     assert!(matches!(&refused, ControlError::PoolOfThatName(name) if name == POOL), "{refused}");
     assert!(matches!(import(&rig, Some("no name")), Err(ControlError::Name(_))));
     assert_eq!(pools(&rig), [OTHER, POOL]);
-    // A refusal gives it back as it was called.
+    // After a refusal, the pool keeps its name.
     let pool = import(&rig, None).unwrap();
     assert_eq!((pool.name.as_str(), pool.state.unwrap().volumes), ("spare", 1));
     rig.control(|control| async move { control.export_pool("spare").await }).unwrap();

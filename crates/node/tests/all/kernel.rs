@@ -19,7 +19,7 @@ fn cores(count: usize) -> rt::uring::Config {
     rt::uring::Config { processors: (0..count).collect(), pin: false, poll: Duration::from_micros(20) }
 }
 
-/// Runs `main` on a node of one core, and gives its result.
+/// Runs `main` on a node of one core, and returns its result.
 fn run_alone<T: Send + 'static, F: Future<Output = T> + 'static>(
     main: impl Fn() -> F + Send + Clone + 'static,
 ) -> T {
@@ -32,7 +32,7 @@ fn run_alone<T: Send + 'static, F: Future<Output = T> + 'static>(
     results.recv().unwrap()
 }
 
-/// A node of two cores with its data in `dir`; its thread pool and the portal.
+/// A node of two cores with its data in `dir`; returns its threads and the portal.
 fn start(dir: PathBuf) -> (Running, std::net::SocketAddr) {
     let portals = vec!["127.0.0.1:0".parse().unwrap()];
     let wanted = Wanted {
@@ -50,7 +50,7 @@ fn start(dir: PathBuf) -> (Running, std::net::SocketAddr) {
     (running.unwrap(), portal)
 }
 
-/// Waits for what comes from another thread.
+/// Waits for a result from another thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {

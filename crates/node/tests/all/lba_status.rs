@@ -1,4 +1,4 @@
-//! Which blocks take space: GET LBA STATUS.
+//! GET LBA STATUS: which blocks take space.
 
 use base::{BlockSize, ByteLen, Lba, LbaRange};
 use initiator::command::{GetLbaStatus, Provisioning};
@@ -10,10 +10,10 @@ use crate::content::{Stamp, stamped};
 use crate::rig::{POOL, Rig, Shape, log_in, map, new_volume};
 use crate::workload::volume_number;
 
-/// What one command looks at, at most.
+/// What one command examines at most, in bytes.
 const LOOK_BYTES_MAX: u64 = 4 << 30;
 
-/// A volume in memory, which takes space only where it was written.
+/// A RAM volume, which takes space only where it was written.
 fn add(rig: &Rig, slices: u16, size: ByteLen) {
     let new = NewVolume { slices: Some(slices), size, ..new_volume(POOL, Shape::ram()) };
     rig.control(move |control| async move {
@@ -22,7 +22,7 @@ fn add(rig: &Rig, slices: u16, size: ByteLen) {
     });
 }
 
-/// The mapped ranges of `blocks`, joined, and how many commands it took to learn them.
+/// The mapped ranges of `blocks`, merged, and the number of commands that it took to get them.
 async fn mapped(session: &Session, blocks: u64) -> (Vec<LbaRange>, usize) {
     let mut found: Vec<LbaRange> = Vec::new();
     let (mut at, mut commands) = (Lba(0), 0);
@@ -68,7 +68,7 @@ fn many_extents_are_told_one_after_the_other() {
         add(&rig, slices, ByteLen(32 << 20));
         rig.client("client").run(move |portal| async move {
             let session = log_in(portal, "client", 0).await;
-            // Every third block, and one run over many: across what is asked for at once.
+            // Every third block, and one long run: more ranges than one command returns.
             let lone =
                 (0..2000).map(|number| LbaRange { start: Lba(number * 3), count: base::BlockCount(1) });
             let run = LbaRange { start: Lba(6500), count: base::BlockCount(700) };

@@ -1,9 +1,9 @@
 //! An initiator with several connections in one session (RFC 7143 4.2.2, 6.3.4): no initiator that we know
 //! has more than one.
 //!
-//! All connections number their commands together, so that they may arrive in any order; each has a task that
-//! receives and one that sends. It offers what makes data take every way: some of a write goes with its
-//! command, the rest when it is asked for.
+//! All connections share the numbering of commands, which may therefore arrive in any order. Each has a task
+//! that receives and one that sends. The negotiated values make data take all paths: some of a write's data
+//! is immediate, and R2Ts request the rest.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,32 +25,32 @@ use rt::sync::{Notify, Receiver, Sender, oneshot};
 
 use crate::rig::{TARGET, named};
 
-/// What one PDU carries at most, in both directions: fewer than the node would take.
+/// Data of a PDU, at most, in both directions: less than the node would accept.
 const SEGMENT_MAX: usize = 16 << 10;
 const FIRST_BURST: usize = 8 << 10;
 const MAX_BURST: usize = 64 << 10;
-/// How long connecting may take.
+/// How long a connection attempt may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The connection is over: there will be no answer.
+/// The connection has ended: there will be no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Over;
 
-/// What a command was answered with.
+/// The response to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u8,
     pub(crate) data: Vec<u8>,
 }
 
-/// What all connections have in common.
+/// What all connections share.
 pub(crate) struct Nexus {
     portal: SocketAddr,
     initiator: String,
     isid: [u8; 6],
     tsih: Cell<u16>,
     next_cmd_sn: Cell<u32>,
-    /// What came last of the target's ExpCmdSN: all before it has arrived.
+    /// The latest ExpCmdSN of the target: all commands before it have arrived.
     exp_cmd_sn: Cell<u32>,
     next_tag: Cell<u32>,
 }
@@ -70,10 +70,10 @@ pub(crate) struct Link {
     closed: Notify,
 }
 
-/// A request that was not answered.
+/// A request without a response so far.
 struct Waiting {
     answered: Sender<Answer>,
-    /// What a read has brought.
+    /// The data of a read so far.
     data_in: Vec<u8>,
     data_out: Chain,
 }
@@ -87,7 +87,7 @@ impl Nexus {
         leading
     }
 
-    /// An initiator that says this TSIH.
+    /// An initiator that sends this TSIH.
     pub(crate) fn new(portal: SocketAddr, name: &str, tsih: u16) -> Rc<Nexus> {
         Rc::new(Nexus {
             portal,
@@ -151,7 +151,7 @@ impl Nexus {
         Ok(link)
     }
 
-    /// One request does it all. What concerns the session is settled by the leading login.
+    /// A login of a single request. The leading login negotiates what concerns the session.
     fn login_request(&self, cid: u16, leading: Option<u32>) -> ([u8; 48], Vec<u8>) {
         let mut text = Text::new();
         text.push("InitiatorName", &self.initiator);
@@ -183,7 +183,7 @@ impl Nexus {
         (request.encode(text.len() as u32), text)
     }
 
-    /// The same initiator, which says the number of a session that is not its own.
+    /// The same initiator with the TSIH of another session.
     pub(crate) fn with_number_of(&self, other: &Nexus) -> Rc<Nexus> {
         Rc::new(Nexus {
             portal: self.portal,
@@ -225,13 +225,13 @@ impl Link {
         self.over.get()
     }
 
-    /// Breaks it off.
+    /// Breaks the connection.
     pub(crate) fn cut(&self) {
         self.stream.shutdown();
         self.end();
     }
 
-    /// Takes unit attentions until there is none.
+    /// Sends TEST UNIT READY until there are no unit attentions.
     pub(crate) async fn make_ready(&self) {
         for _ in 0..5 {
             if self.send_command(&TestUnitReady).await.unwrap().status == 0 {
@@ -241,13 +241,13 @@ impl Link {
         panic!("the unit does not get ready");
     }
 
-    /// WRITE (16): its status.
+    /// WRITE (16); returns its status.
     pub(crate) async fn write(&self, lba: u64, data: Chain) -> Result<u8, Over> {
         let write = Write { lba: Lba(lba), data, size: BlockSize::B4096, durable: false };
         self.send_command(&write).await.map(|answer| answer.status)
     }
 
-    /// READ (16), which must go well.
+    /// READ (16), which must succeed.
     pub(crate) async fn read(&self, lba: u64, blocks: u64) -> Result<Vec<u8>, Over> {
         let read = Read { lba: Lba(lba), count: BlockCount(blocks), size: BlockSize::B4096 };
         let answer = self.send_command(&read).await?;
@@ -255,8 +255,9 @@ impl Link {
         Ok(answer.data)
     }
 
-    /// All blocks of a volume of so many, from the last 64 to the first: what goes up through the volume, as
-    /// a copy does, and does not end, is met halfway.
+    /// Reads a volume with this many blocks, from the last 64 to the first.
+    ///
+    /// A copy that fails to end goes upward through the volume, so the reads meet it halfway.
     pub(crate) async fn read_all(&self, blocks: u64) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for lba in (0..blocks.div_ceil(64)).rev().map(|part| part * 64) {
@@ -265,7 +266,7 @@ impl Link {
         all
     }
 
-    /// A command.
+    /// Sends a command.
     pub(crate) async fn send_command(&self, command: &impl Command) -> Result<Answer, Over> {
         let (len_in, data_out) = match command.transfer() {
             Transfer::None => (0, Chain::new()),
@@ -298,8 +299,10 @@ impl Link {
         Serial(cmd_sn)
     }
 
-    /// Fills the gaps that commands leave which were on their way on a connection that is gone: later ones
-    /// would wait for them (RFC 7143 7.2.1). Those that have arrived are told from the others by the target.
+    /// Fills the gaps in the numbering after a connection is gone.
+    ///
+    /// Later commands would wait for commands that were on their way on that connection (RFC 7143 7.2.1). The
+    /// target knows which of them have arrived.
     pub(crate) fn fill_gaps_of(&self, gone: &Link) {
         for cmd_sn in gone.sent.take().into_iter().filter(|cmd_sn| *cmd_sn >= self.nexus.exp_cmd_sn.get()) {
             let nop = NopOut {
@@ -329,7 +332,7 @@ impl Link {
         answer.await.map(|answer| answer.status).map_err(|_| Over)
     }
 
-    /// LOGICAL UNIT RESET or the like; all that was numbered before it is meant.
+    /// LOGICAL UNIT RESET or a similar function, for all commands that were numbered before it.
     pub(crate) async fn manage(&self, function: TaskManagementFunction) -> Result<u8, Over> {
         let (tag, answer) = self.wait_for(0, Chain::new());
         let request = TaskRequest {
@@ -363,7 +366,7 @@ impl Link {
         self.output.notify();
     }
 
-    /// Nobody gets an answer any more.
+    /// Ends all pending requests without a response.
     fn end(&self) {
         self.over.set(true);
         self.waiting.take();
@@ -430,13 +433,13 @@ impl Link {
                 self.take_status(pong.numbers);
             }
             ResponsePdu::NopIn(ping) => self.answer_ping(&ping),
-            // It says what the end of the connection says as well.
+            // The end of the connection says the same.
             ResponsePdu::Async(message) => self.take_status(message.numbers),
             other => panic!("{other:?}"),
         }
     }
 
-    /// Each connection counts for itself, without a gap.
+    /// Each connection numbers its responses itself, without a gap.
     fn take_status(&self, numbers: SerialNumbers) {
         assert_eq!(numbers.stat_sn, self.exp_stat_sn.get(), "of connection {}", self.cid);
         self.exp_stat_sn.set(numbers.stat_sn.next());
@@ -466,7 +469,7 @@ impl Link {
             Some(waiting) => waiting.data_out.clone(),
             None => return,
         };
-        // What the leading login settled holds on every connection.
+        // The values of the leading login apply to every connection.
         assert!(r2t.desired_length as usize <= MAX_BURST, "{r2t:?}");
         let (mut at, end) = (r2t.buffer_offset as usize, (r2t.buffer_offset + r2t.desired_length) as usize);
         for data_sn in 0.. {

@@ -1,4 +1,4 @@
-//! A whole node with real sessions: in the simulated world, where everything follows from a seed, and on the
+//! A whole node with real sessions, in the simulated world, where a seed determines everything, and on the
 //! real kernel.
 //!
 //! Each simulated scenario runs for a few seeds. `URSA_SEED=n` repeats one; see `docs/testing.md`.

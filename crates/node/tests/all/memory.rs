@@ -1,4 +1,4 @@
-//! What a session's commands take of the node's memory, counted where it is allocated.
+//! How much of the node's memory a session's commands take, counted by the allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use crate::commands::{self, extended_copy, naa};
 use crate::rig::{DISK, MIB, Rig, Shape, log_in};
 use crate::seeds::each_seed;
 
-/// Counts what each thread has: a simulated world lives on one.
+/// Counts what each thread has allocated: a simulated world runs on one thread.
 struct Counting;
 
 #[global_allocator]
@@ -34,7 +34,8 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: all is the system allocator's; the counters are cells without a destructor, which allocate nothing.
+// SAFETY: the system allocator does the work; the counters are cells without a destructor, which allocate
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -55,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How much more than now the thread had at one time while this ran.
+/// How much the thread's memory exceeded its present amount at most while `work` ran.
 fn growth(work: impl FnOnce()) -> u64 {
     let before = NOW.get();
     PEAK.set(before);
@@ -63,11 +64,11 @@ fn growth(work: impl FnOnce()) -> u64 {
     (PEAK.get() - before) as u64
 }
 
-/// A session's share for what is read, the buffers that a thread keeps, and the simulated disk and network
-/// with the clients' own data.
+/// A session's share for reads, the buffers that a thread keeps, and the simulated disk and network with the
+/// clients' own data.
 const GROWTH_MAX: u64 = (8 + 32 + 16) * MIB;
 
-/// All that the window takes.
+/// The whole window.
 const AT_ONCE: u64 = 128;
 
 fn cdb16(bytes: [u8; 2], blocks: u32) -> Cdb {
@@ -77,14 +78,14 @@ fn cdb16(bytes: [u8; 2], blocks: u32) -> Cdb {
     Cdb(cdb)
 }
 
-/// So many commands at once at a disk that takes its time.
+/// Sends this many commands at once to a slow disk.
 fn at_once<F: Future<Output = ()> + 'static>(
     name: &str,
     command: impl Fn(Rc<Session>, Transfer) -> F + Copy + 'static,
     bytes_out: usize,
 ) {
     each_seed(1, |seed| {
-        // One session of one core: its share is the least that there is.
+        // One session of one core: its share is the smallest possible.
         let config = Config { data_bytes_max: 16 << 20, ..Config::default() };
         let rig = Rig::with_config(seed, 2, config);
         rig.add(Shape { mib: 16, ..Shape::thick() });
@@ -105,7 +106,7 @@ fn at_once<F: Future<Output = ()> + 'static>(
         rig.world.set_disk_latency(rig.server, DISK, slow);
         let grown = growth(|| {
             client.run(move |_| async move {
-                // The clients' data is there once.
+                // The clients share one copy of the data.
                 let data = Chain::from(Buf::zeroed(bytes_out));
                 let out = || match bytes_out {
                     0 => Transfer::None,
@@ -164,7 +165,7 @@ fn many_copies_stay_within_their_session_s_memory() {
     at_once("EXTENDED COPY", copy, 0);
 }
 
-/// One ORWRITE of the largest size takes no more than one write of it.
+/// One ORWRITE of the largest size takes no more memory than one write of that size.
 #[test]
 fn a_large_or_is_done_in_steps() {
     each_seed(1, |seed| {

@@ -1,4 +1,4 @@
-//! Concurrent clients on few blocks: what they saw must be possible, for each block, in some order.
+//! Concurrent clients on few blocks: for each block, what they saw must be possible in some order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use crate::workload::volume_number;
 
 const SECTORS_PER_BLOCK: u64 = 8;
 
-/// Blocks that everybody uses: two of one stripe unit, one of the next, which lives on another core.
+/// Blocks that all clients use: two of one stripe unit, and one of the next, which is on another core.
 const HOT: [u64; 3] = [0, 1, 256];
 
-/// What all clients saw, with the order of calls and answers.
+/// What all clients saw, with the order of calls and replies.
 #[derive(Default)]
 struct History {
     time: Cell<u64>,
@@ -73,7 +73,7 @@ async fn write(session: &Session, shape: Shape, block: u64, history: &History) {
     history.add(block, Op { kind: Kind::Write, value, call, reply: history.now() });
 }
 
-/// Reads, and replaces what was read if it is still there.
+/// Reads a block, and replaces the value by COMPARE AND WRITE.
 async fn replace(session: &Session, shape: Shape, block: u64, history: &History) {
     let old = read(session, shape, block, history).await;
     let (new, call) = (history.new_value(), history.now());
@@ -94,15 +94,16 @@ async fn replace(session: &Session, shape: Shape, block: u64, history: &History)
     }
 }
 
-/// No value was replaced twice.
+/// Checks that no value was replaced twice.
 fn check_replaced(replaced: &[u64]) -> Result<(), u64> {
     let mut sorted = replaced.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).find(|pair| pair[0] == pair[1]).map_or(Ok(()), |pair| Err(pair[0]))
 }
 
-/// Clients on both cores read, write, and compare and write (`plain_writes`: only some of them write
-/// plainly).
+/// Clients on both cores read, write, and compare and write.
+///
+/// `plain_writes`: some of them also write without comparing.
 pub(crate) fn clients_on_hot_blocks(seed: u64, shape: Shape, plain_writes: bool) -> u64 {
     let rig = Rig::new(seed, 2);
     rig.add(shape);

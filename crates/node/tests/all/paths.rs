@@ -1,4 +1,4 @@
-//! Volumes that several nodes show: a target port group for each, and what is carried out through which.
+//! Volumes of several nodes: a target port group for each, and which commands each node executes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ fn number(number: u64) -> NodeNumber {
     NodeNumber::new(number).unwrap()
 }
 
-/// The ways to a volume of two nodes.
+/// The paths to a volume of two nodes.
 fn paths(own: AccessState, other: u64, state: AccessState) -> Paths {
     Paths { own: Way::new(own), others: BTreeMap::from([(number(other), Way::new(state))]) }
 }
@@ -66,7 +66,7 @@ impl Pair {
         self.rig.control_on(server, move |control| async move { control.set_paths(volume, paths).await });
     }
 
-    /// What both nodes are told.
+    /// Sets the states that both nodes report.
     fn say_both(&self, first: AccessState, second: AccessState) {
         self.say(self.rig.server, paths(first, SECOND, second));
         self.say(self.twin.server, paths(second, FIRST, first));
@@ -83,7 +83,7 @@ impl Pair {
     }
 }
 
-/// What a command gives.
+/// The data that a command returns.
 async fn data(session: &Session, cdb: &[u8]) -> Vec<u8> {
     let mut bytes = [0; 16];
     bytes[..cdb.len()].copy_from_slice(cdb);
@@ -95,7 +95,7 @@ async fn report_target_port_groups(session: &Session) -> Vec<u8> {
     data(session, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0]).await
 }
 
-/// The designators of VPD 83h that are about ports and the target: what is behind those of the unit.
+/// The designators of VPD 83h for ports and the target, which follow those of the unit.
 async fn port_designators(session: &Session) -> Vec<u8> {
     let page = data(session, &[0x12, 1, 0x83, 0, 255, 0]).await;
     let mut at = 4;
@@ -105,7 +105,7 @@ async fn port_designators(session: &Session) -> Vec<u8> {
     page[at..].to_vec()
 }
 
-/// Sense key and code of what TEST UNIT READY answers.
+/// Sense key and code in the response to TEST UNIT READY.
 async fn ready(session: &Session) -> Result<(), (u8, u16)> {
     let tested = session.command(Lun(LUN), Cdb([0; 16]), Transfer::None).await;
     tested.map(drop).map_err(|error| error.sense().unwrap())
@@ -153,7 +153,7 @@ fn all_nodes_tell_the_same_groups_and_their_own_ports() {
         for (server, other, portal) in
             [(pair.rig.server, SECOND, pair.twin.portal), (pair.twin.server, FIRST, pair.rig.portal)]
         {
-            // Another node of the cluster, which has no copy of the volume, is not told of.
+            // Another node of the cluster that has no copy of the volume is not listed.
             let elsewhere: SocketAddr = "10.99.0.1:3260".parse().unwrap();
             let portals = BTreeMap::from([(number(other), vec![portal]), (number(200), vec![elsewhere])]);
             pair.rig.control_on(server, |control| async move { control.set_peer_portals(portals).await });
@@ -176,7 +176,7 @@ fn all_nodes_tell_the_same_groups_and_their_own_ports() {
                 expected.extend_from_slice(name.as_bytes());
                 expected.extend_from_slice(b"\x53\xa8\x00\x1ciqn.2026-01.org.ursa:target\0");
                 assert_eq!(port_designators(&session).await, expected);
-                // SCSI ports: those of both nodes, wherever one asks.
+                // SCSI ports lists those of both nodes, through either node.
                 let ports = data(&session, &[0x12, 1, 0x88, 0, 255, 0]).await;
                 assert_eq!(ports[..8], [0, 0x88, 0, 112, 0, 0, 0x02, 0x01]);
                 assert_eq!(ports[60..64], [0, 0, 0x07, 0x01]);
@@ -193,7 +193,7 @@ fn each_session_hears_once_of_a_state_that_has_changed() {
     let pair = Pair::new(1);
     let client = pair.rig.client("client").node;
     pair.say_both(ActiveOptimized, ActiveOptimized);
-    // Of several initiators, on both cores.
+    // Several initiators, on both cores.
     let log_in_all = |portal| async move {
         let mut sessions = Vec::new();
         for name in ["one", "two", "three", "four"] {
@@ -213,7 +213,7 @@ fn each_session_hears_once_of_a_state_that_has_changed() {
     hear(Ok(()));
     pair.say_both(ActiveOptimized, ActiveOptimized);
     hear(Ok(()));
-    // The other node's, and then one's own.
+    // The other node's state changes, and then this node's own.
     pair.say_both(ActiveOptimized, Unavailable);
     hear(Err((0x06, 0x2a06)));
     hear(Ok(()));
@@ -223,7 +223,7 @@ fn each_session_hears_once_of_a_state_that_has_changed() {
     pair.say_both(Unavailable, ActiveOptimized);
     hear(Err((0x06, 0x2a06)));
     hear(Err((0x02, 0x040c)));
-    // Who has just come hears of the arrival, and nothing else.
+    // A new session gets the attention for its arrival, and no other.
     pair.run(client, |first, _| async move {
         let session = Session::connect(first, TARGET, &named("five")).await.unwrap();
         assert_eq!(ready(&session).await, Err((0x06, 0x2900)));
@@ -243,12 +243,12 @@ fn block(byte: u8) -> Chain {
     Chain::copy_of(&vec![byte; 4096])
 }
 
-/// What the node at a portal has, whatever it tells others.
+/// What the node at a portal has, whatever states it reports.
 async fn first_byte(unit: &Session, lba: u64) -> u8 {
     unit.read(Lun(LUN), Lba(lba), BlockCount(1), BlockSize::B4096).await.unwrap()[0]
 }
 
-/// The volume by both nodes.
+/// The volume through both nodes.
 async fn open(first: SocketAddr, second: SocketAddr) -> Rc<Multipath> {
     let search = Search {
         portals: vec![first, second],
@@ -263,8 +263,8 @@ fn in_use(unit: &Multipath) -> Vec<(SocketAddr, bool)> {
     unit.paths().iter().map(|path| (path.name.portal, path.in_use)).collect()
 }
 
-/// A host that starts while a node brings its copy up to date finds the way by it, and uses it when it can be
-/// used.
+/// A host that starts while a node's copy resyncs finds the path through that node, and uses it once it is
+/// available.
 #[test]
 fn a_path_is_found_while_it_is_unavailable() {
     each_seed(2, |seed| {
@@ -308,7 +308,7 @@ fn commands_go_by_another_node_while_one_is_unavailable() {
         assert!(took < Duration::from_millis(500), "{took:?}");
         assert_eq!(in_use(), [(first, false), (second, true)]);
 
-        // Nowhere for a while: commands wait.
+        // No path is available for a while: commands wait.
         pair.say_both(Unavailable, Transitioning);
         let waiting =
             {
@@ -328,7 +328,7 @@ fn commands_go_by_another_node_while_one_is_unavailable() {
             "{events:?}"
         );
 
-        // Each block is where the way was open, and nowhere else.
+        // Each block was written through the node whose path was open, and through no other.
         pair.say_both(ActiveOptimized, ActiveOptimized);
         pair.run(client, |first, second| async move {
             for (portal, expected) in [(first, [1, 0, 3]), (second, [0, 2, 0])] {
@@ -341,7 +341,7 @@ fn commands_go_by_another_node_while_one_is_unavailable() {
     });
 }
 
-/// A disk with a pool that has a copy of a volume.
+/// Creates a disk with a pool that has a copy of a volume.
 fn put_pool_with_copy(world: &World, server: NodeId) -> VolumeId {
     let maker = world.add_node("maker", 1, |_| std::future::pending());
     world.add_disk(maker, OTHER_DISK, 32 * MIB, 512);
@@ -393,7 +393,7 @@ fn a_copy_is_unavailable_until_somebody_says_that_it_may_be_used() {
         assert_eq!(ready(&session).await, Err((0x06, 0x2a06)));
         assert_eq!(ready(&session).await, Ok(()));
     });
-    // Nothing outlives the unit.
+    // The states do not survive the unit.
     rig.power_cycle();
     client.run(|portal| async move {
         let session = Session::connect(portal, TARGET, &named("client")).await.unwrap();
@@ -402,7 +402,7 @@ fn a_copy_is_unavailable_until_somebody_says_that_it_may_be_used() {
     });
 }
 
-/// The 257th target of a member has the port of the first.
+/// The 257th target of a member has the same port as the first.
 #[test]
 fn two_targets_of_one_port_do_not_lead_to_one_volume() {
     let rig = member(1);

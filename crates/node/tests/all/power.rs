@@ -1,4 +1,4 @@
-//! Power cuts: what was promised is there.
+//! Power cuts: acknowledged durable writes are not lost.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::seeds::each_seed;
 use crate::shadow::Shadow;
 use crate::workload::{Worker, read_all, volume_number};
 
-/// Cuts the power under load, again and again, and looks at everything after each restart.
+/// Cuts the power under load, again and again, and checks all data after each restart.
 pub(crate) fn cut_the_power_under_load(seed: u64, write_through: bool) -> u64 {
     let rig = Rig::new(seed, 2);
     let sectors = Shape { name: "sectors", block: BlockSize::B512, mib: 3, lun: 1, ..Shape::thick() };
@@ -56,7 +56,7 @@ pub(crate) fn cut_the_power_under_load(seed: u64, write_through: bool) -> u64 {
                 let session = log_in(portal, "reader", shape.lun).await;
                 let all = read_all(&session, shape).await;
                 if write_through {
-                    // Changed by MODE SELECT without saving: the default is back.
+                    // The mode was changed by MODE SELECT without saving: the default is back.
                     set_write_cache(&session, shape.lun, false).await.unwrap();
                 }
                 shadow.borrow_mut().check_after_cut(0, &all).unwrap();

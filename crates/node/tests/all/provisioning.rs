@@ -1,4 +1,4 @@
-//! What a unit tells of itself, and blocks that are given back.
+//! What a unit reports about itself, and blocks that are unmapped.
 
 use base::{BlockCount, BlockSize, Chain, Lba, LbaRange};
 use initiator::Lun;

@@ -1,4 +1,4 @@
-//! Power cuts in the middle of an administrator's changes: each is made or not, and nothing is damaged.
+//! Power cuts in the middle of an administrator's changes: each is atomic, and nothing is damaged.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -37,12 +37,12 @@ fn listing(rig: &Rig) -> Listing {
     })
 }
 
-/// What is wrong with the node.
+/// The faults that the node reports of itself.
 fn own_faults(rig: &Rig) -> Vec<FaultKind> {
     rig.control(|control| async move { control.faults().into_iter().map(|fault| fault.kind).collect() })
 }
 
-/// A node that finds these disks.
+/// A node with these disks.
 fn node_with(seed: u64, record: DiskImage, disk: DiskImage) -> Rig {
     let rig = Rig::not_started(seed, 2, Config::default());
     rig.world.put_file(rig.server, RECORD, record);
@@ -56,7 +56,7 @@ fn a_power_cut_leaves_the_old_or_the_new() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         let recording = rig.world.record_disks(&[(rig.server, RECORD.as_ref()), (rig.server, DISK.as_ref())]);
-        // After each change, and then what the next one may leave half-way.
+        // The listing after each change, and then what the next change may leave half-done.
         let listings = Rc::new(RefCell::new(vec![vec![listing(&rig)]]));
         let changed = |rig: &Rig| {
             listings.borrow_mut().push(vec![listing(rig)]);
@@ -104,7 +104,7 @@ fn a_power_cut_leaves_the_old_or_the_new() {
         let cuts = for_each_cut(&recording, subsets, |cut| {
             let after = node_with(seed, cut.images[0].clone(), cut.images[1].clone());
             let found = listing(&after);
-            // What a power cut leaves is no damage.
+            // A power cut must not look like damage.
             assert_eq!(own_faults(&after), [], "{cut}");
             let listings = listings.borrow();
             let mut after = listings.iter().skip(cut.acked as usize);
@@ -116,7 +116,8 @@ fn a_power_cut_leaves_the_old_or_the_new() {
     });
 }
 
-/// The node finds the pool after any cut, with the new disk or without, and with it once that was answered.
+/// The node finds the pool after any cut, with or without the new disk, and with it once the change was
+/// acknowledged.
 #[test]
 fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
     each_seed(1, |seed| {
@@ -146,7 +147,7 @@ fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
             assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
             assert!(pool.paths.len() == 2 || cut.acked == 0, "{cut}");
             assert!(state.volumes > usize::from(cut.acked == 2), "{cut}");
-            // It is settled: the next start needs no luck.
+            // The state is settled: the next start finds the same.
             let again = after.control(move |control| async move {
                 match pool.paths.len() {
                     1 => control.add_disk(POOL, second(), true).await.map(|pool| pool.paths.len()),
@@ -162,10 +163,10 @@ fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
     });
 }
 
-/// Where the second of the two copies is.
+/// Where the second of the two copies is, in bytes.
 const COPY_BYTES: u64 = 16 * MIB;
 
-/// The place of the newer copy, and of the older.
+/// The places of the newer and the older copy.
 fn copies(rig: &Rig) -> [u64; 2] {
     let image = rig.world.disk_image(rig.server, RECORD);
     let generation = |at| {
@@ -189,7 +190,7 @@ fn has_target(rig: &Rig, name: &'static str) -> bool {
     rig.control(move |control| async move { control.access().target(name).is_some() })
 }
 
-/// In its header, in its payload, or gone.
+/// The copy is damaged in its header or in its payload, or is lost.
 #[test]
 fn a_damaged_newer_copy_is_said_and_the_older_one_is_used_and_kept() {
     let damages: [fn(&mut DiskImage, u64); 3] = [
@@ -212,8 +213,8 @@ fn a_damaged_newer_copy_is_said_and_the_older_one_is_used_and_kept() {
         let [FaultKind::RecordFault(fault)] = said.as_slice() else { panic!("{said:?}") };
         assert_eq!((fault.path.as_path(), &fault.damage), (RECORD.as_ref(), &RecordDamage::Content));
         assert!(matches!(fault.missing, RecordMissing::Change(_) | RecordMissing::Perhaps), "{fault:?}");
-        // The next change replaces the damaged copy, and not the only good one: a cut in the middle of it is
-        // survived.
+        // The next change replaces the damaged copy, not the only good one: the record survives a power cut
+        // in the middle of the change.
         let recording = rig.world.record_disk(rig.server, RECORD);
         add_target(&rig, THIRD).unwrap();
         recording.ack(1);
@@ -248,7 +249,7 @@ fn a_copy_that_cannot_be_read_does_not_stop_the_node() {
             let said = own_faults(&rig);
             let [FaultKind::RecordFault(fault)] = said.as_slice() else { panic!("{said:?}") };
             assert!(matches!(fault.damage, RecordDamage::Unreadable(_)), "{fault:?}");
-            // A disk that does not write there either: the good copy stays as it is.
+            // The disk cannot write there either: the good copy stays as it is.
             rig.world.set_disk_faults(rig.server, RECORD, faults.with_unwritable(range));
             add_target(&rig, "iqn.2026-01.org.ursa:fourth").unwrap_err();
             assert_eq!(own_faults(&rig).len(), 2);
@@ -284,7 +285,7 @@ fn a_record_that_could_not_be_written_takes_changes_again_by_itself() {
             rig.world.set_disk_faults(rig.server, RECORD, DiskFaults::default());
             rig.world.run_for(Duration::from_secs(20));
             assert_eq!(own_faults(&rig), []);
-            // What was refused is not there, and what is made now is, whichever copy of the record a start
+            // The refused change is absent and the new one is present, whichever copy of the record a start
             // finds.
             let fourth = "iqn.2026-01.org.ursa:fourth";
             add_target(&rig, fourth).unwrap();

@@ -1,4 +1,4 @@
-//! A pool whose disk failed is reopened under sessions that go on.
+//! A pool whose disk failed is reopened while sessions continue.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::workload::volume_number;
 const LUN: Lun = Lun(0);
 /// BUSY (SAM-5).
 const BUSY: u8 = 0x08;
-/// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, and the more exact POWER ON OCCURRED.
+/// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, and the more specific POWER ON OCCURRED.
 const POWER_ON: [(u8, u16); 2] = [(0x06, 0x2900), (0x06, 0x2901)];
 
 async fn write(session: &Session, lba: u64, sequence: u64) -> Result<(), Error> {
@@ -34,8 +34,10 @@ fn reopen(rig: &Rig) -> Result<PoolStatus, ControlError> {
     rig.control(|control| async move { control.reopen_pool(POOL).await })
 }
 
-/// A disk that failed to write, and two sessions on it: one has registered a key that no power cut would
-/// leave, and has the reservation. What was written before at block 7 is durable.
+/// A disk that failed to write, and two sessions: one has registered a key that would not survive a power
+/// cut, and has the reservation.
+///
+/// The earlier write to block 7 is durable.
 fn failed(seed: u64) -> (Rig, Rc<Session>, Rc<Session>) {
     let rig = Rig::new(seed, 2);
     rig.add(Shape::thick());
@@ -60,7 +62,7 @@ fn sessions_find_the_lun_busy_and_then_go_on_with_their_reservations() {
     each_seed(4, |seed| {
         let (rig, holder, other) = failed(seed);
         rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
-        // So slow that somebody comes in between.
+        // So slow that other commands arrive meanwhile.
         let slow = Duration::from_millis(300)..Duration::from_millis(301);
         let slow =
             DiskLatency { read: slow.clone(), write: slow.clone(), flush: slow, ..DiskLatency::default() };
@@ -77,7 +79,7 @@ fn sessions_find_the_lun_busy_and_then_go_on_with_their_reservations() {
             let session = Session::connect(portal, crate::rig::TARGET, &newcomer).await.unwrap();
             let error = write(&session, 8, 3).await.unwrap_err();
             assert!(matches!(error, Error::Status { status: BUSY, .. }), "{error:?}");
-            // The other pool goes on, and nothing of its LUN has changed.
+            // The other pool continues, and its LUN has not changed.
             let read = during.read(Lun(1), Lba(0), BlockCount(1), BlockSize::B4096).await;
             assert!(
                 read.is_err_and(|error| error.sense().is_some_and(|(key, _)| key == 6)),
@@ -109,7 +111,7 @@ fn sessions_find_the_lun_busy_and_then_go_on_with_their_reservations() {
 fn a_disk_that_fails_again_leaves_the_lun_busy_until_it_is_mended_or_forgotten() {
     for forgotten in [false, true] {
         let (rig, holder, _) = failed(1);
-        // Opening writes to say whose the pool is.
+        // To open a pool, the node writes its owner.
         assert!(matches!(reopen(&rig), Err(ControlError::PoolClosed(..))));
         let session = Rc::clone(&holder);
         rig.client("during").run(|_| async move {

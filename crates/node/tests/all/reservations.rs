@@ -24,7 +24,7 @@ fn is_conflict(result: &Result<(), Error>) -> bool {
     matches!(result, Err(Error::Status { status: CONFLICT, .. }))
 }
 
-/// Writes that take long, reads that do not: what lands late is seen.
+/// Slow writes and fast reads, so that reads show late writes.
 pub(crate) fn slow_writes() -> DiskLatency {
     let ms = Duration::from_millis;
     DiskLatency { write: ms(5)..ms(200), spike_one_in: 0, ..DiskLatency::default() }
@@ -83,7 +83,7 @@ fn no_write_of_a_preempted_initiator_lands_after_the_answer() {
                 .map(|writer| {
                     let victim = std::rc::Rc::clone(&victim);
                     rt::spawn(async move {
-                        // As fast as it can, and also after it was told that it was preempted.
+                        // As fast as possible, and also after it was told that it was preempted.
                         for sequence in 1.. {
                             let result = write(&victim, writer * 60, sequence).await;
                             if is_conflict(&result) {
@@ -108,7 +108,7 @@ fn no_write_of_a_preempted_initiator_lands_after_the_answer() {
     });
 }
 
-/// Who asks for what cannot be done in time is told that it goes on, before it gives up on its own.
+/// If a command cannot be executed in time, its initiator gets a response before it gives up.
 #[test]
 fn a_preemption_that_waits_for_a_stuck_write_says_so() {
     each_seed(4, |seed| {
@@ -138,7 +138,7 @@ fn a_preemption_that_waits_for_a_stuck_write_says_so() {
                 let took = rt::now().since(began);
                 assert!(took < Duration::from_secs(20), "{took:?}");
             }
-            // TASK ABORTED, unless our initiator was tired of waiting and aborted it itself.
+            // TASK ABORTED, unless our initiator timed out and aborted it itself.
             let aborted = stuck.await.unwrap_err();
             let told = matches!(aborted, Error::TimedOut | Error::Status { status: 0x40, .. });
             assert!(told, "{aborted}");
@@ -187,7 +187,7 @@ fn no_copy_of_a_preempted_initiator_lands_after_the_answer() {
                             target_lba: number * 512,
                             blocks: 512,
                         };
-                        // Sent to the source: nothing but the copy itself tells the target.
+                        // Sent to the source: the target knows of the copy only by the copy's own writes.
                         let _ = extended_copy(&victim, 1, copy).await;
                     })
                 })

@@ -32,13 +32,13 @@ pub(crate) struct Rig {
     config: Arc<Config>,
 }
 
-/// See [`Rig::add_twin`].
+/// A second node: see [`Rig::add_twin`].
 pub(crate) struct Twin {
     pub(crate) server: NodeId,
     pub(crate) portal: SocketAddr,
 }
 
-/// A volume to be made and mapped for everybody.
+/// A volume to be created and mapped to all hosts.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
@@ -54,7 +54,7 @@ impl Shape {
         Shape { name: "thick", kind: VolumeKind::Thick, block: BlockSize::B4096, mib: 8, lun: 0 }
     }
 
-    /// The same in memory.
+    /// The same as a RAM volume.
     pub(crate) const fn ram() -> Shape {
         Shape { name: "ram", kind: VolumeKind::Ram, ..Shape::thick() }
     }
@@ -89,7 +89,7 @@ impl Rig {
         rig
     }
 
-    /// The machine alone.
+    /// Only the machine.
     pub(crate) fn not_started(seed: u64, cores: usize, config: Config) -> Rig {
         let world = World::new(seed);
         let server = world.add_machine("server", cores);
@@ -103,7 +103,7 @@ impl Rig {
         self.start_with(Wanted::default()).expect("the node starts");
     }
 
-    /// Starts the node, which makes what is wanted and not there.
+    /// Starts the node, which creates what is wanted and missing.
     pub(crate) fn start_with(&self, wanted: Wanted) -> Result<(), StartError> {
         self.start_on(self.server, Arc::clone(&self.config), wanted)
     }
@@ -118,8 +118,10 @@ impl Rig {
         self.world.wait_for(started).expect("the node answers").map(drop)
     }
 
-    /// A second node with the same targets and volumes as the first has now, which go their own ways from
-    /// here on: what two nodes with copies are to initiators, without what keeps the copies the same.
+    /// Adds a second node with the present targets and volumes of the first; from then on their data is
+    /// independent.
+    ///
+    /// To initiators the two look like nodes with copies, but nothing keeps the copies equal.
     pub(crate) fn add_twin(&self, number: u64) -> Twin {
         let server = self.world.add_machine("twin", 2);
         self.world.put_disk(server, DISK, self.world.disk_image(self.server, DISK));
@@ -131,13 +133,13 @@ impl Rig {
         Twin { server, portal }
     }
 
-    /// Takes the power away, and starts the node again.
+    /// Cuts the power, and starts the node again.
     pub(crate) fn power_cycle(&self) {
         self.world.crash(self.server);
         self.start();
     }
 
-    /// Does something as an administrator.
+    /// Runs a function as an administrator.
     pub(crate) fn control<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         function: impl FnOnce(Rc<Control>) -> F + 'static,
@@ -145,7 +147,7 @@ impl Rig {
         self.control_on(self.server, function)
     }
 
-    /// As [`Rig::control`], on a machine of one's choice.
+    /// As [`Rig::control`], on the given machine.
     pub(crate) fn control_on<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         server: NodeId,
@@ -160,7 +162,7 @@ impl Rig {
         self.control(|control| async move { control.create_pool(spec).await }).unwrap();
     }
 
-    /// A second pool, with a disk of 32 MiB and a thick volume at LUN 1.
+    /// Adds a second pool, with a disk of 32 MiB and a thick volume at LUN 1.
     pub(crate) fn add_other_pool(&self) {
         self.world.add_disk(self.server, OTHER_DISK, 32 * MIB, 512);
         self.create_pool(OTHER, OTHER_DISK);
@@ -171,7 +173,7 @@ impl Rig {
         });
     }
 
-    /// Makes a volume in the first pool and maps it.
+    /// Creates a volume in the first pool and maps it.
     pub(crate) fn add(&self, shape: Shape) {
         self.control(move |control| async move {
             control.create_volume(new_volume(POOL, shape)).await.unwrap();
@@ -179,13 +181,13 @@ impl Rig {
         });
     }
 
-    /// A machine for clients.
+    /// Adds a machine for clients.
     pub(crate) fn client(&self, name: &str) -> Client<'_> {
         Client { rig: self, node: self.world.add_node(name, 1, |_| std::future::pending()) }
     }
 }
 
-/// When volumes are made, in seconds since 1970.
+/// When volumes were created, in seconds since 1970.
 pub(crate) const CREATED: u64 = 1_700_000_000;
 
 pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
@@ -203,7 +205,7 @@ pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
     }
 }
 
-/// Maps a volume for everybody.
+/// Maps a volume to all hosts.
 pub(crate) async fn map(control: &Rc<Control>, volume: &str, lun: u16) -> Result<u16, ControlError> {
     let spec = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(lun) };
     control.map(volume, spec).await
@@ -236,20 +238,22 @@ impl Client<'_> {
     }
 }
 
-/// How the initiator of this name logs in. Each name is another initiator. It stays until it is cut off: what
-/// the node does for those who leave when they are asked to, it must do for those who do not.
+/// How the initiator of this name logs in. Each name is another initiator.
+///
+/// It stays until it is cut off: what the node does for initiators that leave on request, it must do for the
+/// others, too.
 pub(crate) fn named(name: &str) -> Options {
     Options { initiator: format!("iqn.2026-01.org.ursa:{name}"), obedient: false, ..Options::default() }
 }
 
-/// A session of the initiator of this name, with unit attentions taken.
+/// Logs in as the initiator of this name, and takes the unit attentions.
 pub(crate) async fn log_in(portal: SocketAddr, name: &str, lun: u16) -> Rc<Session> {
     let session = Session::connect(portal, TARGET, &named(name)).await.expect("the login succeeds");
     session.make_ready(Lun(lun)).await.expect("the unit is ready");
     Rc::new(session)
 }
 
-/// As [`log_in`], again and again until the node lets us in.
+/// As [`log_in`], again and again until the login succeeds.
 pub(crate) async fn log_in_again(portal: SocketAddr, name: &str, lun: u16) -> Rc<Session> {
     for _ in 0..1000 {
         if let Ok(session) = Session::connect(portal, TARGET, &named(name)).await

@@ -1,4 +1,4 @@
-//! Which LUNs a session sees of host groups that ask for a secret.
+//! Which LUNs a session sees if host groups require a secret.
 
 use initiator::{Chap, Credentials, Lun, Options, Session, discover};
 use node::Config;
@@ -12,7 +12,7 @@ use crate::seeds::each_seed;
 const USER: &str = "keeper";
 const SECRET: &str = "a secret of 16 b";
 
-/// Makes a host group of everybody who knows the secret, and shows it the volume "ram" as LUN 7.
+/// Creates a group of all hosts that know the secret, and maps the volume "ram" to it as LUN 7.
 fn add_vault(rig: &Rig) {
     rig.control(|control| async move {
         let chap = Some(ChapSecret { user: USER.into(), secret: SECRET.into() });
@@ -85,7 +85,7 @@ fn a_target_gets_another_secret_and_its_sessions_go_on() {
     });
 }
 
-/// Three targets: for everybody, for who knows the secret, and for somebody else.
+/// Three targets: for all hosts, for those that know the secret, and for another host.
 fn with_targets(discovery_chap: bool) -> Rig {
     let rig = Rig::with_config(1, 2, Config { discovery_chap, ..Config::default() });
     rig.add(Shape::thick());
@@ -125,7 +125,7 @@ fn discovery_asks_for_the_secret_that_targets_ask_for_if_it_is_told_to() {
     let rig = with_targets(true);
     assert_eq!(discovered(&rig, named("stranger")).unwrap(), ["target"]);
     assert_eq!(discovered(&rig, named("other")).unwrap(), ["others", "target"]);
-    // Who bears a name that is asked for a secret has to know it.
+    // An initiator whose name requires a secret must know it.
     assert_eq!(discovered(&rig, named("keeper")), None);
     assert_eq!(discovered(&rig, with_secret("keeper", "not the secret!!")), None);
     assert_eq!(discovered(&rig, with_secret("keeper", SECRET)).unwrap(), ["target", "vault"]);

@@ -1,4 +1,4 @@
-//! Sessions that come, break and come again.
+//! Sessions that are opened, broken and opened again.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,8 +1,8 @@
-//! What a volume may hold after a power cut, by what its clients were told.
+//! What a volume may hold after a power cut, according to the responses to its clients.
 //!
-//! A sector holds its last write that was promised to survive (it was durable, or a flush that began after
-//! its answer has been answered), or any write that began after that one. Only one client writes a sector at
-//! a time.
+//! A sector holds its latest durable write, or any write that began after that one. A write is durable if it
+//! was sent as such, or if a flush that began after its response has succeeded. Only one client writes a
+//! sector at a time.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::content::{Foreign, SECTOR, Stamp, stamp_of};
 pub(crate) struct Shadow {
     volume: u64,
     sectors: BTreeMap<u64, Sector>,
-    /// Orders answers and flushes.
+    /// Orders responses and flushes.
     clock: u64,
 }
 
@@ -25,19 +25,19 @@ struct Sector {
 
 struct Later {
     stamp: Stamp,
-    /// When it was answered well.
+    /// When it succeeded.
     answered: Option<u64>,
 }
 
-/// Why the volume cannot be what its clients were told.
+/// How the volume contradicts the responses to its clients.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "shown when a test fails")]
 pub(crate) enum Broken {
-    /// It holds what nobody wrote there.
+    /// It holds something that no client wrote there.
     Foreign(Foreign),
-    /// It holds a write that was overwritten, or nothing, though something newer was promised.
+    /// It holds a write that was overwritten, or nothing, although a newer one is durable.
     Lost { sector: u64, found: Option<Stamp>, certain: Option<Stamp> },
-    /// A running node does not give the last write that it answered.
+    /// A running node does not return the latest acknowledged write.
     Stale { sector: u64, found: Option<Stamp>, newest: Option<Stamp> },
 }
 
@@ -56,7 +56,7 @@ impl Shadow {
         }
     }
 
-    /// The write was answered well.
+    /// Notes that the write succeeded.
     pub(crate) fn end_write(&mut self, sectors: std::ops::Range<u64>, stamp: Stamp, durable: bool) {
         self.clock += 1;
         for sector in sectors {
@@ -76,7 +76,7 @@ impl Shadow {
         Flush(self.clock)
     }
 
-    /// The flush was answered well.
+    /// Notes that the flush succeeded.
     pub(crate) fn end_flush(&mut self, flush: Flush) {
         for sector in self.sectors.values_mut() {
             let covered = |later: &Later| later.answered.is_some_and(|answered| answered <= flush.0);
@@ -87,12 +87,13 @@ impl Shadow {
         }
     }
 
-    /// The node that served has stopped in good order: everything answered is promised.
+    /// Notes that the node has stopped in good order: every acknowledged write is durable.
     pub(crate) fn stopped(&mut self) {
         self.end_flush(Flush(self.clock));
     }
 
-    /// Checks what is found from sector `first` on after a power cut. From here on it is what counts.
+    /// Checks what is found from sector `first` on after a power cut; from then on, that is what the volume
+    /// holds.
     pub(crate) fn check_after_cut(&mut self, first: u64, data: &[u8]) -> Result<(), Broken> {
         for (number, bytes) in (first..).zip(data.chunks_exact(SECTOR)) {
             let found = stamp_of(self.volume, number, bytes).map_err(Broken::Foreign)?;
@@ -105,8 +106,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks what a running node gives while nobody writes: the last write that was answered, or one that
-    /// was not answered and began after it.
+    /// Checks what a running node returns without concurrent writes: the latest acknowledged write, or an
+    /// unacknowledged one that began after it.
     pub(crate) fn check_alive(&self, first: u64, data: &[u8]) -> Result<(), Broken> {
         for (number, bytes) in (first..).zip(data.chunks_exact(SECTOR)) {
             let found = stamp_of(self.volume, number, bytes).map_err(Broken::Foreign)?;

@@ -1,4 +1,4 @@
-//! A disk that does not answer: whoever waits for it is told so in time, and nobody else notices.
+//! A disk that does not answer: callers that wait for it are told in time, and others notice nothing.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::rig::{DISK, MIB, OTHER, POOL, RECORD, Rig, Shape, TARGET, log_in, map
 use crate::seeds::each_seed;
 use crate::workload::volume_number;
 
-/// So long that nobody waits for it.
+/// So long that no caller waits for it.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a change takes at the most if it need not wait.
+/// Longest time of a change that need not wait.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Of a disk that does not answer. What it was asked meanwhile it answers after an hour.
+/// The latency of a disk that does not answer: it answers requests after an hour.
 pub(crate) fn silence() -> DiskLatency {
     let hour = HOUR..HOUR + Duration::from_nanos(1);
     DiskLatency { read: hour.clone(), write: hour.clone(), flush: hour, ..DiskLatency::default() }
@@ -53,14 +53,14 @@ fn begin<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
     result
 }
 
-/// What it ends with, and after how long.
+/// The error with which it ends, and after how long.
 fn end<T>(rig: &Rig, result: Receiver<Result<T, ControlError>>) -> (ControlError, Duration) {
     let began = rig.world.now();
     let error = rig.world.wait_for(result).unwrap().err().expect("it cannot end otherwise");
     (error, rig.world.now() - began)
 }
 
-/// What a change that goes on waits for.
+/// What an unfinished change waits for.
 fn unfinished(error: ControlError) -> WaitsFor {
     match error {
         ControlError::Unfinished(change) => change.waits_for,
@@ -68,7 +68,7 @@ fn unfinished(error: ControlError) -> WaitsFor {
     }
 }
 
-/// What the change waits for that came before.
+/// What the earlier change waits for.
 fn busy_for(error: ControlError) -> WaitsFor {
     match error {
         ControlError::Busy { first, .. } => first.waits_for,
@@ -76,7 +76,7 @@ fn busy_for(error: ControlError) -> WaitsFor {
     }
 }
 
-/// All kinds of changes that have nothing to do with the first pool.
+/// All kinds of changes that do not concern the first pool.
 fn change_other_things(rig: &Rig) {
     let began = rig.world.now();
     rig.control(|control| async move {
@@ -122,7 +122,7 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
         assert_eq!(changes.len(), 1, "{changes:?}");
         assert_eq!(changes[0].work.to_string(), "deleting volume \"thick\"");
 
-        // Who wants the same volume is told whom it waits for.
+        // A second change of the same volume is told what it waits for.
         let growth =
             begin(&rig, |control| async move { control.grow_volume("thick", ByteLen(16 * MIB)).await });
         let (error, took) = end(&rig, growth);
@@ -152,14 +152,14 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
     });
 }
 
-/// Found by the simulator: commands, resets and sessions that ended kept the units of all LUNs that their
+/// Found by the simulator: commands, resets and sessions that had ended kept the units of all LUNs that their
 /// initiator had seen.
 #[test]
 fn a_volume_is_deleted_though_commands_of_another_one_do_not_come_back() {
     each_seed(4, |seed| {
         let (rig, session) = two_pools(seed);
         rig.world.set_disk_latency(rig.server, DISK, silence());
-        // The initiator gives the command up, resets its unit, and is gone.
+        // The initiator aborts the command, resets its unit, and disconnects.
         let client = rig.client("client-2");
         let _write = client.spawn(move |portal| async move {
             drop(session);
@@ -186,11 +186,11 @@ fn a_volume_that_is_made_on_a_silent_disk_is_there_when_it_answers() {
         };
         let creation = begin(&rig, move |control| async move { control.create_volume(new()).await });
         change_other_things(&rig);
-        // The name is taken, whichever pool it is for.
+        // The name is taken, for each pool.
         let twin = new_volume(OTHER, Shape { name: "late", ..Shape::thick() });
         let (error, _) = end(&rig, begin(&rig, |control| async move { control.create_volume(twin).await }));
         assert!(matches!(error, ControlError::Busy { .. }), "{error}");
-        // The pool cannot go meanwhile.
+        // The pool cannot be exported meanwhile.
         let (error, _) = end(&rig, begin(&rig, |control| async move { control.export_pool(POOL).await }));
         assert!(matches!(error, ControlError::Busy { .. }), "{error}");
         let (error, _) = end(&rig, creation);
@@ -203,7 +203,7 @@ fn a_volume_that_is_made_on_a_silent_disk_is_there_when_it_answers() {
         rig.world.run_for(2 * HOUR);
         let late = rig.control(|control| async move { control.volume("late") }).unwrap();
         assert_eq!(late.maps, [(TARGET.to_owned(), 7, "any".to_owned())]);
-        // Who was told that it goes on learns how it has ended.
+        // A caller whose change was unfinished can learn how it ended.
         let ended = rig.control(|control| async move { control.ended_jobs() });
         let is_done =
             |job: &EndedJob| job.subject == "creating volume \"late\"" && job.outcome == JobOutcome::Done;

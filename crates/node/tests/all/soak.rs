@@ -1,4 +1,4 @@
-//! Many seeds, for as long as somebody wants: see `docs/testing.md`.
+//! Many seeds, for as long as wanted: see `docs/testing.md`.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A node that starts, with volumes that are to be there.
+//! A node that starts, with volumes that it is to create.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::seeds::each_seed;
 
 const POOL_FILE: &str = "/ursa/pool";
 
-/// A default pool, and a thick volume that everybody sees.
+/// A default pool, and a thick volume that all hosts see.
 fn wanted(mib: u64) -> Wanted {
     let map = Some(MapSpec { target: TARGET.into(), host: "any".into(), lun: None });
     let volume = NewVolume { map, pool: None, ..new_volume("", Shape { mib, ..Shape::thick() }) };
@@ -47,7 +47,7 @@ fn who_comes_before_the_node_listens_finds_the_volume_once_it_does() {
         rig.world.wait_for(early).unwrap();
         assert_eq!(names(&rig), ["thick"]);
 
-        // It is made once, even if it is to be larger now.
+        // It is created once, even if a larger one is wanted now.
         rig.world.crash(rig.server);
         rig.start_with(wanted(16)).unwrap();
         let volumes = rig.control(|control| async move { control.volumes().await });

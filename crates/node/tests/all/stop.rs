@@ -14,8 +14,10 @@ use crate::seeds::each_seed;
 use crate::shadow::Shadow;
 use crate::workload::{Worker, read_all, volume_number};
 
-/// Stops the node while clients write, cuts the power at the moment it has ended, and looks whether what was
-/// answered is there. The clients log out when they are asked to, or never do.
+/// Stops the node while clients write, cuts the power when it has ended, and checks that acknowledged writes
+/// are not lost.
+///
+/// The clients log out on request, or never.
 fn stop_under_load(seed: u64, log_out: bool) {
     let deadline = Duration::from_secs(2);
     let rig = Rig::with_config(seed, 2, Config { drain_deadline: deadline, ..Config::default() });
@@ -105,8 +107,8 @@ fn nobody_gets_in_while_the_node_stops() {
     });
 }
 
-/// One setting: what an initiator is told, what an administrator's word gives it, and what the node's end
-/// does.
+/// One setting determines the time that an initiator is told, that an administrator's request grants, and
+/// that the node's stop grants.
 #[test]
 fn who_is_asked_to_leave_gets_the_time_that_was_set() {
     let deadline = Duration::from_secs(3);

@@ -24,7 +24,7 @@ async fn write(session: &Session, lba: u64, sequence: u64) -> Result<(), Error> 
     session.write(Lun(LUN), Lba(lba), data, BlockSize::B4096).await
 }
 
-/// Writes until it is told that something has happened, or to stop.
+/// Writes until a command fails, or until it is told to stop.
 async fn write_until(session: Rc<Session>, lba: u64, stop: Rc<Cell<bool>>) {
     for sequence in 1.. {
         if stop.get() || write(&session, lba, sequence).await.is_err() {
@@ -33,8 +33,9 @@ async fn write_until(session: Rc<Session>, lba: u64, stop: Rc<Cell<bool>>) {
     }
 }
 
-/// Sixteen writers of each session, and then `function` from the first one; nothing of the sessions that it
-/// reaches lands after the answer.
+/// Sixteen writers of each session, and then `function` from the first one.
+///
+/// No write of the affected sessions takes effect after the response.
 fn abort_under_load(seed: u64, function: TaskFunction, reaches_all: bool) {
     let rig = Rig::new(seed, 2);
     rig.add(Shape::thick());
@@ -55,7 +56,7 @@ fn abort_under_load(seed: u64, function: TaskFunction, reaches_all: bool) {
         assert_eq!(first.manage(function, Lun(LUN)).await.unwrap(), 0);
         let took = rt::now().since(began);
         assert!(took < Duration::from_secs(2), "writes take 200 ms at most, this took {took:?}");
-        // What was sent after the abort, before its sender heard of it, is answered as ever.
+        // Commands sent after the abort, before their sender learned of it, are answered as usual.
         stop.set(true);
         rt::join_all(writers).await;
         second.make_ready(Lun(LUN)).await.unwrap();
@@ -105,7 +106,7 @@ fn functions_on_a_lun_that_does_not_exist_say_so() {
     });
 }
 
-/// RFC 7143 11.5.1: all connections of all initiators, on whatever core, and after the answer.
+/// RFC 7143 11.5.1: it ends all connections of all initiators, on any core, after the response.
 #[test]
 fn a_cold_reset_ends_all_sessions_of_its_target_and_no_others() {
     const SECOND: &str = "iqn.2026-01.org.ursa:second";
@@ -132,7 +133,7 @@ fn a_cold_reset_ends_all_sessions_of_its_target_and_no_others() {
         client.run(move |portal| async move {
             let asker = Rc::clone(&sessions[0]);
             assert_eq!(asker.manage(TaskFunction::TargetColdReset, Lun(LUN)).await.unwrap(), 0);
-            // It comes again at once, and stays.
+            // It logs in again at once, and stays.
             let again = log_in_again(portal, "first", LUN).await;
             rt::sleep(Duration::from_secs(1)).await;
             assert!(sessions.iter().all(|session| session.ended().is_some()), "of the target");
@@ -143,8 +144,8 @@ fn a_cold_reset_ends_all_sessions_of_its_target_and_no_others() {
     });
 }
 
-/// Who asked was cut off before its writes had landed. Nobody waits for the reset any more, and the target
-/// goes on.
+/// The requesting session was cut off before its writes had ended. No session waits for the reset any more,
+/// and the target continues.
 #[test]
 fn a_cold_reset_whose_session_has_ended_meanwhile_drops_nobody() {
     each_seed(2, |seed| {
@@ -163,7 +164,7 @@ fn a_cold_reset_whose_session_has_ended_meanwhile_drops_nobody() {
             assert!(matches!(answer, Err(Error::Ended(_))), "{answer:?}");
             assert!(write.await.is_err());
         });
-        // Until the write has landed, and what the reset has begun is over.
+        // Until the write has ended, and the reset is over.
         rig.world.set_disk_latency(rig.server, DISK, DiskLatency::default());
         rig.world.run_for(Duration::from_secs(100));
         client.run(move |_| async move {
@@ -181,7 +182,7 @@ fn a_unit_reset_does_not_wait_for_those_who_come_after_it() {
         rig.world.set_disk_latency(rig.server, DISK, slow_writes());
         let client = rig.client("client");
         let busy = client.run(|portal| log_in(portal, "busy", LUN));
-        // These never leave the unit alone, whatever they are told.
+        // These never stop writing, whatever response they get.
         for writer in 0..32 {
             let busy = Rc::clone(&busy);
             client.spawn(move |_| async move {
@@ -202,14 +203,14 @@ fn a_unit_reset_does_not_wait_for_those_who_come_after_it() {
     });
 }
 
-/// A disk whose writes take that many seconds.
+/// A disk whose writes take this many seconds.
 fn writes_that_take(seconds: u64) -> DiskLatency {
     let write = Duration::from_secs(seconds)..Duration::from_secs(seconds + 1);
     DiskLatency { write, spike_one_in: 0, ..DiskLatency::default() }
 }
 
-/// RFC 7143 11.6.1: "function complete" says that nothing of the tasks takes effect any more, and no other
-/// answer would be true of tasks that are gone.
+/// RFC 7143 11.6.1: "function complete" says that the tasks have no further effect, and no other response
+/// would be true of tasks that have ended.
 #[test]
 fn a_function_is_answered_when_its_tasks_are_over_however_long_that_takes() {
     for function in [TaskFunction::AbortTaskSet, TaskFunction::LogicalUnitReset] {
@@ -218,7 +219,7 @@ fn a_function_is_answered_when_its_tasks_are_over_however_long_that_takes() {
             rig.add(Shape::thick());
             let client = rig.client("client");
             let session = client.run(|portal| log_in(portal, "client", LUN));
-            // Less than the 30 s after which the client aborts it by itself.
+            // Less than the 30 s after which the client aborts the command itself.
             rig.world.set_disk_latency(rig.server, DISK, writes_that_take(20));
             client.run(move |_| async move {
                 let writer = Rc::clone(&session);
@@ -238,15 +239,15 @@ fn a_function_is_answered_when_its_tasks_are_over_however_long_that_takes() {
     }
 }
 
-/// Nobody is left waiting for ever: who asked is cut off without an answer, and comes in again when the write
-/// has landed.
+/// An initiator must not wait forever: its session is cut off without a response, and it can log in again
+/// when the write has ended.
 #[test]
 fn a_function_whose_tasks_do_not_end_ends_the_session() {
     each_seed(2, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
         let client = rig.client("client");
-        // The same names again: another ISID would be another initiator port, with which nobody has to wait.
+        // The same ISID again: another one would be another initiator port, which would not have to wait.
         let options = || Options { isid: Some([0x80, 0, 0, 1, 0, 1]), ..named("client") };
         let session = client.run(move |portal| async move {
             let session = Session::connect(portal, TARGET, &options()).await.unwrap();
@@ -311,7 +312,8 @@ fn a_write_whose_data_is_on_its_way_is_aborted_by_the_reset_of_another_session()
     });
 }
 
-/// TASK ABORTED says that nothing comes any more, too: who gets it may write anew by another way.
+/// After TASK ABORTED a command has no further effect, too: the initiator may write again through another
+/// path.
 #[test]
 fn no_write_lands_after_it_was_answered_as_aborted() {
     each_seed(2, |seed| {
@@ -341,16 +343,16 @@ fn no_write_lands_after_it_was_answered_as_aborted() {
     });
 }
 
-/// Aborted again and again at a disk that hangs, and sent anew: what is held is the session's share and the
-/// unsolicited data of one window (ARCHITECTURE.md, *Memory*).
+/// Writes that are aborted and sent again and again to a disk that hangs hold at most the session's share and
+/// the unsolicited data of one window (ARCHITECTURE.md, *Memory*).
 #[test]
 fn writes_that_are_aborted_and_run_on_hold_bounded_memory() {
     const SHARE: u64 = 8 * MIB;
     const WINDOW: u64 = 128;
-    /// FirstBurstLength: all data of a write comes without being asked for.
+    /// FirstBurstLength: all data of a write is unsolicited.
     const WRITE: u64 = 128 << 10;
     each_seed(2, |seed| {
-        // One session of one core: its share is the least that there is.
+        // One session of one core: its share is the smallest possible.
         let config = Config { data_bytes_max: 16 << 20, ..Config::default() };
         let rig = Rig::with_config(seed, 2, config);
         rig.add(Shape { mib: 40, ..Shape::thick() });
@@ -378,12 +380,12 @@ fn writes_that_are_aborted_and_run_on_hold_bounded_memory() {
                 let aborter = Rc::clone(&session);
                 rt::spawn(async move { aborter.manage(TaskFunction::AbortTaskSet, Lun(LUN)).await }).detach();
                 rt::sleep(Duration::from_secs(1)).await;
-                // The answer says how far the window goes.
+                // The response says how far the window extends.
                 session.ping().await.unwrap();
             }
             rt::sleep(Duration::from_secs(2)).await;
         });
-        // None has ended: each that was taken is held.
+        // No write has ended: the node holds the data of each that it accepted.
         let held = (taken() - before) * WRITE;
         assert!(held >= WINDOW * WRITE, "{held} bytes");
         assert!(held <= SHARE + WINDOW * WRITE, "{held} bytes");

@@ -1,4 +1,4 @@
-//! A client that writes, reads and flushes a part of a volume, and keeps account of it in a shadow.
+//! A client that writes, reads and flushes a part of a volume, and records that in a shadow.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,18 +12,18 @@ use crate::content::{SECTOR, Stamp, stamped};
 use crate::rig::Shape;
 use crate::shadow::Shadow;
 
-/// The volume that a shape's LUN has in stamps.
+/// The number of the volume at this LUN, for stamps.
 pub(crate) fn volume_number(lun: u16) -> u64 {
     u64::from(lun) + 1
 }
 
-/// A part of a volume, and who writes there.
+/// A part of a volume, and the client that writes there.
 pub(crate) struct Worker {
     pub(crate) client: u64,
     pub(crate) shape: Shape,
-    /// Nobody else writes these blocks.
+    /// Only this client writes these blocks.
     pub(crate) blocks: Range<u64>,
-    /// Every write that is answered counts as durable: the write cache is off.
+    /// The write cache is off: every acknowledged write is durable.
     pub(crate) write_through: bool,
     pub(crate) shadow: Rc<RefCell<Shadow>>,
     pub(crate) rng: Rng,
@@ -31,7 +31,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Workers that share a volume: `count` of them with parts of equal size, in no relation to stripes.
+    /// `count` workers that share a volume, in parts of equal size that are not aligned to stripes.
     pub(crate) fn share(
         shape: Shape,
         count: u64,
@@ -62,7 +62,7 @@ impl Worker {
         blocks.start * per_block..blocks.end * per_block
     }
 
-    /// A few blocks, or now and then up to 1.5 MiB, which is on more than one slice.
+    /// A few blocks, or sometimes up to 1.5 MiB, which is on more than one slice.
     fn any_blocks(&mut self) -> Range<u64> {
         let have = self.blocks.end - self.blocks.start;
         let max = if self.rng.one_in(16) { (3 << 19) / u64::from(self.size().bytes()) } else { 8 };
@@ -71,7 +71,7 @@ impl Worker {
         start..start + count
     }
 
-    /// Does one thing.
+    /// Does one random operation.
     pub(crate) async fn step(&mut self, session: &Session) -> Result<(), Error> {
         match self.rng.below(10) {
             0..5 => self.write(session, false).await,
@@ -114,7 +114,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Works until something fails, or so many steps are done.
+    /// Works until a command fails, or this many steps are done.
     pub(crate) async fn work(mut self, session: Rc<Session>, steps: u64) -> Result<(), Error> {
         for _ in 0..steps {
             self.step(&session).await?;
@@ -123,7 +123,7 @@ impl Worker {
     }
 }
 
-/// All of a volume.
+/// Reads the whole volume.
 pub(crate) async fn read_all(session: &Session, shape: Shape) -> Vec<u8> {
     let step = (1 << 20) / u64::from(shape.block.bytes());
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Floating portal addresses: one node has each at a time, whatever becomes of nodes, links and the record.
+//! Floating IPs: one node at a time has each, whatever happens to nodes, links and the record.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -15,24 +15,24 @@ const FLOATING: &str = "127.9.9.9";
 /// The first portal group of floating addresses.
 const GROUP: u16 = 0xff00;
 
-/// How often it is looked who has it.
+/// How often to check which node has it.
 const STEP: Duration = Duration::from_millis(20);
-/// How late a machine may be to take an address off by itself.
+/// How late a machine may be to remove an address automatically.
 const KERNEL_LATE: Duration = Duration::from_millis(900);
-/// How long it takes until another node has the address of one that is silent: two seconds of silence, and
-/// the wait for its predecessor.
+/// Until another node has the address of a silent one: two seconds of silence, and the wait for the previous
+/// holder.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
-/// How long it takes where the holder has given it up.
+/// Until another node has the address after the holder gave it up.
 const HANDED_WITHIN: Duration = Duration::from_secs(3);
 
-/// What nodes have had their machines do, in order: put it on for so long, or take it off.
+/// What nodes requested of their machines, in order: to set the address for this long, or to remove it.
 type Asked = Arc<Mutex<Vec<(u16, Option<Duration>)>>>;
 
 /// A cluster, and which machines have the address.
 struct Machines {
     cluster: Cluster,
     asked: Asked,
-    /// Until when, if it is not said again that it stays.
+    /// How long a machine has the address, unless its node renews it.
     on: RefCell<BTreeMap<u16, Duration>>,
 }
 
@@ -62,7 +62,7 @@ impl Machines {
         machines
     }
 
-    /// Lets a moment pass; at no time two machines have it.
+    /// Lets a moment pass, and checks that at most one machine has it.
     fn step(&self) {
         self.cluster.world.run_for(STEP);
         let now = self.cluster.world.now();
@@ -88,7 +88,7 @@ impl Machines {
         self.on.borrow().keys().next().copied()
     }
 
-    /// Lets time pass: this node has it at every moment.
+    /// Lets time pass, and checks that this node has it at every moment.
     fn stays(&self, holder: u16, duration: Duration) {
         let until = self.cluster.world.now() + duration;
         while self.cluster.world.now() < until {
@@ -97,7 +97,7 @@ impl Machines {
         }
     }
 
-    /// Waits until such a node has it; gives that.
+    /// Waits until a wanted node has it; returns that node.
     fn wait(&self, limit: Duration, is_wanted: impl Fn(u16) -> bool) -> u16 {
         let until = self.cluster.world.now() + limit;
         while self.cluster.world.now() < until {
@@ -114,7 +114,7 @@ impl Machines {
         self.on.borrow_mut().remove(&node);
     }
 
-    /// What a node has told since it was last asked that nobody has it or somebody has again.
+    /// New events of a node: no node has the address, or one has it again.
     fn told(&self, by: u16) -> Vec<(&'static str, Option<&'static str>, Option<u16>)> {
         let taken = self.cluster.control(usize::from(by) - 1, |control| control.next_events());
         let events =
@@ -122,7 +122,7 @@ impl Machines {
         events.filter(|(code, ..)| ["floating_ip_lost", "floating_ip_restored"].contains(code)).collect()
     }
 
-    /// Which addresses a node says that nobody has.
+    /// The addresses that a node reports as lost.
     fn lost(&self, by: u16) -> Vec<String> {
         let faults = self.cluster.control(usize::from(by) - 1, |control| async move { control.faults() });
         let lost = faults.into_iter().filter_map(|fault| match fault.kind {
@@ -132,7 +132,7 @@ impl Machines {
         lost.collect()
     }
 
-    /// What the record says.
+    /// The holder according to the record.
     fn holder_by(&self, asked: u16) -> Option<u16> {
         let address: IpAddr = FLOATING.parse().unwrap();
         let status = self
@@ -162,7 +162,7 @@ fn another_node_takes_the_address_of_one_that_is_lost_or_stops() {
         machines.run_for(Duration::from_secs(10));
         assert_eq!(machines.holder(), Some(second), "nobody takes it from who has it");
 
-        // It gives it up first of all: nobody waits for it.
+        // It gives the address up before all else: no node has to wait for it.
         machines.cluster.stop(&[usize::from(second) - 1]);
         machines.wait(HANDED_WITHIN, |node| node != second);
     });
@@ -217,7 +217,7 @@ fn it_stays_where_one_node_alone_does_not_hear_of_the_holder() {
     });
 }
 
-/// As where a record outside is reached by both: neither can tell the other one's loss from that of the
+/// For example, both reach an external record: neither can distinguish the other's loss from that of the
 /// network between them.
 #[test]
 fn two_nodes_that_do_not_hear_each_other_do_not_take_it_from_each_other() {
@@ -250,7 +250,7 @@ fn without_the_record_nobody_has_it_for_long() {
     });
 }
 
-/// As where its etcd does not answer one node alone: the others hear it, and ask it.
+/// For example, etcd does not answer a single node: the others receive its heartbeats, and ask it.
 #[test]
 fn a_holder_without_the_record_is_followed_by_another_node() {
     each_seed(2, |seed| {
@@ -290,7 +290,7 @@ fn it_is_told_that_nobody_has_it_and_that_a_node_has_it_again() {
     });
 }
 
-/// As where some nodes run a later version already.
+/// For example, some nodes run a later version already.
 #[test]
 fn what_a_later_version_has_written_is_left_alone() {
     const LATER: &[u8] = b"{\"later\":true}";
@@ -352,7 +352,7 @@ fn it_is_a_portal_with_a_group_of_its_own() {
     let machines = Machines::new(1, 2, Some(1));
     machines.cluster.add_volume(VolumeKind::Ram, 2);
     machines.wait(TAKEN_WITHIN, |node| node == 1);
-    // Its listener is there a moment after.
+    // It listens there a moment later.
     machines.run_for(Duration::from_millis(200));
     let own = machines.cluster.portal(0);
     machines.cluster.control(0, move |_| async move {

@@ -1,4 +1,4 @@
-//! A volume that a node has alone gets a copy on another node, while hosts use it.
+//! A volume with a single copy gets a copy on another node, while hosts use it.
 
 use initiator::command::PersistentReserveOut;
 use node::control::{AddedCopy, ControlError};
@@ -9,7 +9,7 @@ use super::*;
 const BLOCKS: std::ops::Range<u64> = 0..64;
 
 impl Cluster {
-    /// Makes a volume of 8 MiB that only the first node has, and maps it.
+    /// Creates a volume of 8 MiB that only the first node has, and maps it.
     fn add_alone(&self, kind: VolumeKind) {
         self.control(0, move |control| async move {
             let shape = Shape { kind, ..Shape::thick() };
@@ -23,7 +23,7 @@ impl Cluster {
         self.control(0, |control| async move { control.add_copy(Shape::thick().name, second_node()).await })
     }
 
-    /// Makes a volume of which both nodes have a copy.
+    /// Creates a volume with copies on both nodes.
     fn add_other(&self) {
         self.control(0, |control| async move {
             let shape = Shape { name: "other", ..Shape::thick() };
@@ -60,7 +60,7 @@ fn a_volume_that_a_node_has_alone_gets_a_copy_while_hosts_use_it() {
         let (ends, slow) = (Rc::clone(&ended), Rc::clone(&slowest));
         let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
             let session = log_in(portal, "host").await.unwrap();
-            // Not to survive a loss of power: only the unit knows of it.
+            // The registration does not survive a power loss: only the unit knows of it.
             reserve(&session, PersistentReserveOut::register(7)).await.unwrap();
             let mut value = 0;
             while !ends.get() {
@@ -130,7 +130,7 @@ fn a_crash_while_a_volume_gets_its_first_copy_loses_nothing() {
     );
 }
 
-/// What was in memory is gone with the process. What hosts write after that is kept.
+/// A process that ends loses its RAM volume. What hosts write after that is kept.
 #[test]
 fn a_crash_while_a_volume_in_memory_gets_its_first_copy_ends_well() {
     let mut sole = 0;
@@ -161,7 +161,8 @@ fn a_crash_while_a_volume_in_memory_gets_its_first_copy_ends_well() {
     assert!(sole > 1, "{sole}");
 }
 
-/// Hosts would use the volume of an earlier day beside that of the cluster: it has the same identity.
+/// Otherwise hosts would use the earlier state of the volume beside that of the cluster: it has the same
+/// identity.
 #[test]
 fn a_pool_that_was_set_back_is_not_served_where_the_volume_has_no_copy_any_more() {
     let cluster = Cluster::new(1, 2, 2);
@@ -188,7 +189,7 @@ fn a_pool_that_was_set_back_is_not_served_where_the_volume_has_no_copy_any_more(
     assert_eq!(cluster.holds(1, BLOCKS), [2]);
 }
 
-/// What hosts have written before may be in a cache, and they do not flush what is a copy.
+/// Earlier writes may be in a cache, and a flush of a volume with copies does nothing.
 #[test]
 fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
     each_seed(6, |seed| {
@@ -197,7 +198,7 @@ fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
         let (client, portal) = (cluster.client("host"), cluster.portal(0));
         let ended = Rc::new(Cell::new(false));
         let ends = Rc::clone(&ended);
-        // Each block once: what is written later says nothing of it.
+        // Each block once: a later write would hide the loss of an earlier one.
         let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
             let session = log_in(portal, "host").await.unwrap();
             let mut written = 0;
@@ -205,8 +206,8 @@ fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
                 write(&session, written, 5).await.unwrap();
                 written += 1;
             }
-            // The first command after the volume has become a copy may be told of the path's new state
-            // instead.
+            // The first command after the volume has got copies may get the unit attention for the path's new
+            // state instead.
             match session.flush(LUN).await {
                 Err(error) if error.is_unit_attention() => session.flush(LUN).await.unwrap(),
                 flushed => flushed.unwrap(),
@@ -223,14 +224,14 @@ fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
     });
 }
 
-/// What the pool says then is that nobody else has the volume.
+/// The pool says then that no other node has the volume.
 #[test]
 fn a_pool_that_was_set_back_to_before_a_volume_got_copies_is_not_served() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_alone(VolumeKind::Thick);
         if seed % 2 == 0 {
-            // The pool is compared with the record for the sake of another copy, too.
+            // Another copy, too, makes the node compare the pool with the record.
             cluster.add_other();
         }
         cluster.fill(0, BLOCKS, 1);

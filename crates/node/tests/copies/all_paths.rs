@@ -19,8 +19,8 @@ use crate::seeds::each_seed;
 
 const WRITERS: u64 = 12;
 
-/// What is written when a node is lost is repeated as soon as the others have gone on without it: not when
-/// the lost node can be asked again, and not when it must have ended by the clock.
+/// Writes during the loss of a node are repeated as soon as the others have gone on without it: not only when
+/// the lost node can be reached again, and not only when they must have ended by the clock.
 #[test]
 fn the_death_of_a_node_is_a_short_stall_for_who_uses_all_of_them() {
     let kill = |cluster: &Cluster| cluster.world.kill(cluster.servers[1]);
@@ -29,7 +29,7 @@ fn the_death_of_a_node_is_a_short_stall_for_who_uses_all_of_them() {
     assert!(repeated.get() > 0, "nothing was ever under way through the lost node");
 }
 
-/// A host is told of a death by its peer's kernel; that power was lost it learns from silence alone, for
+/// A host learns of a process's death from its peer's kernel. It learns of a power loss only by silence, for
 /// which it waits seven seconds.
 #[test]
 fn the_loss_of_a_machine_is_a_stall_of_what_silence_takes() {
@@ -39,8 +39,9 @@ fn the_loss_of_a_machine_is_a_stall_of_what_silence_takes() {
     assert!(repeated.get() > 0, "nothing was ever under way through the lost node");
 }
 
-/// A write reaches one node while that one reads the block, and is held up on its way to another: who has
-/// seen it through the one sees it through the other.
+/// A write reaches one node while that node reads the block, and is delayed on its way to another.
+///
+/// A host that has seen the write through one node must see it through the other.
 pub(super) fn nobody_sees_what_others_do_not(seed: u64) {
     const LOOKS: Duration = Duration::from_millis(60);
     let cluster = Cluster::new(seed, 3, 1);
@@ -66,7 +67,7 @@ pub(super) fn nobody_sees_what_others_do_not(seed: u64) {
     cluster.world.cut_one_way(cluster.servers[1], cluster.servers[2]);
     drop(cluster.world.spawn_on(writer, CoreId(0), move || async move { write(&by_writer, 0, 2).await }));
     cluster.world.run_for(LOOKS);
-    // `None`: it waits until the write is everywhere.
+    // `None`: the read waits until all nodes have the write.
     let first = seen.get();
     let then =
         cluster.world.block_on(late, CoreId(0), move || async move { read(&by_late, 0).await.unwrap() });
@@ -82,7 +83,9 @@ fn a_write_is_seen_through_all_nodes_or_none() {
 }
 
 /// A host writes through all of three nodes while `harm` is done to one: no write may take longer than
-/// `limit`. How many had to be sent again.
+/// `limit`.
+///
+/// Returns how many had to be repeated.
 fn stall(seed: u64, harm: impl Fn(&Cluster), limit: Duration) -> u64 {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);

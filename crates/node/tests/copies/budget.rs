@@ -1,4 +1,4 @@
-//! Syncs keep to what nodes and the cluster allow, and to their order.
+//! Resyncs obey the limits of nodes and of the cluster, and their order.
 
 use node::copies::{Awaited, CopySync, NodeId, Restraint, SYNCS_AT_ONCE_MAX, StandingEntry};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const REGION: u64 = 64 << 10;
 
-/// Makes and maps a volume with copies on these nodes, at this LUN.
+/// Creates and maps a volume with copies on these nodes, at this LUN.
 fn add(cluster: &Cluster, name: &'static str, lun: u16, mib: u64, nodes: &[u16]) {
     let placement = Placement::Nodes(nodes.to_vec());
     cluster.control(usize::from(nodes[0]) - 1, move |control| async move {
@@ -17,7 +17,7 @@ fn add(cluster: &Cluster, name: &'static str, lun: u16, mib: u64, nodes: &[u16])
     cluster.world.run_for(Duration::from_millis(100));
 }
 
-/// Writes one block to each of so many regions of the volume at this LUN.
+/// Writes one block to each of this many regions of the volume at this LUN.
 fn dirty(cluster: &Cluster, by: usize, lun: u16, regions: u64) {
     let (client, portal) = (cluster.client("writer"), cluster.portal(by));
     cluster.world.block_on(client, CoreId(0), move || async move {
@@ -30,8 +30,7 @@ fn dirty(cluster: &Cluster, by: usize, lun: u16, regions: u64) {
     });
 }
 
-/// How far the volumes' copies on node `of` (from 1) are, by the volume's name; of those that are not in
-/// sync.
+/// The progress of the copies on node `of` (from 1) that are not in sync, by the volume's name.
 fn syncs(cluster: &Cluster, by: usize, of: u16) -> BTreeMap<String, CopySync> {
     cluster.control(by, move |control| async move {
         let volumes = control.keeper().unwrap().volumes().into_iter();
@@ -52,7 +51,7 @@ fn budget(cluster: &Cluster, by: usize) -> Option<u64> {
     cluster.control(by, |control| async move { control.replication().await.unwrap().sync_budget })
 }
 
-/// Two nodes give a third one what it misses, of a volume each.
+/// Two nodes are sources for a third one, for a volume each.
 #[test]
 fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
     const LIMIT: u64 = MIB;
@@ -68,7 +67,7 @@ fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
         dirty(&cluster, 1, 1, regions);
         cluster.start(2);
         let began = cluster.world.now();
-        // What both together have given, every tenth of a second from when the first has given something.
+        // What both together have sent, every tenth of a second from when the first has sent something.
         let mut sums: Vec<u64> = Vec::new();
         let mut limited = [0; 3];
         let mut halved = 0;
@@ -88,19 +87,18 @@ fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
             halved += u32::from((0..2).all(|by| budget(&cluster, by) == Some(LIMIT / 2)));
         }
         assert!(*sums.last().unwrap() >= 2 * regions * REGION, "{sums:?}");
-        // Each core of each node may begin with what a fiftieth of a second brings, or four regions, and one
+        // Each core of each node may begin with a fiftieth of a second's worth, or four regions, and one
         // more.
         let burst = 2 * 2 * 5 * REGION;
         assert!(sums[0] <= LIMIT / 10 + burst, "{sums:?}");
-        // From then on there is nothing saved up.
+        // From then on no unused budget is left over.
         for window in sums[10..].windows(21) {
             let more = window[20] - window[0];
             assert!(more <= 2 * LIMIT + 2 * 2 * REGION, "{more} bytes in two seconds: {sums:?}");
         }
         assert!(limited.iter().all(|times| *times > 10), "{limited:?}");
         assert!(halved > 10, "{halved}");
-        // Nobody is behind any more: whoever gives next is the only one. And without a limit all is as it
-        // was.
+        // All are in sync: the next source is the only one. And without a limit all is as it was.
         assert_eq!(budget(&cluster, 0), Some(LIMIT));
         cluster.control(0, |control| async move { control.limit_syncs(None).await.unwrap() });
         cluster.world.run_for(Duration::from_millis(100));
@@ -108,7 +106,7 @@ fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
     });
 }
 
-/// Some volumes are in sync early instead of all being so late.
+/// Some volumes are in sync early, instead of all of them late.
 #[test]
 fn a_node_brings_a_few_volumes_up_to_date_at_once_and_the_others_wait_for_their_turn() {
     each_seed(8, turns);
@@ -116,7 +114,7 @@ fn a_node_brings_a_few_volumes_up_to_date_at_once_and_the_others_wait_for_their_
 
 fn turns(seed: u64) {
     const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-    // In less than two seconds all have what they miss: nobody counts as stuck.
+    // In less than two seconds all are in sync: none counts as stuck.
     let config = Config { resync_bytes_per_second_max: 4 * MIB, ..Config::default() };
     let cluster = Cluster::with_config(seed, 2, 2, &config);
     for (lun, name) in NAMES.into_iter().enumerate() {
@@ -132,7 +130,7 @@ fn turns(seed: u64) {
     let wait = |all: &BTreeMap<String, CopySync>| {
         later.iter().all(|name| all.get(*name).is_some_and(|sync| sync.limited_by == Some(Restraint::Turn)))
     };
-    // Until all of them are there, it may be the turn of any.
+    // Until all of them are there, it may be any volume's turn.
     let first = loop {
         let all = syncs(&cluster, 0, 2);
         if copied(&all) >= MIB && wait(&all) {
@@ -168,7 +166,7 @@ fn turns(seed: u64) {
         cluster.world.run_for(Duration::from_millis(100));
         assert!(cluster.world.now() - began < Duration::from_secs(60), "they do not end");
     }
-    // A copy that waits for its turn hears that it is not forgotten, and does not ask again and again.
+    // A copy that waits for its turn is told that it will have one, and does not ask again and again.
     let all = given(&cluster, 0);
     assert!((6 * 24 * REGION..=6 * 40 * REGION).contains(&all), "{} regions", all / REGION);
 }

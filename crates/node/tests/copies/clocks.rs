@@ -1,23 +1,25 @@
-//! A node that is a virtual machine and is paused: its clock stands while the others go on without it, and
-//! its leases seem to last.
+//! A node in a virtual machine that is paused: its clock stops while the others go on without it, and its
+//! leases seem to last.
 
 use cluster::memory::Fault;
 
 use super::forks::record_node;
 use super::*;
 
-/// What a host was given by a node that has just gone on.
+/// What a host read through a node that was just resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     Old,
     New,
-    /// An error, or nothing before the node knew that it was taken out.
+    /// An error, or nothing before the node knew that it was removed.
     Nothing,
 }
 
-/// Two nodes. The second one is paused, and `told` by its time of day afterwards; a host writes through the
-/// first one as soon as that goes on alone. The second one runs again, hears of no change of the record for a
-/// second, and finds a read in its kernel's buffers.
+/// A paused node, a write without it, and a read through it after the pause.
+///
+/// The second of two nodes is paused; `told`: its time of day reveals that afterwards. A host writes through
+/// the first one as soon as that continues without the second. When the second one runs again, it receives no
+/// change of the record for a second, and finds a read in its kernel's buffers.
 fn read_after_a_pause(seed: u64, read_confirm: bool, told: bool) -> Read {
     let cluster = Cluster::with_config(seed, 2, 1, &Config { read_confirm, ..Config::default() });
     cluster.add_volume(VolumeKind::Thick, 2);
@@ -36,8 +38,8 @@ fn read_after_a_pause(seed: u64, read_confirm: bool, told: bool) -> Read {
     cluster.world.freeze(cluster.servers[1]);
     cluster.record.begin(record_node(1), Fault::WatchHeld);
     cluster.world.block_on(host, CoreId(0), move || async move {
-        // This one begins while the second node is a member, and is on its way to it: of its block it would
-        // give nothing.
+        // This write begins while the second node is a member, and is on its way to it: of this block the
+        // node would return nothing.
         write(&first, 100, 1).await.unwrap();
         write(&first, 0, 2).await.unwrap();
     });
@@ -82,7 +84,7 @@ fn a_node_that_was_paused_with_its_clock_gives_no_old_read() {
     });
 }
 
-/// Of a volume that has no other member nobody is asked; nor when the other one is gone for good.
+/// A volume with a single member needs no confirmation; nor does one whose other member is gone for good.
 #[test]
 fn a_confirmed_read_needs_nobody_where_there_is_nobody() {
     each_seed(2, |seed| {

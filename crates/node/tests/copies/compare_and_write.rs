@@ -1,4 +1,4 @@
-//! COMPARE AND WRITE through several nodes: what cluster file systems take their locks with.
+//! COMPARE AND WRITE through several nodes: cluster file systems use it for their locks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::seeds::each_seed;
 
 const HOT: u64 = 2;
 
-/// Which value was exchanged for which, by block: what was answered GOOD.
+/// For each block, which value was exchanged for which with status GOOD.
 type Exchanges = Rc<RefCell<Vec<BTreeMap<u64, u64>>>>;
 
 async fn exchange(session: &Session, lba: u64, old: u64, new: u64) -> Result<(), initiator::Error> {
@@ -42,10 +42,12 @@ struct Worker {
     history: History,
     exchanges: Exchanges,
     time: Rc<Cell<u64>>,
-    /// The block that it does not exchange but writes. Every write of its has a tag that is greater than the
-    /// last, and exchanges keep it: one that overwrote what it had not compared would bring an old tag back.
+    /// The block that it writes instead of exchanging it.
+    ///
+    /// Each of its writes has a tag that is greater than the last, and exchanges keep the tag: an exchange
+    /// that overwrote what it had not compared would bring an old tag back.
     writes: Option<u64>,
-    /// The tag of its last write that was answered.
+    /// The tag of its latest acknowledged write.
     tag: Cell<u64>,
 }
 
@@ -63,7 +65,7 @@ impl Worker {
         ops.len() - 1
     }
 
-    /// Reads a block and exchanges what was found for something new, for ever.
+    /// Reads a block and exchanges the value for a new one, without end.
     async fn run(self, mut rng: Rng) {
         let name = format!("client-{}", self.id);
         let mut serial = 0;
@@ -118,15 +120,15 @@ impl Worker {
     }
 }
 
-/// What is done to nodes meanwhile.
+/// The faults of nodes meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Harm {
     None,
-    /// Everything.
+    /// All faults.
     Any,
-    /// One of three loses its power and is back before the others miss it.
+    /// One of three loses power and is back before the others miss it.
     Restarts,
-    /// A disk of one of two fails for a moment, again and again, and its pool is reopened while hosts work.
+    /// A disk of one of two nodes fails for a moment, again and again, and its pool is reopened during I/O.
     Reopens,
 }
 
@@ -143,7 +145,7 @@ impl Harm {
                     cluster.world.run_for(Duration::from_micros(rng.below(20_000)));
                     faults(DiskFaults::default());
                     match cluster.control(1, |control| async move { control.reopen_pool(POOL).await }) {
-                        // Nobody wrote in that moment.
+                        // There was no write at that moment.
                         Ok(_) | Err(ControlError::PoolWorks(_)) => {}
                         Err(error) => panic!("{error}"),
                     }
@@ -154,7 +156,7 @@ impl Harm {
                 for _ in 0..12 {
                     // Its hosts need a moment to log in again.
                     cluster.world.run_for(Duration::from_millis(600 + rng.below(500)));
-                    // What it writes last reaches one of the others only.
+                    // Its last messages reach only one of the others.
                     cluster.world.cut_one_way(cluster.servers[1], cluster.servers[0]);
                     cluster.world.run_for(Duration::from_millis(2));
                     cluster.world.break_connections(cluster.servers[1], cluster.servers[0]);
@@ -202,8 +204,8 @@ fn exchanges(seed: u64, writes: bool, harm: Harm) {
     assert!(count > 100, "only {count} exchanges");
 }
 
-/// Found by the simulator: a command that ended after its copy was taken out did not give its range back,
-/// those that waited there for it never ended, and the pool was never closed.
+/// Found by the simulator: a command that ended after its copy was removed did not return its range. Commands
+/// that waited for the range never ended, and the pool was never closed.
 #[test]
 fn a_pool_is_reopened_while_commands_wait_for_ranges() {
     each_seed(6, |seed| exchanges(300 + seed, true, Harm::Reopens));
@@ -224,16 +226,16 @@ fn plain_writes_come_before_or_after_an_exchange() {
     each_seed(6, |seed| exchanges(100 + seed, true, Harm::Any));
 }
 
-/// The last life of a node had a range, and what it wrote there may be with some and not with others: the
-/// next life must not give it back.
+/// A node had a range when it crashed, and only some copies may have what it wrote there: after its restart,
+/// the node must not return the range.
 #[test]
 fn what_a_node_had_when_it_crashed_is_not_given_back_by_its_next_life() {
-    // About one seed in eight notices when it is.
+    // Without the rule, about one seed in eight fails.
     each_seed(8, |seed| exchanges(200 + seed, true, Harm::Restarts));
 }
 
-/// What a node compares takes it long, and members change meanwhile: the range that it has is of an epoch
-/// that is over, and another node wants it.
+/// A node's comparison takes long, and members change meanwhile: its range is of an earlier epoch, and
+/// another node requests it.
 #[test]
 fn one_of_two_exchanges_succeeds_though_members_change_meanwhile() {
     const COMPARES: Duration = Duration::from_millis(300);
@@ -271,9 +273,10 @@ fn one_of_two_exchanges_succeeds_though_members_change_meanwhile() {
     });
 }
 
-/// A command has found what it wants to exchange, and sets space aside in a file system that has little of
-/// it. Members change meanwhile: the others have given its range in an epoch that is over, and a host of
-/// theirs writes there.
+/// A command has compared its block, and then allocates space in a file system that is nearly full.
+///
+/// Members change meanwhile: the other nodes granted its range in an earlier epoch, and a host of theirs
+/// writes there.
 #[test]
 fn a_write_of_a_later_epoch_is_not_exchanged_for_what_was_found_in_an_earlier_one() {
     const ALLOCATES: Duration = Duration::from_millis(300);
@@ -304,15 +307,17 @@ fn a_write_of_a_later_epoch_is_not_exchanged_for_what_was_found_in_an_earlier_on
     });
 }
 
-/// The initiator of a command was told that nobody knows what becomes of its write, which has not reached the
-/// other node; and that one's clock has stood meanwhile, so that what a host writes there when the two find
-/// each other again would come before the exchange, which has not compared it.
+/// The result of a command's write is unknown to its initiator, and the write has not reached the other node.
+///
+/// That node's clock has stood still meanwhile. So a host's write there, when the two nodes are connected
+/// again, would be ordered before the exchange, which has not compared it.
 #[test]
 fn a_range_is_not_given_back_before_its_write_is_settled() {
     let ms = Duration::from_millis;
-    // Nearly as long as leases last: the clock that stands is to be behind the command's write by enough.
+    // Nearly as long as leases last: the clock that stands still must be far enough behind the command's
+    // write.
     let compares = ms(950);
-    // About every second seed notices when it is.
+    // Without the rule, about every second seed fails.
     each_seed(12, |seed| {
         let cluster = Cluster::new(seed, 2, 1);
         cluster.add_volume(VolumeKind::Thick, 2);
@@ -343,7 +348,7 @@ fn a_range_is_not_given_back_before_its_write_is_settled() {
         cluster.world.set_disk_latency(taker, DISK, DiskLatency::default());
         let exchanged = cluster.world.wait_for(exchanged).expect("the host is there");
         assert_eq!(exchanged.unwrap_err().sense(), Some(IO_PROCESS_TERMINATED));
-        // Words come in any order over different links, and long ones in many packets.
+        // Messages on different links come in any order, and long ones in many packets.
         let (delay, window) = (Duration::from_micros(20)..ms(1), 500..1500);
         cluster.world.set_net_profile(NetProfile { delay, window, ..NetProfile::default() });
         cluster.world.heal_all();

@@ -1,4 +1,4 @@
-//! Volumes that are deleted while a node that has a copy cannot be asked.
+//! Volumes that are deleted while a node with a copy is unreachable.
 
 use node::copies::DeletedVolume;
 
@@ -12,7 +12,7 @@ impl Cluster {
         })
     }
 
-    /// For whom it is noted that volumes are deleted, as a node has followed the record.
+    /// The nodes that still have to learn of each deleted volume, as a node has followed the record.
     fn noted(&self, by: usize) -> Vec<Vec<u16>> {
         self.control(by, |control| async move {
             let deleted = control.keeper().unwrap().list::<DeletedVolume>("deleted-volume/");
@@ -57,7 +57,8 @@ fn a_node_that_was_down_deletes_its_copy_when_it_is_back() {
     });
 }
 
-/// What is left is shown with why nobody may use it, and stays where the record says nothing of it.
+/// A remaining volume is shown with the reason why it is not served, and is kept if the record says nothing
+/// about it.
 #[test]
 fn what_the_record_says_nothing_of_is_kept_and_shown_as_unusable() {
     let cluster = Cluster::new(1, 3, 1);

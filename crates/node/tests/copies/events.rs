@@ -1,8 +1,8 @@
-//! What nodes tell when one of them is lost and returns.
+//! Events of nodes when one of them is lost and returns.
 
 use super::*;
 
-/// Codes, causes and nodes of what a node has told since it was last asked.
+/// Codes, causes and nodes of a node's new events.
 fn taken(cluster: &Cluster, by: usize) -> Vec<(&'static str, Option<&'static str>, Option<u16>)> {
     let taken = cluster.control(by, |control| control.next_events());
     assert_eq!(taken.missed, 0);
@@ -16,7 +16,7 @@ fn every_node_tells_that_one_is_lost_and_why_its_copy_was() {
         cluster.add_volume(VolumeKind::Thick, 3);
         let made = taken(&cluster, 1);
         assert_eq!(made.iter().filter(|(code, ..)| *code == "volume_created").count(), 1, "{made:?}");
-        // Where it was made, too, it is told once.
+        // There is one event on the node that created it, too.
         let made = taken(&cluster, 0);
         assert_eq!(made.iter().filter(|(code, ..)| *code == "volume_created").count(), 1, "{made:?}");
         cluster.world.crash(cluster.servers[2]);

@@ -1,5 +1,5 @@
-//! A disk of a copy that fails a write: others go on, the last one can still be read, and the pool is opened
-//! again while the node runs.
+//! A copy's disk that fails a write: other copies continue, the last one can still be read, and the pool is
+//! reopened while the node runs.
 
 use super::forks::{A, record_node};
 use super::*;
@@ -22,7 +22,7 @@ fn mend(cluster: &Cluster, index: usize) -> Result<PoolStatus, ControlError> {
     cluster.control(index, |control| async move { control.reopen_pool(POOL).await })
 }
 
-/// What a host that does not give up gets through a node.
+/// Runs the work of a host that retries its login through a node.
 fn with_host<T: 'static, F: Future<Output = T> + 'static>(
     cluster: &Cluster,
     by: usize,
@@ -31,13 +31,13 @@ fn with_host<T: 'static, F: Future<Output = T> + 'static>(
     let portal = cluster.portal(by);
     cluster.world.block_on(cluster.client("host"), CoreId(0), move || async move {
         let session = Session::connect(portal, TARGET, &named("host")).await.unwrap();
-        // A copy that takes no writes is not ready, and can be read.
+        // A copy that accepts no writes is not ready, but can be read.
         let _ = session.make_ready(LUN).await;
         work(Rc::new(session)).await
     })
 }
 
-/// Sense key and code that TEST UNIT READY answers.
+/// Sense key and code in the response to TEST UNIT READY.
 fn readiness_of(cluster: &Cluster, by: usize) -> Option<(u8, u16)> {
     with_host(cluster, by, |session| async move {
         let tested = session.command(LUN, Cdb([0; 16]), Transfer::None).await;
@@ -88,7 +88,8 @@ fn others_go_on_at_once_and_the_copy_is_back_when_its_pool_is_opened_again() {
     });
 }
 
-/// A host registers through a node, to survive a loss of power, and tries again while the answer is BUSY.
+/// A host registers through a node, so that it survives a power loss, and tries again while the status is
+/// BUSY.
 fn reserve_within(cluster: &Cluster, by: usize, limit: Duration) {
     const BUSY: u8 = 0x08;
     let began = cluster.world.now();
@@ -104,8 +105,8 @@ fn reserve_within(cluster: &Cluster, by: usize, limit: Duration) {
     assert!(took < limit, "{took:?}");
 }
 
-/// Found by the simulator: hosts that a reservation keeps out write nothing. So only changes of reservations
-/// showed that a copy's disk had failed, and each of them was answered BUSY by every path.
+/// Found by the simulator: hosts that a reservation excludes write nothing. So only changes of reservations
+/// could reveal that a copy's disk had failed, and every path answered each of them with BUSY.
 #[test]
 fn a_copy_that_cannot_store_a_reservation_leaves() {
     each_seed(4, |seed| {
@@ -120,9 +121,11 @@ fn a_copy_that_cannot_store_a_reservation_leaves() {
     });
 }
 
-/// Found by the simulator (seed 4000608): the pool failed to store a registration, but what it had written
-/// was found by the next life. Meanwhile the host gave up what it was not registered with anyway, was
-/// answered GOOD, and was registered after a restart.
+/// Found by the simulator (seed 4000608): the pool failed to store a registration, but its next opening found
+/// it stored.
+///
+/// Meanwhile the host, which was not registered as far as it knew, unregistered and got GOOD. After a restart
+/// it was registered.
 #[test]
 fn nothing_is_answered_that_rests_on_a_change_that_could_not_be_stored() {
     for seed in 1..=4 {
@@ -149,7 +152,7 @@ fn nothing_is_answered_that_rests_on_a_change_that_could_not_be_stored() {
     }
 }
 
-/// The same where the disk answers nothing.
+/// The same with a disk that does not answer.
 #[test]
 fn a_copy_whose_disk_hangs_while_it_stores_a_reservation_leaves() {
     each_seed(4, |seed| {
@@ -159,14 +162,14 @@ fn a_copy_whose_disk_hangs_while_it_stores_a_reservation_leaves() {
         let long = Duration::from_secs(60)..Duration::from_secs(61);
         let hangs = DiskLatency { write: long.clone(), flush: long, ..DiskLatency::default() };
         cluster.world.set_disk_latency(cluster.servers[hanging], DISK, hangs);
-        // What was decided meanwhile is tried for ten seconds, and then BUSY.
+        // Commands that were decided meanwhile are tried for ten seconds, and then answered with BUSY.
         reserve_within(&cluster, 1 - hanging, Duration::from_secs(12));
         assert_eq!(cluster.in_sync(1 - hanging), 1);
     });
 }
 
-/// Found by the simulator: a node that no host uses owes nobody a word, and sees nobody owe it one. It let a
-/// copy in again at once that another node had taken out because its disk hangs.
+/// Found by the simulator: a node without hosts expects no acknowledgments and owes none. It added a copy
+/// again at once that another node had removed because of a hanging disk.
 #[test]
 fn a_copy_whose_disk_hangs_is_not_let_in_by_a_node_that_did_not_notice() {
     let cluster = Cluster::new(1, 3, 1);
@@ -191,8 +194,8 @@ fn a_copy_whose_disk_hangs_is_not_let_in_by_a_node_that_did_not_notice() {
     assert_eq!(slow.get(), 1, "hosts wait for it once in half a minute");
 }
 
-/// Found by the simulator: the slices whose disk did not fail, or had not been written to since, could be
-/// brought up to date, so that the copy was let in, and took itself out again, ten times a second.
+/// Found by the simulator: slices whose disk had not failed, or that had not been written since, could be
+/// resynced. So the copy came in sync and removed itself again, ten times a second.
 #[test]
 fn a_copy_whose_disk_failed_is_let_in_only_when_its_pool_was_opened_again() {
     each_seed(3, |seed| {
@@ -236,7 +239,8 @@ fn the_only_copy_in_sync_is_read_on_and_written_again_when_its_pool_is_opened_ag
     });
 }
 
-/// What is in memory is gone when a pool is closed: not while it is all there is; and then it is copied anew.
+/// A pool that is closed loses its RAM volumes: it must not close while it has the only copy, and after that
+/// the copy needs a full resync.
 #[test]
 fn a_copy_in_memory_is_not_forgotten_by_opening_its_pool_again() {
     let cluster = Cluster::new(1, 2, 2);
@@ -267,7 +271,7 @@ fn a_copy_in_memory_is_not_forgotten_by_opening_its_pool_again() {
     assert_eq!(read_from(&cluster, 0, 3).unwrap(), 1);
 }
 
-/// Whenever it is while the other one is brought up to date.
+/// At any moment of the other copy's resync.
 #[test]
 fn the_only_copy_in_sync_fails_while_it_gives_a_sync() {
     each_seed(6, |seed| {
@@ -292,7 +296,7 @@ fn the_only_copy_in_sync_fails_while_it_gives_a_sync() {
     });
 }
 
-/// The record has the other one's loss already, and this node does not know it yet.
+/// The record already has the other copy's loss, and this node does not know of it yet.
 #[test]
 fn the_last_copy_fails_before_it_acts_alone() {
     const FAILS_AFTER: Duration = Duration::from_millis(2500);

@@ -1,5 +1,5 @@
-//! Forks whose end is not an ordinary one: what was taken away meanwhile, nodes that stood still, were set
-//! back or are not well, and words that are lost.
+//! Unusual ends of forks: copies or volumes were deleted meanwhile, nodes stood still, were set back or have
+//! faults, or messages are lost.
 
 use cluster::MemberChange;
 use cluster::memory::Fault;
@@ -10,7 +10,7 @@ use rt::sim::DiskImage;
 use super::forks::{A, B, GOES_ON, record_node};
 use super::*;
 
-/// A second volume of the same two nodes, with which nobody goes on alone.
+/// A second volume of the same two nodes, with which no node may continue alone.
 fn add_plain(cluster: &Cluster) {
     cluster.control(A, |control| async move {
         let shape = Shape { name: "plain", ..Shape::thick() };
@@ -39,7 +39,7 @@ fn wait(cluster: &Cluster, what: &str, is_so: impl Fn() -> bool) {
     assert!(cluster.world.run_until(is_so, Duration::from_secs(30)), "{what}");
 }
 
-/// Somebody takes the copy away from the node that has gone on alone, not knowing that.
+/// An administrator removes the copy from the node that has continued alone, without knowing of the fork.
 fn taken_away(seed: u64) {
     let cluster = Cluster::of_two(seed);
     add_plain(&cluster);
@@ -68,7 +68,7 @@ fn a_copy_that_was_taken_away_meanwhile_is_kept_until_somebody_decides() {
     each_seed(4, taken_away);
 }
 
-/// Somebody deletes the volume meanwhile.
+/// An administrator deletes the volume meanwhile.
 fn deleted(seed: u64) {
     let cluster = Cluster::of_two(seed);
     add_plain(&cluster);
@@ -97,7 +97,7 @@ fn a_volume_that_was_deleted_meanwhile_is_kept_until_it_is_deleted_there_too() {
     each_seed(4, deleted);
 }
 
-/// The second node stands still; the first one goes on without it, and is lost.
+/// The second node stands still; the first one continues without it, and is lost.
 fn second_stood_still(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.put(A, 0..10, 1);
@@ -116,7 +116,7 @@ fn second_stood_still(seed: u64) {
     assert_eq!((cluster.read_block(B, 4), cluster.read_block(B, 14)), (1, 2));
 }
 
-/// The first node stands still, and the second goes on alone: the first one does not go on beside it before
+/// The first node stands still, and the second continues alone: the first one must not continue, too, before
 /// it has listened.
 fn first_stood_still(seed: u64) {
     let cluster = Cluster::of_two(seed);
@@ -140,7 +140,7 @@ fn who_stood_still_does_not_take_that_for_silence() {
     each_seed(4, first_stood_still);
 }
 
-/// The second node's own record is what it was before the cut.
+/// The second node's own record is set back to before the cut.
 pub(super) fn set_back(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.put(A, 0..10, 1);
@@ -180,7 +180,7 @@ fn what_could_not_be_served_is_not_kept_instead_of_what_is() {
         if seed.is_multiple_of(2) {
             cluster.world.crash(cluster.servers[B]);
         } else {
-            // Only what is written to shows that a disk has failed.
+            // Only writes reveal that a disk has failed.
             cluster.world.crash(cluster.servers[B]);
             cluster.world.set_disk_dead(cluster.servers[B], DISK, true);
             cluster.start(B);
@@ -204,7 +204,7 @@ fn what_could_not_be_served_is_not_kept_instead_of_what_is() {
     });
 }
 
-/// The first node has stopped for the sake of the second, and nobody knows whether the record says so.
+/// The first node has stopped in favor of the second, and it is unknown whether the record says so.
 #[test]
 fn a_decision_of_which_nobody_knows_can_be_taken_again_either_way() {
     let ends: Vec<bool> = (1..=6)
@@ -216,7 +216,7 @@ fn a_decision_of_which_nobody_knows_can_be_taken_again_either_way() {
             let deciding = cluster.world.spawn_on(cluster.servers[A], CoreId(0), || async move {
                 Control::current().resolve_fork("thick", 2).await
             });
-            // The question whether the other one is well is on its way.
+            // The question whether the other one works is on its way.
             cluster.world.run_for(Duration::from_micros(100 * seed));
             cluster.record.begin(record_node(A), fault);
             cluster.world.run_for(Duration::from_secs(8));
@@ -250,7 +250,7 @@ fn an_agreement_is_about_the_nodes_that_it_was_made_for() {
     });
 }
 
-/// The first node is given up for good while the volume is split: there is nobody to be asked to stop.
+/// The first node is given up for good during a split brain: it need not be asked to stop.
 #[test]
 fn the_survivor_of_a_split_decides_alone() {
     each_seed(2, |seed| {

@@ -1,5 +1,5 @@
-//! Two nodes, of which the second goes on alone when the first is lost, as somebody has agreed to; and what
-//! becomes of it when the first is back.
+//! Two nodes. The second one, as permitted, continues alone when the first is lost; and what happens when the
+//! first one is back.
 
 use cluster::memory::Fault;
 use node::control::{ControlError, ForkDecision};
@@ -10,7 +10,7 @@ use rt::sim::DiskLatency;
 use super::syncs::sync_of;
 use super::*;
 
-/// Longer than the silence after which a node goes on alone, and leases.
+/// Longer than the silence after which a node continues alone, and leases.
 pub(super) const GOES_ON: Duration = Duration::from_secs(8);
 
 /// The node that decides, and the other one.
@@ -22,17 +22,17 @@ pub(super) fn record_node(index: usize) -> cluster::NodeId {
 }
 
 impl Cluster {
-    /// Two nodes with a volume with which a node may go on alone.
+    /// Two nodes with a volume with which a node may continue alone.
     pub(super) fn of_two(seed: u64) -> Cluster {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
         cluster.choose(Strategy::Heartbeat).unwrap();
-        // The second node has no vote by now, and knows what was agreed to.
+        // The second node has no vote by now, and knows that it may continue alone.
         cluster.world.run_for(Duration::from_secs(5));
         cluster
     }
 
-    /// The two are cut off from each other, both have gone on, and both have written to some of the same
+    /// The two are cut off from each other, both have continued, and both have written some of the same
     /// blocks.
     pub(super) fn both_gone_on(seed: u64) -> Cluster {
         let cluster = Cluster::of_two(seed);
@@ -97,12 +97,12 @@ impl Cluster {
         )
     }
 
-    /// What deciding it so would do.
+    /// What such a decision would do.
     pub(super) fn would_resolve(&self, asked: usize, keep: usize) -> Result<ForkDecision, ControlError> {
         self.control(asked, move |control| async move { control.check_fork("thick", keep as u16 + 1).await })
     }
 
-    /// Waits until both copies are in sync and serve, and compares them.
+    /// Waits until both copies are in sync and serve, and checks that they are equal.
     pub(super) fn wait_until_one(&self) {
         self.wait_until_in_sync(A, 2);
         self.wait_until_all_serve();
@@ -111,7 +111,7 @@ impl Cluster {
         assert_eq!(self.checksum(A), self.checksum(B));
     }
 
-    /// Writes through a node what is `value` in each of these blocks.
+    /// Writes `value` to each of these blocks through a node.
     pub(super) fn put(&self, through: usize, blocks: std::ops::Range<u64>, value: u64) {
         let (client, portal) = (self.client("writer"), self.portal(through));
         self.world.block_on(client, CoreId(0), move || async move {
@@ -144,7 +144,7 @@ impl Cluster {
         hosts
     }
 
-    /// Both nodes serve one disk: whatever was answered until now both of them have.
+    /// Whether both nodes serve one disk: both have every write that was acknowledged until now.
     fn is_one(&self) -> bool {
         let together = |index| self.serves(index) && self.fork(index).is_none() && self.in_sync(index) == 2;
         [A, B].into_iter().all(together)
@@ -159,7 +159,7 @@ impl Cluster {
 
 /// Hosts of both nodes.
 struct Hosts {
-    /// What those of each node saw.
+    /// What the hosts of each node saw.
     through: [History; 2],
     time: Rc<Cell<u64>>,
     machines: Vec<NodeId>,
@@ -172,7 +172,8 @@ impl Hosts {
         a.into_iter().zip(b).map(|(a, b)| [a, b].concat()).collect()
     }
 
-    /// What those of one node saw; what those of the other one wrote after a time may be there and need not.
+    /// What the hosts of node `kept` saw. Writes of the other node's hosts after `until` may or may not be
+    /// there.
     fn of(&self, kept: usize, until: u64) -> Vec<Vec<Op>> {
         let mut seen = self.through[kept].borrow().clone();
         for (kept, other) in seen.iter_mut().zip(&*self.through[1 - kept].borrow()) {
@@ -213,8 +214,8 @@ fn the_other_node_goes_on_and_what_it_has_written_counts() {
     each_seed(3, goes_on);
 }
 
-/// One node at a time is lost, at any moment, and the first one never starts while the second is down:
-/// nothing is ever split, and hosts see one disk.
+/// One node at a time is lost, at any moment, and the first one never starts while the second is down: there
+/// is no split brain, and hosts see one disk.
 fn one_at_a_time(seed: u64) {
     let mut rng = Rng::new(seed);
     let cluster = Cluster::of_two(seed);
@@ -324,7 +325,7 @@ fn a_cut_with_hosts_on_one_side_only_settles_itself() {
     });
 }
 
-/// The first node starts while the second cannot be heard of for a moment.
+/// The first node starts while it cannot reach the second for a moment.
 fn a_start_behind_a_cut(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.lose_a();
@@ -344,9 +345,10 @@ fn who_starts_waits_until_it_has_heard_of_the_other() {
     each_seed(3, a_start_behind_a_cut);
 }
 
-/// Anything may happen at any time. As long as no volume was split hosts see one disk. If it was, nothing of
-/// either side is lost until somebody has decided, and nothing of what he keeps afterwards (A14); and
-/// whatever happened both copies are one in the end.
+/// Any fault may happen at any time. Without a split brain, hosts see one disk.
+///
+/// After a split brain, nothing on either side is lost before the administrator's decision, and nothing of
+/// what he keeps afterwards (A14). In any case both copies are equal in the end.
 fn anything(seed: u64) -> bool {
     let mut rng = Rng::new(seed);
     let cluster = Cluster::of_two(seed);
@@ -393,8 +395,7 @@ fn anything(seed: u64) -> bool {
     assert!(cluster.world.run_until(ended, Duration::from_secs(60)), "seed {seed}: {:?}", cluster.fork(B));
     cluster.world.run_for(Duration::from_secs(8));
     if split() {
-        // Who has the record serves until then, too; what hosts have under way in the nodes ends within a
-        // moment.
+        // A node with the record serves until then, too; hosts' commands in the nodes end within a moment.
         hosts.machines.iter().for_each(|machine| cluster.world.kill(*machine));
         cluster.world.run_for(Duration::from_secs(3));
         let before = [A, B].map(|index| cluster.checksum(index));
@@ -446,7 +447,7 @@ fn a_copy_that_was_not_there_when_the_other_was_lost_does_not_go_on() {
     });
 }
 
-/// The first node has gone on without the second, which does not know.
+/// The first node has continued without the second, which does not know of it.
 fn left_behind(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.record.begin(record_node(B), Fault::WatchHeld);
@@ -513,14 +514,14 @@ fn what_cannot_be_written_down_is_not_done() {
         cluster.world.set_disk_dead(cluster.servers[B], "/ursa/record", false);
         cluster.return_a();
         cluster.wait_until_in_sync(A, 2);
-        // And a start is one like any other.
+        // And a start is like any other.
         cluster.restart_b(Duration::from_secs(1));
         cluster.wait_until_one();
     });
 }
 
-/// The disk fails while the fork is written down: nobody knows whether it is. Then all is well for long, and
-/// later the node is lost, as any is.
+/// The disk fails while the fork is being stored: it is unknown whether it was. Then there are no faults for
+/// long, and later the node is lost like any other.
 fn half_written(seed: u64) {
     for part in 0..24 {
         let cluster = Cluster::of_two(seed);
@@ -552,8 +553,8 @@ fn what_may_be_written_down_and_was_not_done_is_nothing() {
     each_seed(3, half_written);
 }
 
-/// The nodes hear each other again while the fork is being written down, and the second one does not reach
-/// the record yet.
+/// The nodes reach each other again while the fork is being stored, and the second one does not reach the
+/// record yet.
 fn heard_while_it_is_written(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.put(A, 0..10, 1);
@@ -579,10 +580,10 @@ fn a_fork_does_not_begin_when_the_other_node_was_heard_again() {
     each_seed(3, heard_while_it_is_written);
 }
 
-/// Somebody decides while the node that is to give up what it has still serves, and goes on to.
+/// An administrator decides while the node that is to discard its data still serves, and continues to serve.
 fn word_before_the_end(seed: u64) {
     let cluster = Cluster::both_gone_on(seed);
-    // The nodes hear of each other, and the second one does not reach the record.
+    // The nodes reach each other, and the second one does not reach the record.
     cluster.world.heal_all();
     cluster.world.run_for(Duration::from_secs(2));
     assert_eq!(cluster.fork(A).unwrap().state, ForkState::Alone);
@@ -624,7 +625,7 @@ fn a_node_that_goes_on_alone_is_stopped_and_started_again() {
     each_seed(2, stopped_while_alone);
 }
 
-/// Neither reaches the record for a while: the first one still thinks that the second is with it.
+/// Neither reaches the record for a while: the first one still believes that the second is with it.
 fn left_without_lease(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.put(A, 0..10, 1);
@@ -636,8 +637,8 @@ fn left_without_lease(seed: u64) {
     cluster.world.run_for(Duration::from_secs(5));
     assert!(!cluster.serves(A), "what it has is old");
     assert!(cluster.serves(B));
-    // When the record answers, one of them is quicker: the first one to remove the second, or the second one
-    // to say that it has gone on.
+    // When the record answers, one of them is faster: the first one removes the second, or the second one
+    // records that it has continued.
     cluster.record.end(record_node(A), Fault::Unreachable);
     cluster.record.end(record_node(B), Fault::Unreachable);
     cluster.world.run_for(Duration::from_secs(5));
@@ -654,7 +655,7 @@ fn no_lease_is_given_to_who_was_left() {
     each_seed(3, left_without_lease);
 }
 
-/// Agreed to while both were there, and taken back while the second was alone.
+/// The policy allowed a fork while both nodes were there, and was changed while the second continued alone.
 #[test]
 fn what_was_done_alone_is_settled_though_the_agreement_was_taken_back() {
     each_seed(2, |seed| {
@@ -693,7 +694,7 @@ fn only_volumes_of_two_nodes_can_be_agreed_to() {
     });
 }
 
-/// Each rule left out is noticed by one of the scenarios above.
+/// For each rule, one of the scenarios above detects its absence.
 #[cfg(debug_assertions)]
 #[test]
 fn a_rule_that_is_left_out_is_noticed() {

@@ -1,13 +1,12 @@
-//! A crash at any moment of what `forks.rs` shows: the fork is written down, settled, and forgotten in steps,
+//! A crash at any moment of the scenarios in `forks.rs`: a fork is stored, settled, and forgotten in steps,
 //! and a crash between any two of them is harmless.
 
 use super::forks::{A, B, GOES_ON};
 use super::*;
 
-/// From the moment at which the first node is back until the fork is settled and both copies are one: all of
-/// it within this time.
+/// Longest time from the return of the first node until the fork is settled and both copies are equal.
 const SETTLING: Duration = Duration::from_secs(3);
-/// Steps of the sweep. Prime, so that it meets no timer always at the same phase.
+/// The sweep's step: prime, so that it does not always hit a timer at the same phase.
 const STEP: Duration = Duration::from_millis(61);
 
 fn sweep(from: u64, crash: impl Fn(&Cluster)) {
@@ -54,8 +53,7 @@ fn both_crash_while_it_is_settled() {
     });
 }
 
-/// While the fork is being written down: either it is there or it is not, and nothing that was answered is
-/// lost.
+/// While the fork is being stored: either it is stored or it is not, and no acknowledged write is lost.
 #[test]
 fn a_crash_while_the_fork_begins_is_harmless() {
     for at in (4500..7500).step_by(61).map(Duration::from_millis) {

@@ -1,19 +1,20 @@
-//! A node with targets, hosts and users makes a cluster, and its process ends in the middle: with its next
-//! life everything is the cluster's, and nothing was lost.
+//! A node with targets, hosts and users creates a cluster, and its process ends in the middle of it.
+//!
+//! After its restart the cluster has all of them, and nothing was lost.
 
 use node::access::{HostGroup, HostName};
 use node::control::{Role, User, UserChange};
 
 use super::*;
 
-/// More than one transaction of the cluster's record takes.
+/// More than one transaction of the cluster's record can have.
 const TARGETS: usize = 120;
 
 fn user(name: &str) -> User {
     User { name: name.into(), role: Role::Admin, password: "a hash".into(), stamp: 1, created: 0 }
 }
 
-/// A node alone, with what it has, and the record that its cluster will have.
+/// A single node with its objects, and the record that its cluster will have.
 fn alone(seed: u64) -> Cluster {
     let world = World::new(seed);
     let memory = cluster::memory::Memory::new(cluster::NodeId::new(1));

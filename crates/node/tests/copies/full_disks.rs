@@ -1,5 +1,5 @@
-//! Copies whose pools lie in files, and a file system that is full: no copy is broken by that, and all of it
-//! passes by itself.
+//! Copies whose pools are in files, and a full file system: no copy fails, and all works again when there is
+//! room.
 
 use super::failed_disks::{read_from, write_to};
 use super::*;
@@ -13,12 +13,12 @@ const IN_FILE: &str = "in-file";
 /// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
 const FULL: (u8, u16) = (0x07, 0x2707);
 
-/// Sectors of the volume that have no page of the file in common.
+/// Sectors of the volume that share no page of the file.
 fn place(number: u64) -> u64 {
     number * 64
 }
 
-/// Nodes with a volume whose copies lie in files that take their space as they are written.
+/// Nodes with a volume whose copies are in files that take their space as they are written.
 fn cluster(seed: u64) -> Cluster {
     of_nodes(seed, 2, 2)
 }
@@ -45,10 +45,10 @@ pub(super) fn of_nodes(seed: u64, nodes: usize, cores: usize) -> Cluster {
     cluster
 }
 
-/// Leaves so much room.
+/// Leaves this much room.
 pub(super) fn fill(cluster: &Cluster, index: usize, left: u64) {
     cluster.world.leave_space(cluster.servers[index], left);
-    // That there was ample room is believed for a tenth of a second.
+    // A node relies for a tenth of a second on having seen ample room.
     cluster.world.run_for(Duration::from_millis(200));
 }
 
@@ -56,7 +56,7 @@ fn make_room(cluster: &Cluster, index: usize) {
     cluster.world.set_space(cluster.servers[index], None);
 }
 
-/// Both come in sync, without anybody's help.
+/// Checks that both come in sync automatically.
 fn assert_equal(cluster: &Cluster) {
     cluster.wait_until_in_sync(0, 2);
     cluster.wait_until_all_serve();
@@ -64,7 +64,7 @@ fn assert_equal(cluster: &Cluster) {
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
-/// Whoever of the two is full, and whoever hosts write through.
+/// Either of the two may be full, and hosts may write through either.
 #[test]
 fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
     each_seed(4, |seed| {
@@ -74,7 +74,7 @@ fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
         for number in 1..20 {
             let written = write_to(&cluster, by, place(number), number);
             if written.is_err() {
-                // Through the path whose copy is full: hosts go to the other one.
+                // Through the path whose copy is full: hosts use the other one.
                 assert_eq!(full, by);
                 write_to(&cluster, 1 - by, place(number), number).unwrap();
             }
@@ -90,7 +90,7 @@ fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
         assert_eq!(missed, Cause::NoSpace);
         let no_room = KeptOut::NoRoom(NodeId(full as u16 + 1));
         assert_eq!(waits_for, Some(Awaited::KeptOut(no_room).into()));
-        // It is not let in and taken out again meanwhile.
+        // It does not come and go meanwhile.
         let epoch = |cluster: &Cluster| {
             cluster.control(well, |control| async move { control.keeper().unwrap().volumes()[0].entry.epoch })
         };
@@ -105,8 +105,8 @@ fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
     });
 }
 
-/// Two nodes of one kind are full at the same time: what needs new space is refused before anybody takes it,
-/// all else goes on.
+/// Both nodes are full at the same time: writes that need new space are refused before any copy executes
+/// them, and all others succeed.
 pub(super) fn both_full(seed: u64) {
     let cluster = cluster(seed);
     (0..2).for_each(|index| fill(&cluster, index, 16 << 10));

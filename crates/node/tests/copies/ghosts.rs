@@ -1,4 +1,4 @@
-//! Commands of many steps whose path fails: what is left of them must not come after what their initiator has
+//! Commands of many steps whose path fails: none of their remaining steps may follow what their initiator has
 //! written elsewhere since.
 
 use super::*;
@@ -8,9 +8,9 @@ use initiator::command::{CopySegment, ExtendedCopy};
 use initiator::{Options, Timeouts};
 use rt::sim::DiskLatency;
 
-/// The block that the last step is about.
+/// The block of the last step.
 const LAST: u64 = 0;
-/// How long no initiator waits until it gives a path up and goes on by another one.
+/// Longer than an initiator waits before it gives up a path and uses another one.
 const GIVES_UP: Duration = Duration::from_secs(4);
 
 /// A command of many steps.
@@ -18,12 +18,12 @@ const GIVES_UP: Duration = Duration::from_secs(4);
 pub(super) enum Long {
     /// UNMAP of 256 ranges.
     Unmap,
-    /// EXTENDED COPY of as many segments as one has.
+    /// EXTENDED COPY with the maximum number of segments.
     Copy,
 }
 
 impl Long {
-    /// A cluster whose disks take so long that the command takes many seconds.
+    /// A cluster whose disks are so slow that the command takes many seconds.
     fn slow_cluster(self, seed: u64) -> Cluster {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
@@ -54,7 +54,7 @@ impl Long {
     }
 }
 
-/// One that says nothing by itself while it waits, and waits for long.
+/// An initiator that sends nothing else while it waits, and waits for long.
 fn patient() -> Options {
     let long = Duration::from_secs(600);
     let timeouts =
@@ -67,7 +67,7 @@ fn ranges() -> Vec<LbaRange> {
     (1..256).map(|number| one(number * 4)).chain([one(LAST)]).collect()
 }
 
-/// Its initiator goes on by the other node.
+/// Its initiator continues through the other node.
 pub(super) fn left_by_a_lost_path(seed: u64, long: Long) {
     let cluster = long.slow_cluster(seed);
     let (host, portals) = (cluster.client("host"), [cluster.portal(0), cluster.portal(1)]);
@@ -96,7 +96,7 @@ fn nothing_of_a_long_command_comes_after_what_was_written_by_another_path() {
     });
 }
 
-/// On a path that works it takes as long as it takes, whether its initiator says anything by itself or not.
+/// On a path that works the command takes as long as necessary, even if its initiator sends nothing else.
 #[test]
 fn a_long_unmap_comes_to_its_end_where_its_path_works() {
     each_seed(2, |seed| {

@@ -1,6 +1,7 @@
-//! Writes of which a node that has lost its leases has said that nobody knows what becomes of them: they may
-//! still take effect when the nodes are together again, but not over what was written since, nor after they
-//! were fenced off.
+//! Writes that were answered as having an unknown result, by a node that has lost its leases.
+//!
+//! They may still take effect when the nodes are together again, but not after a later write to the same
+//! block, nor after they were fenced off.
 
 use cluster::memory::Fault;
 use initiator::command::{PersistentReserveOut, ReservationType, ServiceAction};
@@ -14,8 +15,8 @@ pub(super) const IO_PROCESS_TERMINATED: (u8, u16) = (0x0b, 0x0006);
 /// NOT READY, LOGICAL UNIT NOT ACCESSIBLE, ASYMMETRIC ACCESS STATE TRANSITION.
 const BECOMES_ACCESSIBLE: (u8, u16) = (0x02, 0x040a);
 
-/// Two nodes that do not hear of each other, and do not reach the record: neither goes on without the other.
-/// A write through the second one was given up.
+/// Two nodes that reach neither each other nor the record, so neither continues without the other. A write
+/// through the second one was given up.
 fn given_up(seed: u64) -> Cluster {
     let cluster = Cluster::new(seed, 2, 1);
     cluster.add_volume(VolumeKind::Thick, 2);
@@ -34,13 +35,13 @@ fn given_up(seed: u64) -> Cluster {
     (0..2).for_each(|node| cluster.record.begin(record_node(node), Fault::Unreachable));
     let answer = cluster.world.wait_for(session).expect("the host is there");
     assert_eq!(answer.unwrap_err().sense(), Some(IO_PROCESS_TERMINATED));
-    // Words come in any order over different links.
+    // Messages on different links come in any order.
     let delay = Duration::from_micros(20)..Duration::from_millis(40);
     cluster.world.set_net_profile(NetProfile { delay, ..NetProfile::default() });
     cluster
 }
 
-/// The nodes find each other again, link by link.
+/// The nodes reach each other again, link by link.
 fn together_again(cluster: &Cluster, seed: u64) {
     (0..2).for_each(|node| cluster.record.end(record_node(node), Fault::Unreachable));
     cluster.world.heal_all();
@@ -51,7 +52,7 @@ fn together_again(cluster: &Cluster, seed: u64) {
     }
 }
 
-/// As hosts do that were told that it does not work now.
+/// Retries, as hosts do after such a response.
 async fn persist<T>(mut attempt: impl AsyncFnMut() -> Result<T, Error>) -> T {
     loop {
         match attempt().await {
@@ -94,9 +95,10 @@ fn what_is_written_since_stays() {
     each_seed(10, written_since);
 }
 
-/// A write waits for one before it to the same block, which nothing brings to its end for longer than a host
-/// waits. By the time that it could begin the host may have sent it through the other node, and something
-/// else since.
+/// A write waits for an earlier one to the same block, which does not end for longer than a host waits.
+///
+/// By the time that it could begin, the host may have sent it through the other node, and another write
+/// since.
 pub(super) fn begun_late(seed: u64) {
     let cluster = Cluster::new(seed, 2, 1);
     cluster.add_volume(VolumeKind::Thick, 2);

@@ -1,4 +1,4 @@
-//! What nodes say of the links between them.
+//! What nodes report about the links between them.
 
 use base::Chain;
 use link::Frame;
@@ -12,7 +12,7 @@ impl Cluster {
         self.control(index, |control| async move { control.links().await.unwrap() })
     }
 
-    /// With which nodes all links of a node are up.
+    /// The nodes to which all links of a node are up.
     fn linked_with(&self, index: usize) -> Vec<u16> {
         let links = self.links(index).into_iter();
         let whole = links.filter(|link| link.control.is_whole() && link.replication.is_whole());
@@ -25,7 +25,7 @@ impl Cluster {
         })
     }
 
-    /// The nodes that a node does not hear, and who reaches them.
+    /// The nodes from which a node receives nothing, and the nodes that reach them.
     fn not_heard(&self, index: usize) -> Vec<(u16, Vec<u16>)> {
         let nodes = self.control(index, |control| async move { control.nodes().await.unwrap() });
         let not_heard = nodes.into_iter().filter(|node| !node.up);
@@ -61,7 +61,7 @@ fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
             assert_eq!(link.silent_cores, [0; 0]);
         }
 
-        // It may be that links are being made.
+        // Links may be under construction.
         assert_eq!(cluster.faults(1), []);
         cluster.world.run_for(Duration::from_secs(10));
         assert_eq!(cluster.faults(0), [], "it reaches both");
@@ -75,7 +75,7 @@ fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
         cluster.world.heal_all();
         let healed = || linked() == [[2, 3], [1, 3], [1, 2]];
         assert!(cluster.world.run_until(healed, Duration::from_secs(30)));
-        // It may be a network by which links are made, and dead in a moment.
+        // Links may be built on this network, which may be dead a moment later.
         cluster.world.run_for(Duration::from_secs(1));
         assert_eq!([0, 1, 2].map(|index| cluster.faults(index).len()), [0, 1, 1]);
         cluster.world.run_for(Duration::from_secs(6));
@@ -106,7 +106,7 @@ fn a_frame_of_a_kind_that_a_node_does_not_know_costs_no_link() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.world.run_for(Duration::from_secs(2));
-        // As a later version might say it: by the control link, and by one for data.
+        // As a later version might send it: on the control link, and on one for data.
         cluster.control(0, |_| async {
             let copies = Copies::current();
             let nothing = || Frame { channel: 7, kind: 200, head: vec![1; 10], payload: Chain::new() };

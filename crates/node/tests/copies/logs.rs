@@ -1,4 +1,4 @@
-//! Volumes whose copies lie in logs: rot is found at every read, and space runs out and comes back.
+//! Volumes whose copies are in logs: every read detects rot, and space runs out and becomes available.
 
 use super::bad_blocks::marked;
 use super::*;
@@ -13,7 +13,7 @@ const FULL: (u8, u16) = (0x07, 0x2707);
 const SOFT_THRESHOLD: (u8, u16) = (0x06, 0x3807);
 
 impl Cluster {
-    /// The bytes of these blocks, which hold what [`marked`] says, change on a node's disk.
+    /// Changes the bytes of these blocks, which hold [`marked`] values, on a node's disk.
     fn rot(&self, index: usize, lbas: impl IntoIterator<Item = u64>) {
         for lba in lbas {
             let at = self.place_of(index, marked(lba));
@@ -60,7 +60,7 @@ fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_wr
     });
 }
 
-/// Its volume had one copy less, and only a line in the node's log said why.
+/// Once, the volume had one copy less, and only a line in the node's log said why.
 #[test]
 fn a_copy_whose_log_is_damaged_is_told() {
     let cluster = Cluster::new(1, 2, 2);
@@ -79,7 +79,7 @@ fn a_copy_whose_log_is_damaged_is_told() {
     cluster.assert_reads(0, [3]);
 }
 
-/// A scrub: all blocks are read, and what has rotted is found before a host needs it.
+/// A scrub reads all blocks, and finds rot before a host needs the data.
 #[test]
 fn verifying_finds_what_has_rotted_and_repairs_what_another_copy_has() {
     for copies in [1, 2] {
@@ -114,7 +114,7 @@ async fn write_chunk(session: &Session, number: u64, value: u64) -> Result<(), i
     attended(async || session.write(LUN, Lba(number * CHUNK), chunk(value), SIZE).await).await
 }
 
-/// Writes one piece after the other until there is no space; says how many it wrote.
+/// Writes one piece after the other until there is no space; returns the number of pieces.
 async fn fill_up(session: &Session) -> u64 {
     for number in 0.. {
         if let Err(error) = write_chunk(session, number, number).await {
@@ -125,7 +125,7 @@ async fn fill_up(session: &Session) -> u64 {
     unreachable!("the pool is smaller")
 }
 
-/// Gives half of the blocks back, and writes as soon as there is room.
+/// Unmaps half of the blocks, and writes as soon as there is room.
 async fn make_room(session: &Session, written: u64) {
     for number in [0, written / 2, written - 1] {
         assert_eq!(read(session, number * CHUNK + 63).await.unwrap(), number);
@@ -144,8 +144,8 @@ async fn make_room(session: &Session, written: u64) {
     assert_eq!(read(session, written * CHUNK - 1).await.unwrap(), written - 1);
 }
 
-/// A volume that is larger than its pool: hosts are told that there is no space, and continue once blocks
-/// have been unmapped.
+/// A volume that is larger than its pool: writes fail for lack of space, and succeed again once blocks have
+/// been unmapped.
 #[test]
 fn a_full_pool_refuses_writes_until_blocks_are_unmapped() {
     each_seed(2, |seed| {
@@ -170,14 +170,14 @@ fn a_full_pool_refuses_writes_until_blocks_are_unmapped() {
             assert_eq!(told.sense(), Some(SOFT_THRESHOLD), "{told}");
             make_room(&session, written).await;
         });
-        // The logs merge what was unmapped when nothing else is to do.
+        // The logs merge what was unmapped when they have nothing else to do.
         cluster.world.run_for(Duration::from_secs(1));
         assert_eq!(told(), ["pool_has_space"]);
     });
 }
 
-/// Both pools fill up: one copy leaves for want of space, the other one refuses writes; the first comes back
-/// by itself when there is room.
+/// Both pools fill up: one copy goes out of sync for lack of space, and the other one refuses writes. The
+/// first comes back automatically when there is room.
 #[test]
 fn copies_in_full_pools_are_in_sync_again_when_blocks_were_unmapped() {
     each_seed(2, |seed| {
@@ -217,7 +217,7 @@ fn copies_in_full_pools_are_in_sync_again_when_blocks_were_unmapped() {
     });
 }
 
-/// All nodes lose power while hosts write; what was acknowledged is there, from either copy.
+/// All nodes lose power while hosts write; either copy has all acknowledged writes.
 #[test]
 fn acknowledged_writes_survive_a_power_loss_of_all_nodes() {
     each_seed(4, |seed| {

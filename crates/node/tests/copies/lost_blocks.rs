@@ -1,4 +1,4 @@
-//! Blocks that no copy in sync reads when another one is brought up to date (R27).
+//! Blocks that no copy in sync could read during the resync of another one (R27).
 
 use super::bad_blocks::marked;
 use super::*;
@@ -15,8 +15,8 @@ fn write_through(cluster: &Cluster, index: usize, lba: u64, value: u64) {
     });
 }
 
-/// One of two copies comes back, and the other one's disk does not read a block that it missed: it comes in
-/// sync without that.
+/// One of two copies returns, and the other one's disk cannot read a block that it missed: it comes in sync
+/// without the block.
 fn lost_block(seed: u64, kind: VolumeKind, faults: DiskFaults) -> Cluster {
     lost_at(64, seed, kind, faults)
 }
@@ -49,7 +49,7 @@ fn a_bad_block_of_the_only_source_is_lost_and_keeps_no_copy_out_of_sync() {
             let found = cluster.read_all(by, [32, 64, 96]);
             assert_eq!(found, [Ok(marked(32)), UNREAD, Ok(marked(96))], "by node {by}");
         }
-        // It is so after a restart, and when the node is alone.
+        // The block is lost after a restart, too, and when the node is alone.
         cluster.world.crash(cluster.servers[1]);
         cluster.start(1);
         cluster.wait_until_in_sync(0, 2);
@@ -86,7 +86,7 @@ fn what_is_lost_is_there_again_when_a_copy_can_read_it() {
     cluster.assert_reads(1, [32, 64, 96]);
 }
 
-/// A disk tries for seconds before it says that it cannot read.
+/// A disk retries for seconds before it reports a read error.
 #[test]
 fn a_block_whose_error_comes_late_is_lost_all_the_same() {
     let late = DiskFaults::default().remapping().failing_after(Duration::from_secs(3));
@@ -100,7 +100,7 @@ fn a_block_whose_error_comes_late_is_lost_all_the_same() {
     cluster.assert_reads(1, [32, 96]);
 }
 
-/// Of two copies in sync one fails to read the block at once, the other one's disk tries for seconds.
+/// Of two copies in sync, one fails to read the block at once, and the other one's disk retries for seconds.
 #[test]
 fn a_third_copy_comes_in_sync_though_another_ones_error_comes_late() {
     let cluster = Cluster::new(1, 3, 2);
@@ -119,7 +119,7 @@ fn a_third_copy_comes_in_sync_though_another_ones_error_comes_late() {
     cluster.assert_reads(2, [32, 96]);
 }
 
-/// The source's disk reads nothing of a region, and another copy's disk all of it but a block.
+/// The source's disk cannot read anything in a region, and another copy's disk cannot read a single block.
 #[test]
 fn a_region_that_only_another_copy_reads_is_given() {
     let cluster = Cluster::new(1, 3, 2);
@@ -137,8 +137,8 @@ fn a_region_that_only_another_copy_reads_is_given() {
     cluster.assert_reads(2, [15, 17, 31, 32]);
 }
 
-/// What is lost is asked for again and again: not so often that a disk which tries for seconds does nothing
-/// else.
+/// Lost blocks are requested again and again, but not so often that a disk that retries for seconds does
+/// nothing else.
 #[test]
 fn a_disk_that_fails_slowly_is_seldom_asked_for_what_is_lost() {
     let late = DiskFaults::default().remapping().failing_after(Duration::from_secs(3));
@@ -153,7 +153,7 @@ fn a_disk_that_fails_slowly_is_seldom_asked_for_what_is_lost() {
     assert_eq!(cluster.in_sync(0), 2);
 }
 
-/// A disk that reads nothing has not lost a block.
+/// A disk that cannot read at all has not lost a block.
 #[test]
 fn a_source_that_reads_nothing_of_a_region_gives_nothing_as_lost() {
     let cluster = Cluster::new(1, 2, 2);
@@ -177,12 +177,12 @@ fn a_source_that_reads_nothing_of_a_region_gives_nothing_as_lost() {
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
 }
 
-/// The copy whose disk did not read a block leaves, and is brought up to date by the one that lost it: it
-/// keeps what it holds.
+/// The copy whose disk could not read a block goes out of sync, and its resync's source is the copy that lost
+/// the block: the former keeps what it holds.
 #[test]
 fn a_copy_does_not_lose_what_its_own_disk_did_not_read() {
     for kind in [VolumeKind::Thick, VolumeKind::Log] {
-        // The latter is the last that was written: nothing in a log says that it was durable.
+        // The last of these is the latest write: nothing in a log says that it was durable.
         for (lba, reads_before) in [(64, true), (64, false), (1248, false)] {
             let cluster = lost_at(lba, 1, kind, DiskFaults::default().remapping());
             cluster.wait_until_in_sync(0, 2);
@@ -200,7 +200,7 @@ fn a_copy_does_not_lose_what_its_own_disk_did_not_read() {
     }
 }
 
-/// Node 0, whose disk did not read the block, crashes; the next one is written, and it is in sync again.
+/// Node 0, whose disk could not read the block, crashes; the next block is written, and it is in sync again.
 fn resync_holder(cluster: &Cluster, lba: u64, reads_before: bool) {
     if reads_before {
         cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
@@ -213,7 +213,7 @@ fn resync_holder(cluster: &Cluster, lba: u64, reads_before: bool) {
     cluster.wait_until_all_serve();
 }
 
-/// So it is where another copy has the loss from the one that lost it first, and is the source.
+/// The same holds if another copy has the loss from the one that lost the block first, and is the source.
 #[test]
 fn who_holds_a_lost_block_is_handed_on() {
     let cluster = Cluster::new(1, 3, 2);
@@ -228,7 +228,7 @@ fn who_holds_a_lost_block_is_handed_on() {
     cluster.start(1);
     cluster.wait_until_in_sync(0, 2);
     for (lost, back) in [(0, 2), (1, 0)] {
-        // Each is brought up to date by the one that was last.
+        // Each is resynced from the one that was last.
         cluster.world.crash(cluster.servers[lost]);
         cluster.world.run_for(Duration::from_secs(3));
         cluster.start(back);
@@ -246,7 +246,7 @@ fn who_holds_a_lost_block_is_handed_on() {
     }
 }
 
-/// A new copy in the place of the one that held the block holds nothing.
+/// A new copy in place of the one that held the block holds nothing.
 #[test]
 fn a_new_copy_holds_nothing() {
     let cluster = lost_block(1, VolumeKind::Thick, DiskFaults::default().remapping());
@@ -268,7 +268,7 @@ fn a_new_copy_holds_nothing() {
     }
 }
 
-/// Nor does a pool that was set back to a day when the copy held the block: that has been written since.
+/// Nor does a pool that was set back to when the copy held the block: the block has been written since.
 #[test]
 fn a_copy_that_was_set_back_holds_nothing() {
     let cluster = lost_block(1, VolumeKind::Thick, DiskFaults::default().remapping());
@@ -298,7 +298,7 @@ fn a_copy_that_was_set_back_holds_nothing() {
     assert_eq!(cluster.read_all(0, [32, 64, 96]), [Ok(marked(32)), UNREAD, Ok(marked(96))]);
 }
 
-/// Nor what others say that it holds: it is brought up to date with a list from before it was set back.
+/// Nor does it hold what others say that it holds: it is resynced with a list from before it was set back.
 #[test]
 fn a_copy_that_was_set_back_and_accepted_names_no_holder() {
     let cluster = lost_block(1, VolumeKind::Thick, DiskFaults::default().remapping());

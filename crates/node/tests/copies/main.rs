@@ -1,5 +1,6 @@
-//! Volumes with copies on several nodes: every node serves, the loss of one is a stall, and it comes back
-//! with what it missed.
+//! Volumes with copies on several nodes: every node serves, and the loss of a node is only a stall.
+//!
+//! When the node returns, its copy gets what it missed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -73,7 +74,7 @@ const LUN: Lun = Lun(0);
 const SIZE: BlockSize = BlockSize::B4096;
 const LINK_PORT: u16 = 3270;
 
-/// Servers with a cluster's record in common.
+/// Servers that share a cluster's record.
 struct Cluster {
     world: World,
     servers: Vec<NodeId>,
@@ -83,7 +84,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// So many nodes, each with a pool and in the cluster, and a target.
+    /// `nodes` nodes in a cluster, each with a pool, and a target.
     fn new(seed: u64, nodes: usize, cores: usize) -> Cluster {
         Cluster::with_config(seed, nodes, cores, &Config::default())
     }
@@ -92,14 +93,14 @@ impl Cluster {
         Cluster::with_disks(seed, nodes, cores, config, &[512])
     }
 
-    /// On disks of these blocks, of which each node has the next.
+    /// The same on disks with these block sizes, one for each node in turn.
     fn with_disks(seed: u64, nodes: usize, cores: usize, config: &Config, disk_blocks: &[u32]) -> Cluster {
         let cluster = Cluster::apart(seed, nodes, cores, config, disk_blocks);
         cluster.enter();
         cluster
     }
 
-    /// Nodes with pools, each of which is in no cluster yet.
+    /// Nodes with pools, none of them in a cluster yet.
     fn apart(seed: u64, nodes: usize, cores: usize, config: &Config, disk_blocks: &[u32]) -> Cluster {
         let world = World::new(seed);
         let memory = cluster::memory::Memory::new((1..=nodes as u16).filter_map(cluster::NodeId::new));
@@ -124,7 +125,7 @@ impl Cluster {
         cluster
     }
 
-    /// All nodes become one cluster.
+    /// Makes all nodes one cluster.
     fn enter(&self) {
         let nodes = self.servers.len();
         for index in 0..nodes {
@@ -178,7 +179,7 @@ impl Cluster {
         self.configs[index].portals[0]
     }
 
-    /// Makes a volume of 8 MiB with so many copies and maps it.
+    /// Creates a volume of 8 MiB with this many copies and maps it.
     fn add_volume(&self, kind: VolumeKind, copies: u8) {
         self.add_shaped(Shape { kind, ..Shape::thick() }, copies);
     }
@@ -200,23 +201,24 @@ impl Cluster {
         self.world.add_node(name, 1, |_| std::future::pending())
     }
 
-    /// The volume that [`Cluster::add_volume`] makes, as a node knows; `None`: it knows of none.
+    /// The volume of [`Cluster::add_volume`], as a node knows it; `None`: it knows of none.
     fn shown(&self, index: usize) -> Option<node::copies::CopiesStatus> {
         self.control(index, |control| async move {
             let mut volumes = control.keeper()?.volumes();
-            // Their order is that of random identities.
+            // They are ordered by random identities.
             volumes.sort_by_key(|volume| volume.entry.name != Shape::thick().name);
             volumes.into_iter().next()
         })
     }
 
-    /// How many copies of the volume that [`Cluster::add_volume`] makes are in sync, as a node knows.
+    /// Number of copies of the volume of [`Cluster::add_volume`] that are in sync, as a node knows.
     fn in_sync(&self, index: usize) -> usize {
         let copies = self.shown(index).unwrap().entry.copies;
         copies.iter().filter(|copy| copy.standing == node::copies::StandingEntry::InSync).count()
     }
 
-    /// Waits until hosts are served through all nodes: the record may say so of earlier lives of them.
+    /// Waits until all nodes serve hosts: what the record says may still be about earlier processes of the
+    /// nodes.
     fn wait_until_all_serve(&self) {
         let serves = |index| self.shown(index).is_some_and(|volume| volume.serving);
         for _ in 0..600 {
@@ -256,7 +258,7 @@ impl Cluster {
         );
     }
 
-    /// Crashes nodes, cuts them off and has them return, for some seconds; in the end all are there.
+    /// Crashes nodes, cuts them off and lets them return, for some seconds; in the end all are there.
     fn disturb(&self, rng: &mut Rng) {
         let nodes = self.servers.len();
         let mut down: Vec<usize> = Vec::new();
@@ -282,7 +284,7 @@ impl Cluster {
         down.into_iter().for_each(|index| self.start(index));
     }
 
-    /// What the copy of a node holds, in short.
+    /// A checksum of what a node's copy holds.
     fn checksum(&self, index: usize) -> Vec<[u8; 32]> {
         let id = self.shown(index).unwrap().entry.id;
         self.control(index, move |control| async move {
@@ -314,10 +316,10 @@ fn block(value: u64) -> Chain {
     Chain::copy_of(&bytes)
 }
 
-/// Unit attentions that a session may have waiting at once: each ends one command.
+/// Number of unit attentions that a session may have pending: each ends one command.
 const ATTENTIONS_MAX: usize = 4;
 
-/// Sends a command again while a unit attention that the session has waiting ends it instead.
+/// Sends a command, and again as long as a pending unit attention of the session ends it.
 async fn attended<T>(send: impl AsyncFn() -> Result<T, initiator::Error>) -> Result<T, initiator::Error> {
     for _ in 0..ATTENTIONS_MAX {
         match send().await {
@@ -332,7 +334,7 @@ async fn write(session: &Session, lba: u64, value: u64) -> Result<(), initiator:
     attended(async || session.write(LUN, Lba(lba), block(value), SIZE).await).await
 }
 
-/// As [`write`], on the disk when it returns: of a sole copy, too.
+/// As [`write`], but on the disk when it returns, even on a sole copy.
 async fn write_durably(session: &Session, lba: u64, value: u64) -> Result<(), initiator::Error> {
     let write = Write { lba: Lba(lba), data: block(value), size: SIZE, durable: true };
     attended(async || session.send(LUN, &write).await).await
@@ -409,7 +411,7 @@ fn a_lost_node_is_a_stall_and_returns_with_what_it_missed() {
     });
 }
 
-/// The watcher of a process that was killed, on the same machine.
+/// Acts as the watcher of a process that was killed, on the same machine.
 fn watcher(cluster: &Cluster, will: node::control::LastWill) -> usize {
     let machine = cluster.client("watcher");
     cluster.world.block_on(machine, CoreId(0), move || async move {
@@ -441,7 +443,7 @@ fn a_death_that_is_told_is_a_short_stall() {
         assert!(stall < Duration::from_millis(300), "{stall:?}");
         assert_eq!(cluster.in_sync(1), 2);
 
-        // Told late, of a life that is over: the next one is none of its business.
+        // A late report about an earlier process does not affect the present one.
         cluster.start(0);
         cluster.wait_until_in_sync(1, 3);
         assert_eq!(watcher(&cluster, will), 0, "they have seen a later life");
@@ -455,7 +457,7 @@ type History = Rc<RefCell<Vec<Vec<Op>>>>;
 
 const HOT: u64 = 6;
 
-/// Reads and writes a few blocks through one node for ever, and again when it is back.
+/// Reads and writes a few blocks through one node, without end, and again when it is back.
 async fn worker(portal: SocketAddr, name: String, history: History, time: Rc<Cell<u64>>, mut rng: Rng) {
     let mut value = 0;
     let id = u64::from(name.as_bytes()[name.len() - 1]);
@@ -501,8 +503,9 @@ async fn worker(portal: SocketAddr, name: String, history: History, time: Rc<Cel
     }
 }
 
-/// Nodes crash, are cut off, and return, under clients of all of them; at the end all copies are equal and
-/// nobody saw anything strange.
+/// Nodes crash, are cut off, and return during I/O through all of them.
+///
+/// At the end all copies are equal, and what hosts saw is possible.
 fn faults(seed: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let nodes = 2 + rng.below(2) as usize;

@@ -1,4 +1,4 @@
-//! Many volumes, of which lists are made in parts.
+//! Many volumes, whose lists are produced in parts.
 
 use base::ByteLen;
 use node::control::NewVolume;
@@ -6,12 +6,12 @@ use store::VolumeId;
 
 use super::*;
 
-/// More than two parts, and the last one is not whole.
+/// More than two parts, the last of which is not full.
 const VOLUMES: usize = 20;
 
 const _: () = assert!(VOLUMES > 2 * node::parts::A_TURN && !VOLUMES.is_multiple_of(node::parts::A_TURN));
 
-/// More than a turn looks at where each is only looked at.
+/// More than one turn processes where it only looks at each volume.
 const MANY: usize = node::parts::A_QUICK_TURN + 6;
 
 fn names(all: impl IntoIterator<Item = String>) -> Vec<String> {
@@ -37,7 +37,7 @@ impl Cluster {
         self.world.run_for(Duration::from_millis(100));
     }
 
-    /// How many copies are in sync, of all volumes together.
+    /// Number of copies in sync, of all volumes together.
     fn all_in_sync(&self, index: usize) -> usize {
         self.control(index, |control| async move {
             let volumes = control.keeper().unwrap().volumes();
@@ -94,7 +94,7 @@ fn what_stays_is_in_each_list_that_is_made_while_a_volume_goes() {
             let keeper = control.keeper().unwrap();
             let mut ids: Vec<VolumeId> = control.volume_names().await.into_keys().collect();
             ids.sort_by_key(VolumeId::to_string);
-            // With it a part ends, and the next one begins after it.
+            // A part ends with this volume, and the next one begins after it.
             let id = ids[node::parts::A_TURN - 1];
             let gone = keeper.volume(id).unwrap().entry.name;
             let (deletes, name) = (Rc::clone(&control), gone.clone());
@@ -117,7 +117,7 @@ fn what_stays_is_in_each_list_that_is_made_while_a_volume_goes() {
     });
 }
 
-/// Who proposes looks at some volumes in each turn: at all of them, one turn after the other.
+/// The proposing node looks at some volumes in each turn, and over several turns at all of them.
 #[test]
 fn the_loss_of_a_node_and_its_return_are_seen_in_every_volume() {
     let cluster = Cluster::new(1, 2, 2);

@@ -1,5 +1,4 @@
-//! Mistakes that are too rare in the simulation of whole nodes under any fault (`crates/sim`): scenarios
-//! notice them.
+//! Scenarios for mistakes that are too rare in the simulation of whole nodes under any fault (`crates/sim`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,7 +16,7 @@ use super::reservations::{
 };
 use super::syncs::hanging_disk;
 
-/// Within so many seeds a mistake must be noticed.
+/// Number of seeds within which a mistake must be detected.
 const SEEDS: u64 = 200;
 
 fn assert_noticed(canary: Canary, scenario: fn(u64)) {
@@ -31,7 +30,7 @@ fn one_that_fails(scenario: fn(u64)) -> Option<u64> {
     (1..=SEEDS).find(|seed| catch_unwind(AssertUnwindSafe(|| scenario(*seed))).is_err())
 }
 
-/// Simulations of whole nodes hardly ever show this mistake: a late read finds a disk that hangs, too.
+/// Simulations of whole nodes hardly ever show this mistake: a late read detects a hanging disk, too.
 #[test]
 fn that_members_owe_acknowledgements_forever_is_noticed() {
     replica::canary::make(Some(Rule::NoOverdue));

@@ -1,4 +1,4 @@
-//! Copies that are added, taken off their nodes and moved while hosts use the volume.
+//! Copies that are added, removed and moved while hosts use the volume.
 
 use node::control::{AddedCopy, ControlError, EndedWork, JobOutcome};
 use node::copies::{Ask, CopyWork, NewCopy, StandingEntry};
@@ -34,7 +34,7 @@ impl Cluster {
         })
     }
 
-    /// How what was done with copies has ended, as a node has seen it, newest first.
+    /// How jobs with copies have ended, as a node has seen it, newest first.
     fn ends(&self, by: usize) -> Vec<(u16, CopyWork, JobOutcome)> {
         self.control(by, |control| async move {
             let end = |(_, job): (Duration, node::control::EndedJob)| match job.work {
@@ -45,7 +45,7 @@ impl Cluster {
         })
     }
 
-    /// How many volumes a node's pools have.
+    /// Number of volumes in a node's pools.
     pub(super) fn kept(&self, index: usize) -> usize {
         self.control(index, |control| async move { control.volumes().await.len() })
     }
@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// The only volume's identity.
+/// The identity of the only volume.
 fn the_volume(control: &Control) -> String {
     control.keeper().unwrap().volumes()[0].entry.id.clone()
 }
@@ -119,7 +119,7 @@ fn a_copy_is_added_and_another_taken_away_while_the_volume_is_used() {
     });
 }
 
-/// A host is logged in at each node, and uses one of them: the others hold nothing up.
+/// A host is logged in at each node, and uses one of them: the idle sessions delay nothing.
 #[test]
 fn a_copy_goes_though_a_host_that_asks_for_nothing_is_logged_in_there() {
     each_seed(3, |seed| {
@@ -133,7 +133,7 @@ fn a_copy_goes_though_a_host_that_asks_for_nothing_is_logged_in_there() {
         cluster.wait_until("node 2 deletes its copy", || cluster.kept(1) == 0);
         cluster.add_copy(0, 2);
         cluster.wait_until_in_sync(0, 2);
-        // The host finds the volume again by itself.
+        // The host finds the volume again automatically.
         cluster.world.block_on(client, CoreId(0), move || async move {
             session.make_ready(LUN).await.unwrap();
             assert_eq!(read(&session, 0).await.unwrap(), 0);
@@ -141,8 +141,8 @@ fn a_copy_goes_though_a_host_that_asks_for_nothing_is_logged_in_there() {
     });
 }
 
-/// Two ask for the same copy at the same time: what one of them gives up may be what the other one tells the
-/// record of.
+/// Two callers request the same copy at the same time: one may give up a copy that the other one adds to the
+/// record.
 #[test]
 fn a_copy_that_two_ask_for_is_there_when_one_gives_up() {
     each_seed(20, |seed| {
@@ -166,8 +166,10 @@ fn a_copy_that_two_ask_for_is_there_when_one_gives_up() {
     });
 }
 
-/// Two ask for the same copy, and know the record as of different moments: they want another slot, size or
-/// name. The record has what one of them wants, and the other one, which came first or second, gives up.
+/// Two callers request the same copy, and know the record as of different moments: they want another slot,
+/// size or name.
+///
+/// The record has what one of them wants. The other one, which came first or second, gives up.
 #[test]
 fn a_copy_that_two_ask_for_differently_is_the_one_that_the_record_has() {
     let differences: [fn(&mut NewCopy); 4] = [
@@ -239,7 +241,7 @@ fn a_copy_moves_and_leaves_when_the_new_one_is_in_sync() {
     });
 }
 
-/// Nodes that have no copy have seen it, too.
+/// Nodes without a copy have seen it, too.
 #[test]
 fn how_a_move_has_ended_every_node_remembers() {
     let cluster = Cluster::new(1, 3, 2);
@@ -255,8 +257,8 @@ fn how_a_move_has_ended_every_node_remembers() {
     }
 }
 
-/// What is written while nobody is in a slot is noted for nobody: whoever gets the slot must take nothing of
-/// what its disk has, and nobody's map, for an account of what it misses.
+/// Writes while a slot is empty are recorded for no copy. So a new copy in the slot must not take anything on
+/// its disk, nor any dirty map, as a record of what it misses.
 #[test]
 fn a_slot_that_is_used_again_begins_blank() {
     each_seed(3, |seed| {
@@ -268,7 +270,7 @@ fn a_slot_that_is_used_again_begins_blank() {
         cluster.write_all(0, 2);
         assert!(cluster.remove_copy(0, 2).unwrap());
         cluster.write_all(0, 3);
-        // Bits of copies that are in sync are cleared after a while.
+        // Dirty bits of copies that are in sync are cleared after a while.
         cluster.world.run_for(Duration::from_secs(10));
         cluster.add_copy(0, 3);
         cluster.wait_until_in_sync(0, 2);
@@ -276,8 +278,7 @@ fn a_slot_that_is_used_again_begins_blank() {
         cluster.assert_all(2, 3);
         assert!(cluster.remove_copy(0, 3).unwrap());
         cluster.write_all(0, 4);
-        // The node that was away has the slot's older copy, and deletes it though nobody is there to tell it
-        // so but the record.
+        // The node that was away has the slot's older copy, and deletes it. Only the record can tell it so.
         cluster.start(1);
         cluster.wait_until("node 2 deletes its old copy", || cluster.kept(1) == 0);
         cluster.add_copy(0, 2);
@@ -287,8 +288,8 @@ fn a_slot_that_is_used_again_begins_blank() {
     });
 }
 
-/// A copy whose disk is lost is made anew in another pool of its node; the disk returns with the old one,
-/// which is never taken for it.
+/// A copy whose disk is lost is rebuilt in another pool of its node. The disk returns with the old copy,
+/// which is never taken for the new one.
 #[test]
 fn a_lost_disk_is_replaced_and_comes_back() {
     each_seed(3, |seed| {
@@ -344,7 +345,7 @@ impl Cluster {
     }
 }
 
-/// The last block of so many MiB, and one far behind the first 8.
+/// The last block of this many MiB, and one far beyond the first 8.
 fn new_blocks(mib: u64) -> [u64; 2] {
     [mib * 256 - 1, 8 * 256 + 77]
 }
@@ -379,7 +380,7 @@ fn a_volume_grows_with_all_of_its_copies() {
                 }
             });
             assert!(matches!(cluster.grow(1, 12), Err(ControlError::WouldShrink { .. })));
-            // One that is added has the size of now; and one that was away returns to it.
+            // An added copy has the present size, and one that was away grows to it when it returns.
             cluster.add_copy(0, 3);
             cluster.world.crash(cluster.servers[1]);
             cluster.world.run_for(Duration::from_secs(3));
@@ -391,8 +392,8 @@ fn a_volume_grows_with_all_of_its_copies() {
             assert_eq!(cluster.checksum(0), cluster.checksum(1));
             assert_eq!(cluster.checksum(0), cluster.checksum(2));
             cluster.assert_all(2, 1);
-            // The growth that came to nothing has left one copy longer: nothing behind the volume's end is
-            // compared.
+            // The failed growth has left one copy longer: the comparison ignores what is beyond the volume's
+            // end.
             for by in 0..3 {
                 let found = cluster.verify(by);
                 assert!(found.is_equal() && found.total == 13 * MIB, "{found:?}");
@@ -401,8 +402,8 @@ fn a_volume_grows_with_all_of_its_copies() {
     });
 }
 
-/// Nodes crash while the volume grows, again and again: it has one size or the other, works, and can be grown
-/// then.
+/// Nodes crash while the volume grows, again and again: it has one size or the other, works, and can grow
+/// afterwards.
 #[test]
 fn a_crash_while_a_volume_grows_leaves_it_with_one_size_or_the_other() {
     each_seed(8, |seed| {
@@ -441,8 +442,8 @@ fn a_crash_while_a_volume_grows_leaves_it_with_one_size_or_the_other() {
     });
 }
 
-/// Found by the simulator: a copy that was being opened while its volume grew stayed as short as it was,
-/// until the next start of its node.
+/// Found by the simulator: a copy that was being opened while its volume grew kept its old size until the
+/// next start of its node.
 #[test]
 fn a_volume_grows_while_a_copy_is_being_opened() {
     const MIBS: u64 = 11;
@@ -517,8 +518,9 @@ fn a_volume_with_copies_gets_another_name_on_all_nodes() {
     });
 }
 
-/// Copies come and go and nodes crash under clients of all of them; nobody sees anything strange, and at the
-/// end all copies are equal.
+/// Copies are added and removed, and nodes crash, during I/O through all of them.
+///
+/// What hosts saw is possible, and at the end all copies are equal.
 fn moves_and_faults(seed: u64) {
     let mut rng = Rng::new(seed);
     let nodes = 3;
@@ -539,7 +541,8 @@ fn moves_and_faults(seed: u64) {
         let (node, other) = (1 + rng.below(3) as u16, 1 + rng.below(3) as u16);
         let asked = (0..nodes).find(|index| Some(*index) != down).unwrap();
         match rng.below(6) {
-            // What is refused is as good: the last copy in sync, a node that is down, one that has a copy.
+            // A refusal is fine: for the last copy in sync, for a node that is down, or for one that has a
+            // copy.
             0 | 1 => drop(cluster.try_add_copy(asked, node, None)),
             2 => drop(cluster.try_add_copy(asked, node, Some(other))),
             3 => drop(cluster.remove_copy(asked, node)),
@@ -585,7 +588,7 @@ fn nothing_strange_is_seen_while_copies_come_and_go() {
 
 #[test]
 fn a_move_that_is_taken_back_leaves_all_as_it_was() {
-    // In one seed of fifteen the new copy's node follows both changes, added and taken off, at once.
+    // In one seed of fifteen the new copy's node follows both changes, the addition and the removal, at once.
     each_seed(20, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
@@ -606,7 +609,7 @@ fn a_move_that_is_taken_back_leaves_all_as_it_was() {
         cluster.wait_until("node 3 deletes it", || cluster.kept(2) == 0);
         assert!(matches!(cancel(0, 3), Err(ControlError::HasNoCopy { node: 3, .. })));
         assert!(matches!(cancel(0, 2), Err(ControlError::CopyInSync { node: 2, .. })));
-        // The old one does not leave when there is a copy on node 3 again.
+        // The old one stays when there is a copy on node 3 again.
         cluster.add_copy(0, 3);
         cluster.wait_until_in_sync(0, 3);
         cluster.world.run_for(Duration::from_secs(3));
@@ -615,8 +618,8 @@ fn a_move_that_is_taken_back_leaves_all_as_it_was() {
     });
 }
 
-/// Who takes a copy back and puts one there again is not refused for what the node is about to delete by
-/// itself; and what it deletes is never the new one.
+/// A caller that cancels a copy and adds one there again must not be refused because of what the node is
+/// about to delete automatically; and the node must never delete the new copy.
 #[test]
 fn a_copy_may_be_put_where_one_has_just_been_taken_off() {
     each_seed(8, |seed| {
@@ -628,7 +631,7 @@ fn a_copy_may_be_put_where_one_has_just_been_taken_off() {
             cluster
                 .try_add_copy(0, 3, None)
                 .unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
-            // Before its pool trusts it, in the middle of its sync, or in sync.
+            // Before its pool trusts it, in the middle of its resync, or in sync.
             cluster.world.run_for(Duration::from_millis(rng.below([30, 300][round % 2])));
             let pauses = rng.one_in(2);
             cluster.control(0, move |control| async move {

@@ -1,5 +1,4 @@
-//! Writes of parts of a disk's blocks, of which a disk does not read the rest: a volume of 512-byte blocks on
-//! disks of 4096.
+//! Writes of parts of disk blocks that a disk cannot read: a volume of 512-byte blocks on disks of 4096.
 
 use super::bad_blocks::marked;
 use super::*;
@@ -10,11 +9,11 @@ use node::copies::Cause;
 use rt::sim::{DiskFaults, DiskLatency};
 
 const SMALL: BlockSize = BlockSize::B512;
-/// Blocks of the volume in one of the disk.
+/// Number of the volume's blocks in one of the disk.
 const IN_ONE: u64 = 8;
-/// Written before anything happens.
+/// Number of blocks that are written at first.
 const BLOCKS: u64 = 4 * IN_ONE;
-/// The first block of the disk's block that is bad.
+/// The first block in the disk's bad block.
 const BAD: u64 = IN_ONE;
 
 fn cluster(seed: u64, nodes: usize, copies: u8) -> Cluster {
@@ -49,13 +48,13 @@ async fn read_small(session: &Session) -> Result<Vec<u64>, initiator::Error> {
 }
 
 impl Cluster {
-    /// The disk of this node does not read these places until they are written.
+    /// Makes this place of the node's disk unreadable until it is written.
     fn spoil_at(&self, index: usize, at: u64) {
         let faults = DiskFaults::default().remapping().with_unreadable(at..at + 512);
         self.world.set_disk_faults(self.servers[index], DISK, faults);
     }
 
-    /// What a host of this node does.
+    /// Runs a host of this node.
     fn on<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         index: usize,
@@ -81,7 +80,7 @@ impl Cluster {
     }
 }
 
-/// MEDIUM ERROR, UNRECOVERED READ ERROR, and the block that is named.
+/// Checks for MEDIUM ERROR, UNRECOVERED READ ERROR; returns the block in the sense data.
 fn named_bad(done: Result<(), initiator::Error>) -> u64 {
     let error = done.unwrap_err();
     assert_eq!(error.sense(), Some((0x03, 0x1100)), "{error}");
@@ -90,7 +89,7 @@ fn named_bad(done: Result<(), initiator::Error>) -> u64 {
     u64::from(u32::from_be_bytes(sense[3..7].try_into().unwrap()))
 }
 
-/// Of a block of the source's disk another copy, whose disk has smaller blocks, reads all but a part.
+/// Another copy, whose disk has smaller blocks, can read all but a part of a block of the source's disk.
 #[test]
 fn only_what_no_copy_reads_of_a_block_of_a_disk_is_lost() {
     let cluster = Cluster::with_disks(1, 3, 2, &Config::default(), &[4096, 512, 512]);
@@ -111,7 +110,7 @@ fn only_what_no_copy_reads_of_a_block_of_a_disk_is_lost() {
     assert_eq!(found[..], small(&[marked(BAD), marked(BAD + 1)]).to_vec());
 }
 
-/// One copy's disk does not read a block: hosts that write parts of it, through either node, do not notice.
+/// One copy's disk cannot read a block: hosts that write parts of it, through either node, do not notice.
 pub(super) fn bad_on_one(seed: u64) {
     for bad in 0..2 {
         let cluster = cluster(seed, 2, 2);
@@ -149,7 +148,7 @@ fn a_part_of_a_block_is_written_though_one_disk_does_not_read_the_rest() {
 }
 
 /// Hosts of both nodes write all parts of one bad block at the same time, again and again: each waits for the
-/// others, and none for ever.
+/// others, and none forever.
 #[test]
 fn all_parts_of_a_bad_block_are_written_at_the_same_time() {
     each_seed(20, |seed| {
@@ -223,7 +222,7 @@ fn same(range: LbaRange, value: u64) -> WriteSame {
     WriteSame { lba: range.start, count: range.count, block: small(&[value]), unmap: false }
 }
 
-/// Only the command that needs the block ends in MEDIUM ERROR, and whoever writes all of it heals it.
+/// Only the command that needs the block ends with MEDIUM ERROR, and a write of the whole block repairs it.
 fn only_the_command_fails(cluster: &Cluster, by: usize) {
     cluster.on(by, |session| async move {
         assert_eq!(named_bad(write_small(&session, BAD + 2, &[1, 2]).await), BAD + 2);
@@ -233,12 +232,12 @@ fn only_the_command_fails(cluster: &Cluster, by: usize) {
         assert_eq!(named_bad(session.compare_and_write(LUN, exchange).await), BAD + 1);
         let range = LbaRange { start: Lba(BAD + 4), count: BlockCount(6) };
         assert_eq!(named_bad(session.write_same(LUN, same(range, 9)).await), BAD + 4);
-        // All others go on.
+        // All others succeed.
         write_small(&session, 2 * BAD + 1, &[marked(2 * BAD + 1)]).await.unwrap();
         write_small(&session, 0, &[marked(0)]).await.unwrap();
         write_small(&session, BAD, &Vec::from_iter((BAD..2 * BAD).map(marked))).await.unwrap();
         write_small(&session, BAD + 2, &[marked(BAD + 2)]).await.unwrap();
-        // What a command has written that failed is the one or the other.
+        // A failed write has left the old or the new data.
         write_small(&session, 0, &Vec::from_iter((0..BLOCKS).map(marked))).await.unwrap();
     });
     cluster.assert_holds([by], &Vec::from_iter((0..BLOCKS).map(marked)));
@@ -269,7 +268,7 @@ fn so_it_is_with_the_only_copy_that_there_is() {
     only_the_command_fails(&cluster, 0);
 }
 
-/// No disk reads the block: neither copy takes the write.
+/// No disk can read the block: neither copy executes the write.
 pub(super) fn bad_on_both(seed: u64) {
     for by in 0..2 {
         let cluster = cluster(seed, 2, 2);
@@ -287,7 +286,8 @@ fn a_block_that_no_disk_reads_fails_only_the_command_that_needs_it() {
     each_seed(3, bad_on_both);
 }
 
-/// The disk takes the whole block and still does not read it: its copy leaves, and hosts do not notice.
+/// The disk accepts a write of the whole block and still cannot read it: its copy goes out of sync, and hosts
+/// do not notice.
 #[test]
 fn a_copy_whose_block_stays_bad_leaves() {
     each_seed(3, |seed| {
@@ -303,8 +303,8 @@ fn a_copy_whose_block_stays_bad_leaves() {
     });
 }
 
-/// A copy that is brought up to date has a bad block of its own: it is given whole ones, also where its
-/// source knows of writes of parts.
+/// A copy that resyncs has a bad block itself: it receives the whole block, even if its source knows of
+/// partial writes.
 #[test]
 fn a_bad_block_of_a_copy_that_missed_writes_is_healed_by_its_sync() {
     each_seed(5, |seed| {
@@ -318,7 +318,7 @@ fn a_bad_block_of_a_copy_that_missed_writes_is_healed_by_its_sync() {
             }
         });
         cluster.start(1);
-        // Hosts go on with parts of the block.
+        // Hosts continue to write parts of the block.
         for round in 2..20 {
             cluster.on(0, move |session| async move {
                 let lba = BAD + round % IN_ONE;
@@ -331,8 +331,10 @@ fn a_bad_block_of_a_copy_that_missed_writes_is_healed_by_its_sync() {
     });
 }
 
-/// The disk under one copy answers no read any more: parts of blocks are written all the same, through either
-/// node, for the other copy can be read; and the copy leaves, also when no host reads there.
+/// The disk under one copy does not answer reads any more.
+///
+/// Partial writes succeed all the same, through either node, because the other copy can be read. The copy
+/// goes out of sync, even if no host reads there.
 #[test]
 fn a_part_of_a_block_is_written_beside_a_disk_that_hangs() {
     each_seed(3, |seed| {
@@ -343,7 +345,8 @@ fn a_part_of_a_block_is_written_beside_a_disk_that_hangs() {
             cluster.world.set_disk_latency(cluster.servers[0], DISK, latency);
             let began = cluster.world.now();
             cluster.on(by, |session| async move {
-                // A node whose own copy leaves ends the command: the host sends it again through the other.
+                // A node whose own copy goes out of sync ends the command with an error: the host repeats it
+                // through the other node.
                 if let Err(error) = write_small(&session, BAD + 2, &[7]).await {
                     assert_ne!(error.sense().map(|(key, _)| key), Some(0x03), "{error}");
                 }
@@ -360,8 +363,8 @@ fn a_part_of_a_block_is_written_beside_a_disk_that_hangs() {
     });
 }
 
-/// Disks with physical blocks of 4096 bytes that call their logical ones 512: one sector of a block that
-/// cannot be read cannot be written alone, either.
+/// Disks with physical blocks of 4096 bytes and logical ones of 512: a single sector of an unreadable block
+/// cannot be written, either.
 #[test]
 fn a_physical_block_is_written_again_as_a_whole() {
     each_seed(3, |seed| {
@@ -388,8 +391,8 @@ fn a_physical_block_is_written_again_as_a_whole() {
     });
 }
 
-/// A block of the disk that is lost on one copy, since the other one could not read it, is written as a whole
-/// or not at all: the other one's disk still does not read its rest.
+/// A disk block that is lost on one copy, because the other one could not read it, is written as a whole or
+/// not at all: the other copy's disk still cannot read the rest.
 #[test]
 fn a_part_of_a_lost_block_is_not_written() {
     let cluster = cluster(1, 2, 2);
@@ -410,7 +413,7 @@ fn a_part_of_a_lost_block_is_not_written() {
         named_bad(cluster.on(by, one(BAD - 1, vec![8, 9])));
         assert_eq!(cluster.in_sync(by), 2, "by node {by}");
     }
-    // Nor when the other node is lost, whose copy would not come in sync with a part of it.
+    // Nor when the other node is lost, whose copy could not come in sync with a part of the block.
     cluster.world.crash(cluster.servers[0]);
     cluster.world.run_for(Duration::from_secs(3));
     named_bad(cluster.on(1, one(BAD + 2, vec![8])));
@@ -427,8 +430,7 @@ fn a_part_of_a_lost_block_is_not_written() {
     cluster.assert_equal();
 }
 
-/// Disks with blocks of 512 bytes, one of which has lost eight beside each other: each can be written by
-/// itself.
+/// Disks with blocks of 512 bytes, one of which has lost eight adjacent ones: each can be written on its own.
 #[test]
 fn small_blocks_that_are_lost_are_written_one_by_one() {
     let cluster = Cluster::with_disks(1, 2, 2, &Config::default(), &[512]);
@@ -449,7 +451,7 @@ fn small_blocks_that_are_lost_are_written_one_by_one() {
     let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
     for (round, lba) in (BAD..BAD + IN_ONE).enumerate() {
         match round {
-            // While the second copy is out.
+            // While the second copy is out of sync.
             2 => {
                 cluster.world.crash(cluster.servers[1]);
                 cluster.world.run_for(Duration::from_secs(2));

@@ -1,5 +1,5 @@
-//! Syncs that somebody pauses: nothing is given, nothing of what is missed is forgotten, and what was paused
-//! comes in sync when it may.
+//! Resyncs that an administrator pauses: nothing is sent, nothing of what the copy misses is forgotten, and
+//! the resync completes once it is resumed.
 
 use node::copies::{Awaited, CopySync, Restraint, SyncPause};
 
@@ -20,7 +20,7 @@ fn resume(cluster: &Cluster, by: usize, of: u16) {
     cluster.control(by, move |control| async move { control.resume_sync(&volume, of).await }).unwrap();
 }
 
-/// Who has paused which slots, as the node shows it.
+/// By whom which slots were paused, as the node shows it.
 fn paused(cluster: &Cluster, by: usize) -> Vec<(u8, String)> {
     cluster.control(by, |control| async move {
         let entry = control.keeper().unwrap().volumes()[0].entry.clone();
@@ -47,7 +47,7 @@ fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
         cluster.world.run_for(Duration::from_secs(2));
         write_regions(&cluster, 0, 0..30);
         pause(&cluster, 1, 3);
-        // Once is enough, and who was first is remembered.
+        // Once is enough, and the first caller is remembered.
         pause(&cluster, 0, 3);
         cluster.start(2);
         cluster.world.run_for(Duration::from_secs(5));
@@ -62,7 +62,7 @@ fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
                 cluster.control(by, |control| async move { control.keeper().unwrap().missed_bytes() });
             assert_eq!(missed, sync.left_bytes, "of the whole cluster");
         }
-        // Its node is restarted; then the others one after the other, so that whoever gives has another life;
+        // Its node is restarted; then the others one after the other, so that the source is another process;
         // and hosts write.
         for index in [2, 0, 1] {
             cluster.world.crash(cluster.servers[index]);

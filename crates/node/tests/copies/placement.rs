@@ -1,11 +1,11 @@
-//! Which nodes get the copies of a new volume: one that has no room is passed over, and it is said why.
+//! Which nodes get the copies of a new volume: one without room is skipped, and an error says why.
 
 use cluster::memory::Fault;
 use node::control::{ControlError, NewVolume};
 
 use super::*;
 
-/// A volume of so many MiB, with copies.
+/// A volume of this many MiB, with copies.
 fn new(name: &'static str, mib: u64, copies: Option<Placement>) -> NewVolume {
     let shape = Shape { name, ..Shape::thick() };
     NewVolume { size: base::ByteLen(mib * MIB), copies, ..new_volume(POOL, shape) }
@@ -18,7 +18,7 @@ impl Cluster {
         })
     }
 
-    /// On which nodes the volume has copies.
+    /// The nodes on which the volume has copies.
     fn nodes_of(&self, name: &'static str) -> Vec<u16> {
         self.control(0, move |control| async move {
             let entry = control.volume_entry(name).unwrap();
@@ -30,11 +30,11 @@ impl Cluster {
 #[test]
 fn a_node_without_room_is_passed_over() {
     let cluster = Cluster::new(1, 3, 2);
-    // Fewer copies than any other node, and next to no room.
+    // It has fewer copies than any other node, and almost no room.
     cluster.create(1, new("fills", 56, None)).unwrap();
     cluster.create(0, new("db", 8, Some(Placement::Count(2)))).unwrap();
     assert_eq!(cluster.nodes_of("db"), [1, 3]);
-    // With a copy of it on node 3, node 2 is the one with the fewest: it is asked, and does not count.
+    // With a copy of "db" on node 3, node 2 has the fewest copies: it is asked, but does not qualify.
     cluster.create(0, new("mail", 8, Some(Placement::Default))).unwrap();
     assert_eq!(cluster.nodes_of("mail"), [1, 3]);
 }
@@ -50,7 +50,7 @@ fn where_too_few_have_room_each_says_why_and_nothing_is_left() {
     }
     let left = cluster.control(0, |control| async move { control.volumes().await.len() });
     assert_eq!(left, 0, "the copy that was made is deleted again");
-    // Of nodes that are named none is passed over for another.
+    // If nodes are named, none is replaced by another.
     let error = cluster.create(0, new("db", 8, Some(Placement::Nodes(vec![2, 1])))).unwrap_err();
     assert!(error.starts_with("node 2: ") && !error.contains("node 3"), "{error}");
 }
@@ -73,7 +73,7 @@ fn by_default_a_volume_of_a_cluster_has_two_copies_and_never_one_unsaid() {
 }
 
 impl Cluster {
-    /// How many copies each node has in its pool, and how many the record says that the volume has; `None`:
+    /// Number of copies that each node has in its pool, and that the record says that the volume has; `None`:
     /// it has no such volume.
     fn copies_kept(&self, name: &'static str) -> (Vec<usize>, Option<usize>) {
         let nodes = 0..self.servers.len();
@@ -84,8 +84,8 @@ impl Cluster {
     }
 }
 
-/// The record has the volume, or never will: its copies are there, or are deleted. They are not deleted under
-/// a volume that is recorded in the end.
+/// The record has the volume, or never will: its copies exist, or are deleted. They must not be deleted if
+/// the volume is in the record in the end.
 #[test]
 fn a_volume_whose_record_was_not_answered_for_has_its_copies() {
     for (fault, another) in
@@ -99,7 +99,7 @@ fn a_volume_whose_record_was_not_answered_for_has_its_copies() {
         });
         cluster.world.run_for(Duration::from_secs(20));
         if another {
-            // It draws the number that the first one has drawn, whose transaction comes too late then.
+            // It draws the same number as the first one, whose transaction comes too late then.
             cluster.create(1, new("mail", 4, Some(Placement::Nodes(vec![2])))).unwrap();
         }
         cluster.record.end(node, fault);

@@ -1,12 +1,13 @@
-//! Volumes with copies write through, also where hosts are told that there is a write cache (WCE=1, the
-//! default), and so also with one copy left.
+//! Volumes with copies write through, even if they report a write cache (WCE=1, the default), and so also
+//! with one copy left.
 
 use super::*;
 
 const WRITES: u64 = 24;
 
-/// Blocks that do not hold what was acknowledged, though nobody has asked for a flush, when the copy that
-/// went on alone loses its power.
+/// Number of blocks that lack acknowledged writes after a power loss of the copy that went on alone.
+///
+/// No host has sent a flush.
 fn lost(seed: u64) -> usize {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 2);
@@ -21,7 +22,7 @@ fn lost(seed: u64) -> usize {
     };
     write_all(0..WRITES);
     cluster.world.crash(cluster.servers[1]);
-    // The first of these waits until the other one is given up.
+    // The first of these waits until the other copy is removed.
     write_all(WRITES..2 * WRITES);
     assert_eq!(cluster.in_sync(0), 1);
     cluster.world.crash(cluster.servers[0]);
@@ -48,7 +49,7 @@ fn the_last_copy_loses_nothing_that_was_acknowledged_when_its_power_fails() {
     each_seed(3, |seed| assert_eq!(lost(seed), 0));
 }
 
-/// Writes that are answered from the disk's cache are lost.
+/// Writes that are acknowledged from the disk's cache are lost.
 #[cfg(debug_assertions)]
 #[test]
 fn that_the_last_copy_could_lose_something_is_noticed() {

@@ -1,12 +1,13 @@
-//! Which blocks take space, as several nodes say it: who copies a volume leaves the others out.
+//! Which blocks take space, as several nodes report it: a host that copies a volume skips the others.
 
 use initiator::command::{GetLbaStatus, Provisioning};
 
 use super::*;
 
-/// A node stands still while the others go on without it and a block is written for the first time. What it
-/// is asked when it goes on it must not answer from what it has: an answer that the block takes no space
-/// would be as wrong as old data.
+/// A node stands still while the others go on without it and a block is written for the first time.
+///
+/// Afterwards it must not answer from what it has: to report that the block takes no space would be as wrong
+/// as old data.
 #[test]
 fn a_node_that_stood_still_does_not_say_that_nothing_was_written() {
     each_seed(5, |seed| {
@@ -28,7 +29,7 @@ fn a_node_that_stood_still_does_not_say_that_nothing_was_written() {
         cluster.world.block_on(host, CoreId(0), move || async move { write(&goes_on, 0, 1).await.unwrap() });
         let asked = cluster.world.spawn_on(host, CoreId(0), move || async move {
             let mut answers = Vec::new();
-            // It tells of other paths first, and may be out of service for a moment.
+            // It reports new states of paths first, and may be out of service for a moment.
             while answers.len() < 20 {
                 if let Ok(answer) = status_of(Rc::clone(&stands_still)).await {
                     answers.push(answer);

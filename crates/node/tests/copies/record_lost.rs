@@ -1,11 +1,11 @@
-//! The cluster's record is out of reach, for its quorum is lost, while all copies are well.
+//! The cluster's record is unavailable, because it has no quorum, while all copies are in sync.
 
 use cluster::memory::Fault;
 use rt::sim::DiskLatency;
 
 use super::*;
 
-/// Neither I/O nor leases need the record: who has its copies goes on.
+/// Neither I/O nor leases need the record: a node with its copies continues.
 #[test]
 fn hosts_do_not_feel_that_the_record_is_lost() {
     each_seed(3, |seed| {
@@ -20,13 +20,13 @@ fn hosts_do_not_feel_that_the_record_is_lost() {
         longest.iter().for_each(|longest| longest.set(Duration::ZERO));
         cluster.world.run_for(Duration::from_secs(15));
         for longest in &longest {
-            // The simulated network takes up to 300 ms now and then; leases that nobody renews would cost
+            // The simulated network sometimes takes up to 300 ms; without renewed leases a write would take
             // more than a second.
             let took = longest.get();
             assert!(!took.is_zero() && took < Duration::from_millis(500), "a write took {took:?}");
         }
-        // Without the record nobody is taken out: what a lost node has not acknowledged waits until the
-        // record is back.
+        // Without the record no copy can be removed: writes that a lost node has not acknowledged wait until
+        // the record is back.
         cluster.world.crash(cluster.servers[2]);
         cluster.world.run_for(Duration::from_secs(5));
         assert_eq!(cluster.in_sync(0), 3);
@@ -38,22 +38,22 @@ fn hosts_do_not_feel_that_the_record_is_lost() {
     });
 }
 
-/// All copies have what was written, but when the node that the host wrote through hears of that it has no
-/// lease, and so does not know whether the others have gone on without it (R22).
+/// All copies have the write, but when the host's node learns of that, it has no lease, and so does not know
+/// whether the others have gone on without it (R22).
 #[test]
 fn a_write_is_not_acknowledged_without_leases() {
     let slow = Duration::from_millis(1400);
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 1);
         cluster.add_volume(VolumeKind::Thick, 2);
-        // The other node does not go on alone, and this one has no reason to.
+        // The other node does not continue alone, and this one has no reason to.
         cluster.record.begin(cluster::NodeId::new(2).unwrap(), Fault::Unreachable);
         let (client, portal) = (cluster.client("writer"), cluster.portal(0));
         let [begun, answered] = [0; 2].map(|_| Rc::new(Cell::new(false)));
         let (begins, answers) = (Rc::clone(&begun), Rc::clone(&answered));
         drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
             let session = log_in(portal, "writer").await.unwrap();
-            // The region is noted as one that may differ: the second write to it is one write to each disk.
+            // The region is marked dirty now, so that the second write to it is one write to each disk.
             write(&session, 0, 1).await.unwrap();
             begins.set(true);
             rt::sleep(Duration::from_millis(100)).await;
@@ -65,12 +65,12 @@ fn a_write_is_not_acknowledged_without_leases() {
         cluster.world.set_disk_latency(cluster.servers[1], DISK, latency);
         cluster.world.run_for(Duration::from_millis(450));
         cluster.world.cut_one_way(cluster.servers[0], cluster.servers[1]);
-        // Before its host is told that nobody knows.
+        // Before its host is told that the result is unknown.
         cluster.world.run_for(Duration::from_millis(1400));
         assert!(!answered.get(), "acknowledged, and nobody has promised anything");
         cluster.world.heal_all();
-        // Packets that were lost are sent again in a while; the host is told that nobody knows two seconds
-        // after the disk was done.
+        // Lost packets are sent again after a while; the host would be told that the result is unknown two
+        // seconds after the disk has finished.
         let is_answered = cluster.world.run_until(|| answered.get(), Duration::from_millis(1500));
         assert!(is_answered, "all have it, and the leases are back");
     });

@@ -1,6 +1,7 @@
-//! A node whose copy of the cluster's record cannot be written: its disk is full. It does not know who may
-//! log in by now, and once something has changed, not whether its copies are still in sync: its hosts use
-//! their other paths.
+//! A node that cannot write its copy of the cluster's record because its disk is full.
+//!
+//! It does not know which hosts may log in by now, and after a change of the record it does not know whether
+//! its copies are still in sync: its hosts use their other paths.
 
 use cluster::embedded::Files;
 use cluster::memory::Fault;
@@ -9,9 +10,9 @@ use node::copies::{Keeper, NodeEntry, json, node_key};
 
 use super::*;
 
-/// For how long such a node lets hosts log in: `LOGINS_WITHIN`.
+/// How long such a node lets hosts log in: `LOGINS_WITHIN`.
 const LOGINS_WITHIN: Duration = Duration::from_secs(180);
-/// From a change of the node's disk until everybody knows.
+/// From a change of the node's disk until all nodes know.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 const STALLED: usize = 2;
@@ -75,7 +76,7 @@ fn with_files(seed: u64) -> (Cluster, Files) {
     (cluster, files)
 }
 
-/// As if they had asked with a token.
+/// Adds members, as if they had joined with a token.
 async fn let_in(control: &Control, members: &[Member]) {
     let entry = |member: &Member| NodeEntry {
         id: member.node,
@@ -112,7 +113,7 @@ impl Cluster {
         })
     }
 
-    /// What a node says of the record's copy on the one whose disk is full.
+    /// The stall of the full node's copy of the record, as a node sees it.
     fn stall_seen_by(&self, index: usize) -> Option<Stall> {
         self.control(index, |control| async move { control.nodes().await.unwrap()[STALLED].stalled })
     }
@@ -125,7 +126,7 @@ fn a_node_that_cannot_follow_the_record_lets_nobody_in_after_a_while() {
     let longest = cluster.keep_writing("writer", 0);
     cluster.world.run_for(Duration::from_secs(1));
     files.begin(stalled, Fault::DiskFull);
-    // Something that it would have to write.
+    // A change that it would have to write.
     cluster.control(0, |control| async move {
         let name = "iqn.2026-01.org.ursa:other".to_owned();
         control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();

@@ -1,4 +1,4 @@
-//! Reservations through several nodes: what was answered by one is enforced by all.
+//! Reservations through several nodes: all nodes enforce what one has acknowledged.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -79,7 +79,7 @@ fn a_reservation_holds_on_all_nodes_and_outlives_the_one_it_was_made_through() {
         cluster.start(0);
         cluster.wait_until_all_serve();
         refused(portals.clone());
-        // Somebody else takes it over through another node, and gives it up through a third.
+        // Another host takes it over through another node, and releases it through a third.
         let (second, third) = (portals[1], portals[2]);
         cluster.world.block_on(other, CoreId(0), move || async move {
             let session = log_in(second, "other").await.unwrap();
@@ -122,21 +122,21 @@ fn what_is_to_survive_survives_a_black_out() {
     });
 }
 
-/// The key of those who are fenced off.
+/// The key of the hosts that are fenced off.
 const WRITERS: u64 = 0xaa;
 
 fn surviving(key: u64) -> PersistentReserveOut {
     PersistentReserveOut { survives: true, ..PersistentReserveOut::register(key) }
 }
 
-/// Writes ever greater numbers to block 0, for ever, and never without being registered.
+/// Writes increasing numbers to block 0, without end, and only while it is registered.
 async fn writer(portal: SocketAddr, name: String, next: Rc<Cell<u64>>) {
     loop {
         if let Some(session) = log_in(portal, &name).await {
             while reserve(&session, surviving(WRITERS)).await.is_ok() {
                 loop {
                     next.set(next.get() + 1);
-                    // Word of a lost registration comes before the write is carried out.
+                    // The unit attention for a lost registration precedes the execution of the write.
                     if session.write(LUN, Lba(0), block(next.get()), SIZE).await.is_err() {
                         break;
                     }
@@ -148,14 +148,15 @@ async fn writer(portal: SocketAddr, name: String, next: Rc<Cell<u64>>) {
     }
 }
 
-/// Fences the writers off, and then nothing may change any more; through changing nodes, while these crash.
+/// Fences the writers off, after which nothing may change any more; through changing nodes, while these
+/// crash.
 async fn fencer(portals: Vec<SocketAddr>, fenced: Rc<Cell<u64>>, mut rng: Rng) {
     loop {
         let index = rng.below(portals.len() as u64) as usize;
         if let Some(session) = log_in(portals[index], "fencer").await {
             let result = fence(&session, &fenced, &mut rng).await;
             if result.is_err_and(|error| !matches!(error, initiator::Error::Status { .. })) {
-                // What it asked for through this node may still be carried out.
+                // Its commands through this node may still be executed.
                 rt::sleep(Duration::from_secs(3)).await;
             }
         }
@@ -169,7 +170,7 @@ async fn fence(session: &Session, fenced: &Cell<u64>, rng: &mut Rng) -> Result<(
     let out =
         |action, action_key| PersistentReserveOut { action, kind, key: KEY, action_key, survives: true };
     reserve(session, surviving(KEY)).await?;
-    // It may be held by an earlier session of this client, through another node.
+    // An earlier session of this client may hold it, through another node.
     let held = reserve(session, out(ServiceAction::Reserve, 0)).await;
     if is_conflict(&held) {
         return reserve(session, out(ServiceAction::Clear, 0)).await;
@@ -220,9 +221,10 @@ fn nothing_of_a_fenced_initiator_takes_effect_while_nodes_crash_and_links_break(
     each_seed(6, |seed| fencing(seed, true));
 }
 
-/// A write that reaches a node in the moment in which it hears that it is lost was admitted under
-/// reservations as they were. It is not carried out when the node is a member again: its initiator has been
-/// fenced off through another one.
+/// A write that reaches a node when the node learns that it was removed.
+///
+/// It was admitted under the reservations of that time, and must not be executed when the node is a member
+/// again: its initiator has been fenced off through another node.
 pub(super) fn lost_and_back(seed: u64) {
     const THERE: u64 = 24;
     let cluster = Cluster::new(seed, 2, 4);
@@ -265,16 +267,16 @@ pub(super) fn lost_and_back(seed: u64) {
 
 #[test]
 fn what_came_when_its_node_was_lost_is_not_carried_out_when_it_is_back() {
-    // About one seed in eight notices when it is.
+    // Without the rule, about one seed in eight fails.
     each_seed(8, lost_and_back);
 }
 
-/// Every client registers a key of its own through the node of its choice, again and again with another one.
+/// Each client registers a key through one node, again and again with another key.
 async fn registrant(portals: Vec<SocketAddr>, id: u64, holds: Rc<RefCell<BTreeSet<u64>>>, mut rng: Rng) {
     let name = format!("registrant-{id}");
     let mut serial = 0;
     loop {
-        // Always through the same: it is the nexus that registers.
+        // Always through the same node: the nexus is what registers.
         let Some(session) = log_in(portals[id as usize % portals.len()], &name).await else {
             rt::sleep(Duration::from_millis(100)).await;
             continue;
@@ -329,8 +331,8 @@ fn all_nodes_agree_on_who_is_registered() {
     each_seed(5, all_agree);
 }
 
-/// A node carries a change out, which takes its disk long, when another one becomes a member, and one with a
-/// lower slot; that one decides a change against what was before. What was answered of both is so.
+/// A node executes a change, which its disk makes slow, when another node with a lower slot becomes a member
+/// and decides a change against the earlier state. Both acknowledged changes must hold.
 pub(super) fn decided_on_both_sides_of_a_promotion(seed: u64) {
     const STORES: Duration = Duration::from_millis(400);
     let cluster = Cluster::new(seed, 3, 1);
@@ -357,7 +359,7 @@ pub(super) fn decided_on_both_sides_of_a_promotion(seed: u64) {
             DiskLatency { flush: STORES..STORES + Duration::from_millis(1), ..DiskLatency::default() };
         cluster.world.set_disk_latency(cluster.servers[index], DISK, latency);
     }
-    // The hosts have a session each when it begins.
+    // Each host has a session when it begins.
     let registers = |index: usize| {
         let (client, portal) = (cluster.client(&format!("host-{index}")), cluster.portal(index));
         let answered = Rc::new(Cell::new(false));
@@ -395,8 +397,8 @@ fn what_was_answered_is_so_though_somebody_becomes_a_member_meanwhile() {
 
 const VICTIM: u64 = 0x11;
 
-/// Registers a key through a node, and then does something, after which it waits for ever. Says when that is
-/// done.
+/// Registers a key through a node, then runs a function, and keeps the session. The result becomes true when
+/// the function has ended.
 fn registered<F: Future<Output = ()> + 'static>(
     cluster: &Cluster,
     name: &'static str,
@@ -424,18 +426,19 @@ fn slow_writes(cluster: &Cluster, index: usize, latency: Duration) {
     cluster.world.set_disk_latency(cluster.servers[index], DISK, latency);
 }
 
-/// When the others begin what comes next.
+/// When the others begin their next step.
 const THEN: Duration = Duration::from_millis(300);
 
-/// A write is on its way through a node that is lost while its initiator is fenced off through another one:
-/// what it has left with that one comes to its end before the fencing is answered.
+/// A write is on its way through a node that is lost, while its initiator is fenced off through another one.
+///
+/// What the lost node has left with that one is completed before the response to the fencing.
 pub(super) fn left_by_a_lost_node(seed: u64) {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);
     let will = cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
     registered(&cluster, "victim", 2, VICTIM, |session| async move {
         rt::sleep(THEN).await;
-        // Nobody hears what became of it.
+        // No response comes.
         let _ = session.write(LUN, Lba(0), block(1), SIZE).await;
     });
     let fenced = registered(&cluster, "fencer", 1, 0xfe, |session| async move {
@@ -443,8 +446,8 @@ pub(super) fn left_by_a_lost_node(seed: u64) {
         reserve(&session, out(ServiceAction::PreemptAndAbort, 0xfe, VICTIM)).await.unwrap();
     });
     cluster.world.run_for(THEN);
-    // The first node hears of the write only by the second one, when that has heard of the loss; and then it
-    // takes its time.
+    // The first node learns of the write only from the second one, after that has learned of the loss; and
+    // then it is slow.
     cluster.world.cut_one_way(cluster.servers[2], cluster.servers[0]);
     slow_writes(&cluster, 0, Duration::from_millis(1200));
     cluster.world.run_for(Duration::from_millis(150));
@@ -473,7 +476,7 @@ fn a_fencing_waits_for_what_a_lost_node_has_left() {
     each_seed(4, left_by_a_lost_node);
 }
 
-/// A change that is half carried out here is neither there nor not: nothing is decided beside it.
+/// A change that is half executed here is neither present nor absent: nothing is decided meanwhile.
 pub(super) fn decided_beside_another(seed: u64) {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);
@@ -481,7 +484,7 @@ pub(super) fn decided_beside_another(seed: u64) {
         rt::sleep(THEN).await;
         let _ = session.write(LUN, Lba(0), block(1), SIZE).await;
     });
-    // Who comes second finds nobody with that key any more. The network may hold up the fencer.
+    // The second one finds no registration with that key any more. The network may delay the fencer.
     let won = Rc::new(Cell::new(0));
     let [fencer_won, late_won] = [0; 2].map(|_| Rc::clone(&won));
     let fenced = registered(&cluster, "fencer", 1, 0xfe, |session| async move {
@@ -497,7 +500,8 @@ pub(super) fn decided_beside_another(seed: u64) {
         late_won.set(late_won.get() + u32::from(result.is_ok()));
     });
     cluster.world.run_for(THEN);
-    // The write, through the first node, waits for the third one, and who aborts it for the write.
+    // The write, through the first node, waits for the third one, and the node that aborts it waits for the
+    // write.
     slow_writes(&cluster, 2, Duration::from_millis(900));
     let answered = cluster.world.run_until(|| refused.get(), Duration::from_secs(10));
     let is_first = fenced.get() || won.get() == 1;
@@ -511,8 +515,8 @@ fn nothing_is_decided_beside_a_change_that_is_being_carried_out() {
     each_seed(4, decided_beside_another);
 }
 
-/// What a node has agreed on while it was alone is something that the other one has not, though nobody has
-/// read or written a block.
+/// A node's agreement on a reservation while it was alone makes it differ from the other node, even without
+/// any read or write of a block.
 #[test]
 fn a_reservation_through_a_node_that_is_alone_is_not_given_up_silently() {
     each_seed(2, |seed| {

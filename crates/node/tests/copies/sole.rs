@@ -1,5 +1,4 @@
-//! A volume of the cluster with a single copy that has never had another: its node serves it, whoever else is
-//! there.
+//! A volume with a sole copy: its node serves it, whichever other nodes are there.
 
 use node::control::{AddedCopy, ControlError, FaultKind};
 use node::events::code::POOL_SET_BACK;
@@ -9,7 +8,7 @@ use super::*;
 
 const BLOCKS: std::ops::Range<u64> = 0..64;
 
-/// Longer than a node takes to write down which targets and hosts the cluster has.
+/// Longer than a node takes to store the cluster's targets and hosts.
 const ACCESS_KEPT: Duration = Duration::from_secs(6);
 
 impl Cluster {
@@ -37,7 +36,7 @@ impl Cluster {
         self.world.run_for(Duration::from_millis(200));
     }
 
-    /// The capacity that a host sees, and what the record has.
+    /// The capacity that a host sees, and the one in the record.
     fn sizes(&self) -> (u64, u64) {
         let portal = self.portal(0);
         let seen = self.world.block_on(self.client("sizes"), CoreId(0), move || async move {
@@ -49,7 +48,7 @@ impl Cluster {
     }
 }
 
-/// All nodes crash, and the record cannot be asked: one of them starts and serves what it alone has.
+/// All nodes crash, and the record is unavailable: one of them starts and serves its sole copy.
 #[test]
 fn it_is_served_without_the_record() {
     each_seed(4, |seed| {
@@ -71,7 +70,7 @@ fn it_is_served_without_the_record() {
         cluster.world.run_for(Duration::from_secs(15));
         assert_eq!(cluster.holds(0, BLOCKS), [2]);
         assert!(cluster.is_sole());
-        // The record has it from a life that is over, and that is no reason to give it no copy.
+        // The record has the copy with an earlier incarnation, which is no reason to refuse another copy.
         cluster.control(0, |control| async move {
             let added = AddedCopy { node: 2, pool: None, instead_of: None };
             control.add_copy(Shape::thick().name, added).await.unwrap();
@@ -83,7 +82,7 @@ fn it_is_served_without_the_record() {
     });
 }
 
-/// It is one volume with one copy then, and not a sole one again: the other copy may come back.
+/// It is a volume with one copy then, not a sole copy again: the other copy may come back.
 #[test]
 fn a_volume_that_had_another_copy_is_not_served_without_the_record() {
     let cluster = Cluster::new(1, 3, 1);
@@ -143,8 +142,8 @@ fn it_is_grown_renamed_and_deleted_as_any_other() {
     });
 }
 
-/// Hosts see the size that its pool has when the node starts. The record catches up, or they would see it
-/// shrink.
+/// Hosts see the size that its pool has when the node starts. The record must catch up; otherwise hosts would
+/// see the volume shrink.
 #[test]
 fn a_crash_while_it_grows_shrinks_nothing() {
     let mut between = 0;
@@ -166,7 +165,7 @@ fn a_crash_while_it_grows_shrinks_nothing() {
     assert!(between > 0, "never in between");
 }
 
-/// What it holds is all that there is.
+/// It holds all the data that there is.
 #[test]
 fn a_pool_that_was_set_back_is_told_of_and_serves_it() {
     let cluster = Cluster::new(1, 2, 1);
@@ -261,7 +260,7 @@ fn what_nodes_had_before_they_were_a_cluster_gets_into_its_record() {
         assert_eq!(all.len(), 3, "{all:?}");
         assert!(all.contains(&named("logs", 1)) && all.contains(&named("mail", 2)), "{all:?}");
     }
-    // One of the two that have one name is not known to the cluster, and its node says so.
+    // Of two volumes with the same name, one is not in the cluster's record, and its node reports so.
     let other = usize::from(recorded(&cluster, 0).contains(&named("db", 1)));
     let taken = || {
         let faults = cluster.control(other, |control| async move { control.faults() }).into_iter();
@@ -316,7 +315,7 @@ fn it_goes_with_its_pool_to_another_node() {
     assert!(serving.copies.unwrap().serving, "{:?}", serving.problem);
 }
 
-/// What is asked of a name is meant for the cluster's volume, never for one of the node that is asked.
+/// A name in a command means the cluster's volume, never an unrecorded one of the node.
 #[test]
 fn a_name_of_the_cluster_is_not_that_of_an_unrecorded_volume() {
     let cluster = Cluster::apart(1, 2, 1, &Config::default(), &[512]);

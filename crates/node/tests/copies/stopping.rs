@@ -1,4 +1,4 @@
-//! Nodes that are stopped on purpose: one for its maintenance, or all for the night.
+//! Nodes that are stopped on purpose: one for maintenance, or all for the night.
 
 use node::Handle;
 use node::control::ControlError;
@@ -11,7 +11,7 @@ impl Cluster {
         self.control(asked, move |control| async move { control.maintain_node(node, on).await })
     }
 
-    /// Stops these nodes as a service does, at the same time.
+    /// Stops these nodes as a service manager does, at the same time.
     pub(super) fn stop(&self, indices: &[usize]) {
         let handles: Vec<Handle> =
             indices.iter().map(|index| Handle::new(self.world.handle(self.servers[*index]))).collect();
@@ -21,7 +21,7 @@ impl Cluster {
         assert!(self.world.run_until(ended, Duration::from_secs(5)), "the nodes end");
     }
 
-    /// In how many regions a node's copies say that another may differ.
+    /// Number of regions for which a node's copies say that another copy may differ.
     pub(super) fn dirty_regions(&self, index: usize) -> usize {
         let cores = (0..self.cores).map(|core| {
             self.world.block_on(self.servers[index], CoreId(core as u16), || async {
@@ -32,8 +32,9 @@ impl Cluster {
         cores.sum()
     }
 
-    /// Writes blocks of one volume through a node, one after the other, until it is cut off. Tells the
-    /// longest that one took.
+    /// Writes blocks of one volume through a node, one after the other, until it is cut off.
+    ///
+    /// Returns the longest time of a write.
     pub(super) fn keep_writing(&self, name: &'static str, through: usize) -> Rc<Cell<Duration>> {
         let (client, portal) = (self.client(name), self.portal(through));
         let longest = Rc::new(Cell::new(Duration::ZERO));
@@ -70,16 +71,17 @@ fn a_node_in_maintenance_is_stopped_without_a_stall() {
         cluster.start(1);
         cluster.world.run_for(Duration::from_secs(3));
         assert_eq!(cluster.in_sync(0), 1, "neither when its node is back");
-        // A change of the record, and the two heartbeats by which each hears of the other that it acts by it;
-        // a lost node would cost a second.
+        // A change of the record takes this long, and the two heartbeats by which each node learns that the
+        // other acts on it; a lost node would cost a second.
         assert!(longest.get() < Duration::from_millis(400), "a write took {:?}", longest.get());
         assert!(cluster.maintain(0, 2, false).unwrap());
         cluster.wait_until_in_sync(0, 2);
     });
 }
 
-/// After a black-out what was written lately is copied; after an orderly stop nothing is. Hosts have stopped
-/// before: a write that is on its way to a node when that stops is one that it may miss.
+/// After a black-out recent writes are copied; after an orderly stop nothing is.
+///
+/// Hosts have stopped before: a node may miss a write that is on its way to it when it stops.
 #[test]
 fn nothing_is_copied_after_all_nodes_were_stopped() {
     each_seed(6, |seed| {

@@ -1,4 +1,4 @@
-//! How copies come in sync: what is shown of it, what it costs, and that it ends.
+//! How copies come in sync: the displayed progress, the cost, and that a resync ends.
 
 use node::copies::{Awaited, CachePolicy, Cause, Copies, CopySync, KeptOut, NodeId, StandingEntry, Traffic};
 use proto::scsi::AccessState;
@@ -8,7 +8,7 @@ use super::*;
 
 pub(super) const REGION: u64 = 64 << 10;
 
-/// How far the copy on node `of` (from 1) is, as node `by` shows it; `None`: it is in sync.
+/// The progress of the copy on node `of` (from 1), as node `by` shows it; `None`: it is in sync.
 pub(super) fn sync_of(cluster: &Cluster, by: usize, of: u16) -> Option<CopySync> {
     cluster.control(by, move |control| async move {
         let volumes = control.keeper().unwrap().volumes();
@@ -26,7 +26,7 @@ fn synced(cluster: &Cluster, by: usize) -> u64 {
     cluster.control(by, |control| async move { control.replication().await.unwrap().synced.values().sum() })
 }
 
-/// Writes one block to each of so many regions through a node.
+/// Writes one block to each of these regions through a node.
 pub(super) fn write_regions(cluster: &Cluster, by: usize, regions: std::ops::Range<u64>) {
     let (client, portal) = (cluster.client("writer"), cluster.portal(by));
     cluster.world.block_on(client, CoreId(0), move || async move {
@@ -55,7 +55,7 @@ fn what_a_copy_misses_is_shown_until_it_has_it() {
             assert_eq!(sync.seconds_left(), None);
         }
         cluster.start(2);
-        // All that it is given comes from its own start on; each node shows that, be it the source or not.
+        // The progress counts all data since the node's own start; each node shows it, source or not.
         let mut shown = [0; 3];
         for _ in 0..20_000 {
             cluster.world.run_for(Duration::from_millis(5));
@@ -80,8 +80,8 @@ fn what_a_copy_misses_is_shown_until_it_has_it() {
     });
 }
 
-/// Which node is reached first is chance: here it is the third. The second, which would be asked first if
-/// both were reached, has noted the same, and is not told what has been given.
+/// Which node is reached first is random: here it is the third. The second, which would be asked first if
+/// both were reached, has marked the same regions, and is not told what was sent.
 #[test]
 fn what_one_node_has_given_is_not_given_again_by_another() {
     each_seed(3, |seed| {
@@ -101,7 +101,7 @@ fn what_one_node_has_given_is_not_given_again_by_another() {
     });
 }
 
-/// While a copy is brought up to date hosts are better served by the third; with two there is none.
+/// During the resync of a copy, hosts are served best by the third one; with two copies there is none.
 #[test]
 fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
     let states = |cluster: &Cluster, by: usize| -> Vec<AccessState> {
@@ -122,7 +122,7 @@ fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
         cluster.world.run_for(Duration::from_secs(2));
         write_regions(&cluster, 0, 0..64);
         cluster.start(nodes - 1);
-        // Four seconds of sync, of which the others hear each second.
+        // A resync of four seconds, about which the others are informed each second.
         cluster.world.run_for(Duration::from_millis(2500));
         for by in 0..nodes - 1 {
             assert_eq!(states(&cluster, by), expected, "as node {} says", by + 1);
@@ -133,8 +133,7 @@ fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
     }
 }
 
-/// One copy in sync is one disk: nothing is held back from it, also while another one is on its way to be in
-/// sync.
+/// A single copy in sync is on one disk: it writes through, even while another copy is about to come in sync.
 #[test]
 fn nothing_is_held_back_from_the_disk_of_the_only_copy() {
     use CachePolicy::{WriteBack, WriteThrough};
@@ -157,7 +156,7 @@ fn nothing_is_held_back_from_the_disk_of_the_only_copy() {
     assert_eq!(policies(0), vec![WriteThrough; slices]);
     write_regions(&cluster, 0, 0..64);
     cluster.start(1);
-    // Four seconds of sync.
+    // A resync of four seconds.
     cluster.world.run_for(Duration::from_millis(2500));
     assert!(sync_of(&cluster, 0, 2).is_some_and(|sync| sync.left_bytes > 0));
     (0..2).for_each(|node| assert_eq!(policies(node), vec![WriteThrough; slices], "node {}", node + 1));
@@ -165,7 +164,7 @@ fn nothing_is_held_back_from_the_disk_of_the_only_copy() {
     (0..2).for_each(|node| assert_eq!(policies(node), vec![WriteBack; slices], "node {}", node + 1));
 }
 
-/// What the only host has sent to a node and got from it.
+/// What the only host has sent to a node and received from it.
 fn host_bytes(cluster: &Cluster, by: usize) -> (u64, u64) {
     let traffic = cluster.control(by, |control| async move {
         let sessions = control.sessions().await.unwrap();
@@ -204,7 +203,7 @@ fn hosts_send_once_whatever_the_number_of_copies_and_nodes_send_writes_once_to_e
                     region + 1
                 );
             }
-            // Its session is looked at once more.
+            // The session is kept: it is inspected once more.
             rt::spawn(async move { drop((session, std::future::pending::<()>().await)) }).detach();
         });
         assert_eq!(traffic(&cluster, 0), written, "reads of {copies} copies");
@@ -226,7 +225,7 @@ fn hosts_send_once_whatever_the_number_of_copies_and_nodes_send_writes_once_to_e
 
 const MIB_A_SECOND: u64 = 1 << 20;
 
-/// Two nodes that give each other a mebibyte a second; node 1 is down and misses 64 regions: 4 MiB.
+/// Two nodes with a resync limit of 1 MiB/s; node 1 is down and misses 64 regions: 4 MiB.
 fn behind_by_four_mib(seed: u64, cores: usize) -> Cluster {
     let config = Config { resync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
     let cluster = Cluster::with_config(seed, 2, cores, &config);
@@ -250,10 +249,10 @@ fn a_sync_keeps_to_the_budget_and_says_how_long_it_takes() {
             assert!(cluster.world.now() - began < Duration::from_secs(20), "it does not get on");
         }
         for by in 0..2 {
-            // The joiner shows what its source has told it, up to a second ago.
+            // The joiner shows what its source has reported, up to a second ago.
             let sync = sync_of(&cluster, by, 1).unwrap();
             assert_eq!(sync.total_bytes, 64 * REGION, "{sync:?}");
-            // Of the seconds that are looked at it stood still in the first.
+            // In the first of the seconds that are measured it made no progress.
             assert!((MIB_A_SECOND / 4..=MIB_A_SECOND * 3 / 2).contains(&sync.bytes_per_second), "{sync:?}");
             assert!((1..=12).contains(&sync.seconds_left().unwrap()), "{sync:?}");
             assert_eq!(sync.waits_for, None);
@@ -265,7 +264,7 @@ fn a_sync_keeps_to_the_budget_and_says_how_long_it_takes() {
     });
 }
 
-/// What nodes count lets anybody say how much a sync has to send: not what hosts write, but what that adds.
+/// The nodes' counters show how much a resync has to send: not what hosts write, but what that adds.
 #[test]
 fn what_hosts_add_to_a_sync_is_counted() {
     each_seed(3, |seed| {
@@ -285,7 +284,7 @@ fn what_hosts_add_to_a_sync_is_counted() {
         while sent() < 40 * REGION {
             cluster.world.run_for(Duration::from_millis(20));
         }
-        // Some of these were given, some are yet to be.
+        // Some of these were sent, some are yet to be.
         for _ in 0..3 {
             write_regions(&cluster, 1, 0..64);
         }
@@ -294,7 +293,7 @@ fn what_hosts_add_to_a_sync_is_counted() {
         let (added, sent) = (dirtied() - 64 * REGION, sent());
         assert!((38 * REGION..=64 * REGION).contains(&added), "{} regions", added / REGION);
         let wanted = 64 * REGION + added;
-        // What is on its way when the copy joins is given again.
+        // What is on its way when the copy joins is sent again.
         let most = wanted + wanted / 20 + 16 * REGION;
         assert!(
             (wanted - 4 * REGION..=most).contains(&sent),
@@ -306,8 +305,8 @@ fn what_hosts_add_to_a_sync_is_counted() {
     });
 }
 
-/// Both sides are restarted in the middle; what was on the disk by then is not copied again, but for what the
-/// dirty maps on the disks did not say yet.
+/// Both sides are restarted in the middle. What is on the disk by then is not copied again, except what the
+/// dirty maps on the disks did not reflect yet.
 #[test]
 fn a_sync_goes_on_where_it_was_when_either_side_is_restarted() {
     each_seed(2, |seed| {
@@ -340,14 +339,15 @@ fn a_sync_goes_on_where_it_was_when_either_side_is_restarted() {
     });
 }
 
-/// What is empty at the source is not sent; neither is what a copy holds that only says it may not.
+/// What is empty at the source is not sent; neither is what a copy holds but may not hold according to its
+/// dirty map.
 #[test]
 fn what_is_empty_or_equal_is_not_copied() {
     let cluster = Cluster::new(1, 3, 2);
     cluster.add_volume(VolumeKind::Ram, 2);
     write_regions(&cluster, 0, 0..10);
     cluster.world.run_for(Duration::from_secs(1));
-    // Of what was in memory it has nothing any more: all of it is to be copied.
+    // The RAM volume has lost its data: all of it must be copied.
     cluster.world.crash(cluster.servers[1]);
     cluster.world.run_for(Duration::from_secs(2));
     cluster.start(1);
@@ -358,7 +358,7 @@ fn what_is_empty_or_equal_is_not_copied() {
     assert!((10 * REGION..=20 * REGION).contains(&sent), "{sent}");
 }
 
-/// A disk that hangs on a node that is well otherwise: the others go on without it, and let it in again, but
+/// A disk that hangs on an otherwise healthy node: the others go on without the copy, and add it again, but
 /// not at once.
 pub(super) fn hanging_disk(seed: u64) {
     let cluster = Cluster::new(seed, 3, 2);
@@ -385,8 +385,8 @@ fn a_disk_that_hangs_is_a_stall_of_two_seconds() {
     each_seed(2, hanging_disk);
 }
 
-/// It is the source that lets a copy in, and that one may reach it where another copy in sync does not:
-/// writes through that one would wait for what never comes.
+/// The source lets a copy in. If another copy in sync did not reach it, writes through that one would wait
+/// forever.
 #[test]
 fn a_copy_is_not_let_in_before_all_in_sync_reach_it() {
     each_seed(3, |seed| {
@@ -405,7 +405,7 @@ fn a_copy_is_not_let_in_before_all_in_sync_reach_it() {
             cluster.world.run_for(Duration::from_millis(200));
         }
         assert_eq!(cluster.in_sync(0), 2);
-        // Marks of what was written last go away five seconds later, and that is progress.
+        // Dirty bits of the latest writes are cleared five seconds later, and that is progress.
         cluster.world.run_for(Duration::from_secs(10));
         let waits_for = sync_of(&cluster, 0, 3).unwrap().waits_for.unwrap();
         assert_eq!(waits_for.awaited, Awaited::KeptOut(KeptOut::Apart(NodeId(3), NodeId(2))));
@@ -414,8 +414,8 @@ fn a_copy_is_not_let_in_before_all_in_sync_reach_it() {
     });
 }
 
-/// What its node promised before it died may stand for a second after its start. Until then it confirms no
-/// write, for which all would wait.
+/// Promises that its node made before it died may hold for a second after its start. Until then it confirms
+/// no write, and all writes would wait for it.
 #[test]
 fn a_copy_is_not_let_in_while_its_node_takes_part_in_nothing() {
     each_seed(3, |seed| {
@@ -423,7 +423,7 @@ fn a_copy_is_not_let_in_while_its_node_takes_part_in_nothing() {
         cluster.add_volume(VolumeKind::Thick, 3);
         let longest = cluster.keep_writing("writer", 0);
         cluster.world.crash(cluster.servers[2]);
-        // A packet that is sent again, or a slow moment of a disk, takes longer than what is asked here.
+        // A repeated packet, or a slow moment of a disk, takes longer than the limit of this test.
         cluster.world.set_net_profile(NetProfile { spike_one_in: 0, ..NetProfile::default() });
         for server in &cluster.servers {
             let latency = DiskLatency { spike_one_in: 0, ..DiskLatency::default() };
@@ -431,7 +431,7 @@ fn a_copy_is_not_let_in_while_its_node_takes_part_in_nothing() {
         }
         cluster.world.run_for(Duration::from_secs(2));
         cluster.start(2);
-        // It has what it missed by now, but for what is written meanwhile.
+        // It has what it missed by now, except concurrent writes.
         cluster.world.run_for(Duration::from_millis(800));
         longest.set(Duration::ZERO);
         cluster.wait_until_in_sync(0, 3);
@@ -440,7 +440,7 @@ fn a_copy_is_not_let_in_while_its_node_takes_part_in_nothing() {
     });
 }
 
-/// What other nodes hold is not kept waiting by a copy that is opened on a disk which hangs.
+/// A copy that is being opened on a hanging disk does not delay the other volumes of other nodes.
 #[test]
 fn a_disk_that_hangs_when_a_copy_is_opened_keeps_no_other_waiting() {
     const OTHER: &str = "other-pool";
@@ -462,7 +462,7 @@ fn a_disk_that_hangs_when_a_copy_is_opened_keeps_no_other_waiting() {
         let nodes = Some(Placement::Count(1));
         Control::current().create_volume(node::control::NewVolume { copies: nodes, ..new }).await
     });
-    // When all know it, its node opens it.
+    // When all nodes know it, its node opens it.
     let is_known = || {
         let volumes = |control: Rc<Control>| async move { control.keeper().unwrap().volumes().len() };
         (0..600).any(|_| {
@@ -483,7 +483,7 @@ fn a_disk_that_hangs_when_a_copy_is_opened_keeps_no_other_waiting() {
     cluster.world.wait_for(made).expect("the node is there").unwrap();
 }
 
-/// The last copy in sync is not given up, however slow it is.
+/// The last copy in sync is not removed, however slow it is.
 #[test]
 fn the_last_copy_in_sync_may_take_its_time() {
     let cluster = Cluster::new(1, 2, 1);
@@ -508,7 +508,7 @@ fn unreadable(seed: u64) {
     cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
     cluster.start(1);
     cluster.world.run_for(Duration::from_secs(10));
-    // All that it could be given it has been; and hosts are served meanwhile.
+    // It has received all that could be read, and hosts are served meanwhile.
     write_regions(&cluster, 0, 40..60);
     cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
     cluster.wait_until_in_sync(0, 2);
@@ -522,7 +522,7 @@ fn a_source_that_cannot_read_a_region_goes_on_serving() {
     each_seed(3, unreadable);
 }
 
-/// The copy that is brought up to date cannot read what it holds: it is given that anew.
+/// A resyncing copy cannot read what it holds: it receives that again.
 #[test]
 fn what_a_copy_cannot_read_of_what_it_misses_is_written_anew() {
     each_seed(2, |seed| {

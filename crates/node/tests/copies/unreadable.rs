@@ -1,5 +1,5 @@
-//! Entries of the cluster's record that a later version has written, as in a rolling update: what they are
-//! about is neither closed nor forgotten.
+//! Entries of the cluster's record that a later version has written, as in a rolling update: their objects
+//! are neither closed nor forgotten.
 
 use node::control::{FaultKind, User, UserChange};
 use node::copies::{ClusterError, Keeper, StandingEntry, volume_key};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::rig::TARGET;
 
-/// What this version has a word for in no entry.
+/// A value that this version understands in no entry.
 const LATER: &str = "as a later version has it";
 
 impl Cluster {
@@ -32,7 +32,7 @@ impl Cluster {
         volume_key(id)
     }
 
-    /// Writes and reads through a node, if it serves within five seconds.
+    /// Whether a write and a read through a node succeed, if it serves within five seconds.
     fn is_served_by(&self, index: usize, value: u64) -> bool {
         let (client, portal) = (self.client("host"), self.portal(index));
         self.world.block_on(client, CoreId(0), move || async move {
@@ -74,8 +74,8 @@ fn is_refused<T>(result: Result<T, node::control::ControlError>) -> bool {
     matches!(result, Err(node::control::ControlError::Cluster(ClusterError::Unreadable(_))))
 }
 
-/// What is new in an entry says nothing of who serves: both nodes go on, and nobody but a later version
-/// changes it.
+/// The new part of an entry does not concern which nodes serve: both nodes continue, and only a later version
+/// changes the entry.
 #[test]
 fn a_volume_of_a_later_version_is_served_on() {
     each_seed(3, |seed| {
@@ -106,7 +106,7 @@ fn a_volume_of_a_later_version_is_served_on() {
         assert!(cluster.is_served_by(0, 6) && cluster.is_served_by(1, 5), "it is mapped");
         assert_eq!(cluster.record.value(&key).unwrap(), before, "it is as the later version has written it");
 
-        // In the same way who serves is changed by others, and that is acted by.
+        // A later version can change which nodes serve, and this one follows.
         cluster.change_as_later(&key, |entry| {
             entry["epoch"] = json!(entry["epoch"].as_u64().unwrap() + 1);
             entry["copies"][1]["standing"] = json!("outside");
@@ -116,7 +116,7 @@ fn a_volume_of_a_later_version_is_served_on() {
         assert!(!cluster.is_served_by(1, 8), "it misses writes");
         assert_eq!(cluster.in_sync(0), 1);
 
-        // What this version can read again is its business again.
+        // This version changes an entry again once it can read it.
         cluster.change_as_later(&key, |entry| {
             drop(entry["copies"][1].as_object_mut().unwrap().remove("leaves"));
         });
@@ -126,8 +126,8 @@ fn a_volume_of_a_later_version_is_served_on() {
     });
 }
 
-/// Not even who serves can be read: in the same epoch that is who served before; in another one it may be
-/// anybody.
+/// Even the copies in sync cannot be read: in the same epoch they are the same as before; in another one they
+/// are unknown.
 #[test]
 fn a_copy_of_which_nobody_can_tell_whether_it_is_in_sync_waits() {
     each_seed(3, |seed| {
@@ -150,7 +150,7 @@ fn a_copy_of_which_nobody_can_tell_whether_it_is_in_sync_waits() {
             assert!(matches!(open, Some(Some((_, true)))), "the copy is there, and open: {open:?}");
         }
 
-        // The later version has its old words again.
+        // The later version has written it in the old form again.
         let (one, two) = (cluster.life(0), cluster.life(1));
         cluster.change_as_later(&key, move |entry| {
             entry["epoch"] = json!(entry["epoch"].as_u64().unwrap() + 1);
@@ -171,7 +171,7 @@ impl Cluster {
     }
 }
 
-/// A node that starts, and has never known what the entry said before.
+/// A node that starts and has never known the entry's earlier content.
 #[test]
 fn a_node_that_starts_serves_what_a_later_version_has_written() {
     each_seed(3, |seed| {
@@ -186,7 +186,7 @@ fn a_node_that_starts_serves_what_a_later_version_has_written() {
         cluster.start(1);
         cluster.world.run_for(Duration::from_secs(5));
         assert!(cluster.is_served_by(0, 6) && !cluster.is_served_by(1, 7));
-        // It changes nothing of the entry, not even who is in sync.
+        // It changes nothing in the entry, not even the copies in sync.
         assert_eq!(cluster.in_sync(0), 1);
         cluster.change_as_later(&key, |entry| drop(entry.as_object_mut().unwrap().remove("paused")));
         cluster.wait_until_in_sync(0, 2);
@@ -195,7 +195,7 @@ fn a_node_that_starts_serves_what_a_later_version_has_written() {
     });
 }
 
-/// Whoever may log in may do so still, and what is mapped stays so.
+/// Hosts that may log in still may, and maps stay.
 #[test]
 fn access_stays_what_it_was() {
     let cluster = Cluster::new(1, 2, 2);

@@ -1,4 +1,4 @@
-//! Copies are compared while hosts use them, and what differs is found.
+//! Copies are compared while hosts use them, and differences are found.
 
 use node::control::{EndedWork, FaultKind, JobOutcome, Verification, VerificationState};
 
@@ -19,7 +19,7 @@ impl Cluster {
         })
     }
 
-    /// How the comparisons have ended that a node remembers, newest first.
+    /// The results of the comparisons that a node remembers, newest first.
     fn ended_comparisons(&self, by: usize) -> Vec<JobOutcome> {
         self.control(by, |control| async move {
             let ended = control.ended_jobs().into_iter().map(|(_, job)| job);
@@ -44,7 +44,7 @@ fn copies_that_hosts_write_to_are_equal_all_the_time() {
             assert_eq!((found.done, found.total), (8 * MIB, 8 * MIB));
             assert_eq!(found.nodes, [1, 2, 3].into());
         }
-        // What is under way at the end counts, too.
+        // Commands in progress at the end count, too.
         cluster.world.run_for(Duration::from_millis(800));
         for longest in longest {
             let took = longest.get();
@@ -57,7 +57,7 @@ const VALUE: u64 = 0x0123_4567_89ab_cdef;
 const LBA: u64 = 1500;
 
 impl Cluster {
-    /// A host writes [`VALUE`] to [`LBA`].
+    /// Writes [`VALUE`] to [`LBA`] as a host.
     fn write_value(&self, client: NodeId) {
         let portal = self.portal(0);
         self.world.block_on(client, CoreId(0), move || async move {
@@ -66,7 +66,7 @@ impl Cluster {
         });
     }
 
-    /// The sector of a disk that has [`VALUE`] changes by itself.
+    /// Changes the sector of a disk that has [`VALUE`].
     fn corrupt_value(&self, index: usize) {
         let image = self.world.disk_image(self.servers[index], DISK);
         let mut word = [0; 8];
@@ -98,8 +98,8 @@ fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
         assert_eq!(difference.nodes, [2].into(), "the other two have the same");
         let told = cluster.control(2, |control| control.next_events());
         assert!(told.events.iter().any(|(_, event)| event.code.as_str() == "copies_mismatch"));
-        // It is not forgotten when they are compared anew, but when that has found them equal: a host has
-        // written there meanwhile.
+        // The finding ends when a new comparison finds them equal, not when it begins: a host has written
+        // there meanwhile.
         let known = cluster.control(2, |control| async move {
             let name = Shape::thick().name;
             let begun = control.begin_verification(name).unwrap();
@@ -114,7 +114,7 @@ fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
     });
 }
 
-/// Nothing is called equal by a node that cannot know.
+/// A node that cannot know reports nothing as equal.
 #[test]
 fn a_node_that_is_not_in_sync_compares_nothing() {
     let config = Config { resync_bytes_per_second_max: 1 << 20, ..Config::default() };
@@ -136,7 +136,7 @@ fn a_node_that_is_not_in_sync_compares_nothing() {
     assert!(cluster.ended_comparisons(0).is_empty(), "they are their node's own");
 }
 
-/// A comparison says what it could not compare, and goes on with who is left.
+/// A comparison reports what it could not compare, and continues with the remaining copies.
 #[test]
 fn a_node_that_is_lost_meanwhile_is_not_called_equal() {
     let cluster = Cluster::new(1, 3, 2);
@@ -152,20 +152,20 @@ fn a_node_that_is_lost_meanwhile_is_not_called_equal() {
     assert_eq!((found.different, found.unchecked), (0, 0), "parts are tried again: {:?}", found.problem);
 }
 
-/// Ten minutes of the calendar in a second, from when volumes are made: what is compared every hour is due
-/// every six seconds, and nodes look every twenty.
+/// Ten minutes of the calendar per second, from the creation of volumes: an hourly comparison is due every
+/// six seconds, and nodes check every twenty.
 fn hurried_calendar() -> u64 {
     CREATED + rt::now().since(base::Instant(0)).as_secs() * 600
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What the record has of the comparisons of the volume.
+/// What the record has of the volume's comparisons.
 fn remembered(cluster: &Cluster, by: usize) -> node::copies::VerificationEntry {
     cluster.control(by, |control| async move { control.keeper().unwrap().volumes().remove(0).verification })
 }
 
-/// How many nodes say that copies differ.
+/// The nodes that report that copies differ.
 fn who_says_that_copies_differ(cluster: &Cluster) -> Vec<usize> {
     let says = |by: &usize| {
         let faults = cluster.control(*by, |control| async move { control.faults() });
@@ -205,14 +205,14 @@ fn copies_are_compared_by_schedule_and_what_differs_is_remembered_until_it_is_eq
     let last = remembered(&cluster, 0).last.unwrap();
     assert_eq!((last.different, before.last.unwrap().different), (64 << 10, 0));
     assert_eq!(who_says_that_copies_differ(&cluster), [0], "people are told once");
-    // A node that forgets what it has found has the record's word.
+    // A node that forgets its result has that of the record.
     cluster.world.crash(cluster.servers[0]);
     cluster.world.run_for(Duration::from_secs(2));
     assert_eq!(cluster.control(1, |control| async move { control.faults().len() }), 1);
     cluster.start(0);
     cluster.wait_until_in_sync(1, 3);
     assert_eq!(who_says_that_copies_differ(&cluster), [0]);
-    // It ends when a comparison finds them equal: a host has written there meanwhile.
+    // The finding ends when a comparison finds them equal: a host has written there meanwhile.
     cluster.write_value(client);
     cluster.world.run_for(Duration::from_secs(60));
     assert!(who_says_that_copies_differ(&cluster).is_empty());
@@ -246,8 +246,8 @@ fn a_comparison_by_schedule_waits_for_all_copies_and_continues_where_it_was() {
     assert_eq!((last.different, last.unchecked, entry.progress), (0, 0, None));
 }
 
-/// A comparison holds hosts' writes back while it reads. A disk that hangs meanwhile leaves, and no write
-/// waits longer than for that.
+/// A comparison delays hosts' writes while it reads. If a disk hangs meanwhile, its copy goes out of sync,
+/// and no write waits longer than for that.
 #[test]
 fn a_disk_that_hangs_while_copies_are_compared_stalls_no_write_for_long() {
     each_seed(3, |seed| {
@@ -271,7 +271,7 @@ fn a_disk_that_hangs_while_copies_are_compared_stalls_no_write_for_long() {
     });
 }
 
-/// It is said which node's disk did not read what.
+/// The comparison reports which node's disk could not read which block.
 #[test]
 fn a_comparison_says_which_block_of_which_disk_cannot_be_read() {
     let cluster = Cluster::new(1, 2, 2);

@@ -1,9 +1,8 @@
-//! Blocks that a disk does not read: one, several beside each other, or all of it; and disks that take a
-//! rewrite, or do not.
+//! Blocks that a disk cannot read: one, several adjacent ones, or all of it. A rewrite repairs some of them.
 //!
-//! One node's disk at a time: of blocks that no disk reads the truth is MEDIUM ERROR, and of that the
-//! scenarios of `node/tests/copies/bad_blocks.rs` tell. While all else is well, a host that reads what is
-//! bad, through the very node, must not notice.
+//! Only one node's disk has bad blocks at a time: if no disk could read a block, the right response would be
+//! MEDIUM ERROR, which the scenarios of `node/tests/copies/bad_blocks.rs` cover. While there is no other
+//! fault, a host that reads bad blocks through that very node must not notice.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,11 +16,11 @@ use crate::cluster::Volume;
 use crate::layout::SECTOR;
 use crate::media::Spot;
 
-/// Some blocks of a disk cannot be read until they are written again.
+/// Some blocks of a disk are unreadable until they are written again.
 pub const BAD: Harm =
     Harm::new("bad blocks", 8, |harms, victim, rng| harms.spoil(victim.index, Spoilt::Blocks, rng)).floor(10);
 
-/// Some blocks of a disk cannot be read, and not written either.
+/// Some blocks of a disk can be neither read nor written.
 pub const LOST: Harm = Harm::new("blocks lost for good", 8, |harms, victim, rng| {
     harms.spoil(victim.index, Spoilt::ForGood, rng)
 })
@@ -37,19 +36,21 @@ pub const UNREADABLE: Harm =
 /// How much of a disk is bad.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spoilt {
-    /// A block or several, which a write makes good.
+    /// One or more blocks, which a write repairs.
     Blocks,
-    /// A block or several, which no write makes good.
+    /// One or more blocks, which no write repairs.
     ForGood,
-    /// All blocks, for reading.
+    /// All blocks, for reads.
     Whole,
 }
 
-/// What some disks take until they give a read up: longer than hosts are kept waiting for it. A second read
-/// finds out which block it was, and a disk that takes five seconds altogether counts as one that hangs.
+/// How long some disks take until a read fails: longer than hosts are kept waiting for it.
+///
+/// A second read finds out which block it was, and a disk that takes five seconds altogether counts as
+/// hanging.
 const ERROR_COMES_AFTER: Duration = Duration::from_millis(1500);
 
-/// Blocks that are bad at once, at most.
+/// Number of blocks that are bad at once, at most.
 const BLOCKS_MAX: u64 = 3;
 
 impl Harms<'_> {
@@ -64,7 +65,7 @@ impl Harms<'_> {
         let sectors = history.sectors_of(blocks.start).start..history.sectors_of(blocks.end - 1).end;
         let places: Vec<Spot> =
             self.media.places(volume, index).range(sectors).map(|(_, place)| *place).collect();
-        // Of blocks on both sides of where another disk begins the first ones are bad.
+        // If another disk begins within the blocks, only the first ones are bad.
         let Some(first) = places.first().copied() else { return false };
         let places = places.into_iter().filter(|place| place.disk == first.disk).map(|place| place.at);
         let faults = places.fold(DiskFaults::default(), |faults, at| {
@@ -75,7 +76,7 @@ impl Harms<'_> {
                 Spoilt::Whole => faults.with_unreadable(0..u64::MAX),
             }
         });
-        // Without a draw of its own: other seeds stay what they are.
+        // Not drawn, so that the other seeds stay the same.
         let comes_late = spoilt != Spoilt::Whole && blocks.start % 2 == 1;
         let faults = if comes_late { faults.failing_after(ERROR_COMES_AFTER) } else { faults };
         self.spoilt.set(Some(index));
@@ -87,7 +88,7 @@ impl Harms<'_> {
         true
     }
 
-    /// Blocks of a volume that many hosts use, beside each other.
+    /// Adjacent blocks of a volume that many hosts use.
     fn draw_blocks(&self, volume: &Volume, rng: &mut Rng) -> Range<u64> {
         let areas = volume.layout.hot(self.plan.block);
         let area = &areas[usize::from(rng.one_in(3)).min(areas.len() - 1)];

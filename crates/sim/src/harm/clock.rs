@@ -1,5 +1,7 @@
-//! Clocks that are wrong: of virtual machines that are paused, and their clocks with them; that are put right
-//! afterwards, or more than that; and the time of day, which anybody may set.
+//! Clocks that are wrong.
+//!
+//! The clock of a paused virtual machine stops, and is set right afterwards, or beyond that. The time of day
+//! may be set by anyone.
 
 use std::time::Duration;
 
@@ -9,8 +11,9 @@ use replica::LEASE_LENGTH;
 
 use super::{Harm, Harms, number};
 
-/// A machine stands still for a moment, or until the others go on without it, and its clock with it. Only
-/// where reads are confirmed (R24): leases alone are worth nothing then.
+/// A machine and its clock stand still, for a moment or until the others go on without it.
+///
+/// Only where reads are confirmed (R24): leases alone do not help then.
 pub const STOP: Harm = Harm::new("clock stop", 8, |harms, victim, rng| {
     let cluster = harms.cluster;
     let can = harms.plan.confirms[victim.index]
@@ -23,9 +26,10 @@ pub const STOP: Harm = Harm::new("clock stop", 8, |harms, victim, rng| {
 })
 .may_split();
 
-/// A machine stands still for a moment, and then its clock leaps over that, as after a virtual machine was
-/// resumed: by as much as it missed, or by more, where a lease that it gave runs out too early by that and
-/// all others have their reads confirmed.
+/// A machine stands still for a moment, and then its clock leaps, as after a resume of a virtual machine.
+///
+/// It leaps by the missed time, or by more if all other nodes have their reads confirmed: a lease that the
+/// machine granted expires too early then.
 pub const LEAP: Harm = Harm::new("clock leap", 6, |harms, victim, rng| {
     let can = harms.cluster.is_started(victim.index);
     if can {
@@ -35,7 +39,7 @@ pub const LEAP: Harm = Harm::new("clock leap", 6, |harms, victim, rng| {
 })
 .may_split();
 
-/// Somebody sets a machine's time of day, forward or back.
+/// A machine's time of day is set forward or back.
 pub const TIME_OF_DAY: Harm = Harm::new("time of day set", 4, |harms, victim, rng| {
     let (world, machine) = (&harms.cluster.world, harms.machine(victim.index));
     let most = SET_BY_MILLIS[rng.below(SET_BY_MILLIS.len() as u64) as usize];
@@ -48,25 +52,25 @@ pub const TIME_OF_DAY: Harm = Harm::new("time of day set", 4, |harms, victim, rn
     true
 });
 
-/// How far the time of day is put forward or back: a bit, some hours, years.
+/// How far the time of day is set, at most: seconds, a day, years.
 const SET_BY_MILLIS: [u64; 3] = [2_000, 86_400_000, 300_000_000_000];
-/// By how much more than what it missed a clock leaps.
+/// By how much a clock leaps beyond the missed time, at most.
 const TOO_FAR_MAX: Duration = Duration::from_secs(10);
-/// Whoever stands still for so long is taken out, where the record can be reached.
+/// A machine that stands still for this long is removed, if the record can be reached.
 const STOP_MAX: Duration = Duration::from_secs(2);
-/// For so long at most it stands still after that: the others act without it once the leases that it holds
-/// have run out by their clocks.
+/// How long it stands still after its removal, at most.
+///
+/// The others act without it once the leases that it holds have expired by their clocks.
 const OUT_MAX: Duration = Duration::from_secs(2);
-/// How long it hears of no change of the record when it runs again, at most: longer than its leases seem to
-/// last.
+/// How long the resumed node receives no change of the record, at most: longer than its leases seem to last.
 const UNAWARE_MAX: Duration = Duration::from_millis(1500);
-/// How often it is looked whether the others have gone on.
+/// How often to check whether the others have gone on.
 const LOOK: Duration = Duration::from_millis(20);
-/// What its leases may seem to last when it runs again: clocks drift by half a percent.
+/// How long its leases may seem to last when it runs again: clocks drift by half a percent.
 const MISLED_MAX: Duration = LEASE_LENGTH.saturating_add(Duration::from_millis(20));
 
 impl Harms<'_> {
-    /// Hosts write through another node meanwhile, and look through this one afterwards.
+    /// Hosts write through another node meanwhile, and read through this one afterwards.
     fn leap_clock(&self, index: usize, other: usize, rng: &mut Rng) {
         let (world, machine) = (&self.cluster.world, self.machine(index));
         let mut up_to = |most: Duration| Duration::from_micros(rng.below(most.as_micros() as u64));

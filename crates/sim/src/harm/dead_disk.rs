@@ -1,4 +1,4 @@
-//! Disks that hang, and disks that die: for a while, or for good, until somebody has put another one in.
+//! Disks that hang, and disks that fail: for a while, or until they are replaced.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::disk::{Disk, any_of};
 use super::{Harm, Harms, Victim};
 use crate::cluster::{Pool, Volume};
 
-/// A disk answers nothing for so long that others go on without it.
+/// A disk answers nothing for so long that the other nodes go on without it.
 pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
     let is_calm = rng.one_in(2) && harms.calm_down();
     let volume = harms.any_volume(rng);
@@ -16,7 +16,7 @@ pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
     harms.set_latency(victim.index, Disk { pool: volume.pool, path: any_of(volume.pool, rng) }, latency);
     harms.hangs.set(true);
     if is_calm {
-        // Hosts of the other nodes notice that it takes longer, and nothing else.
+        // Hosts of the other nodes must notice nothing but a delay.
         harms.write_unharmed(volume, victim.other);
     }
     true
@@ -24,7 +24,7 @@ pub const HANG: Harm = Harm::new("hanging disk", 4, |harms, victim, rng| {
 .costs_full_copies()
 .floor(5);
 
-/// A disk fails all that it is asked for, until it is there again with all it had.
+/// A disk fails all operations until it is back, with all its data.
 pub const DEAD: Harm = Harm::new("dead disk", 4, |harms, victim, rng| {
     let is_calm = rng.one_in(2) && harms.calm_down();
     let volume = harms.any_volume(rng);
@@ -37,8 +37,9 @@ pub const DEAD: Harm = Harm::new("dead disk", 4, |harms, victim, rng| {
 .costs_full_copies()
 .floor(5);
 
-/// A disk is gone for good with all it had: an empty one is put in its place, and an administrator has the
-/// node have a copy there again.
+/// A disk is lost with all its data.
+///
+/// It is replaced by an empty one, and an administrator adds the node's copy again.
 pub const GONE: Harm = Harm {
     repair: |harms| harms.replace_copies(),
     ..Harm::new("disk gone for good", 6, |harms, victim, rng| {
@@ -52,13 +53,13 @@ pub const GONE: Harm = Harm {
     .floor(3)
 };
 
-/// How long a read of a disk that hangs takes: longer than others wait for it.
+/// Duration of a read of a disk that hangs: longer than the others wait.
 const READ_HANGS: std::ops::Range<Duration> = Duration::from_secs(20)..Duration::from_secs(30);
-/// How long a write takes, and a flush: a durable write is both.
+/// Duration of a write, and of a flush: a durable write is both.
 const HANGS: std::ops::Range<Duration> = Duration::from_secs(10)..Duration::from_secs(15);
-/// How long what a disk was asked for while it hung may take when it does not hang any more.
+/// How long operations from the time of the hang may take after it has ended.
 pub(super) const HUNG_MAX: Duration = Duration::from_secs(30);
-/// How long it takes at most until a copy whose disk is gone counts as that, where nothing else happens.
+/// Longest time until a copy whose disk is lost is out of sync, without other faults.
 const LEAVES_WITHIN: Duration = Duration::from_secs(15);
 
 impl Harms<'_> {
@@ -67,13 +68,13 @@ impl Harms<'_> {
         self.cluster.world.set_disk_dead(self.machine(index), disk, true);
     }
 
-    /// A disk under a node's copy of this volume.
+    /// Loses a disk under a node's copy of this volume for good.
     fn lose_disk(&mut self, volume: &Volume, disk: &str, victim: Victim) {
         let (cluster, pool, Victim { index, other }) = (self.cluster, volume.pool, victim);
         self.kill_disk(index, pool, disk);
         self.write_unharmed(volume, other);
         if !self.leaves(volume, index) {
-            // What is used of the volume may all be on the pool's other disk (seed 6300000).
+            // The used part of the volume may all be on the pool's other disk (seed 6300000).
             pool.disks.iter().for_each(|disk| self.kill_disk(index, pool, disk));
             self.write_unharmed(volume, other);
             assert!(self.leaves(volume, index), "the copy of node {} has no disk, and is in sync", index + 1);
@@ -85,7 +86,7 @@ impl Harms<'_> {
         self.gone.push((index, pool));
     }
 
-    /// Whether a node's copy leaves in time.
+    /// Whether a node's copy becomes out of sync in time.
     fn leaves(&self, volume: &Volume, index: usize) -> bool {
         let until = self.cluster.world.now() + LEAVES_WITHIN;
         while self.cluster.has_in_sync(volume, index) && self.cluster.world.now() < until {
@@ -94,9 +95,10 @@ impl Harms<'_> {
         !self.cluster.has_in_sync(volume, index)
     }
 
-    /// What an administrator does about disks that are gone: he forgets the pool, makes one on the new disk,
-    /// and has the copies that are no more taken off its node. Then it is given new ones, as every node that
-    /// has none.
+    /// Does what an administrator does about lost disks.
+    ///
+    /// He forgets the pool, creates one on the new disk, and removes the lost copies from the node. Then the
+    /// node gets new copies, like every node without one.
     fn replace_copies(&mut self) {
         let cluster = self.cluster;
         for (index, pool) in self.gone.clone() {

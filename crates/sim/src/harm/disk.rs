@@ -1,4 +1,4 @@
-//! Disks that are slow, and disks whose commands fail now and then.
+//! Disks that are slow, and disks whose operations fail now and then.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::dead_disk::HUNG_MAX;
 use super::{Harm, Harms};
 use crate::cluster::Pool;
 
-/// A disk takes long.
+/// A disk is slow.
 pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
-    // Some are so slow that a node is lost and back before an answer comes.
+    // Some are so slow that a node is lost and back before the answer comes.
     let max = [300, 300, 3_000][rng.below(3) as usize];
     let slow = Duration::from_millis(1 + rng.below(max));
     let spike_one_in = 1 + rng.below(50);
@@ -20,7 +20,7 @@ pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
     true
 });
 
-/// A disk's reads, writes or flushes fail now and then.
+/// Some of a disk's reads, writes or flushes fail.
 pub const FAILING: Harm = Harm {
     repair: |harms| harms.reopen_or_restart(),
     ..Harm::new("failing disk", 12, |harms, victim, rng| {
@@ -37,7 +37,7 @@ pub const FAILING: Harm = Harm {
     .costs_full_copies()
 };
 
-/// All disks are fast and well.
+/// Ends all faults of disks.
 pub const WELL: Harm = Harm {
     heal: |harms| harms.make_disks_well(),
     ..Harm::new("well disks", 6, |harms, _, _| {
@@ -55,7 +55,7 @@ pub(super) struct Disk {
     pub path: &'static str,
 }
 
-/// One of the pool's disks; nothing is drawn where it has but one.
+/// One of the pool's disks. Draws no number if there is only one.
 pub(super) fn any_of(pool: Pool, rng: &mut Rng) -> &'static str {
     match pool.disks.len() as u64 {
         1 => pool.disks[0],
@@ -63,7 +63,7 @@ pub(super) fn any_of(pool: Pool, rng: &mut Rng) -> &'static str {
     }
 }
 
-/// How long the pool of a disk that is well again may take to be opened anew.
+/// Longest time to reopen the pool of a disk that works again.
 const REOPENS_WITHIN: Duration = Duration::from_secs(10);
 
 impl Harms<'_> {
@@ -93,7 +93,7 @@ impl Harms<'_> {
         self.count_disk(pool);
     }
 
-    /// Something happens to a disk of this pool.
+    /// Counts a fault of a disk in this pool, if it is a second volume's own pool.
     pub(super) fn count_disk(&self, pool: Pool) {
         if pool != self.cluster.pools[0] {
             self.counts.count("fault of a second disk");
@@ -104,7 +104,7 @@ impl Harms<'_> {
         DiskLatency { read: Duration::from_micros(60)..self.plan.reads[index], ..DiskLatency::default() }
     }
 
-    /// All disks are as the plan has them.
+    /// Returns all disks to the state of the plan.
     pub fn make_disks_well(&self) {
         self.make_disks_fast();
         for (index, disk) in self.disks() {
@@ -135,7 +135,7 @@ impl Harms<'_> {
             .flat_map(move |index| disks.clone().into_iter().map(move |disk| (index, disk)))
     }
 
-    /// Whether somebody has to look after the pool of a node, which is not about to end.
+    /// Whether the pool of a node needs an administrator, and the node is not about to end.
     pub(super) fn pool_failed(&self, index: usize) -> bool {
         self.cluster.is_started(index)
             && !self.stopping.contains(&index)
@@ -143,7 +143,7 @@ impl Harms<'_> {
             && self.cluster.pool_failed(index)
     }
 
-    /// Opens anew the pools that do not work, as an administrator does when a disk is well again.
+    /// Reopens the pools that do not work, as an administrator does when a disk works again.
     fn reopen_pools(&self) {
         for index in 0..self.cluster.servers.len() {
             if self.pool_failed(index) {
@@ -153,7 +153,7 @@ impl Harms<'_> {
         }
     }
 
-    /// Opens anew the pools that do not work; ends the process of a node whose pool cannot be opened anew.
+    /// Reopens the pools that do not work; kills a node whose pool cannot be reopened.
     fn reopen_or_restart(&mut self) {
         let (cluster, now) = (self.cluster, self.cluster.world.now());
         for index in 0..cluster.servers.len() {

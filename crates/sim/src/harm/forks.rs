@@ -1,9 +1,9 @@
-//! A node of two that continues alone, as somebody has agreed to (`docs/why/forks.md`), because the one with
-//! the only vote is lost.
+//! One of two nodes continues alone, as an administrator has permitted (`docs/why/forks.md`), because the
+//! node with the only vote is lost.
 //!
-//! No volume may be split here. So where the second node has continued alone, and that is not settled, the
-//! first one does not run without it: it would continue itself after five seconds, and rightly. It is started
-//! when the other one is there, and it is lost together with that.
+//! No split brain may occur here. So while the second node has continued alone and that is not settled, the
+//! first one must not run without the second: after five seconds it would continue itself, and rightly. It is
+//! started only when the second runs, and is lost together with it.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ pub const VOTE_LOST: Harm =
 
 /// The node with the vote.
 const VOTER: usize = 0;
-/// The one that continues alone.
+/// The node that continues alone.
 const ALONE: usize = 1;
-/// Bytes of its own record where it has such a volume there.
+/// Bytes of the node's own record that are there if it continued alone with a volume.
 const FORK_KEY: &[u8] = b"fork/";
 
-/// How long it takes at most until a node continues alone, where all else is well: five seconds of silence,
-/// and leases.
+/// Longest time until a node continues alone, without other faults: five seconds of silence, and leases.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(8);
-/// How often that is looked at.
+/// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long the other faults wait, at most, where all is not well.
+/// Longest time until the next fault, if there are other faults.
 const LOST_MAX: Duration = Duration::from_secs(9);
 /// How long hosts hurry then.
 const AFTERWARDS: Duration = Duration::from_millis(60);
-/// When the node with the vote is back the next fault falls on what is settled within this time.
+/// Longest time until the next fault after the return of the node with the vote: the fork may be settled by
+/// then.
 const SETTLING_MAX: Duration = Duration::from_millis(1500);
 
 impl Harms<'_> {
@@ -69,15 +69,15 @@ impl Harms<'_> {
         true
     }
 
-    /// Whether the second node has continued alone with a volume, or its next life may find that it has, and
-    /// that is not settled.
+    /// Whether the second node has continued alone with a volume, or may find so at its next start, and that
+    /// is not settled.
     fn is_forked(&self) -> bool {
         let cluster = self.cluster;
         let may_find_it = || contains(&cluster.node_record(ALONE), FORK_KEY);
         cluster.forks && cluster.has_fork(ALONE).unwrap_or_else(may_find_it)
     }
 
-    /// Whether the node lacks, or may lack, what the other one has written alone, whatever the record says.
+    /// Whether the node lacks, or may lack, writes of the other one alone, whatever the record says.
     pub(super) fn is_left_behind(&self, index: usize) -> bool {
         index == VOTER && self.is_forked()
     }
@@ -88,7 +88,7 @@ impl Harms<'_> {
         index != VOTER || !self.is_forked() || is_there()
     }
 
-    /// Which nodes are lost when this one is, the last of them itself.
+    /// The nodes that are lost with this one, which is the last of them.
     pub(super) fn lost_with(&self, index: usize) -> Vec<usize> {
         match index == ALONE && self.is_up(VOTER) && self.is_forked() {
             true => vec![VOTER, ALONE],
@@ -104,7 +104,7 @@ impl Harms<'_> {
     }
 }
 
-/// Whether these bytes are anywhere in what is written there.
+/// Whether these bytes are anywhere in the image's data.
 fn contains(image: &rt::sim::DiskImage, wanted: &[u8]) -> bool {
     image.allocated(0, image.size()).into_iter().any(|(offset, len)| {
         let mut bytes = vec![0; len as usize];

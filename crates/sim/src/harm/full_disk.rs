@@ -1,11 +1,11 @@
-//! File systems under pools that are full: nothing breaks, and all of it passes when there is room.
+//! Full file systems under pools: no copy fails, and all works again when there is room.
 
 use super::{Harm, Harms};
 
-/// What is left at most: some pages.
+/// How many bytes are left, at most: some pages.
 const LEFT_MAX: u64 = 48 << 10;
 
-/// The file system of one node, or of all at once, has no room for what was not written to before.
+/// The file system of one node, or of all, has no room for blocks that were never written.
 pub const FULL: Harm = Harm {
     heal: |harms| {
         harms.expect_no_failed_copy();
@@ -20,7 +20,7 @@ pub const FULL: Harm = Harm {
     })
 };
 
-/// There is room again, everywhere.
+/// All file systems have room again.
 pub const ROOM: Harm = Harm::new("room", 4, |harms, _, _| {
     harms.expect_no_failed_copy();
     harms.make_room();
@@ -33,7 +33,7 @@ impl Harms<'_> {
             .for_each(|index| self.cluster.world.set_space(self.machine(index), None));
     }
 
-    /// Where no disk fails, no copy has failed.
+    /// Checks that no copy has failed, in plans in which no disk fails.
     fn expect_no_failed_copy(&self) {
         if self.plan.costs_full_copies() {
             return;

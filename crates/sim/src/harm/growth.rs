@@ -5,7 +5,7 @@ use base::ByteLen;
 use super::Harm;
 use crate::layout::GROWTHS;
 
-/// A volume is made larger, on line, by a little or by a lot.
+/// A volume is enlarged online, by a little or by a lot.
 pub const GROW: Harm = Harm::new("growth", 3, |harms, victim, rng| {
     let cluster = harms.cluster;
     let volume = harms.any_volume(rng);

@@ -1,4 +1,4 @@
-//! What a kind of fault is, and the table of all of them.
+//! What a kind of fault is, and the table of all kinds.
 
 use std::fmt;
 
@@ -9,45 +9,47 @@ use super::{
     power, process, record, relocation, set_back, stutter, turn,
 };
 
-/// A kind of fault: a constant in the file that carries it out, and a line in [`ALL`]. Nothing else names it.
+/// A kind of fault: a constant in the file that implements it, and a line in [`ALL`]. Nothing else names it.
 pub struct Harm {
-    /// What it is called in plans, counts and events.
+    /// Its name in plans, counts and events.
     pub name: &'static str,
-    /// How often it happens beside the others, in plans that have all of them alike.
+    /// How often it happens, relative to the others, in a plan that gives all the same factor.
     pub weight: u64,
-    /// By which of these a plan multiplies the weight: 0 leaves the fault out of that run.
+    /// Factors for the weight, of which a plan draws one: 0 leaves the fault out of that run.
     pub measures: &'static [u64],
     /// How often it happens at least in the seeds of a test run ([`crate::floors`]).
     pub floor: u64,
-    /// Afterwards copies may have to copy everything: a run that has it in its plan does not look for that.
+    /// Copies may need a full resync afterwards: a run with this fault does not check that there is none.
     pub costs_full_copies: bool,
-    /// In which plans it may be.
+    /// The plans that may have it.
     pub plans: Plans,
-    /// Does it, if it can be done; answers whether it did. What it starts may outlast it.
+    /// Does it, if possible, and returns whether it did. Its effects may last longer than the call.
     pub strike: fn(&mut Harms<'_>, Victim, &mut Rng) -> bool,
-    /// Is called before each fault: ends what has lasted for long enough.
+    /// Called before each fault: ends effects that have lasted for long enough.
     pub tick: fn(&mut Harms<'_>),
-    /// Ends all of it that lasts: when nothing is to fail any more, and before what begins in a quiet moment.
-    /// Is called whether it happened or not.
+    /// Ends all its lasting effects: at the end of the faults, and before a fault that needs a quiet moment.
+    ///
+    /// Called whether it happened or not.
     pub heal: fn(&mut Harms<'_>),
-    /// What an administrator does about what it has left, once nothing fails any more. Is called again and
-    /// again until all copies are in sync.
+    /// Does what an administrator does about its consequences once faults have ended.
+    ///
+    /// Called again and again until all copies are in sync.
     pub repair: fn(&mut Harms<'_>),
 }
 
-/// Plans that may have a fault.
+/// The plans that may have a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plans {
-    /// Any.
+    /// All plans.
     All,
-    /// Those in which no node continues alone ([`crate::Plan::forks`]).
+    /// Those in which no node may continue alone ([`crate::Plan::forks`]).
     WithoutForks,
-    /// Those in which one does.
+    /// Those in which a node may.
     WithForks,
 }
 
 impl Plans {
-    /// Whether one in which a node may continue alone, or none may, is among them.
+    /// Whether they include a plan in which a node may, or may not, continue alone.
     pub fn has(self, forks: bool) -> bool {
         match self {
             Plans::All => true,
@@ -57,7 +59,7 @@ impl Plans {
     }
 }
 
-/// On whom it falls, drawn by the seed.
+/// The nodes that a fault hits, drawn by the seed.
 #[derive(Clone, Copy)]
 pub struct Victim {
     /// A node, by its index.
@@ -68,11 +70,11 @@ pub struct Victim {
 
 /// A third of all plans leaves a fault out, and some have little else.
 const ANY: &[u64] = &[0, 0, 2, 4, 4, 16];
-/// What ends other faults is in each plan.
+/// Faults that end others are in each plan.
 const ALWAYS: &[u64] = &[2, 4, 4, 8];
 
 impl Harm {
-    /// One that leaves nothing behind that somebody has to end.
+    /// A fault with no lasting effects.
     pub const fn new(
         name: &'static str,
         weight: u64,
@@ -99,23 +101,25 @@ impl Harm {
         Harm { measures: ALWAYS, floor: 30, ..self }
     }
 
-    /// It may cost a copy of everything: what must cost none would not be told from it, and so only a third
-    /// of all plans may have such faults.
+    /// It may cause a full resync.
+    ///
+    /// Only a third of all plans may have such faults: with them, a full resync that must not happen would go
+    /// unnoticed.
     pub const fn costs_full_copies(self) -> Harm {
         Harm { costs_full_copies: true, ..self }
     }
 
-    /// Two nodes that are well may not hear each other by it, and both go on.
+    /// With it, two healthy nodes may lose contact and both continue.
     pub const fn may_split(self) -> Harm {
         Harm { plans: Plans::WithoutForks, ..self }
     }
 
-    /// It is about a node that continues alone.
+    /// It concerns a node that continues alone.
     pub const fn of_forks(self) -> Harm {
         Harm { plans: Plans::WithForks, ..self }
     }
 
-    /// It happens at least so often in the seeds of a test run.
+    /// It happens at least this often in the seeds of a test run.
     pub const fn floor(self, floor: u64) -> Harm {
         Harm { floor, ..self }
     }

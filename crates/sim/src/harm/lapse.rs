@@ -8,7 +8,7 @@ use rt::sim::NodeId;
 
 use super::{Harm, Harms, number};
 
-/// A node reaches no other for as long as it takes until they go on without it, and no longer.
+/// A node reaches no other until they have gone on without it, and no longer.
 pub const LAPSE: Harm = Harm::new("lapse", 12, |harms, victim, rng| {
     let can = harms.cluster.is_started(victim.index) && harms.cluster.is_in_sync(victim.index);
     if can {
@@ -18,23 +18,23 @@ pub const LAPSE: Harm = Harm::new("lapse", 12, |harms, victim, rng| {
 })
 .may_split();
 
-/// How long a node is cut off at most for others to go on without it, and how often it is looked whether they
-/// do.
+/// How long a node is cut off, at most, until the others go on without it; and how often to check.
 const LAPSE_MAX: Duration = Duration::from_secs(2);
 pub(super) const LAPSE_LOOK: Duration = Duration::from_millis(20);
-/// After so long at most its leases have run out, and hosts hurry for a moment: what they ask for then waits
-/// for leases.
+/// Longest time until hosts hurry for a moment: if the node's leases have expired by then, their commands
+/// wait for leases.
 const UNLEASED_MAX: Duration = Duration::from_millis(800);
 const LAPSE_HURRY: Duration = Duration::from_millis(30);
-/// For so long it may be cut off yet when it is no member any more: its leases run out meanwhile, and the
-/// others act without it.
+/// How long it may stay cut off after its removal: its leases expire meanwhile, and the others act without
+/// it.
 const LAPSED_MAX: Duration = Duration::from_millis(1200);
-/// How long it takes at most until it is in sync again, where nothing else happens.
+/// Longest time until it is in sync again, without other faults.
 const BACK_MAX: Duration = Duration::from_secs(4);
 
 impl Harms<'_> {
-    /// Commands that wait at the node may be there still when it is back: it does not hear that the others
-    /// have gone on without it.
+    /// Cuts a node off until the others have gone on without it.
+    ///
+    /// It may not learn of that, and commands that wait at the node may still be there when it is back.
     fn let_lapse(&self, index: usize, rng: &mut Rng) {
         let (world, servers) = (&self.cluster.world, &self.cluster.servers);
         let machine = servers[index].machine;

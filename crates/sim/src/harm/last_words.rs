@@ -1,4 +1,4 @@
-//! A node that dies while what it says does not reach all others any more.
+//! A node that dies while some of the others no longer receive its messages.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use base::Rng;
 
 use super::{Harm, Harms};
 
-/// A process is killed, or its machine loses power, while what it says does not reach all others any more.
+/// A process is killed, or its machine loses power, while one other node no longer receives its messages.
 pub const LAST_WORDS: Harm = Harm::new("last words", 5, |harms, victim, rng| {
     let up = harms.is_up(victim.index);
     if up {
@@ -15,13 +15,13 @@ pub const LAST_WORDS: Harm = Harm::new("last words", 5, |harms, victim, rng| {
     up
 });
 
-/// How long some others do not hear a node before it dies, and how long hosts look closely at what becomes of
-/// that.
+/// How long another node does not receive its messages before it dies, and how long hosts hurry afterwards to
+/// see the effect.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(10);
 const AFTER_LAST_WORDS: Duration = Duration::from_millis(60);
 
 impl Harms<'_> {
-    /// What the node says last reaches some of the others only.
+    /// Kills a node whose last messages have not reached `other`.
     fn speak_last_words(&self, index: usize, other: usize, rng: &mut Rng) {
         let (world, servers) = (&self.cluster.world, &self.cluster.servers);
         let (machine, deaf) = (servers[index].machine, servers[other].machine);

@@ -1,5 +1,6 @@
-//! Faults, as a plan has them: one file a family, in which each says what it is called, how often it happens,
-//! what it does, and how it ends.
+//! Faults, as a plan has them.
+//!
+//! Each file has a family of faults: their names and weights, what they do, and how they end.
 
 mod bad_blocks;
 mod clock;
@@ -40,63 +41,64 @@ use crate::load::{Counts, Hurry};
 use crate::media::Media;
 use crate::plan::Plan;
 
-/// Nobody asks for a copy again for so long.
+/// No further copy is requested for this long.
 const ASKED_FOR: Duration = Duration::from_secs(3);
 
-/// What is wrong at the moment, and what the world is told of it.
+/// The faults that are present, and what they need to act on the world.
 pub struct Harms<'a> {
     /// The nodes.
     pub cluster: &'a Cluster,
     /// What hosts have seen, by volume.
     pub histories: &'a [History],
-    /// Where sectors are.
+    /// Where sectors are on disks.
     pub media: &'a Media,
-    /// Looks into nodes.
+    /// Inspects the nodes.
     pub inside: &'a Inside<'a>,
-    /// What is planned.
+    /// The plan.
     pub plan: &'a Plan,
     /// Machines of hosts.
     pub hosts: &'a [NodeId],
     /// What happened.
     pub counts: &'a Counts,
-    /// Has hosts hurry.
+    /// Makes hosts hurry.
     hurry: &'a Hurry,
-    /// Links between nodes (and the witness) that are cut, from and to.
+    /// Links between nodes (and the witness) that are cut: from, to.
     cut: Vec<(NodeId, NodeId)>,
-    /// Nodes that do not reach the record though the network would let them.
+    /// Nodes that do not reach the record although the network would let them.
     record_gone: Vec<usize>,
-    /// Which nodes hear of no changes of the record.
+    /// Which nodes receive no changes of the record.
     news_held: Vec<bool>,
     /// Paused nodes, and until when.
     paused: Vec<(usize, Duration)>,
     /// Nodes that were told to stop and have not ended.
     stopping: Vec<usize>,
-    /// Nodes whose pools are being opened anew in the end, since when.
+    /// Nodes whose pools are being reopened at the end of the run, since when.
     reopening: BTreeMap<usize, Duration>,
-    /// When a node was last asked to give another one a copy.
+    /// When a node was last asked to add a copy.
     asked: Cell<Option<Duration>>,
-    /// Something is wrong with a disk.
+    /// A disk has a fault.
     disks_ill: Cell<bool>,
     /// A disk hangs.
     hangs: Cell<bool>,
-    /// Until then a disk may not have answered what it was asked for while it hung.
+    /// Until this time, a disk may not have answered operations from the time when it hung.
     hung_until: Cell<Duration>,
-    /// The node whose disk has blocks that cannot be read.
+    /// The node whose disk has unreadable blocks.
     spoilt: Cell<Option<usize>>,
-    /// Nodes whose disks were lost for good, until they have others.
+    /// Nodes whose disks were lost for good, until they are replaced.
     gone: Vec<(usize, Pool)>,
     /// Copies whose disks were set back.
     older: Vec<set_back::Older>,
-    /// Machines of hosts that look at one fault.
+    /// Machines of hosts that observe one fault.
     guests: RefCell<Vec<NodeId>>,
-    /// Disks that lie: a mistake that is to be noticed.
+    /// Disks that lie: a mistake that the run must detect.
     lying: Vec<&'static str>,
-    /// Whether no node counts the time for which its machine stood still: a mistake that is to be noticed.
+    /// Whether nodes' clocks do not count the time for which their machine stood still: a mistake that the
+    /// run must detect.
     uncounted: bool,
 }
 
 impl<'a> Harms<'a> {
-    /// All is well.
+    /// No faults yet.
     pub fn new(
         cluster: &'a Cluster,
         histories: &'a [History],
@@ -134,7 +136,7 @@ impl<'a> Harms<'a> {
         }
     }
 
-    /// From now on the world makes this mistake, if it is one of the world's.
+    /// Makes the mistake from now on, if it is one of the world.
     pub fn make(&mut self, canary: Option<Canary>) {
         let disks = |pools: &[Pool], first: usize| {
             pools.iter().flat_map(|pool| pool.disks.iter().skip(first)).copied().collect()
@@ -150,12 +152,12 @@ impl<'a> Harms<'a> {
         self.make_disks_well();
     }
 
-    /// Does it to somebody, if it can be done; says whether it was.
+    /// Does this to a node, if possible; returns whether it did.
     pub fn happen(&mut self, harm: &Harm, rng: &mut Rng) -> bool {
         let nodes = self.cluster.servers.len() as u64;
         let index = rng.below(nodes) as usize;
         let other = (index + 1 + rng.below(nodes - 1) as usize) % nodes as usize;
-        // A disk beside it that fails is then a second loss, of what has everything.
+        // Another failing disk would then be a second loss: that of the only copy with all the data.
         let is_one_too_many = harm.costs_full_copies && self.trusts_older_data();
         let done = !is_one_too_many && (harm.strike)(self, Victim { index, other }, rng);
         if done {
@@ -172,15 +174,14 @@ impl<'a> Harms<'a> {
         self.reach_record();
     }
 
-    /// Ends all faults. What is left for an administrator to do is done in the next moments by
-    /// [`Harms::look_after`].
+    /// Ends all faults. [`Harms::look_after`] then does an administrator's part.
     pub fn end(&mut self) {
         ALL.iter().for_each(|harm| (harm.heal)(self));
         self.guests.take().into_iter().for_each(|guest| self.cluster.world.kill(guest));
         self.reach_record();
     }
 
-    /// Does what an administrator does when nothing fails any more; and starts nodes that are down.
+    /// Does what an administrator does once faults have ended, and starts nodes that are down.
     pub fn look_after(&mut self) {
         ALL.iter().for_each(|harm| (harm.repair)(self));
         for index in 0..self.cluster.servers.len() {
@@ -191,13 +192,12 @@ impl<'a> Harms<'a> {
         self.reach_record();
     }
 
-    /// Whether a node that was told to stop is still there.
+    /// Whether a node that was told to stop still runs.
     pub fn is_stopping(&self) -> bool {
         !self.stopping.is_empty()
     }
 
-    /// Whether a disk that hung may not have answered yet what it was asked for meanwhile: a copy that is in
-    /// sync may leave once more for that.
+    /// Whether a disk that hung may still owe answers: for that, a copy in sync may be removed once more.
     pub fn has_hung(&self) -> bool {
         self.cluster.world.now() < self.hung_until.get()
     }

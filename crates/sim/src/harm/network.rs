@@ -1,4 +1,4 @@
-//! Links that carry nothing, one way or both, and connections that are reset.
+//! Links that carry nothing, in one direction or both, and connections that are reset.
 
 use base::Rng;
 use rt::sim::NodeId;
@@ -46,7 +46,7 @@ pub const CUT_HOST: Harm = Harm::new("cut of a host", 3, |harms, victim, rng| {
     true
 });
 
-/// Everybody reaches everybody.
+/// All cuts end.
 pub const HEAL: Harm = Harm {
     heal: |harms| harms.heal_network(),
     ..Harm::new("heal", 16, |harms, _, _| {
@@ -62,7 +62,7 @@ pub const BREAK: Harm = Harm::new("reset of links", 4, |harms, victim, _| {
 });
 
 impl Harms<'_> {
-    /// A link of the node, in some direction: to the other one, or to the witness.
+    /// A link of the node, in either direction: to the other node, or to the witness.
     fn draw_link(&self, victim: Victim, rng: &mut Rng) -> (NodeId, NodeId) {
         let machine = self.machine(victim.index);
         let witness = self.cluster.witness.filter(|_| rng.one_in(3));

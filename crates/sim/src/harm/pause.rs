@@ -1,4 +1,4 @@
-//! Processes that stand still while their clocks go on.
+//! Processes that stand still while their clocks continue.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use rt::sim::NodeStatus;
 
 use super::{Harm, Harms};
 
-/// A process stands still for a while; its clock goes on.
+/// A process stands still for a while; its clock continues.
 pub const PAUSE: Harm = Harm {
     tick: |harms| {
         let now = harms.cluster.world.now();
@@ -26,11 +26,11 @@ pub const PAUSE: Harm = Harm {
     .may_split()
 };
 
-/// How long a paused process stands still at most: longer than a lease.
+/// Longest pause of a process: longer than a lease.
 const PAUSE_MAX_MILLIS: u64 = 3000;
 
 impl Harms<'_> {
-    /// Lets those go on whose pause was to last until such a time.
+    /// Resumes the processes whose pause was to last until such a time.
     fn resume(&mut self, is_due: impl Fn(Duration) -> bool) {
         let cluster = self.cluster;
         self.paused.retain(|(index, until)| {

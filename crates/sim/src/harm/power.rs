@@ -1,4 +1,4 @@
-//! Machines that lose power: what was not flushed is gone, wholly or in part.
+//! Machines that lose power: what was not flushed is lost, in whole or in part.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub const BLACK_OUT: Harm = Harm::new("black-out", 3, |harms, _, _| {
 });
 
 impl Harms<'_> {
-    /// Takes the power of these nodes away at once, and looks at their disks.
+    /// Cuts the power of these nodes at once, and checks their disks.
     pub(super) fn power_loss(&self, indices: &[usize]) {
         let cluster = self.cluster;
         let indices: BTreeSet<usize> = indices.iter().flat_map(|index| self.lost_with(*index)).collect();

@@ -16,7 +16,7 @@ pub const KILL: Harm = Harm::new("kill", 6, |harms, victim, _| {
     up
 });
 
-/// A process is killed, and the others are told.
+/// A process is killed, and the other nodes receive a report of its death.
 pub const KILL_AND_TELL: Harm =
     Harm::new("kill that is told", 4, |harms, victim, _| harms.kill_and_tell(victim.index));
 
@@ -42,7 +42,7 @@ pub const STOP: Harm = Harm::new("orderly stop", 3, |harms, victim, _| {
     true
 });
 
-/// How long the news of a death is carried.
+/// How long the report of a death is tried.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
 impl Harms<'_> {
@@ -53,7 +53,7 @@ impl Harms<'_> {
 
     pub(super) fn kill_and_tell(&mut self, index: usize) -> bool {
         let cluster = self.cluster;
-        // One that was told to stop may have ended by now.
+        // If it was told to stop, it may have ended by now.
         if !cluster.is_started(index) {
             return false;
         }
@@ -64,7 +64,7 @@ impl Harms<'_> {
         self.kill(index);
         if let Some(will) = will {
             drop(cluster.world.spawn_on(cluster.watcher, CoreId(0), move || async move {
-                // Who is not reached learns of it by silence.
+                // A node that the report does not reach learns of the death by silence.
                 let _ = will.carry_out(None, TELL_MAX).await;
             }));
         }

@@ -1,4 +1,4 @@
-//! A record that is out of reach, whose answers get lost, or whose changes come late.
+//! A record that is out of reach, whose answers are lost, or whose changes come late.
 
 use cluster::memory::Fault;
 use rt::sim::{NodeId, NodeStatus};
@@ -12,20 +12,20 @@ pub const GONE: Harm = Harm::new("record gone", 3, |harms, victim, _| {
     true
 });
 
-/// What a node has changed in the record it does not learn of.
+/// A node receives no answers to its changes of the record.
 pub const ANSWERS_LOST: Harm = Harm::new("answers of the record lost", 2, |harms, victim, _| {
     harms.cluster.record.begin(number(victim.index), Fault::AnswersLost);
     true
 });
 
-/// A node hears of no changes of the record.
+/// A node receives no changes of the record.
 pub const WATCH_HELD: Harm = Harm::new("watch of the record held", 3, |harms, victim, _| {
     harms.news_held[victim.index] = true;
     harms.cluster.record.begin(number(victim.index), Fault::WatchHeld);
     true
 });
 
-/// All reach the record as far as the network lets them.
+/// All nodes reach the record as far as the network permits.
 pub const BACK: Harm = Harm {
     heal: |harms| harms.make_record_well(),
     ..Harm::new("record back", 8, |harms, _, _| {
@@ -45,8 +45,10 @@ impl Harms<'_> {
         }
     }
 
-    /// Where the record is the simulator's, a node reaches it if it reaches, both ways, more than half of the
-    /// votes, its own among them: what Raft would make of the network.
+    /// Lets each node reach the simulator's own record as the network permits.
+    ///
+    /// A node reaches it if it reaches, in both directions, more than half of the votes, its own included: as
+    /// Raft would have it.
     pub(super) fn reach_record(&self) {
         let cluster = self.cluster;
         let raft = matches!(*cluster.record, Record::Raft(_));

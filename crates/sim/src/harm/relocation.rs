@@ -1,4 +1,4 @@
-//! Copies that are taken off their nodes, added again, and moved.
+//! Copies that are removed from their nodes, added again, and moved.
 
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use node::control::AddedCopy;
 use super::{Harm, Harms};
 use crate::cluster::Volume;
 
-/// How long it takes until a copy is gone, mostly, and how often that is looked at.
+/// Usual time until a copy is gone, and how often to check.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A copy is taken off its node, if another one is in sync. Half of the time it is to have one again at once,
-/// while the rest of the faults last.
+/// A copy is removed from its node, if another one is in sync.
+///
+/// Half of the time it is added again at once, while the other faults last.
 pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, rng| {
     let volume = harms.any_volume(rng);
     let removed = harms.remove_copy(volume, victim.index);
@@ -25,7 +26,7 @@ pub const REMOVE: Harm = Harm::new("copy taken off", 4, |harms, victim, rng| {
 .costs_full_copies()
 .floor(1);
 
-/// A node without a copy is given one; a removal that has not come to its end is taken back.
+/// A node without a copy gets one; a removal in progress is canceled.
 pub const ADD: Harm = Harm {
     repair: |harms| {
         for volume in &harms.cluster.volumes {
@@ -46,9 +47,11 @@ pub const ADD: Harm = Harm {
     .floor(1)
 };
 
-/// A copy moves from one node to another: the second gets one, and when that is in sync the first loses its
-/// own. Mostly all nodes have a copy, so the second one loses its copy before that. A few plans have this
-/// fault, and then often: once shows little, and changes the plan all the same.
+/// A copy moves from one node to another: the second gets a copy, and the first loses its own when that is in
+/// sync.
+///
+/// Mostly all nodes have a copy, so the second one first loses its copy. Few plans have this fault, and those
+/// have it often: a single move shows little, and changes the plan all the same.
 pub const MOVE: Harm = Harm {
     measures: &[0, 0, 0, 0, 0, 16],
     ..Harm::new("copy moved", 4, |harms, victim, rng| {
@@ -76,11 +79,11 @@ impl<'a> Harms<'a> {
         }
     }
 
-    /// Has a node that has a copy in sync take the copy off another one.
+    /// Lets a node with a copy in sync remove another node's copy.
     pub(super) fn remove_copy(&self, volume: &Volume, index: usize) -> bool {
         let cluster = self.cluster;
         let others = (0..cluster.servers.len()).filter(|other| *other != index);
-        // One whose disk was set back may be called in sync for a moment.
+        // A copy whose disk was set back may count as in sync for a moment.
         let mut able = others.filter(|other| {
             cluster.has_in_sync(volume, *other)
                 && cluster.is_started(*other)
@@ -90,15 +93,14 @@ impl<'a> Harms<'a> {
         if !cluster.has_copy(volume, index) || !self.may_ask() {
             return false;
         }
-        // From here on nobody knows where on the disk its sectors are.
+        // From now on it is unknown where on the disk its sectors are.
         self.media.forget(volume, index);
         let (name, number) = (volume.name, index as u16 + 1);
         cluster.ask_to(by, move |control| async move { drop(control.remove_copy(name, number).await) });
         true
     }
 
-    /// Gives a node a copy as soon as the one that was taken off it is gone, or takes that back if it takes
-    /// too long.
+    /// Adds a copy to a node as soon as its old one is gone, or cancels the removal if that takes too long.
     fn add_copy_again(&self, volume: &Volume, index: usize) {
         self.wait_until_gone(volume, index);
         if self.add_copy(volume, index, None) {
@@ -106,7 +108,7 @@ impl<'a> Harms<'a> {
         }
     }
 
-    /// Waits until the copy that was taken off a node is gone, if that does not take too long.
+    /// Waits until the removed copy is gone, if that does not take too long.
     fn wait_until_gone(&self, volume: &Volume, index: usize) {
         let until = self.cluster.world.now() + GONE_WITHIN;
         while self.cluster.has_copy(volume, index) && self.cluster.world.now() < until {
@@ -114,7 +116,7 @@ impl<'a> Harms<'a> {
         }
     }
 
-    /// Whether nobody was asked for a copy, or for a pool, for a while. Who asks does so at once.
+    /// Whether no copy and no pool was requested for a while. The caller then requests one at once.
     pub(super) fn may_ask(&self) -> bool {
         let now = self.cluster.world.now();
         let may = self.asked.get().is_none_or(|asked| now >= asked + super::ASKED_FOR);
@@ -124,8 +126,8 @@ impl<'a> Harms<'a> {
         may
     }
 
-    /// Whether a node has no copy, or one that is to leave, and a pool for one; and another node has a copy
-    /// in sync.
+    /// Whether a node has no copy, or one that is to be removed, and a pool for one; and another node has a
+    /// copy in sync.
     fn can_add_copy(&self, volume: &Volume, index: usize) -> bool {
         let cluster = self.cluster;
         let stays = cluster.has_copy(volume, index) && !cluster.is_to_leave(volume, index);
@@ -142,9 +144,10 @@ impl<'a> Harms<'a> {
         (0..cluster.servers.len()).filter(|by| *by != index).find(able)
     }
 
-    /// Has a node that has a copy in sync give one to a node that has none, or keep one that was to leave.
-    /// `instead_of` is a node whose copy leaves when the new one is in sync. Says whether that could be asked
-    /// for.
+    /// Lets a node with a copy in sync add one on a node that has none, or keep one that was to be removed.
+    ///
+    /// `instead_of` is a node whose copy is removed when the new one is in sync. Returns whether the request
+    /// was possible.
     fn add_copy(&self, volume: &Volume, index: usize, instead_of: Option<usize>) -> bool {
         let cluster = self.cluster;
         let giver = self.giver(volume, index).filter(|_| self.can_add_copy(volume, index));

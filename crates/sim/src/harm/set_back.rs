@@ -1,12 +1,11 @@
-//! A disk, or a whole machine, that is set back: an image of it that was taken at some moment is put back
-//! later, as a snapshot that is reverted or a backup that is restored.
+//! A disk, or a whole machine, that is set back: an earlier image is restored, as by a reverted snapshot or a
+//! restored backup.
 //!
-//! What can be noticed is an image of which the record knows that the pool has counted on since
-//! (`docs/why/pool.md`); a younger one is nobody's to notice, and is not put back here. Nor is the only copy
-//! that has everything: nothing brings that back. And what the image lacks must be missed by no bit of a
-//! dirty map, or a resync of what was written lately would hide that the copy was trusted: hosts write all
-//! the time to the blocks that they use, so a block is written of which nobody speaks afterwards
-//! ([`crate::layout::Layout::quiet`]).
+//! The nodes can detect an image if the record knows that the pool's count has grown since
+//! (`docs/why/pool.md`). They cannot detect a younger one, so none is restored here. Nor is the only complete
+//! copy set back: nothing could recover its data. And no dirty bit may cover what the image lacks: otherwise
+//! a resync of recent writes would hide that the copy was trusted. Hosts write their blocks all the time, so
+//! the fault writes a block that is otherwise left alone ([`crate::layout::Layout::quiet`]).
 
 use std::time::Duration;
 
@@ -18,11 +17,11 @@ use node::control::FaultKind;
 use node::copies::{PoolMarkEntry, pool_mark_key};
 use store::VolumeKind;
 
-/// The disk of a node is set back while it is down.
+/// The disk of a node is set back while the node is down.
 pub const DISK_BACK: Harm = Harm::new("disk set back", 6, |harms, victim, rng| {
     let volume = harms.any_volume(rng);
     let disk = any_of(volume.pool, rng);
-    // A log of which a part was set back cannot be opened: somebody has to replace its copies.
+    // A log that was set back in part cannot be opened: an administrator would have to replace its copies.
     let has_logs = |it: &&Volume| it.pool == volume.pool && it.kind == VolumeKind::Log;
     let all = harms.cluster.volumes.iter().any(|it| has_logs(&it));
     let disks = volume.pool.disks.iter().filter(|it| all || **it == disk).copied().collect();
@@ -31,7 +30,7 @@ pub const DISK_BACK: Harm = Harm::new("disk set back", 6, |harms, victim, rng| {
 .costs_full_copies()
 .floor(3);
 
-/// A machine is set back with all it has: its pools, and what the node itself has written down.
+/// A whole machine is set back: its pools, and the node's own record.
 pub const MACHINE_BACK: Harm = Harm {
     repair: |harms| harms.restart_set_back(),
     ..Harm::new("machine set back", 6, |harms, victim, rng| {
@@ -46,32 +45,34 @@ pub const MACHINE_BACK: Harm = Harm {
     .floor(3)
 };
 
-/// How long it takes at most until an image is old, where nothing else happens: the node is lost and in sync
-/// again, the pool has counted on, and bits of what was written before are gone.
+/// Longest time until an image is old, without other faults: the node is lost and in sync again, the pool's
+/// count has grown, and the dirty bits of earlier writes are gone.
 const OLD_WITHIN: Duration = Duration::from_secs(25);
-/// How long it takes at most until people are told of a machine that was set back.
+/// Longest time until a machine that was set back is reported.
 const TOLD_WITHIN: Duration = Duration::from_secs(20);
-/// How often that is looked at.
+/// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What of a machine is set back.
 enum Back {
     Disks(Vec<&'static str>),
-    /// All its disks, and what the node itself has written down.
+    /// All its disks, and the node's own record.
     Machine,
 }
 
-/// A copy that was set back and did not come in sync again yet.
+/// A copy that was set back and is not in sync again yet.
 pub struct Older {
     index: usize,
     pools: Vec<Pool>,
-    /// The lives that the record had of its copies: in others they have come in sync again.
+    /// The incarnations of its copies in the record: a copy with another one has come in sync again.
     lives: Vec<u64>,
 }
 
 impl Harms<'_> {
-    /// Takes images of disks under a node's copies of these volumes, waits until they are old, and puts them
-    /// back. Says whether that could be done.
+    /// Takes images of disks under a node's copies of these volumes, waits until they are old, and restores
+    /// them.
+    ///
+    /// Returns whether that was possible.
     fn set_back(&mut self, victim: Victim, volumes: &[&Volume], what: Back) -> bool {
         let (cluster, Victim { index, other }) = (self.cluster, victim);
         if !self.calm_down() {
@@ -146,7 +147,7 @@ impl Harms<'_> {
         self.older.iter().any(|older| older.index == index && !is_back(older))
     }
 
-    /// Whether the record has copies in sync that were set back, as nobody has noticed it yet.
+    /// Whether the record has a copy in sync that was set back, because no node has detected it yet.
     pub(super) fn trusts_older_data(&self) -> bool {
         let is_trusted = |Older { index, pools, .. }: &Older| {
             let mut volumes = self.cluster.volumes.iter().filter(|volume| pools.contains(&volume.pool));
@@ -155,7 +156,7 @@ impl Harms<'_> {
         self.older.iter().any(is_trusted)
     }
 
-    /// A machine that was set back is started while all else is well: people are told.
+    /// Starts a machine that was set back, without other faults, and waits until the node reports it.
     fn expect_told(&mut self, index: usize) {
         self.start(index);
         let until = self.cluster.world.now() + TOLD_WITHIN;
@@ -170,7 +171,7 @@ impl Harms<'_> {
         self.counts.count("machine set back told at once");
     }
 
-    /// Whether the node has found itself set back, and says so.
+    /// Whether the node has found itself set back, and reports so.
     fn is_told_set_back(&self, index: usize) -> bool {
         self.cluster.is_started(index)
             && self.cluster.control(index, |control| async move {
@@ -182,7 +183,7 @@ impl Harms<'_> {
             })
     }
 
-    /// Restarts nodes that found themselves set back: an administrator is told to.
+    /// Restarts nodes that found themselves set back, as they tell an administrator to do.
     fn restart_set_back(&self) {
         for index in 0..self.cluster.servers.len() {
             if self.is_told_set_back(index) {

@@ -1,4 +1,4 @@
-//! Links that hold up what they carry for moments.
+//! Links that delay what they carry for moments.
 
 use std::time::Duration;
 
@@ -6,22 +6,21 @@ use base::Rng;
 
 use super::{Harm, Harms};
 
-/// What nodes say to each other is held up here and there, for a moment, while hosts hurry.
+/// Messages between nodes are delayed here and there, for a moment, while hosts hurry.
 pub const STUTTER: Harm = Harm::new("stutter", 6, |harms, _, rng| {
     (0..STUTTERS).for_each(|_| harms.hold_up(rng));
     harms.hurry.end();
     true
 });
 
-/// How often something is held up when the network stutters, and how long at most: not for as long that
-/// anybody is missed.
+/// Number of delays, and the longest of them: too short for a heartbeat timeout.
 const STUTTERS: usize = 10;
 const STUTTER_MAX: Duration = Duration::from_millis(60);
-/// How long hosts hurry before: what they had under way comes to its end.
+/// How long hosts hurry before: their earlier commands end meanwhile.
 const BEFORE_STUTTER: Duration = Duration::from_millis(4);
 
 impl Harms<'_> {
-    /// Holds up what one node says to another, unless their link is cut, while hosts of the one write.
+    /// Delays messages of one node to another, unless their link is cut, while hosts of the first one write.
     fn hold_up(&self, rng: &mut Rng) {
         let nodes = self.cluster.servers.len() as u64;
         let to = rng.below(nodes) as usize;
@@ -31,7 +30,7 @@ impl Harms<'_> {
         self.hold_up_from(from, to, rng, || {});
     }
 
-    /// Meanwhile something happens.
+    /// Calls `happen` during the delay.
     pub(super) fn hold_up_from(&self, from: usize, to: usize, rng: &mut Rng, happen: impl FnOnce()) {
         let (world, servers) = (&self.cluster.world, &self.cluster.servers);
         let (from, to) = (servers[from].machine, servers[to].machine);

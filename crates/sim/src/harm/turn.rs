@@ -1,4 +1,4 @@
-//! Members that change, heard of by one node after the other.
+//! Changes of members that nodes learn of one after the other.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,23 +10,24 @@ use rt::sim::{DiskLatency, NodeStatus};
 use super::lapse::LAPSE_LOOK;
 use super::{Harm, Harms, number};
 
-/// Members change while hosts hurry, and nodes hear of each change one after the other.
+/// Members change while hosts hurry, and nodes learn of each change one after the other.
 pub const TURN: Harm = Harm::new("turn", 8, |harms, victim, rng| harms.turn(victim.index, rng)).may_split();
 
-/// In a turn a node leaves, joins, and comes in sync.
+/// Number of changes: a node leaves, joins, and comes in sync.
 const TURNS: usize = 3;
-/// What disks take for reads and for flushes meanwhile, in milliseconds: what one node does in an instant
-/// takes another longer than a change of members.
+/// Duration of disks' reads and flushes meanwhile, in milliseconds: what one node does in an instant takes
+/// another longer than a change of members.
 const PACES: [Range<u64>; 3] = [1..2, 1..20, 20..80];
-/// How long each of these may take to come about.
+/// Longest time until each of these changes.
 const TURN_MAX: Duration = Duration::from_secs(3);
-/// How long hosts hurry before the nodes hear of it.
+/// How long hosts hurry before the nodes learn of it.
 const BEFORE_TURN: Duration = Duration::from_millis(60);
 
 impl Harms<'_> {
-    /// Has a node leave and come back, if it is in sync and not alone in that; or come back, if it is down.
-    /// Of each change of members the nodes hear one after the other, while hosts hurry, disks take their
-    /// time, and what somebody says is held up.
+    /// Makes a node leave and come back, if another copy is in sync, too; or come back, if it is down.
+    ///
+    /// Nodes learn of each change of members one after the other, while hosts hurry, disks are slow, and
+    /// messages of a node are delayed.
     fn turn(&mut self, index: usize, rng: &mut Rng) -> bool {
         let cluster = self.cluster;
         let nodes = 0..cluster.servers.len();
@@ -46,7 +47,7 @@ impl Harms<'_> {
         for turn in usize::from(!leaves)..TURNS {
             let epoch = cluster.entry().epoch;
             let hears: Vec<usize> = nodes.clone().filter(|index| !self.news_held[*index]).collect();
-            // Some changes of members come while much is under way, and are heard of at once.
+            // Some changes of members come during much I/O, and all nodes learn of them at once.
             let sudden = rng.one_in(2);
             if sudden {
                 self.hurry.begin(index);

@@ -1,4 +1,4 @@
-//! Hosts that must notice nothing of a fault but time, since all else is well: they read and write in the
+//! Hosts that must notice nothing but a delay, since there is only one fault: they read and write at that
 //! very moment.
 
 use std::cell::Cell;
@@ -16,22 +16,25 @@ use crate::history::filled;
 use crate::load::hot::attended;
 use crate::load::is_conflict;
 
-/// How long a command of such a host takes at most, over all of its attempts: others go on without a copy
-/// after two seconds, and an initiator of ours gives up a path after eight.
+/// Longest time of such a host's command, over all of its attempts.
+///
+/// The other nodes go on without a copy after two seconds, and our initiator gives up a path after eight.
 const UNHARMED_MAX: Duration = Duration::from_secs(20);
-/// How long it takes at most until all is well again. Where it takes longer, other faults are waited for.
+/// Longest time until all faults have gone. If it takes longer, this fault does not happen.
 const CALM_WITHIN: Duration = Duration::from_secs(30);
-/// How long all must be well: a node that was silent until now is given up within this time, though it is
-/// heard again in between.
+/// How long there must be no fault: within this time a node that was silent is removed, even if it is heard
+/// again in between.
 const CALM_FOR: Duration = Duration::from_millis(1200);
-/// How often it is looked at.
+/// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Harms<'_> {
-    /// Nothing is wrong that was not from the beginning: all nodes run, reach each other and the record, have
-    /// disks that work, are in sync, have lost no block and serve.
+    /// Whether there are no faults.
+    ///
+    /// All nodes run, reach each other and the record, have working disks, are in sync, have no lost blocks,
+    /// and serve.
     pub(super) fn is_calm(&self) -> bool {
         let cluster = self.cluster;
         let all = || 0..cluster.servers.len();
@@ -51,7 +54,8 @@ impl Harms<'_> {
             && all().all(|index| cluster.is_started(index) && cluster.serves(index))
     }
 
-    /// Ends all that is wrong, as an administrator would, and waits until all is well; says whether it is.
+    /// Ends all faults, as an administrator would, and waits until they have no effect; returns whether that
+    /// is so.
     pub(super) fn calm_down(&mut self) -> bool {
         self.end();
         let until = self.cluster.world.now() + CALM_WITHIN;
@@ -70,8 +74,10 @@ impl Harms<'_> {
         }
     }
 
-    /// A host writes a block of a volume of which nobody speaks otherwise, through this node, until it is
-    /// answered well, or kept out. Says then that it was.
+    /// Lets a host write the quiet block of a volume through this node until it succeeds or conflicts with a
+    /// reservation.
+    ///
+    /// The result becomes true then.
     pub(super) fn write_quietly(&self, volume: &Volume, by: usize) -> Rc<Cell<bool>> {
         let done = Rc::new(Cell::new(false));
         let (answered, history, portal) =
@@ -86,7 +92,7 @@ impl Harms<'_> {
                     let begun = history.begin_write(block..block + 1, value);
                     let write = async || session.write(lun, Lba(block), filled(value, 1, size), size).await;
                     let written = attended(write).await;
-                    // Somebody has the volume to themselves, says the node: it is no less an answer.
+                    // A reservation of another host, says the node: that is an answer, too.
                     if is_conflict(&written) {
                         return answered.set(true);
                     }
@@ -105,15 +111,15 @@ impl Harms<'_> {
         done
     }
 
-    /// A host writes to a volume through this node, and is answered in time.
+    /// Lets a host write to a volume through this node, and expects an answer in time.
     pub(super) fn write_unharmed(&self, volume: &Volume, by: usize) {
         let done = self.write_quietly(volume, by);
         self.expect("write", &done);
         self.counts.count("write of a host that is not harmed");
     }
 
-    /// A host reads these blocks of a volume through this node, or through another one when this one is no
-    /// path any more, and is answered in time.
+    /// Lets a host read these blocks of a volume through this node, or through another one if this one is no
+    /// path any more, and expects an answer in time.
     pub(super) fn read_unharmed(&self, volume: &Volume, by: usize, blocks: Range<u64>) {
         let done = Rc::new(Cell::new(false));
         let (answered, history, size) =
@@ -131,7 +137,7 @@ impl Harms<'_> {
                     let count = BlockCount(blocks.end - blocks.start);
                     let read = async || session.read(lun, Lba(blocks.start), count, size).await;
                     let read = attended(read).await;
-                    // Somebody has the volume to themselves, says the node: it is no less an answer.
+                    // A reservation of another host, says the node: that is an answer, too.
                     if is_conflict(&read) {
                         return answered.set(true);
                     }
@@ -161,7 +167,7 @@ impl Harms<'_> {
     }
 }
 
-/// A path may be lost, but no host is told that data are.
+/// Checks that at most a path is lost: no host may be told that data are.
 fn check_harmless(error: &Error) {
     const MEDIUM_ERROR: u8 = 3;
     const HARDWARE_ERROR: u8 = 4;

@@ -1,5 +1,6 @@
-//! Hosts that exchange what a block holds by COMPARE AND WRITE, each through one node, and one host a block
-//! that writes it without looking: each exchange is one step (A11).
+//! Hosts that exchange a block's content by COMPARE AND WRITE, each through one node.
+//!
+//! One host writes each block without comparing. Each exchange is atomic (A11).
 
 use std::net::SocketAddr;
 
@@ -27,7 +28,7 @@ pub(super) async fn run(common: Common, portal: SocketAddr, number: u64, name: S
     }
 }
 
-/// `writes` is the block that this host does not exchange but writes.
+/// `writes` is the block that this host writes instead of exchanging it.
 async fn turn(common: &Common, session: &Session, writes: Option<u64>, rng: &mut Rng) -> Result<(), Error> {
     let Common { history, counts, size, .. } = common;
     let (block, size) = (EXCHANGED.start + rng.below(EXCHANGED.end - EXCHANGED.start), *size);
@@ -41,7 +42,7 @@ async fn turn(common: &Common, session: &Session, writes: Option<u64>, rng: &mut
     let call = history.tick();
     let data = attended(async || session.read(LUN, Lba(block), BlockCount(1), size).await).await?;
     history.read(block, &data, call);
-    // Of a write that a power cut has torn nothing can be exchanged.
+    // A write that a power loss has torn cannot be exchanged.
     let Some(old) = value_of(&data) else { return Ok(()) };
     let new = history.value();
     let begun = history.begin_exchange(block, old, new);

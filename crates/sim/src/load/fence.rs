@@ -1,6 +1,8 @@
-//! Hosts that write one block while they are registered, each through one node; and one that fences them off,
-//! through changing nodes, by reservations of all types: from then on nothing of theirs takes effect any more
-//! but what they may do if they register again, and each is answered what it may do (A10; [`super::rights`]).
+//! Hosts that write one block while they are registered, and one host that fences them off (A10).
+//!
+//! Each writer uses one node; the fencer uses changing nodes, and reservations of all types. After a fencing,
+//! no write of the writers takes effect except those that they may do when they register again, and each
+//! command gets the response that its host's rights demand ([`super::rights`]).
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -17,22 +19,21 @@ use crate::cluster::{LUN, log_in};
 use crate::history::{filled, value_of};
 use crate::layout::FENCED;
 
-/// The key of those who are fenced off.
+/// The key of the writers.
 const WRITERS: u64 = 0xaa;
-/// The key of who does it.
+/// The key of the fencer.
 const FENCER: u64 = 0xfe;
-/// What a node may still carry out after its session was lost takes effect within this time: a change of
-/// reservations is decided within two seconds of being asked for, or never.
+/// How long after the loss of its session a command may still take effect: a node decides a change of
+/// reservations within two seconds of its request, or never.
 const LATE_MAX: Duration = Duration::from_secs(3);
-/// So often it is looked whether something changes after the writers were fenced off: for a moment, or for
-/// long enough that nodes are lost and come back meanwhile.
+/// How often the fencer checks that nothing changes: for a moment, or for so long that nodes are lost and
+/// return meanwhile.
 const LOOKS: [u64; 4] = [5, 5, 60, 150];
-/// One command of a writer in so many is a read.
+/// One in this many commands of a writer is a read.
 const READS_ONE_IN: u64 = 4;
-/// Commands that a writer has under way at once.
+/// Concurrent commands of a writer.
 const DEPTH: usize = 4;
-/// A writer gives up its registration and asks for it anew after so many writes each, so that changes of
-/// reservations meet each other.
+/// A writer registers again after this many commands of each lane, so that changes of reservations overlap.
 const REGISTERED_WRITES: u64 = 4;
 
 fn surviving(key: u64) -> PersistentReserveOut {
@@ -67,7 +68,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Registers, writes, gives the registration up, and looks what it may do then.
+    /// Registers, writes, unregisters, and tries a command without registration.
     async fn turn(&self, rng: &mut Rng) -> Result<(), Error> {
         let asked = self.common.history.tick();
         reserve(self.session, surviving(WRITERS)).await?;
@@ -76,23 +77,27 @@ impl Writer<'_> {
         let lanes = (0..DEPTH).map(|_| self.lane(registration, &lost, rng.fork()));
         rt::join_all(lanes.collect::<Vec<_>>()).await;
         reserve(self.session, surviving(0)).await?;
-        // What nobody would refuse could take effect after others were fenced off: it is not aborted.
+        // An unregistered writer sends a write only behind a fence. Otherwise the node would accept the
+        // write, PREEMPT AND ABORT would not abort it, and it could take effect after the fencing.
         let access =
             if self.rights.fence().is_some() && rng.one_in(2) { Access::Write } else { Access::Read };
         let _ = self.send(Registration::None, access).await;
         Ok(())
     }
 
-    /// One command after the other, until one of them all was refused: one alone is told that the
-    /// registration is lost, and who is not registered when others are fenced off is not fenced off. Some
-    /// must come while a node waits for whether it is to go on: those that came before have begun by then.
+    /// Sends one command after the other, until one of any lane fails.
+    ///
+    /// All lanes stop then, because only one command receives the unit attention for the lost registration,
+    /// and a writer that is not registered when a fencing happens is not fenced off. Some commands must
+    /// arrive while a node waits for the decision about a fencing: earlier ones have begun by then.
     async fn lane(&self, registration: Registration, lost: &Cell<bool>, mut rng: Rng) {
         for _ in 0..REGISTERED_WRITES {
             if lost.get() {
                 return;
             }
             let access = if rng.one_in(READS_ONE_IN) { Access::Read } else { Access::Write };
-            // Word of a lost registration comes before the command is carried out: it is not sent again.
+            // The unit attention for a lost registration precedes the execution of the command: the command
+            // is not sent again.
             if self.send(registration, access).await.is_err() {
                 lost.set(true);
                 return;
@@ -104,7 +109,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Sends a command, and looks at the answer where all is known that it hangs on.
+    /// Sends a command, and checks the response if everything that determines it is known.
     async fn send(&self, registration: Registration, access: Access) -> Result<(), Error> {
         let Common { history, counts, size, .. } = self.common;
         let fence = self.rights.fence();
@@ -153,7 +158,7 @@ pub(super) async fn run(
     }
 }
 
-/// Who fences others off, once.
+/// A single fencing.
 struct Fencer<'a> {
     common: &'a Common,
     rights: &'a Rights,
@@ -170,7 +175,7 @@ impl Fencer<'_> {
         let Fencer { common, rights, kind, .. } = *self;
         rights.begin(common.history.tick());
         reserve(&session, surviving(FENCER)).await?;
-        // It may be held by an earlier session of this host, through another node, or by another type.
+        // An earlier session of this host may hold it, through another node or with another type.
         let held = reserve(&session, self.out(ServiceAction::Reserve, 0)).await;
         if is_conflict(&held) {
             rights.clear();
@@ -185,7 +190,7 @@ impl Fencer<'_> {
         let mut session = Some(session);
         let hurried = common.hurries();
         for look in 0..LOOKS[rng.below(LOOKS.len() as u64) as usize] {
-            // Others are to be fenced off in the moment that begins.
+            // The hurry has just begun: stop here, so that a fencing happens during it.
             if look >= LOOKS[0] && common.hurries() && !hurried {
                 break;
             }
@@ -195,7 +200,7 @@ impl Fencer<'_> {
                 None => None,
             };
             let Some(found) = found else {
-                // The reservation is to hold whatever becomes of the node and of the session.
+                // The reservation must hold even if the node or the session is lost.
                 let index = rng.below(common.portals.len() as u64) as usize;
                 session = self.log_in_again(common.portals[index]).await.ok();
                 continue;
@@ -222,8 +227,10 @@ impl Fencer<'_> {
         Ok(())
     }
 
-    /// A session that may read: where only some may it is made one of them, or the only one instead of the
-    /// last session.
+    /// Opens a session that may read.
+    ///
+    /// Where the reservation restricts reads, the session registers, and becomes the only holder in place of
+    /// the last session if the type has only one.
     async fn log_in_again(&self, portal: SocketAddr) -> Result<Session, Error> {
         let session = log_in(portal, LUN, self.name).await?;
         if !lets_read(self.kind) {
@@ -236,7 +243,7 @@ impl Fencer<'_> {
     }
 }
 
-/// What the sectors of the block hold.
+/// The values of the block's sectors.
 async fn read(common: &Common, session: &Session) -> Result<Vec<Option<u64>>, Error> {
     let size = common.size;
     let data = attended(async || session.read(LUN, Lba(FENCED), BlockCount(1), size).await).await?;

@@ -1,6 +1,7 @@
-//! Hosts that share blocks without any agreement, each through one node: reads and writes of one to four
-//! blocks that overlap, some with FUA, flushes, WRITE SAME. What they see is linearizable, sector by sector
-//! (A1).
+//! Hosts that share blocks without coordination, each through one node.
+//!
+//! They send overlapping reads and writes of one to four blocks, some with FUA, flushes, and WRITE SAME. What
+//! they see is linearizable, sector by sector (A1).
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -14,13 +15,13 @@ use super::{Common, LOG_IN_AGAIN};
 use crate::cluster::log_in;
 use crate::history::filled;
 
-/// Commands that a host has under way at once.
+/// Concurrent commands of a host.
 const DEPTH: usize = 2;
-/// Blocks of a command at most.
+/// Blocks of a command, at most.
 const BLOCKS_MAX: u64 = 4;
-/// Where a volume grows, the unit is asked for its capacity once in so many commands.
+/// Where a volume grows, a host reads the capacity before one in this many commands.
 const ASKS_ONE_IN: u64 = 8;
-/// So many blocks are shared where these are few, and while hosts hurry.
+/// Number of shared blocks in narrow plans, and while hosts hurry.
 const NARROW: u64 = 2;
 
 pub(super) async fn run(common: Common, portal: SocketAddr, name: String, mut rng: Rng) {
@@ -41,11 +42,11 @@ pub(super) async fn run(common: Common, portal: SocketAddr, name: String, mut rn
 #[derive(Clone, Copy)]
 struct Unit<'a> {
     session: &'a Session,
-    /// The capacity that it has told; 0: nobody has asked.
+    /// The capacity that it reported; 0: not asked yet.
     blocks: &'a Cell<u64>,
 }
 
-/// One command after the other, until one fails.
+/// Sends one command after the other, until one fails.
 async fn lane(common: &Common, unit: Unit<'_>, portal: SocketAddr, mut rng: Rng) {
     while turn(common, unit, common.only_look(portal), &mut rng).await.is_ok() {
         common.think(&mut rng).await;
@@ -119,7 +120,7 @@ fn draw(common: &Common, grown: Range<u64>, rng: &mut Rng) -> Range<u64> {
     first..(first + count).min(area.end)
 }
 
-/// Sends a command again that was answered with the word that something else has changed.
+/// Sends a command, and again if the response was a unit attention.
 pub(crate) async fn attended<T>(send: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
     match send().await {
         Err(error) if error.is_unit_attention() => send().await,

@@ -1,4 +1,4 @@
-//! What hosts do, for ever: they log in, work until their session is lost, and log in again.
+//! What hosts do: log in, work until the session is lost, and log in again, without end.
 
 mod exchange;
 mod fence;
@@ -30,30 +30,33 @@ use crate::plan::{Load, Plan};
 pub struct Counts(Rc<RefCell<BTreeMap<&'static str, u64>>>);
 
 impl Counts {
-    /// One more.
+    /// Adds one.
     pub fn count(&self, what: &'static str) {
         *self.0.borrow_mut().entry(what).or_default() += 1;
     }
 
-    /// All of them.
+    /// All counts.
     pub fn all(&self) -> BTreeMap<&'static str, u64> {
         self.0.borrow().clone()
     }
 }
 
-/// Whether hosts hurry: what a fault does is seen only by who looks in that moment, and to look all the time
-/// would cost too much.
+/// Whether hosts hurry.
+///
+/// Only hosts that do I/O at the moment of a fault see its effect, and constant I/O would cost too much.
 #[derive(Clone, Default)]
 pub struct Hurry(Rc<Cell<Option<usize>>>);
 
 impl Hurry {
-    /// They do from now on. Of those that share blocks only those of one node, by its index, write: what the
-    /// others wrote would wait, and they with it, for what is held up meanwhile, and nobody would look.
+    /// Hosts hurry from now on.
+    ///
+    /// Of the hosts that share blocks, only those of node `writer` (an index) write. Writes of the others
+    /// would wait for what the fault holds up, and their hosts with them, so that no host would read.
     pub fn begin(&self, writer: usize) {
         self.0.set(Some(writer));
     }
 
-    /// They have time again.
+    /// Hosts have time again.
     pub fn end(&self) {
         self.0.set(None);
     }
@@ -76,9 +79,9 @@ struct Common {
     grows: bool,
 }
 
-/// What a host in a hurry thinks at most.
+/// Longest pause of a host that hurries.
 const HURRIED_MAX: Duration = Duration::from_millis(2);
-/// How often one that thinks looks whether to hurry.
+/// How often a host that pauses checks whether to hurry.
 const LOOK_UP: Duration = Duration::from_millis(10);
 /// Between two attempts to log in.
 const LOG_IN_AGAIN: Duration = Duration::from_millis(100);
@@ -88,23 +91,23 @@ impl Common {
         self.hurry.0.get().is_some()
     }
 
-    /// Whether hosts of this node are only to look.
+    /// Whether hosts of this node may only read.
     fn only_look(&self, portal: SocketAddr) -> bool {
         self.hurry.0.get().is_some_and(|writer| self.portals.get(writer) != Some(&portal))
     }
 
-    /// Thinks for a while before the next command.
+    /// Waits before the next command.
     async fn think(&self, rng: &mut Rng) {
         self.wait(self.pause, rng).await;
     }
 
-    /// Waits before the next session, since the last one failed: a node that takes logins and no commands
-    /// would have little else to do.
+    /// Waits before the next session, since the last one failed: a node that accepts logins and no commands
+    /// would be busy with logins alone.
     async fn recover(&self, rng: &mut Rng) {
         self.wait(LOG_IN_AGAIN, rng).await;
     }
 
-    /// Waits for as long as that on average; hardly at all where it is to hurry.
+    /// Waits for `average`, on average; almost not at all while hosts hurry.
     async fn wait(&self, average: Duration, rng: &mut Rng) {
         let mut left = Duration::from_micros(rng.below(average.as_micros() as u64 * 2));
         while !left.is_zero() && !self.hurries() {
@@ -117,7 +120,7 @@ impl Common {
     }
 }
 
-/// Starts all hosts of a plan; each is a machine. Gives these.
+/// Starts all hosts of a plan, each on a machine of its own; returns the machines.
 pub fn start(
     cluster: &Cluster,
     plan: &Plan,

@@ -1,6 +1,7 @@
-//! A host that has blocks for itself and uses all nodes at once: writes, UNMAP, WRITE SAME of zeros, flushes;
-//! then it reads. When a command has been answered nothing of an earlier one happens any more
-//! (`docs/why/multipath.md`), through whichever node (A12).
+//! A host that has blocks of its own and uses all nodes at once.
+//!
+//! It sends writes, UNMAP, WRITE SAME of zeros, and flushes; then it reads. Once a command has been answered,
+//! no earlier one takes effect any more (`docs/why/multipath.md`), through whichever node it was sent (A12).
 
 use std::ops::Range;
 
@@ -14,16 +15,17 @@ use crate::cluster::{TARGET, named};
 use crate::history::{filled, value_of};
 use crate::layout::SECTOR;
 
-/// Blocks of a command at most.
+/// Blocks of a command, at most.
 const BLOCKS_MAX: u64 = 3;
 
-/// What a block may hold, sector by sector alike: the last of these is what was answered last, unless the
-/// others may still happen.
+/// What a block may hold, the same value in all its sectors.
+///
+/// `certain` is the value of the latest answered command; the others may still replace it.
 struct Block {
     certain: u64,
     /// Commands that may have taken effect.
     perhaps: Vec<u64>,
-    /// Commands that may still take effect, whatever is written: their node could not be asked.
+    /// Commands that may take effect after any later write: their node could not be reached.
     later: Vec<u64>,
 }
 
@@ -48,7 +50,7 @@ pub(super) async fn run(common: Common, own: Range<u64>, name: String, mut rng: 
     }
 }
 
-/// Says whether the unit is to be used further.
+/// Returns whether to continue with this unit.
 async fn turn(common: &Common, unit: &Multipath, start: u64, blocks: &mut [Block], rng: &mut Rng) -> bool {
     let first = rng.below(blocks.len() as u64);
     let count = (1 + rng.below(BLOCKS_MAX)).min(blocks.len() as u64 - first);
@@ -107,7 +109,7 @@ fn check(common: &Common, lba: Lba, blocks: &mut [Block], data: &[u8]) {
                 block.later
             );
         }
-        // What was shown stays, unless something is still under way.
+        // What was read stays, unless a command is still under way.
         if let Some(value) = value_of(bytes).filter(|_| block.later.is_empty()) {
             (block.certain, block.perhaps) = (value, Vec::new());
         }

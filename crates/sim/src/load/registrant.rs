@@ -1,5 +1,6 @@
-//! Hosts that register, each through one node, with another key again and again: what was answered of that is
-//! not undone by what others change at the same time, nor by a loss of power (A10).
+//! Hosts that register again and again with changing keys, each through one node.
+//!
+//! Neither concurrent changes by others nor a power loss may undo an answered registration (A10).
 
 use std::net::SocketAddr;
 
@@ -11,13 +12,13 @@ use super::hot::attended;
 use super::{Common, LOG_IN_AGAIN};
 use crate::cluster::{LUN, log_in_as, named};
 
-/// Keys of one host have its number in these bits.
+/// A host's keys have its number in these bits.
 const NUMBER_BITS: u32 = 8;
 
 pub(super) async fn run(common: Common, portal: SocketAddr, number: u64, name: String, mut rng: Rng) {
-    // It is the nexus that registers: the next session is the same one.
+    // The nexus is what registers, so the next session must have the same ISID.
     let options = Options { isid: Some([0x80, 0, 0, 0, 0, number as u8]), ..named(&name) };
-    // 0: it is not registered. `None`: it has asked for something, and was not answered.
+    // 0: not registered. `None`: it sent a command and received no response.
     let mut key = Some(0);
     loop {
         let Ok(session) = log_in_as(portal, LUN, &options).await else {
@@ -46,7 +47,8 @@ async fn turn(
         assert_eq!(own, expected, "what host {number} is registered with, and what was answered");
         common.counts.count("look at registrations");
     }
-    // To give up what is given up already is no change: who does so by mistake finds that it is so.
+    // To unregister without a registration changes nothing: if the host errs about its registration, it has
+    // the wanted result already.
     let new = if rng.one_in(2) { 0 } else { common.history.value() << NUMBER_BITS | (number + 1) };
     *key = None;
     let register = PersistentReserveOut { survives: true, ..PersistentReserveOut::register(new) };

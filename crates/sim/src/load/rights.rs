@@ -1,9 +1,9 @@
-//! What the hosts that are fenced off, and the one that does it, know of the reservation together: who may do
-//! what behind it (SPC-4 table 67), and so which answer a command must have, and which write must never have
-//! happened.
+//! What writers and the fencer together know of the reservation.
 //!
-//! Nobody but the fencer changes the reservation. From the answer to its PREEMPT AND ABORT to its next change
-//! all is certain, but for registrations that were on their way meanwhile.
+//! It determines who may do what behind the reservation (SPC-4 table 67), and so which response a command
+//! must get, and which write must never take effect. Only the fencer changes the reservation. From the
+//! response to its PREEMPT AND ABORT to its next change all is certain, except for registrations that were
+//! under way meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use std::rc::Rc;
 use initiator::command::ReservationType;
 use rt::sim::linear::Time;
 
-/// See the module.
+/// The shared knowledge: see the module.
 #[derive(Clone, Default)]
 pub(super) struct Rights(Rc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     fence: Cell<Option<Fence>>,
-    /// A CLEAR was sent, which may take effect until the next fencing begins; and by when the last one had.
+    /// A CLEAR was sent that may take effect until the next fencing begins; and by when the last one had.
     clears: Cell<bool>,
     cleared: Cell<Option<Time>>,
-    /// By value written, how its writer was registered when it was sent.
+    /// For each value, how its writer was registered when it sent the write.
     written: RefCell<BTreeMap<u64, Sent>>,
 }
 
@@ -30,17 +30,17 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) kind: ReservationType,
-    /// When PREEMPT AND ABORT was asked for, the reservation being held by then; and when it was answered.
+    /// When PREEMPT AND ABORT was sent, after the reservation was held; and when the response came.
     pub(super) asked: Time,
     pub(super) answered: Time,
 }
 
-/// How who sends a command is registered.
+/// How the sender of a command is registered.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Registration {
-    /// It asked for that at the first moment, and was answered at the second.
+    /// It requested its registration at the first moment, and got the response at the second.
     Since(Time, Time),
-    /// It has given its registration up, and was answered.
+    /// It has unregistered, and got the response.
     None,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Access {
     Write,
 }
 
-/// All types, and what a fencing by each is counted as.
+/// All types, and the counter of fencings by each.
 pub const KINDS: [(ReservationType, &str); 6] = [
     (ReservationType::WriteExclusive, "fencing, Write Exclusive"),
     (ReservationType::ExclusiveAccess, "fencing, Exclusive Access"),
@@ -67,28 +67,28 @@ pub const KINDS: [(ReservationType, &str); 6] = [
     (ReservationType::ExclusiveAccessAllRegistrants, "fencing, Exclusive Access, All Registrants"),
 ];
 
-/// Whether everybody may read behind it.
+/// Whether all hosts may read behind a reservation of this type.
 pub(super) fn lets_read(kind: ReservationType) -> bool {
     use ReservationType::{WriteExclusive, WriteExclusiveAllRegistrants, WriteExclusiveRegistrantsOnly};
     matches!(kind, WriteExclusive | WriteExclusiveRegistrantsOnly | WriteExclusiveAllRegistrants)
 }
 
-/// Whether who is registered may do all that the holder may.
+/// Whether registrants may do all that the holder may.
 pub(super) fn is_shared(kind: ReservationType) -> bool {
     !matches!(kind, ReservationType::WriteExclusive | ReservationType::ExclusiveAccess)
 }
 
-/// Whether somebody who does not hold the reservation by itself may do that.
+/// Whether a host that is not itself the holder may do this.
 fn allows(kind: ReservationType, is_registered: bool, access: Access) -> bool {
     access == Access::Read && lets_read(kind) || is_registered && is_shared(kind)
 }
 
 impl Fence {
-    /// Whether it is registered behind this fence; `None`: nobody knows.
+    /// Whether a registration is present behind this fence; `None`: unknown.
     fn has(&self, registration: Registration) -> Option<bool> {
         match registration {
             Registration::None => Some(false),
-            // Those that were there when others were fenced off are gone.
+            // The fencing removed the registrations that were present.
             Registration::Since(_, answered) if answered < self.asked => Some(false),
             Registration::Since(asked, _) if asked > self.answered => Some(true),
             Registration::Since(..) => None,
@@ -102,18 +102,18 @@ impl Rights {
         self.0.fence.get()
     }
 
-    /// Others are fenced off from now on; or, with `None`, nobody knows.
+    /// From now on this fence holds; `None`: it is unknown whether one does.
     pub(super) fn set_fence(&self, fence: Option<Fence>) {
         self.0.fence.set(fence);
     }
 
-    /// All registrations are to be cleared.
+    /// Notes that all registrations are being cleared.
     pub(super) fn clear(&self) {
         self.set_fence(None);
         self.0.clears.set(true);
     }
 
-    /// A fencing begins: what was sent for an earlier one has taken effect, or never will.
+    /// Notes that a fencing begins: commands of an earlier one have taken effect, or never will.
     pub(super) fn begin(&self, at: Time) {
         self.set_fence(None);
         if self.0.clears.take() {
@@ -121,8 +121,8 @@ impl Rights {
         }
     }
 
-    /// Whether a CLEAR may have taken this registration away: PREEMPT AND ABORT ends no command of a host
-    /// that is not registered any more.
+    /// Whether a CLEAR may have removed this registration: PREEMPT AND ABORT aborts no command of a host that
+    /// is not registered any more.
     fn may_be_cleared(&self, registration: Registration) -> bool {
         match registration {
             Registration::None => true,
@@ -130,16 +130,17 @@ impl Rights {
         }
     }
 
-    /// A write of this value is sent at this moment.
+    /// Notes that a write of this value is being sent.
     pub(super) fn send(&self, value: u64, registration: Registration, at: Time) {
         self.0.written.borrow_mut().insert(value, Sent { registration, at });
     }
 
-    /// A command was answered by GOOD, or by RESERVATION CONFLICT, and this fence held all the time. Says
-    /// whether that could be judged.
+    /// Checks a response, GOOD or RESERVATION CONFLICT, to a command during which this fence held.
+    ///
+    /// Returns whether it could be judged.
     ///
     /// # Panics
-    /// If the other was right.
+    /// If the response is wrong.
     pub(super) fn check_answer(
         &self,
         fence: Fence,
@@ -156,14 +157,14 @@ impl Rights {
         true
     }
 
-    /// This value came to the disk while the fence held.
+    /// Checks that this value may have reached the disk while the fence held.
     ///
     /// # Panics
     /// If it must not have.
     pub(super) fn check_written(&self, fence: Fence, value: u64) {
         let written = self.0.written.borrow();
         let Sent { registration, at } = *written.get(&value).expect("somebody wrote it");
-        // It may have begun before.
+        // The write may have begun before.
         let may_be_late = at < fence.asked && self.may_be_cleared(registration);
         let is_allowed = match fence.has(registration) {
             Some(is_registered) => allows(fence.kind, is_registered, Access::Write),
@@ -180,7 +181,7 @@ impl Rights {
 mod tests {
     use super::*;
 
-    /// SPC-4 table 67, of reads and writes of somebody who is not the holder of a reservation of one holder.
+    /// SPC-4 table 67: reads and writes of a host that is not itself the holder.
     #[test]
     fn who_may_do_what() {
         let expected = [

@@ -1,23 +1,23 @@
-//! Mistakes are noticed, each by one of the first seeds: a simulation that misses one is broken.
+//! The simulation detects mistakes, each in one of the first seeds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sim::{Canary, PARTS, Plan, harm, run};
 
-/// Within so many seeds a mistake must be noticed.
+/// Number of seeds within which a mistake must be detected.
 const SEEDS: u64 = 250;
 
 fn notices(plan: &Plan, canary: Canary) -> bool {
     catch_unwind(AssertUnwindSafe(|| run(plan, Some(canary)))).is_err()
 }
 
-/// The seed that noticed it before is tried before all others.
+/// Tries the seed that detected it before, and then the others.
 fn one_that_notices(canary: Canary, before: u64) -> Option<u64> {
     std::iter::once(before).chain(0..SEEDS).find(|seed| notices(&Plan::from_seed(*seed), canary))
 }
 
-/// One whose plan has the part, and that notices the mistake because of it.
+/// A seed whose plan has the part, and which detects the mistake because of it.
 fn one_that_shows(part: &str, canary: Canary, before: u64) -> Option<u64> {
     let shows = |seed: &u64| {
         let plan = Plan::from_seed(*seed);
@@ -26,7 +26,7 @@ fn one_that_shows(part: &str, canary: Canary, before: u64) -> Option<u64> {
     std::iter::once(before).chain(0..SEEDS).find(shows)
 }
 
-/// Does it for each of these, on all cores.
+/// Calls `work` for each of these, on all cores.
 fn for_each<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let work = || {

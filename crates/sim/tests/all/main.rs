@@ -1,4 +1,4 @@
-//! Seeds: none breaks a rule, each is a run, and mistakes are noticed.
+//! Seeds break no rule, are reproducible, and detect mistakes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

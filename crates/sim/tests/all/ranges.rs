@@ -1,20 +1,21 @@
-//! That a member gives a range for COMPARE AND WRITE only when nothing there is unsettled is one of two
-//! guards, of which either is enough: so no run of whole nodes would notice its absence. Shown by a model in
-//! all its interleavings.
+//! A model of the two guards around the ranges of COMPARE AND WRITE, in all interleavings.
+//!
+//! One guard is that a member grants a range only when nothing there is unsettled. The other is the order of
+//! messages. Either is enough, so no run of whole nodes would notice the absence of one.
 //!
 //! A coordinator was lost when its write W had reached member B and not member A. The two act in the next
-//! epoch, where B brings W to its end (R7). A host exchanges, through A, what was there before W by COMPARE
-//! AND WRITE. B gives its range when nothing there is unsettled, says the rule; but all that B says to A
-//! about a slice arrives in order, and B has sent W, when the epoch began, before it gives anything in it. So
-//! A has W before it compares, and reads it when it is valid. Either is enough, and without both the exchange
-//! steps over a write that was seen.
+//! epoch, where B completes W (R7). A host sends a COMPARE AND WRITE through A, which compares with the value
+//! before W. By the rule, B grants its range when nothing there is unsettled. But all messages from B to A
+//! about a slice also arrive in order, and B sent W when the epoch began, before it grants anything in it. So
+//! A has W before it compares, and reads it when it is valid. Without both guards the exchange overlooks a
+//! write that a host has seen.
 
 use std::collections::BTreeSet;
 
-/// What is left out.
+/// The guards that are left out.
 #[derive(Clone, Copy)]
 struct World {
-    /// A range is given though something there is unsettled.
+    /// A member grants a range although something there is unsettled.
     unsettled: bool,
     /// Messages of one node to another overtake each other.
     unordered: bool,
@@ -25,7 +26,7 @@ enum Value {
     Old,
     /// The write of the lost coordinator.
     W,
-    /// What it is exchanged for: its place in the order is behind W.
+    /// The new value of the exchange, which is behind W in the order.
     New,
 }
 
@@ -38,12 +39,12 @@ enum Message {
     Validate(Value),
 }
 
-/// A member: what it holds, and whether that is known to be everywhere.
+/// A member: what it holds, and whether it knows that all members hold it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Member {
     holds: Value,
     valid: bool,
-    /// On its way to the other.
+    /// Messages on their way to the other.
     says: Vec<Message>,
 }
 
@@ -51,13 +52,13 @@ struct Member {
 struct State {
     a: Member,
     b: Member,
-    /// A has asked for the range; B has been asked and has not given it; A has it.
+    /// A has requested the range; B has received the request and not granted it; A has the range.
     asked: bool,
     waits: bool,
     taken: bool,
-    /// What the exchange has found.
+    /// The value that the exchange compared.
     compared: Option<Value>,
-    /// A host was given W.
+    /// A host has read W.
     w_was_seen: bool,
 }
 
@@ -72,7 +73,7 @@ impl State {
         self.compared == Some(Value::Old) && self.w_was_seen
     }
 
-    /// All that can happen next.
+    /// All possible next states.
     fn next(&self, world: World) -> Vec<State> {
         let mut next = Vec::new();
         let mut may = |change: &dyn Fn(&mut State)| {
@@ -125,8 +126,9 @@ impl State {
     }
 }
 
-/// What has a greater place in the order is taken; acknowledged is everything (R2, R3). Of two members the
-/// coordinator knows by one word that all have it.
+/// A member takes a value with a greater place in the order; an acknowledgement covers all (R2, R3).
+///
+/// With two members, a single acknowledgement tells the coordinator that all have it.
 fn receive(member: &mut Member, message: Message) {
     match message {
         Message::Invalidate(value) => {
@@ -144,14 +146,14 @@ fn receive(member: &mut Member, message: Message) {
     }
 }
 
-/// Whether something wrong can happen, and in how many states the world can be.
+/// Whether a violation is possible, and the number of reachable states.
 fn explore(world: World) -> (bool, usize) {
     let mut seen = BTreeSet::from([State::first()]);
     let mut left: Vec<State> = seen.iter().cloned().collect();
     while let Some(state) = left.pop() {
         left.extend(state.next(world).into_iter().filter(|next| seen.insert(next.clone())));
     }
-    // An exchange comes to its end in each world.
+    // In each world an exchange completes.
     assert!(
         seen.iter().any(|state| state.compared.is_some() && state.b.holds == Value::New && state.b.valid)
     );

@@ -1,14 +1,14 @@
-//! Seeds of a test run; `cargo run -p sim` takes more.
+//! The seeds of a test run; `cargo run -p sim` runs more.
 
 use std::collections::BTreeMap;
 
 use rt::sim::FaultCounts;
 use sim::{Plan, floors, run};
 
-/// How many seeds a test run takes.
+/// Number of seeds of a test run.
 const SEEDS: u64 = floors::SEEDS;
 
-/// How many seeds run twice.
+/// Number of seeds that run twice.
 const TWICE: u64 = 6;
 
 /// Runs every `of`th seed from `first` on.

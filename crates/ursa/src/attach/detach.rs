@@ -1,8 +1,8 @@
-//! The end of an attachment: a signal, or somebody who takes away what is shown.
+//! The end of an attachment: by a signal, or because the mount or device was removed from outside.
 //!
-//! What is in use is not taken away: a loop device on it would fail, and a file system there be damaged. The
-//! signal is remembered instead, and the file or device goes when its last user has gone; a second signal
-//! takes it away at once.
+//! A file or device in use is not removed: a loop device on it would fail, and a file system on that would be
+//! damaged. The signal is remembered instead, and the file or device is removed when its last user has closed
+//! it. A second signal removes it at once.
 
 use std::io;
 use std::time::Duration;
@@ -15,33 +15,34 @@ use tokio::sync::oneshot::error::RecvError;
 use super::AttachError;
 use crate::serve::notify;
 
-/// How often it is tried again to take away what was in use.
+/// How often the removal of a file or device that was in use is retried.
 const TRY_AGAIN: Duration = Duration::from_millis(250);
 
-/// What is shown of a unit: a file, or a block device.
+/// What presents the unit to this host: a file, or a block device.
 pub(super) trait Shown {
-    /// Takes it away, or begins to; `false` if somebody uses it.
+    /// Removes it, or starts to; `false` if it is in use.
     fn take_away(&self) -> Result<bool, AttachError>;
 
-    /// Takes it away whoever uses it.
+    /// Removes it even if it is in use.
     fn give_up(&self);
 
-    /// Tells people that it stays, and how they learn by whom it is used.
+    /// Reports that it stays because it is in use, and how to find its users.
     fn tell_in_use(&self);
 
-    /// How long the kernel may take to say that it is gone, before that is taken for granted. `None`: what
-    /// was written last is written meanwhile, so that only another signal ends the wait.
+    /// How long to wait for the kernel to confirm the removal; after that it counts as done.
+    ///
+    /// `None`: no limit, because the kernel still writes cached data; only another signal ends the wait.
     fn goodbye_limit(&self) -> Option<Duration>;
 }
 
-/// Hears signals. One that comes between [`Watch::start`] and [`Watch::wait`] is remembered.
+/// Receives signals, and remembers one that arrives between [`Watch::start`] and [`Watch::wait`].
 pub(super) struct Watch {
     signals: Signals,
     runtime: Runtime,
 }
 
 impl Watch {
-    /// From now on no signal ends the process as it is.
+    /// Takes over SIGTERM and SIGINT, which no longer kill the process.
     pub(super) fn start() -> Result<Watch, AttachError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(AttachError::Signals)?;
@@ -55,8 +56,9 @@ impl Watch {
         Ok(Watch { signals, runtime })
     }
 
-    /// Says that it is ready, then waits for the end and brings it about. `over` comes when the kernel has
-    /// taken leave.
+    /// Calls `ready`, waits for the end of the attachment, and removes what is shown.
+    ///
+    /// `over` receives the result when the kernel has ended its side.
     pub(super) fn wait(
         self,
         shown: &impl Shown,
@@ -126,7 +128,7 @@ async fn watch(
     say_goodbye(shown, over, signals).await
 }
 
-/// It is being taken away.
+/// Waits until the removal, which has begun, is complete.
 async fn say_goodbye(
     shown: &impl Shown,
     over: Receiver<io::Result<()>>,
@@ -135,7 +137,7 @@ async fn say_goodbye(
     match shown.goodbye_limit() {
         Some(limit) => match tokio::time::timeout(limit, over).await {
             Ok(Ok(result)) => result.map_err(AttachError::Kernel),
-            // It is gone, and that is what was to be done.
+            // A missing confirmation does not matter: the removal was asked for.
             Ok(Err(_)) | Err(_) => Ok(()),
         },
         None => tokio::select! {
@@ -148,7 +150,7 @@ async fn say_goodbye(
     }
 }
 
-/// How it went. Who goes without a word has panicked.
+/// The result of the serving thread; if it sent none, it has panicked.
 fn told(ended: Result<io::Result<()>, RecvError>) -> Result<(), AttachError> {
     match ended {
         Ok(result) => result.map_err(AttachError::Kernel),

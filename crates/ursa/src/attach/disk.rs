@@ -1,7 +1,7 @@
-//! A unit as bytes: what a file's users ask for, in commands that the unit takes.
+//! A unit as bytes: turns byte ranges into the commands that the unit accepts.
 //!
-//! Nothing is kept here: a write has reached the unit when it is answered, and a read asks the unit. What is
-//! not a whole block is read, changed and written as one (`turns` keeps others away meanwhile).
+//! Nothing is cached here: a write completes when the unit has it, and each read asks the unit. A change of
+//! part of a block is a read, a change and a write; `turns` keeps other changes of that block out meanwhile.
 
 use base::{BlockCount, BlockSize, Buf, Chain, Lba, LbaRange};
 use initiator::Multipath;
@@ -11,11 +11,11 @@ use rustix::io::Errno;
 
 use super::turns::Turns;
 
-/// Bytes of one command at most, whatever the unit would take: what the kernel asks for in one request.
+/// The most bytes in one command, even if the unit accepts more: the kernel's requests are no longer.
 pub(super) const COMMAND_BYTES_MAX: u32 = 1 << 20;
 
-/// Blocks of one WRITE SAME at most, where the unit names no limit: what 16 bits can say, which all targets
-/// take.
+/// The most blocks in one WRITE SAME if the unit reports no limit: the 16-bit field, which all targets
+/// accept.
 const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
 
 /// VPD pages Block Limits and Logical Block Provisioning (SBC-3 6.6.4, 6.6.5).
@@ -23,70 +23,71 @@ const BLOCK_LIMITS: u8 = 0xb0;
 const PROVISIONING: u8 = 0xb2;
 const PAGE_LEN: u16 = 64;
 
-/// DATA PROTECT; with this code: no space is left for a write (SBC-3 4.7.3.6); else the unit is write
-/// protected.
+/// Sense key DATA PROTECT: with this additional sense code, no space is left for a write (SBC-3 4.7.3.6);
+/// otherwise the unit is write-protected.
 const DATA_PROTECT: u8 = 0x07;
 const SPACE_ALLOCATION_FAILED: u16 = 0x2707;
 
-/// A unit as bytes.
+/// A unit that is addressed in bytes.
 pub(super) struct Disk {
     unit: Multipath,
     limits: Limits,
     turns: Turns,
 }
 
-/// What the unit says of itself.
+/// What the unit reports in its VPD pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
-    /// Bytes of a read or a write: whole blocks.
+    /// The most bytes of a read or a write: whole blocks.
     transfer: u64,
-    /// Blocks of a WRITE SAME.
+    /// The most blocks of a WRITE SAME.
     write_same: u64,
-    /// Blocks that have no space of their own read as zeros.
+    /// Unmapped blocks read as zeros.
     unmapped_reads_zeros: bool,
-    /// A WRITE SAME may unmap.
+    /// WRITE SAME can unmap.
     unmaps: bool,
-    /// Blocks that a request is best a multiple of, is best as long as, and that are unmapped together: 0
-    /// where it does not say.
+    /// Granularity and optimal length of a transfer, and granularity of unmapping, in blocks; 0: not
+    /// reported.
     granularity: u64,
     optimal: u64,
     unmap_granularity: u64,
 }
 
-/// What the unit is for who makes a block device of it. All in bytes, powers of two but for `size`,
-/// `transfer` and `write_same`.
+/// The unit's sizes as a block device needs them.
+///
+/// All are in bytes, and powers of two except `size`, `transfer` and `write_same`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
-    /// The capacity, as last heard.
+    /// The capacity that the unit reported last.
     pub(super) size: u64,
     pub(super) block: u32,
-    /// What requests are best a multiple of, and best as long as.
+    /// Requests should be a multiple of `io_min`, and `io_opt` long.
     pub(super) io_min: u32,
     pub(super) io_opt: u32,
-    /// One command reads or writes so much at most: whole blocks.
+    /// The most that one command reads or writes: whole blocks.
     pub(super) transfer: u32,
-    /// One command zeroes so much at most: whole blocks.
+    /// The most that one command zeroes: whole blocks.
     pub(super) write_same: u64,
-    /// What is unmapped together; `None`: nothing is unmapped.
+    /// The granularity of unmapping; `None`: the unit does not unmap.
     pub(super) unmap: Option<u32>,
 }
 
-/// Why a file's user did not get what they asked for.
+/// Why an operation on the unit failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiskError {
     /// The unit has failed, or all paths to it.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The unit does not know the command.
+    /// The unit does not support the command.
     #[error("not supported by the LUN")]
     Unsupported,
-    /// Behind the unit's end.
+    /// The range is beyond the unit's end.
     #[error("beyond the end of the LUN")]
     BehindEnd,
 }
 
 impl DiskError {
-    /// What a user is told; and for people, why.
+    /// The error number for the caller; also logs the cause.
     pub(super) fn told(&self, doing: &str) -> Errno {
         let failure = match self {
             DiskError::Unsupported => return Errno::OPNOTSUPP,
@@ -103,9 +104,9 @@ impl DiskError {
 }
 
 impl Disk {
-    /// Asks the unit what it takes.
+    /// Reads the unit's limits.
     pub(super) async fn new(unit: Multipath) -> Disk {
-        // Who does not have a page has nothing to say there.
+        // A unit without one of the pages reports no limits there.
         let page = async |page| {
             let inquiry = Inquiry { page: Some(page), len: PAGE_LEN };
             unit.send(&inquiry).await.unwrap_or_default()
@@ -115,18 +116,18 @@ impl Disk {
         Disk { unit, limits, turns: Turns::default() }
     }
 
-    /// Bytes; as last heard.
+    /// The size in bytes that the unit reported last.
     pub(super) fn size(&self) -> u64 {
         let capacity = self.unit.capacity();
         (capacity.blocks * capacity.block_size).0
     }
 
-    /// Bytes of a block.
+    /// The block size in bytes.
     pub(super) fn block(&self) -> u32 {
         self.block_size().bytes()
     }
 
-    /// What the unit is for who makes a block device of it.
+    /// The unit's sizes as a block device needs them.
     pub(super) fn geometry(&self) -> Geometry {
         self.limits.geometry(self.size(), self.block_size())
     }
@@ -135,7 +136,7 @@ impl Disk {
         self.unit.capacity().block_size
     }
 
-    /// Reads; less than asked for at the unit's end.
+    /// Reads up to `len` bytes; fewer at the unit's end.
     pub(super) async fn read(&self, offset: u64, len: u32) -> Result<Buf, DiskError> {
         let end = offset.saturating_add(u64::from(len)).min(self.size());
         if offset >= end {
@@ -164,7 +165,7 @@ impl Disk {
         Ok(all)
     }
 
-    /// Writes. With `durable`, what is answered is on stable storage.
+    /// Writes; with `durable`, the data is on stable storage on return.
     pub(super) async fn write(&self, offset: u64, data: Buf, durable: bool) -> Result<(), DiskError> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= self.size());
         let end = end.ok_or(DiskError::BehindEnd)?;
@@ -192,8 +193,9 @@ impl Disk {
         Ok(())
     }
 
-    /// Whole blocks that hold `data` at `offset`, and around it what is there now. The blocks are the
-    /// caller's meanwhile.
+    /// The whole blocks that hold `data` at `offset`; their other bytes are read from the unit.
+    ///
+    /// The caller must have the blocks' turn.
     async fn with_surroundings(&self, blocks: LbaRange, offset: u64, data: &[u8]) -> Result<Buf, DiskError> {
         let size = self.block_size();
         let (start, block) = ((blocks.start * size).0, size.bytes() as usize);
@@ -214,10 +216,10 @@ impl Disk {
         Ok(whole)
     }
 
-    /// Makes it read as zeros; with `unmap` the unit may give the space back.
+    /// Zeroes a range; with `unmap` the unit may free the space.
     ///
-    /// Not by UNMAP, which is a mere hint: WRITE SAME leaves zeros whatever the unit does about the space
-    /// (SBC-3 4.7.3.4.4).
+    /// Uses WRITE SAME, not UNMAP, which is only a hint: after WRITE SAME the blocks read as zeros whether
+    /// the unit frees the space or not (SBC-3 4.7.3.4.4).
     pub(super) async fn zero(&self, offset: u64, len: u64, unmap: bool) -> Result<(), DiskError> {
         let size = self.block_size();
         let block = u64::from(size.bytes());
@@ -242,7 +244,7 @@ impl Disk {
         Ok(())
     }
 
-    /// As [`Disk::zero`], and by writing zeros where the unit knows nothing better.
+    /// Like [`Disk::zero`], but writes zeros if the unit does not support WRITE SAME.
     pub(super) async fn write_zeros(&self, offset: u64, len: u64, unmap: bool) -> Result<(), DiskError> {
         match self.zero(offset, len, unmap && self.limits.unmaps).await {
             Err(DiskError::Unsupported) => {}
@@ -257,13 +259,14 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes what was written durable.
+    /// Makes earlier writes durable.
     pub(super) async fn flush(&self) -> Result<(), DiskError> {
         Ok(self.unit.flush().await?)
     }
 
-    /// The first byte from `offset` on that is data, or that is in a hole; the end of the unit is the end of
-    /// the last data.
+    /// The first byte from `offset` on that is data, or that is in a hole.
+    ///
+    /// The unit's end counts as a hole: it is where the last data ends.
     pub(super) async fn seek(&self, offset: u64, data: bool) -> Result<Option<u64>, DiskError> {
         let (size, block) = (self.size(), self.block_size());
         if offset >= size {
@@ -291,7 +294,7 @@ impl Disk {
                 at = at.max(end);
             }
             if at == before {
-                // A unit that tells nothing.
+                // The unit's response is of no use.
                 return Ok(anywhere);
             }
         }
@@ -308,7 +311,7 @@ impl Disk {
         offset.is_multiple_of(block) && end.is_multiple_of(block)
     }
 
-    /// The blocks that have the bytes from `start` to `end`.
+    /// The blocks that contain the bytes from `start` to `end`.
     fn blocks_around(&self, start: u64, end: u64) -> LbaRange {
         let size = self.block_size();
         let (first, last) = (start >> size.shift(), end.div_ceil(u64::from(size.bytes())));
@@ -343,8 +346,8 @@ impl Limits {
 
     fn geometry(&self, size: u64, block: BlockSize) -> Geometry {
         let one = block.bytes();
-        // Blocks in bytes: a power of two, no more than a command carries, and one block where the unit does
-        // not say.
+        // Blocks as bytes: rounded down to a power of two, at most what a command carries, at least one
+        // block.
         let rounded = |blocks: u64| {
             let most = u64::from(COMMAND_BYTES_MAX);
             let bytes = blocks.saturating_mul(u64::from(one)).clamp(u64::from(one), most);
@@ -363,7 +366,7 @@ impl Limits {
     }
 }
 
-/// A range in pieces of at most `step` blocks.
+/// Splits a range into pieces of at most `step` blocks.
 fn pieces(blocks: LbaRange, step: u64) -> impl Iterator<Item = LbaRange> {
     let (start, end) = (blocks.start.0, blocks.end().0);
     (start..end)
@@ -426,7 +429,7 @@ mod tests {
             unmap: None,
         };
         assert_eq!(open, expected);
-        // 8, 136 and 48 blocks: no power of two is what it is rounded down to.
+        // 8, 136 and 48 blocks: those that are no power of two are rounded down.
         (page[7], page[15], page[31]) = (8, 136, 48);
         let told = Limits::parse(&page, &[0, 0xb2, 0, 4, 0, 0x40, 2, 0], BlockSize::B512);
         let told = told.geometry(1 << 30, BlockSize::B512);

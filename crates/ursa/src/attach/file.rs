@@ -1,9 +1,9 @@
-//! The file system that has one file: `disk`.
+//! A file system with a single file, `disk`.
 //!
-//! The kernel asks on a thread of its own (`fuser`'s); every question goes to the core that has the unit, and
-//! is answered from there when the unit has answered. The file is used past the kernel's page cache
-//! (`FOPEN_DIRECT_IO`): what one host writes, another one reads, and an fsync has nothing to write but what
-//! the unit itself caches. Writes of different parts go on side by side.
+//! The kernel's requests arrive on a thread of `fuser`. Each is passed to the core that has the unit, which
+//! replies when the unit has responded. The file bypasses the kernel's page cache (`FOPEN_DIRECT_IO`): a host
+//! reads what another one has written, and an fsync flushes only the unit's own cache. Writes to different
+//! ranges run in parallel.
 
 use std::ffi::OsStr;
 use std::future::Future;
@@ -28,14 +28,15 @@ pub(super) const NAME: &str = "disk";
 
 const FILE: INodeNo = INodeNo(2);
 
-/// How long the kernel may believe a size: a unit that has grown is seen after this.
+/// How long the kernel may cache the size: it sees that the unit has grown after this time.
 const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
 
-/// Requests that nobody waits for (asynchronous ones, of a loop device with direct I/O, say) which the kernel
-/// lets be under way.
+/// How many background requests the kernel has in progress at once.
+///
+/// These are requests that no thread waits for, such as those of a loop device with direct I/O.
 const BACKGROUND_MAX: u16 = 128;
 
-/// lseek(2).
+/// Values of `whence` (lseek(2)).
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
@@ -48,13 +49,14 @@ pub(super) struct File {
 }
 
 impl File {
-    /// `core` has the disk ([`runtime::disk`]).
+    /// A file system for the disk that `core` has ([`runtime::disk`]).
     pub(super) fn new(core: Handle, owner: (u32, u32), read_only: bool) -> File {
         File { core, owner, read_only, began: SystemTime::now() }
     }
 
-    /// Does something with the disk. If the core is gone, the request is dropped with its reply, which
-    /// answers with EIO.
+    /// Runs `function` with the disk on the core.
+    ///
+    /// If the core is gone, the request is dropped with its reply, which then fails with EIO.
     fn ask<F: Future<Output = ()> + 'static>(&self, function: impl FnOnce(Rc<Disk>) -> F + Send + 'static) {
         drop(self.core.call(CoreId(0), move || async move {
             if let Some(disk) = runtime::disk() {
@@ -104,12 +106,12 @@ impl File {
     }
 }
 
-/// What a user of the file is told.
+/// The error number that the file's user receives.
 fn errno(doing: &str, error: &DiskError) -> Errno {
     Errno::from_i32(error.told(doing).raw_os_error())
 }
 
-/// Answers a request that has nothing to tell but how it went.
+/// Replies to a request that returns no data.
 fn done(doing: &str, result: Result<(), DiskError>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
@@ -119,7 +121,7 @@ fn done(doing: &str, result: Result<(), DiskError>, reply: ReplyEmpty) {
 
 impl Filesystem for File {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel cannot do costs speed only.
+        // A feature that an older kernel lacks costs only speed.
         let _ = config.set_max_write(COMMAND_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
@@ -146,7 +148,7 @@ impl Filesystem for File {
         });
     }
 
-    /// A block device has no length to be cut to, and neither has this; times are not kept.
+    /// Like a block device, the file cannot be truncated; times are not stored.
     fn setattr(
         &self,
         request: &Request,
@@ -252,7 +254,7 @@ impl Filesystem for File {
             return reply.error(Errno::EOPNOTSUPP);
         }
         self.ask(move |disk| async move {
-            // A hole may be asked for behind the end, where nothing is.
+            // A hole may reach beyond the unit's end, where there is nothing to zero.
             let length = if unmap { length.min(disk.size().saturating_sub(offset)) } else { length };
             done("zeroing", disk.zero(offset, length, unmap).await, reply);
         });

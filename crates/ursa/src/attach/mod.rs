@@ -1,10 +1,11 @@
 //! `ursa attach`: a unit as a file or as a block device of this host.
 //!
-//! For hosts whose kernel has no SCSI: `disk` in a FUSE mount is as long as the unit, and `losetup` makes a
-//! block device of it; or the kernel's ublk makes a block device without more ado. A core of our runtime
-//! (`runtime`) has the sessions and does what is asked (`disk`); the main thread waits for signals
-//! (`detach`). The kernel asks for a file on the thread that `fuser` has (`file`), and for a block device on
-//! the core itself (`ublk`).
+//! For hosts whose kernel has no SCSI. The file `disk` in a FUSE mount is as long as the unit, and `losetup`
+//! turns it into a block device; the kernel's ublk provides a block device directly.
+//!
+//! A core of our runtime has the sessions (`runtime`) and executes requests (`disk`); the main thread waits
+//! for signals (`detach`). The kernel's requests for the file arrive on a thread of `fuser` (`file`), those
+//! for the block device on the core itself (`ublk`).
 
 mod detach;
 mod disk;
@@ -45,7 +46,7 @@ With a kernel that has ublk:
   mkfs.ext4 /dev/ublkb0
 It runs until SIGTERM, or until the directory is unmounted or the device deleted.";
 
-/// Where files are shown if nothing is said, for root and for others.
+/// Where the directories of mounts are created by default for root, and for users without `XDG_RUNTIME_DIR`.
 const RUNTIME_DIR: &str = "/run";
 
 /// Attach a LUN of any iSCSI target as a file or a block device.
@@ -78,37 +79,37 @@ pub struct Attach {
     login: LoginArgs,
 }
 
-/// Why there is no file or device, or no longer.
+/// Why the attachment failed or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The arguments.
+    /// An argument is invalid.
     #[error(transparent)]
     Given(#[from] CliError),
-    /// A portal's name.
+    /// A portal's name cannot be resolved.
     #[error("cannot resolve portal {0}")]
     Resolve(PortalName, #[source] io::Error),
-    /// The core does not start.
+    /// The core cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The unit.
+    /// The unit cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The directory, or FUSE.
+    /// The directory cannot be used, or FUSE failed.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The block device.
+    /// The block device cannot be created.
     #[error(transparent)]
     Ublk(#[from] UblkError),
-    /// Signals.
+    /// Signals cannot be received.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
-    /// The kernel's side.
+    /// The connection to the kernel failed.
     #[error("the connection to the kernel failed")]
     Kernel(#[source] io::Error),
-    /// What was written may not be on stable storage.
+    /// The final flush failed: the last writes may not be on stable storage.
     #[error("the final flush failed; the last writes may be lost: {0}")]
     Flush(String),
-    /// A second signal.
+    /// A second signal detached a unit that was in use.
     #[error("detached while in use: unwritten data is lost")]
     GivenUp,
     /// A thread has panicked.
@@ -126,7 +127,7 @@ impl Outcome for AttachError {
 }
 
 impl Attach {
-    /// Shows the file or the device until it is to go.
+    /// Attaches the unit and runs until it is detached.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -145,7 +146,7 @@ impl Attach {
         let ended = shown.and_then(|session| {
             let size = core.geometry().size;
             let (over, ending) = tokio::sync::oneshot::channel();
-            // It ends with the mount.
+            // The thread ends with the mount.
             thread::spawn(move || over.send(session.run()));
             Watch::start()?.wait(&place, ending, || {
                 tell(&format!("{}/{} is {name}, {}", place.path().display(), file::NAME, ByteLen(size)));
@@ -156,11 +157,12 @@ impl Attach {
     }
 
     fn show_device(self) -> Result<(), AttachError> {
-        // What is missing on this host is told before anybody is asked on the network.
+        // Check this host before any portal is contacted.
         let ublk = Ublk::open()?;
         let core = Core::start(self.search()?, self.options()?)?;
         let (name, size) = (self.unit.to_string(), core.geometry().size);
-        // A signal while the device is being made would leave half of one behind.
+        // Handle signals first: one that arrives while the device is created would otherwise leave half of it
+        // behind.
         let made = Watch::start().and_then(|watch| {
             let (device, ending) = Device::make(ublk, &core, self.ublk_id, self.read_only)?;
             Ok((watch, device, ending))
@@ -179,8 +181,8 @@ impl Attach {
         if !is_over {
             return ended.and(core.leave());
         }
-        // All requests have ended with the device. What is left of it goes before the unit is flushed and
-        // logged out of, which takes its time: its number may be somebody else's by then.
+        // All requests have ended with the device. Delete what is left of it before the flush and the logout,
+        // which take time: the device's number may belong to another program by then.
         device.delete();
         ended.and(core.stop())
     }
@@ -191,7 +193,7 @@ impl Attach {
         }
         let of_user = (!geteuid().is_root()).then(|| std::env::var_os("XDG_RUNTIME_DIR")).flatten();
         let runtime = of_user.map_or_else(|| PathBuf::from(RUNTIME_DIR), PathBuf::from);
-        // A name may hold all but this.
+        // A file name cannot contain a slash.
         let name = self.unit.name.replace('/', "-");
         runtime.join("ursa").join(format!("{name}-{}", self.unit.lun))
     }
@@ -220,12 +222,12 @@ fn resolve(portal: &PortalName) -> Result<SocketAddr, AttachError> {
     })
 }
 
-/// Says where it is. Nobody may be there to read it.
+/// Writes to standard output, which may be closed.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// What happens to paths is told on standard error, as long as somebody reads that.
+/// Logs path changes to standard error, which may be closed.
 fn start_log() {
     tracing_subscriber::fmt()
         .log_internal_errors(false)

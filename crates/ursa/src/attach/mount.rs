@@ -1,4 +1,4 @@
-//! Where the file is: mounting, unmounting, and what to do when that is not possible.
+//! Mounts and unmounts the file system, with errors that say what to do.
 
 use std::fs;
 use std::io;
@@ -17,19 +17,19 @@ use super::file::File;
 
 const DEVICE: &str = "/dev/fuse";
 
-/// What helps those who are not root.
+/// The helper that mounts for users other than root.
 const HELPER: &str = "fusermount3";
 
-/// How long the kernel may take to say that the file is gone.
+/// How long the kernel may take to confirm that the mount is gone.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why the file cannot be shown.
+/// Why the file system cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// No directory to mount at.
+    /// The directory cannot be created or used.
     #[error("cannot use directory {0}; choose another with --path")]
     Directory(PathBuf, #[source] io::Error),
-    /// Something is there.
+    /// The directory is not empty.
     #[error("{0} is not empty; choose another directory with --path")]
     NotEmpty(PathBuf),
     /// The kernel has no FUSE.
@@ -37,31 +37,31 @@ pub enum MountError {
         "{DEVICE} not found; load the kernel module (`modprobe fuse`); a container needs the device (`--device {DEVICE} --cap-add SYS_ADMIN`)"
     )]
     NoDevice,
-    /// It may not be used.
+    /// This user may not use FUSE.
     #[error("no permission for {DEVICE}; run this as root, or give this user read and write access to it")]
     Denied(#[source] io::Error),
-    /// Nobody to mount for a user.
+    /// The helper that mounts for users other than root is missing.
     #[error(
         "{HELPER} not found, and only root can mount without it; install the package fuse3, or run this as root"
     )]
     NoHelper,
-    /// Anything else.
+    /// Any other error.
     #[error("cannot mount at {0}")]
     Mount(PathBuf, #[source] io::Error),
-    /// It was mounted, and nobody can take it away.
+    /// The mount of an earlier attachment cannot be unmounted.
     #[error("cannot unmount {0}; `umount {0}` may show why")]
     Unmount(PathBuf, #[source] io::Error),
 }
 
-/// A directory that the file can be shown in.
+/// A directory to mount the file system at.
 pub(super) struct Place {
     path: PathBuf,
-    /// It was made for this.
+    /// We created it, and remove it at the end.
     is_ours: bool,
 }
 
 impl Place {
-    /// Makes the directory if need be, and clears away what a former attachment has left that was killed.
+    /// Creates the directory if necessary; unmounts what a killed attachment left there.
     pub(super) fn make(path: &Path) -> Result<Place, MountError> {
         let failed = |error| MountError::Directory(path.to_owned(), error);
         if is_dead(path) {
@@ -81,7 +81,7 @@ impl Place {
         &self.path
     }
 
-    /// Shows the file.
+    /// Mounts the file system.
     pub(super) fn mount(&self, file: File, name: &str, read_only: bool) -> Result<Session<File>, MountError> {
         if !Path::new(DEVICE).exists() {
             return Err(MountError::NoDevice);
@@ -99,7 +99,7 @@ impl Place {
             config.mount_options.push(MountOption::RO);
         }
         Session::new(file, &self.path, &config).map_err(|error| match error.kind() {
-            // The device and the directory are there, so it was the program.
+            // The device and the directory exist, so the helper was not found.
             io::ErrorKind::NotFound if !geteuid().is_root() => MountError::NoHelper,
             io::ErrorKind::PermissionDenied => MountError::Denied(error),
             _ => MountError::Mount(self.path.clone(), error),
@@ -112,7 +112,7 @@ impl Shown for Place {
         match take_away(&self.path, UnmountFlags::empty()) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(false),
-            // Somebody else has done it.
+            // It is no longer mounted: another program unmounted it.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(true),
             Err(error) => Err(MountError::Unmount(self.path.clone(), error).into()),
         }
@@ -139,20 +139,21 @@ impl Shown for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.is_ours {
-            // It stays if something is there still.
+            // Fails if the directory is not empty; then it stays.
             let _ = fs::remove_dir(&self.path);
         }
     }
 }
 
-/// Whether there is a file system whose process is gone. Its directory is asked for what is in it, because
-/// the kernel may still know its attributes.
+/// Whether a file system is mounted there whose process is gone.
+///
+/// Lists the directory, because the kernel may still have its attributes cached.
 fn is_dead(path: &Path) -> bool {
     let first = fs::read_dir(path).and_then(|mut entries| entries.next().transpose());
     first.is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
 }
 
-/// Unmounts: by ourselves if we may, else by the program that may.
+/// Unmounts: directly if this process may, else through the helper.
 fn take_away(path: &Path, flags: UnmountFlags) -> io::Result<()> {
     match unmount(path, flags) {
         Err(Errno::PERM) => {}
@@ -169,7 +170,7 @@ fn take_away(path: &Path, flags: UnmountFlags) -> io::Result<()> {
     }
 }
 
-/// The options of a mount are separated by commas.
+/// Commas separate the options of a mount.
 fn source_name(url: &str) -> String {
     url.replace(',', ";")
 }

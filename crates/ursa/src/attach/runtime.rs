@@ -1,4 +1,4 @@
-//! The core of the runtime that has the unit: whoever shows the unit asks there, and gets its answer there.
+//! The core that has the unit: the file or block device sends its requests there.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,7 +15,7 @@ use rt::{CoreId, Handle};
 use super::AttachError;
 use super::disk::{Disk, Geometry};
 
-/// How long a lost target may be waited for at the end, before it is left without a word.
+/// How long the end may wait for a lost target before it is left without a logout.
 const CLOSE_LIMIT: Duration = Duration::from_secs(15);
 
 /// The core that has the unit.
@@ -23,11 +23,11 @@ pub(super) struct Core {
     running: Running,
     geometry: Geometry,
     stop: Sender<()>,
-    /// How the end went.
+    /// Receives the result of the final flush.
     closed: mpsc::Receiver<Result<(), AttachError>>,
 }
 
-/// What the core is started with.
+/// What the core needs to start.
 struct Start {
     search: Search,
     options: MultipathOptions,
@@ -39,19 +39,19 @@ struct Start {
 /// The disk, until it is closed.
 struct Served(RefCell<Option<Rc<Disk>>>);
 
-/// The disk of the current core, if that is the one that has it, and it is not closed.
+/// The disk, if this core has it and it is not closed.
 pub(super) fn disk() -> Option<Rc<Disk>> {
     rt::local::<Served>()?.0.borrow().clone()
 }
 
 impl Core {
-    /// Opens the unit on a core of its own.
+    /// Starts a core and opens the unit on it.
     pub(super) fn start(search: Search, options: MultipathOptions) -> Result<Core, AttachError> {
         let (opened, opening) = mpsc::channel();
         let (stop, stopping) = oneshot();
         let (close, closed) = mpsc::channel();
         let start = Start { search, options, opened, stop: stopping, closed: close };
-        // A function that could be called for several cores; there is one.
+        // The runtime may call the function for several cores; here it calls it once.
         let start = Arc::new(Mutex::new(Some(start)));
         let config = Config { processors: vec![0], pin: false, poll: Duration::ZERO };
         let running = Running::start(config, move |_: CoreId| {
@@ -75,17 +75,17 @@ impl Core {
         }
     }
 
-    /// What the unit was when it was opened.
+    /// The unit's sizes when it was opened.
     pub(super) fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Reaches the core.
+    /// The handle that reaches the core.
     pub(super) fn handle(&self) -> Handle {
         self.running.handle()
     }
 
-    /// Does something with the disk, and waits for the result. `None`: the core is gone.
+    /// Runs `function` with the disk and waits for the result; `None`: the core is gone.
     pub(super) fn ask<T: Send + 'static, F: Future<Output = T> + 'static>(
         &self,
         function: impl FnOnce(Rc<Disk>) -> F + Send + 'static,
@@ -93,22 +93,23 @@ impl Core {
         let (told, result) = mpsc::channel();
         drop(self.handle().call(CoreId(0), move || async move {
             if let Some(disk) = disk() {
-                // Who asked waits below.
+                // The caller waits below.
                 let _ = told.send(function(disk).await);
             }
         }));
         result.recv().ok()
     }
 
-    /// Makes all that was written durable, and logs out.
+    /// Flushes the unit and logs out.
     pub(super) fn stop(self) -> Result<(), AttachError> {
         self.stop.send(());
         self.running.join();
         self.closed.recv().unwrap_or(Ok(()))
     }
 
-    /// As [`Core::stop`], but leaves the core's thread to the end of the process: it cannot end as long as
-    /// the kernel may still have requests for it.
+    /// Like [`Core::stop`], but leaves the core's thread running until the process ends.
+    ///
+    /// The thread cannot end as long as the kernel may still have requests for it.
     pub(super) fn leave(self) -> Result<(), AttachError> {
         self.stop.send(());
         self.closed.recv().unwrap_or(Err(AttachError::Crashed))
@@ -119,7 +120,7 @@ impl Start {
     async fn carry_out(self) {
         let unit = match Multipath::open(&self.search, self.options).await {
             Ok(unit) => unit,
-            // The other side waits for it.
+            // `start` waits for this.
             Err(error) => return drop(self.opened.send(Err(error))),
         };
         let disk = Rc::new(Disk::new(unit).await);
@@ -132,9 +133,9 @@ impl Start {
             Err(_) => Err(AttachError::Flush(format!("no answer within {} s", CLOSE_LIMIT.as_secs()))),
         };
         served.0.take();
-        // Unless a request still waits for the unit.
+        // Not closed if a request still waits for the unit.
         if let Some(disk) = Rc::into_inner(disk) {
-            // Whoever does not answer is left without a word.
+            // A target that does not respond in time is left without a logout.
             let _ = rt::timeout(CLOSE_LIMIT, disk.close()).await;
         }
         let _ = self.closed.send(flushed);

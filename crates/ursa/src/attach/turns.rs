@@ -1,5 +1,7 @@
-//! Changes of the same blocks take turns, in the order in which they came: a change of a part of a block
-//! reads it first, and must not bring back what another one has replaced meanwhile.
+//! Changes of the same blocks take turns in order of arrival.
+//!
+//! A change of part of a block reads the block first. It must not write back data that another change has
+//! replaced meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -7,7 +9,7 @@ use std::collections::BTreeMap;
 use base::LbaRange;
 use rt::sync::Notify;
 
-/// The changes under way and those that wait.
+/// The changes in progress and those that wait.
 #[derive(Default)]
 pub(super) struct Turns {
     next: Cell<u64>,
@@ -15,14 +17,14 @@ pub(super) struct Turns {
     over: Notify,
 }
 
-/// A change under way: the next one's turn comes when it is dropped.
+/// A change's turn: when it is dropped, the next change starts.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     number: u64,
 }
 
 impl Turns {
-    /// Waits until no change that came before is under way in these blocks.
+    /// Waits until no earlier change of these blocks is in progress.
     pub(super) async fn take(&self, range: LbaRange) -> Turn<'_> {
         let number = self.next.replace(self.next.get() + 1);
         self.ranges.borrow_mut().insert(number, range);

@@ -43,7 +43,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -60,7 +60,7 @@ impl Command {
             }
             Command::List => output.show(&client.addresses()?, |addresses| table(addresses)),
             Command::Remove { address, confirm } => {
-                // As it is listed, too.
+                // Accept the form of the list, with a prefix length.
                 let address = address.split('/').next().unwrap_or_default().to_owned();
                 let what = format!("Remove floating IP {address}");
                 if confirm.go_on_if(output, &what, true, || client.would_remove_address(&address))? {
@@ -102,7 +102,7 @@ fn holder(address: &FloatingAddress) -> String {
     format!("{node} {name}{waits}").trim_end().to_owned()
 }
 
-/// What is not as it should be is written large.
+/// States that need attention are in capitals.
 fn state(state: AddressState) -> &'static str {
     match state {
         AddressState::Held => "held",

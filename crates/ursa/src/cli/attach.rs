@@ -1,8 +1,8 @@
-//! What to type on a host to use a volume.
+//! The commands that use a volume on a host.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The lines for a Linux host with open-iscsi: one login a portal, so that it goes on when a node is lost.
+/// The commands for a Linux host with open-iscsi: one login per portal, so that a node may be lost.
 pub fn attach_lines(portals: &[String], target: &str, local: bool) -> String {
     if let [_, _, ..] = portals
         && !local
@@ -21,7 +21,7 @@ pub fn attach_lines(portals: &[String], target: &str, local: bool) -> String {
     )
 }
 
-/// An address that the host can use: one that is no wildcard.
+/// An address that the host can use: no wildcard.
 fn portal(portals: &[String], local: bool) -> String {
     let Some(address) = portals.first().and_then(|portal| portal.parse::<SocketAddr>().ok()) else {
         return "SERVER".into();

@@ -29,7 +29,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Shows them.
+    /// Shows the entries.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -67,7 +67,7 @@ fn table_of_nodes(entries: &[AuditEntry]) -> String {
     table.text(NOTHING)
 }
 
-/// What is said of an entry, besides its number.
+/// The cells of an entry, except its number.
 fn cells(entry: &AuditEntry) -> [String; 6] {
     let result = match &entry.code {
         Some(code) => format!("{} {code}", entry.status),

@@ -1,4 +1,4 @@
-//! Asking before something is destroyed.
+//! Asks for confirmation before something is destroyed.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -21,16 +21,17 @@ pub struct Confirm {
 }
 
 impl Confirm {
-    /// Whether nothing is to be done.
+    /// Whether nothing is to be changed.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 
-    /// Whether to go on with what no single call of the node does. `what` is a sentence without a full stop;
-    /// only if it `destroys` something it is asked about.
+    /// Asks whether to continue with a change that is not a single call of the node, if it `destroys`
+    /// something.
     ///
-    /// # Errors
-    /// [`CliError::Declined`], [`CliError::Unconfirmed`].
+    /// `what` is a sentence without a full stop.
+    ///
+    /// # Errors [`CliError::Declined`], [`CliError::Unconfirmed`].
     pub fn go_on(&self, what: &str, destroys: bool) -> Result<bool, CliError> {
         if self.yes || !destroys {
             return Ok(true);
@@ -41,12 +42,12 @@ impl Confirm {
         ask(&format!("{what}. "))
     }
 
-    /// Whether to go on with `what`, as in "Delete volume db". If it `destroys` something or takes it away,
-    /// the node says before what it would do, and that is asked about; with `--dry-run` it is shown, and that
-    /// is all.
+    /// Asks whether to continue with `what`, as in "Delete volume db", if it `destroys` or removes something.
     ///
-    /// # Errors
-    /// As [`Confirm::go_on`]; and what the node refuses, as it would refuse to do it.
+    /// The question includes what the node says it would do. With `--dry-run` this is shown, and that is all.
+    ///
+    /// # Errors Those of [`Confirm::go_on`], and those of the node, which rejects the dry run as it would
+    /// reject the change.
     pub fn go_on_if(
         &self,
         output: &Output,
@@ -69,7 +70,7 @@ impl Confirm {
     }
 }
 
-/// Shows what the node says that it would do.
+/// Shows what the node would do.
 ///
 /// # Errors
 /// [`CliError::Print`].
@@ -82,7 +83,7 @@ fn told(what: &str, DryRun { would, .. }: &DryRun) -> String {
     format!("{what}\n{steps}")
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks on the terminal.
 fn ask(about: &str) -> Result<bool, CliError> {
     let mut answer = String::new();
     let mut terminal = io::stderr();

@@ -19,7 +19,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -44,7 +44,7 @@ fn table(disks: &[BlockDevice]) -> String {
     table.text("No block devices.")
 }
 
-/// What uses it, or what it holds.
+/// What uses the disk, or what it contains.
 fn used(disk: &BlockDevice) -> String {
     let BlockDevice { partitions, mounted_at, used_by, pool, holds, problem, unused, .. } = disk;
     let some =

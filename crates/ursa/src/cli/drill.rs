@@ -20,7 +20,7 @@ Examples:
 A drill does not touch nodes that already run on this machine. It starts its own on free ports of 127.0.0.1,
 and stops them at the end.";
 
-/// Of a demo: enough to see that something is brought up to date, and little to wait for.
+/// The size of a demo's volume: enough to see a resync, and small enough not to wait long.
 const DEMO_SIZE: Size = Size(256 << 20);
 
 /// How a host spreads its requests over paths.
@@ -114,7 +114,7 @@ pub struct Demo {
 }
 
 impl Drill {
-    /// Carries it out.
+    /// Runs the drill.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -158,7 +158,7 @@ impl Drill {
 }
 
 impl Demo {
-    /// Shows it.
+    /// Runs the demo.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -196,7 +196,7 @@ fn own_directory() -> PathBuf {
 fn carry_out(plan: &Plan, output: &Output) -> Result<(), CliError> {
     let cycles = u64::from(plan.cycles) * plan.policies.len() as u64;
     output.done(&plan_text(plan))?;
-    // Who sees a long drill wants to know how it goes; what happened in each cycle is in its record.
+    // For a long drill, only the progress is shown; the events of each cycle are in its record.
     let brief = cycles > 3;
     let mut printed = Ok(());
     let record = plan.carry_out(&mut |news| {

@@ -12,16 +12,17 @@ use super::output::Output;
 use super::table::{Table, list, say_missing};
 use crate::clock::utc;
 
-/// How often a node is asked for more.
+/// How often a single node is polled.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How many at a time.
+/// The most events that it returns at once.
 const PAGE: usize = 1000;
-/// How often all nodes are: each sends its newest ones again.
+/// How often all nodes are polled: each sends its newest events again.
 const ASK_ALL_EVERY: Duration = Duration::from_secs(2);
-/// And how many at a time.
+/// The most events that they return at once.
 const PAGE_OF_ALL: usize = 200;
-/// Events of all nodes that are remembered, since they come again: of some pages, so that those of a node
-/// that was missing for a while are known when it is back.
+/// How many events of all nodes are remembered to detect repetitions.
+///
+/// Several pages, so that the events of a node that was unreachable for a while are known when it returns.
 const TOLD_MAX: usize = 8 * PAGE_OF_ALL;
 
 /// Which events.
@@ -76,7 +77,7 @@ impl From<Least> for Severity {
 }
 
 impl Events {
-    /// Shows them.
+    /// Shows the events.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -102,7 +103,7 @@ impl Events {
     }
 }
 
-/// A node counts its events: none is missed, or that is said.
+/// Follows one node, whose events have numbers: none is missed without a message.
 fn follow_one(client: &Client, mut query: EventsQuery, output: &Output) -> Result<(), CliError> {
     let mut absent = Absent::default();
     loop {
@@ -121,7 +122,7 @@ fn follow_one(client: &Client, mut query: EventsQuery, output: &Output) -> Resul
     }
 }
 
-/// All nodes are asked for their newest ones, again and again: each numbers for itself.
+/// Follows all nodes by polling their newest events, since each node has its own numbers.
 fn follow_all(client: &Client, query: EventsQuery, output: &Output) -> Result<(), CliError> {
     let wanted = query.limit;
     let query = EventsQuery { limit: wanted.max(PAGE_OF_ALL), ..query };
@@ -130,7 +131,7 @@ fn follow_all(client: &Client, query: EventsQuery, output: &Output) -> Result<()
     loop {
         let events = client.events(&query)?;
         absent.say(events.missing);
-        // When a node's are missing, older ones of the others take their place: they are no news.
+        // While a node's events are missing, older ones of the others take their place: they are not new.
         let oldest = *oldest.get_or_insert(events.items.first().map_or(0, |event| event.at));
         let is_new = |event: &Event| event.at >= oldest && !told.has(event);
         let new: Vec<Event> = events.items.into_iter().filter(is_new).collect();
@@ -150,7 +151,7 @@ fn follow_all(client: &Client, query: EventsQuery, output: &Output) -> Result<()
     }
 }
 
-/// What was told last.
+/// The events shown last.
 #[derive(Default)]
 struct Told(VecDeque<Event>);
 
@@ -162,19 +163,20 @@ impl Told {
         self.0.push_back(event);
     }
 
-    /// Whether it was told: by the same node, or, if it is the cluster's, by another one, which is the first
-    /// of those that tell it once all have answered.
+    /// Whether the event was shown.
+    ///
+    /// An event of the cluster may come from another node this time: the first of those that report it.
     fn has(&self, event: &Event) -> bool {
         self.0.iter().rev().any(|told| told.is_same_as(event))
     }
 }
 
-/// The nodes that do not answer.
+/// The nodes that do not respond.
 #[derive(Default)]
 struct Absent(Vec<u16>);
 
 impl Absent {
-    /// Says who has not answered, once each time.
+    /// Reports nodes that do not respond, once per absence.
     fn say(&mut self, missing: Vec<Missing>) {
         let nodes = missing.iter().map(|one| one.node).collect();
         let new: Vec<Missing> = missing.into_iter().filter(|one| !self.0.contains(&one.node)).collect();
@@ -198,7 +200,7 @@ fn table(events: &[Event]) -> String {
     table.text(NOTHING)
 }
 
-/// Numbers are each node's own: who has seen it stands in their place.
+/// Numbers belong to a single node, so the nodes that saw the event take their place.
 fn table_of_nodes(events: &[Event]) -> String {
     let mut table = Table::new(&["TIME", "SEEN BY", "SEVERITY", "CODE", "CAUSE", "NODE", "EVENT"]);
     for event in events {
@@ -208,7 +210,7 @@ fn table_of_nodes(events: &[Event]) -> String {
     table.text(NOTHING)
 }
 
-/// What is said of an event, besides its number.
+/// The cells of an event, except its number.
 fn cells(event: &Event) -> [String; 6] {
     [
         utc(event.at),
@@ -220,7 +222,7 @@ fn cells(event: &Event) -> [String; 6] {
     ]
 }
 
-/// What has happened; with what a disk did not read, where the text does not say that.
+/// The event's text, with the range that a disk could not read if the text does not name it.
 fn what(event: &Event) -> String {
     let text = event.text.escape_debug();
     let Some(range) = event.range.as_deref().filter(|_| event.code == COPY_OUT_OF_SYNC.as_str()) else {
@@ -300,7 +302,7 @@ mod tests {
             what(&lost),
             "copy of volume db on san3 is out of sync (disk /dev/sdb of pool main on node 3, bytes 1048576 to 1052671, LBA 24 to 31)"
         );
-        // Its text has that.
+        // The text of this event names the range.
         assert_eq!(what(&Event { code: "read_failed".into(), ..lost.clone() }), lost.text);
         assert_eq!(what(&Event { range: None, ..lost.clone() }), lost.text);
     }

@@ -1,4 +1,4 @@
-//! How the program ends, and what it says then.
+//! Exit codes and error messages.
 
 use std::error::Error;
 use std::io;
@@ -19,101 +19,101 @@ Exit codes:
   4  the node was stopped by a bug in the program (ursa serve)
 ursa status --check has its own exit codes: see its --help.";
 
-/// What a command ends with.
+/// An error with which a command ends.
 pub trait Outcome: Error {
     /// The exit code.
     fn code(&self) -> u8;
 }
 
-/// A command has failed.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The node refused, or none answers.
+    /// The node returned an error, or no node responds.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// What is to be trusted cannot be.
+    /// The trust anchor of the connection cannot be used.
     #[error(transparent)]
     Trust(#[from] api::TrustError),
-    /// A secret could not be read.
+    /// A secret cannot be read.
     #[error("cannot read the secret from {0}")]
     Secret(PathBuf, #[source] io::Error),
-    /// The two secrets typed in differ.
+    /// The two entries of a secret differ.
     #[error("the two entries do not match")]
     SecretsDiffer,
-    /// Nobody can be asked.
+    /// Confirmation is required, but standard input is not a terminal.
     #[error("confirmation required: {0}; add --yes to confirm, or --dry-run to see what would be done")]
     Unconfirmed(String),
-    /// It was asked, and the answer was no.
+    /// The user declined.
     #[error("nothing was changed")]
     Declined,
-    /// A file could not be read.
+    /// A file cannot be read.
     #[error("cannot read {0}")]
     File(PathBuf, #[source] io::Error),
-    /// It says what makes no sense.
+    /// A file is invalid.
     #[error("{0}: {1}")]
     Declared(PathBuf, String),
-    /// What it says cannot be had by changing what there is.
+    /// A file describes something that changes cannot lead to.
     #[error("nothing was changed:\n  {}", .0.join("\n  "))]
     Conflict(Vec<String>),
-    /// It would leave nothing.
+    /// An empty file with `--prune` would delete everything.
     #[error("{0} is empty, and --prune would delete everything: is this the right file?")]
     PruneAll(PathBuf),
-    /// Some of it was done.
+    /// Only some changes of a file were made.
     #[error(
         "{done} of {all} changes applied, then this one failed: {step}; fix the cause and apply the file again"
     )]
     Unapplied {
-        /// What failed.
+        /// The change that failed.
         step: String,
-        /// How many were made before.
+        /// The number of changes made before.
         done: usize,
-        /// Of how many.
+        /// The number of all changes.
         all: usize,
-        /// Why.
+        /// Why it failed.
         #[source]
         error: ClientError,
     },
-    /// So much is to be changed, as `--exit-code` asks.
+    /// The number of changes to make, with `--exit-code`.
     #[error("{0} changes to apply")]
     Differs(usize),
-    /// They were compared.
+    /// The copies are not known to be equal.
     #[error(
         "the copies of volume {0:?} could not be verified as equal: see above; host writes during the check can cause differences, so run it again while no host writes"
     )]
     CopiesDiffer(String),
-    /// The two do not fit.
+    /// The number of copies does not match the nodes.
     #[error(
         "--copies {0} does not match the {1} nodes in --on: list as many nodes, or omit one of the two options"
     )]
     CopiesOnNodes(u8, usize),
-    /// Manual pages could not be written.
+    /// Manual pages cannot be written.
     #[error("cannot write manual pages to {0}")]
     Manual(PathBuf, #[source] io::Error),
-    /// A path could not be made absolute.
+    /// A path cannot be made absolute.
     #[error("cannot resolve the path {0:?}")]
     Path(PathBuf, #[source] io::Error),
-    /// It is on another machine.
+    /// A relative path on another node.
     #[error("{0:?}: use an absolute path on node {1}, such as /dev/disk/by-id/...")]
     PathThere(PathBuf, u16),
-    /// Nothing was measured.
+    /// The benchmark failed.
     #[error(transparent)]
     Bench(#[from] bench::Error),
-    /// Something was measured, and not all.
+    /// Only part of the benchmark was measured.
     #[error("the measurement is incomplete: see above")]
     BenchIncomplete,
-    /// A drill could not be carried out.
+    /// A drill could not be run.
     #[error(transparent)]
     Drill(#[from] DrillError),
-    /// It was carried out.
+    /// The drill ran, and the cluster failed.
     #[error("the cluster failed the drill: see above; the nodes' data and logs are in {0}")]
     DrillFailed(PathBuf),
-    /// There is no terminal to take over.
+    /// Standard output is not a terminal.
     #[error("standard output is not a terminal: use --once to print one reading as text")]
     NoTerminal,
-    /// The terminal does not do what it should.
+    /// The terminal cannot be used.
     #[error("cannot use the terminal")]
     Terminal(#[source] io::Error),
-    /// Standard output is gone.
+    /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Print(#[source] io::Error),
 }
@@ -136,7 +136,7 @@ impl Outcome for CliError {
     }
 }
 
-/// The exit code, after the message is on standard error.
+/// Prints the error's message on standard error; returns the exit code.
 pub fn code<E: Outcome>(result: Result<(), E>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -147,19 +147,19 @@ pub fn code<E: Outcome>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// The exit code for arguments that are wrong, after the message is on standard error.
+/// Prints the message for invalid arguments on standard error; returns the exit code.
 pub fn wrong_arguments(error: &dyn Error) -> ExitCode {
     eprintln!("ursa: {}", with_causes(error));
     ExitCode::from(2)
 }
 
-/// An error and what caused it.
+/// An error with its causes.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let this = error.to_string();
-        // Some errors say what their cause says.
+        // Some errors already include the text of their cause.
         if !text.contains(&this) {
             text = format!("{text}: {}", this.trim_end());
         }

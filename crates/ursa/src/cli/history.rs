@@ -29,7 +29,7 @@ pub struct History {
 }
 
 impl History {
-    /// Shows it.
+    /// Shows the history.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -51,7 +51,7 @@ impl History {
 
 const NOTHING: &str = "No data for this period.";
 
-/// Of each series what it was last, on the average, and at most.
+/// The last, mean and maximum value of each series.
 fn summary(kept: &Kept) -> String {
     let mut table = Table::new(&["NODE", "SERIES", "POOL", "LAST", "MEAN", "MAX"]);
     for series in &kept.series {
@@ -70,7 +70,7 @@ fn summary(kept: &Kept) -> String {
     table.text(NOTHING)
 }
 
-/// A line a step, a column a series.
+/// A table with a row per step and a column per series.
 fn steps(kept: &Kept) -> String {
     let mut head = vec!["SINCE".to_owned()];
     head.extend(kept.series.iter().map(name));
@@ -85,7 +85,7 @@ fn steps(kept: &Kept) -> String {
     table.text(NOTHING)
 }
 
-/// What a column is called: of one node alone without its number.
+/// The title of a series' column; the node's number is absent if only one node is shown.
 fn name(series: &HistorySeries) -> String {
     let node = series.node.map(|node| format!("{node}:")).unwrap_or_default();
     let pool = series.pool.as_ref().map(|pool| format!(" of {pool}")).unwrap_or_default();

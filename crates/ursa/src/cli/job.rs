@@ -49,7 +49,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -135,7 +135,7 @@ fn took(job: &Job) -> String {
     or_dash(job.ended.as_ref().and_then(|end| end.took_s).map(age))
 }
 
-/// What has come of it, beyond that it has ended.
+/// How the job ended, beyond its state.
 fn reason(job: &Job) -> String {
     let of_end = |end: &JobEnd| match (&end.reason, &end.found) {
         (Some(reason), _) => Some(reason.clone()),

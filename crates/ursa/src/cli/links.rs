@@ -4,12 +4,12 @@ use api::{Link, LinkState, RoleLinks};
 
 use super::table::{Table, age, list};
 
-/// A table of links, and why some could not be made.
+/// A table of links, and why some could not be established.
 pub fn text(links: &[Link]) -> String {
     let mut table =
         Table::new(&["NODE", "PEER", "STATE", "CONTROL", "REPLICATION", "ADDRESSES", "ENCRYPTED"]);
     let mut items: Vec<&Link> = links.iter().collect();
-    // The node that was asked comes first in the answer.
+    // In the response, the node that was asked comes first.
     items.sort_by_key(|link| (link.node, link.peer));
     for link in &items {
         let addresses: Vec<&String> =
@@ -40,7 +40,7 @@ pub fn text(links: &[Link]) -> String {
         + &without_repeats(silent.iter().collect()).into_iter().map(String::as_str).collect::<String>()
 }
 
-/// The same for all links of a node.
+/// The cores of the link's node that have not answered; the text is the same for all links of that node.
 fn silent_cores(link: &Link) -> Option<String> {
     let cores: Vec<String> = link.silent_cores.iter().map(u16::to_string).collect();
     let (word, have) = match cores.len() {
@@ -59,7 +59,7 @@ fn end(number: u16, name: &str) -> String {
     format!("{number} {name}").trim_end().to_owned()
 }
 
-/// In the order in which they come.
+/// The addresses in order, each once.
 fn without_repeats(addresses: Vec<&String>) -> Vec<&String> {
     let mut seen = Vec::new();
     for address in addresses {
@@ -70,7 +70,7 @@ fn without_repeats(addresses: Vec<&String>) -> Vec<&String> {
     seen
 }
 
-/// `1 of 1, 3h04m`: for how long all that are up have been; `0 of 4, heard 12s ago`.
+/// `1 of 1, 3h04m`: how long all of those that are up have been; `0 of 4, last heard 12s ago`.
 fn of_role(links: &RoleLinks) -> String {
     let RoleLinks { up, of, addresses: _, age: up_for, silence } = links;
     let count = if *of == 0 { format!("{up}") } else { format!("{up} of {of}") };

@@ -1,4 +1,4 @@
-//! Arguments that say how to log in to a target.
+//! Arguments for the login to a target.
 
 use std::path::PathBuf;
 
@@ -35,10 +35,9 @@ pub struct LoginArgs {
 }
 
 impl LoginArgs {
-    /// With the usual time limits.
+    /// The options of a login, with default timeouts.
     ///
-    /// # Errors
-    /// If a secret cannot be read.
+    /// # Errors A secret cannot be read.
     pub fn options(&self) -> Result<Options, CliError> {
         let mut login = Options::default();
         if let Some(name) = &self.initiator {
@@ -57,7 +56,7 @@ impl LoginArgs {
 fn credentials(user: &Option<String>, file: &Option<PathBuf>) -> Result<Option<Credentials>, CliError> {
     let (Some(name), Some(path)) = (user, file) else { return Ok(None) };
     let secret = std::fs::read_to_string(path).map_err(|error| CliError::Secret(path.clone(), error))?;
-    // A file that an editor has written ends with a line's end, which is not part of the secret.
+    // Editors end a file with a newline, which is not part of the secret.
     let secret = secret.trim_end_matches(['\r', '\n']).as_bytes().to_vec();
     Ok(Some(Credentials { name: name.clone(), secret }))
 }

@@ -1,4 +1,4 @@
-//! `ursa man`: manual pages, made of what `--help` says.
+//! `ursa man`: manual pages, generated from the text of `--help`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -42,7 +42,7 @@ pub enum Command {
     List,
 }
 
-/// A map in a list of all.
+/// A map in the list of all maps.
 #[derive(Serialize)]
 struct Listed {
     target: String,
@@ -51,7 +51,7 @@ struct Listed {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -88,7 +88,7 @@ impl Command {
     }
 }
 
-/// Gives maps the names of volumes of which the node that was asked knows only the identity.
+/// Sets the names of volumes of which the node that was asked knows only the identity.
 ///
 /// # Errors
 /// See [`CliError`].
@@ -108,7 +108,7 @@ fn name_of(volumes: &[Volume], id: &str) -> Option<String> {
     volumes.iter().find(|volume| volume.id == id).map(|volume| volume.name.clone())
 }
 
-/// The volume's name, or its identity while nobody says what it is called.
+/// The volume's name, or its identity while its name is unknown.
 pub fn volume(map: &TargetMap) -> String {
     map.volume
         .clone()

@@ -1,5 +1,5 @@
-//! Every command that a text names must exist, with the options that it names: messages, hints, documents
-//! and the console tell people what to run.
+//! Tests that every command in a text exists, with its options: messages, hints, documents and the console
+//! tell people what to run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use clap::{Command, CommandFactory};
 
 use super::Cli;
 
-/// Where texts are, below the repository. The changelog is not among them: it names what was renamed.
+/// The texts to check, in the repository. The changelog is not one of them: it has old names.
 const TEXTS: &[&str] = &["crates", "docs", "console/src", "deploy", "README.md", "ARCHITECTURE.md"];
 const ENDINGS: &[&str] = &["rs", "md", "ts", "tsx", "yml", "yaml"];
 
-/// What nodes start themselves, which is no part of the command line.
+/// A command that only nodes run, which is not part of the command line.
 const NOT_FOR_PEOPLE: &str = "watch-process";
 
-/// What is wrong with a command line without its `ursa`; `None`: nothing, as far as it can be told.
+/// What is wrong with a command line, given without its `ursa`; `None`: nothing, as far as can be checked.
 fn mistake(root: &Command, line: &str) -> Option<String> {
     let mut command = root;
     for word in line.split_whitespace().map(|word| word.trim_start_matches('[')) {
-        // From here on it is the shell's, or is put together when it is shown.
+        // The rest is for the shell, or is inserted when the text is shown.
         if word.starts_with(['|', '>', '<']) || word.contains("${") || word.contains("...") {
             return None;
         }
@@ -48,12 +48,12 @@ fn mistake(root: &Command, line: &str) -> Option<String> {
     None
 }
 
-/// What is wrong with a command line that begins after `ursa`.
+/// What is wrong with a command line, given without its `ursa`.
 pub fn mistake_in(line: &str) -> Option<String> {
     mistake(&root(), line)
 }
 
-/// What stands between backquotes after `ursa `.
+/// The texts between backquotes that begin with `ursa `, without it.
 fn mentioned(text: &str) -> impl Iterator<Item = &str> {
     text.split("`ursa ").skip(1).filter_map(|rest| rest.split(['`', '\n']).next())
 }
@@ -81,7 +81,7 @@ fn every_command_in_a_text_exists() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     TEXTS.iter().for_each(|text| texts(&repository.join(text), &mut files));
     let (mut wrong, mut commands) = (Vec::new(), 0);
-    // The wrong ones below are examples.
+    // This file contains wrong commands as examples.
     for file in files.iter().filter(|file| !file.ends_with("cli/mentioned.rs")) {
         for line in mentioned(&fs::read_to_string(file).unwrap()).filter(|line| *line != NOT_FOR_PEOPLE) {
             commands += 1;

@@ -1,5 +1,6 @@
-//! The command line: a noun, then a verb. Everything but `serve`, `host-setup`, `completion` and `man` is a
-//! request to a node.
+//! The command line: a noun, then a verb.
+//!
+//! Most commands are requests to a node; `serve`, `host-setup`, `completion` and `man` are not.
 
 mod address;
 mod apply;
@@ -185,7 +186,7 @@ enum Command {
     Man(manual::Manual),
 }
 
-/// Does what the arguments say.
+/// Executes the command that the arguments name.
 pub fn main() -> ExitCode {
     let cli = match bench::letters::expand(std::env::args_os().collect()) {
         Ok(arguments) => Cli::parse_from(arguments),
@@ -233,7 +234,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Cli {
-    /// By what the node's certificate is known; `None`: nobody has said.
+    /// How the node's certificate is verified; `None`: the arguments do not say.
     fn trust(&self) -> Result<Option<Trust>, CliError> {
         Ok(match (&self.fingerprint, &self.ca) {
             (Some(fingerprint), _) => Some(Trust::Fingerprint(*fingerprint)),
@@ -243,7 +244,7 @@ impl Cli {
     }
 }
 
-/// A client with the token that was given, if one was.
+/// A client with the token from the file, if one is given.
 fn client(
     url: &str,
     trust: Result<Option<Trust>, CliError>,

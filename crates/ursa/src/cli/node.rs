@@ -169,7 +169,7 @@ impl KeptFor {
     }
 }
 
-/// Bytes a second, or none.
+/// Bytes per second, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit(Option<u64>);
 
@@ -215,7 +215,7 @@ fn parse_preferred(text: &str) -> Result<Preferred, String> {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -333,7 +333,7 @@ fn shown(node: &Node) -> String {
     ])
 }
 
-/// Whether the machine is virtual, and what shows that.
+/// Whether the machine is virtual, and the sign of that.
 fn machine(confirm: &ReadConfirm) -> String {
     let product = confirm.machine.as_ref().map_or(String::new(), |name| format!(" ({name})"));
     match confirm.hypervisor {
@@ -344,7 +344,7 @@ fn machine(confirm: &ReadConfirm) -> String {
     }
 }
 
-/// The setting, what it does here, what that costs, and what is risked without.
+/// The setting, its effect here, its cost, and the risk without it.
 fn confirmed_reads(confirm: &ReadConfirm) -> String {
     let setting = match confirm.setting {
         ReadConfirmSetting::Auto => "auto",
@@ -426,7 +426,7 @@ fn with_role(node: &ClusterNode, address: &str) -> String {
     node.link_roles.get(address).map_or(address.to_owned(), |role| format!("{address} ({role})"))
 }
 
-/// Whether the node is up, and for how long; or since when it is not, or is in maintenance.
+/// Whether the node is up and for how long, or since when it is down or in maintenance.
 fn up(node: &ClusterNode, now: u64) -> String {
     let (word, since) = match (node.up, node.maintenance) {
         (true, false) => {
@@ -440,7 +440,7 @@ fn up(node: &ClusterNode, now: u64) -> String {
     since.map_or(word.into(), |since| format!("{word}, {}", lasting(now, since)))
 }
 
-/// Whether its vote counts in the cluster's record, and what keeps it from that.
+/// Whether the node votes in the cluster's record, and what prevents it.
 fn votes(node: &ClusterNode) -> String {
     let word = if node.votes { "yes" } else { "" };
     match (node.record_stalled, node.preferred) {

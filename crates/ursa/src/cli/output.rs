@@ -1,4 +1,4 @@
-//! How answers are shown: as a table for people, as JSON or YAML for programs.
+//! The formats of output: a table for people, JSON or YAML for programs.
 
 use std::io::{self, Write};
 
@@ -19,21 +19,21 @@ pub enum Format {
     Yaml,
 }
 
-/// Shows answers on standard output.
+/// Prints responses on standard output.
 pub struct Output(Format);
 
 impl Output {
-    /// In this format.
+    /// Prints in this format.
     pub fn new(format: Format) -> Output {
         Output(format)
     }
 
-    /// Whether people read it.
+    /// Whether the output is for people.
     pub fn is_for_people(&self) -> bool {
         self.0 == Format::Table
     }
 
-    /// Shows an answer: its data, or what `text` makes of it for people.
+    /// Prints a response: its data, or the text that `text` makes of it for people.
     ///
     /// # Errors
     /// [`CliError::Print`].
@@ -53,7 +53,7 @@ impl Output {
         }
     }
 
-    /// Shows one of many that come one by one: a line of JSON, or what `text` makes of it.
+    /// Prints one of a stream of items: a line of JSON, or the text that `text` makes of it.
     ///
     /// # Errors
     /// [`CliError::Print`].
@@ -70,11 +70,11 @@ impl Output {
                 format!("---\n{}\n", yaml.trim_end())
             }
         };
-        // Nobody reads any more: that is the end.
+        // A closed pipe is an error here, which ends the stream.
         io::stdout().lock().write_all(line.as_bytes()).map_err(CliError::Print)
     }
 
-    /// Says that something was done. Programs see that from the exit code.
+    /// Reports a success to people; programs have the exit code.
     ///
     /// # Errors
     /// [`CliError::Print`].
@@ -85,13 +85,13 @@ impl Output {
         }
     }
 
-    /// Prints as it is.
+    /// Prints the text unchanged.
     ///
     /// # Errors
     /// [`CliError::Print`].
     pub fn text(&self, text: &str) -> Result<(), CliError> {
         match io::stdout().lock().write_all(text.as_bytes()) {
-            // Whoever reads has seen enough (`ursa volume list | head`).
+            // The reader has closed the pipe (`ursa volume list | head`).
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other.map_err(CliError::Print),
         }

@@ -24,7 +24,7 @@ pub struct OfNode {
 }
 
 impl OfNode {
-    /// For sentences.
+    /// The node in a sentence, or nothing.
     fn text(self) -> String {
         self.node.map(|node| format!(" on node {node}")).unwrap_or_default()
     }
@@ -167,7 +167,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -219,7 +219,7 @@ impl Command {
             }
             Command::Reopen { name, of, confirm } => {
                 let what = format!("Reopen pool {name}{}", of.text());
-                // Hosts notice nothing more of one that is not open.
+                // A pool that is not open serves no hosts, so no confirmation is needed.
                 let is_open = client.pool(&name, of.node)?.state != PoolState::Unavailable;
                 if confirm.go_on_if(output, &what, is_open, || client.would_reopen_pool(&name, of.node))? {
                     output.show(&client.reopen_pool(&name, of.node)?, one)?;
@@ -270,8 +270,9 @@ fn absolute(paths: &[PathBuf], of: OfNode) -> Result<Vec<String>, CliError> {
     paths.iter().map(|path| absolute_path(path, of)).collect()
 }
 
-/// The node may run in another directory; what is meant on the machine of another node is not guessed from
-/// where we are.
+/// Makes the path absolute, since the node may have another working directory.
+///
+/// A relative path on another node's machine is rejected: it does not depend on our directory.
 fn absolute_path(path: &Path, of: OfNode) -> Result<String, CliError> {
     let absolute = match of.node {
         Some(node) if path.is_relative() => return Err(CliError::PathThere(path.to_owned(), node)),
@@ -356,8 +357,7 @@ fn one(pool: &Pool) -> String {
         + &overcommit.unwrap_or_default()
 }
 
-/// What a pool's forecast says; nothing where there is none, or the node cannot tell now: the pool is shown
-/// all the same.
+/// The pool's forecast; empty if there is none or the request fails, since the pool is shown anyway.
 fn forecast_of(client: &Client, pool: &str, of: OfNode) -> String {
     let node = of.node.map(|node| node.to_string());
     let forecasts = client.forecasts(node.as_deref()).map(|list| list.items).unwrap_or_default();

@@ -1,5 +1,6 @@
-//! CHAP secrets, and passwords: from a file, from standard input or typed in. Never from the arguments, which
-//! every user of the machine can read.
+//! CHAP secrets and passwords: from a file, from standard input, or typed in.
+//!
+//! They are never arguments, which every user of the machine can read.
 
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
@@ -24,8 +25,7 @@ pub struct ChapArgs {
 impl ChapArgs {
     /// The name and the secret, if there is a name.
     ///
-    /// # Errors
-    /// If the secret cannot be read.
+    /// # Errors The secret cannot be read.
     pub fn read(self) -> Result<Option<Chap>, CliError> {
         let Some(user) = self.chap_user else { return Ok(None) };
         let prompt = format!("CHAP secret for {user} (12 to 16 characters work with all initiators)");
@@ -34,10 +34,9 @@ impl ChapArgs {
     }
 }
 
-/// A password, asked for by this prompt unless it comes from elsewhere.
+/// A password, from the file or typed in at this prompt.
 ///
-/// # Errors
-/// If it cannot be read.
+/// # Errors It cannot be read.
 pub fn password(prompt: &str, file: Option<PathBuf>) -> Result<String, CliError> {
     secret(&format!("{prompt} ({PASSWORD_CHARACTERS_MIN} characters or more)"), file)
 }
@@ -56,7 +55,7 @@ fn secret(prompt: &str, file: Option<PathBuf>) -> Result<String, CliError> {
             secret
         }
     };
-    // A file that an editor has written ends with a line's end, which is not part of the secret.
+    // Editors end a file with a newline, which is not part of the secret.
     Ok(secret.trim_end_matches(['\r', '\n']).to_owned())
 }
 

@@ -1,11 +1,11 @@
-//! How far copies are that are not in sync, in words.
+//! The progress of resyncs, in words.
 
 use api::{CopySync, SyncRestraint};
 
 use super::table::{age, size};
 use crate::clock::utc;
 
-/// What keeps a sync from going faster, if that is not said otherwise: who has paused it, and since when.
+/// What limits a resync's rate; `None` if it is paused, which another text reports with name and time.
 pub(super) fn restraint(restraint: SyncRestraint) -> Option<&'static str> {
     Some(match restraint {
         SyncRestraint::Hosts => "slowed down by host writes",
@@ -16,7 +16,7 @@ pub(super) fn restraint(restraint: SyncRestraint) -> Option<&'static str> {
     })
 }
 
-/// In one line.
+/// The progress in one line.
 pub(super) fn sync_line(sync: &CopySync) -> String {
     let mut text = format!("{} of {} left to copy", size(sync.left_bytes), size(sync.total_bytes));
     if sync.bytes_per_second > 0 {

@@ -4,7 +4,7 @@ use api::Since;
 
 use base::ByteLen;
 
-/// Rows under a head.
+/// A table: rows below a head.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -20,10 +20,9 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Adds a row to a table whose columns nobody knows beforehand.
+    /// Adds a row to a table whose number of columns varies.
     ///
-    /// # Panics
-    /// If it has another number of cells than the head.
+    /// # Panics The number of cells differs from the head's.
     pub fn cells(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.rows[0].len(), "a cell a column");
         self.rows.push(cells);
@@ -49,7 +48,7 @@ impl Table {
     }
 }
 
-/// Names and values of one thing, one a line.
+/// Names and values of an object, one per line.
 pub fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     fields
@@ -63,19 +62,19 @@ pub fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
         .collect()
 }
 
-/// A line for each node whose part is missing, on standard error: what is read on has rows, or JSON, alone.
+/// Prints the missing nodes on standard error, since programs read rows or JSON on standard output.
 pub fn say_missing(missing: &[api::Missing]) {
     for api::Missing { node, node_name, reason } in missing {
         eprintln!("MISSING: node {node} ({node_name}): {reason}");
     }
 }
 
-/// A size for people.
+/// Formats a size for people.
 pub fn size(bytes: u64) -> String {
     ByteLen(bytes).to_string()
 }
 
-/// A duration for people.
+/// Formats a duration for people.
 pub fn age(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -86,14 +85,14 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
-/// How long something has been so, for people; `now` in seconds since 1970.
+/// Formats for how long something has lasted; `now` is in seconds since 1970.
 pub fn lasting(now: u64, since: Since) -> String {
     let at_least = if since.or_earlier { "at least " } else { "" };
     // The node's clock may be ahead.
     format!("for {at_least}{}", age(now.saturating_sub(since.at)))
 }
 
-/// A list for people.
+/// Formats a list for people.
 pub fn list<T: ToString>(items: impl IntoIterator<Item = T>, none: &str) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     if items.is_empty() { none.to_owned() } else { items.join(", ") }

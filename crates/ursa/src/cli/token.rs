@@ -39,7 +39,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].

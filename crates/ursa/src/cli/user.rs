@@ -82,7 +82,7 @@ pub struct PasswordFrom {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].

@@ -147,7 +147,7 @@ enum Kind {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -161,7 +161,7 @@ impl Command {
                     return show_would(output, &what, &client.would_create_volume(&request)?);
                 }
                 let volume = client.create_volume(&request)?;
-                // Only for the text: an answer without it is as good for a program.
+                // The portals are only for people; programs get the same response without them.
                 let is_local =
                     |volume: &Volume| volume.maps.first().is_none_or(|map| map.host == api::DEFAULT_HOST);
                 let portals = |volume: &Volume| match is_local(volume) {
@@ -172,7 +172,7 @@ impl Command {
             }
             Command::List => {
                 let volumes = client.volumes()?;
-                // For programs it is a list, as it was when one node alone was asked.
+                // Programs get a list, as in versions that asked a single node.
                 output.show(&volumes.items, |items| table(items))?;
                 say_missing(&volumes.missing);
                 Ok(())
@@ -219,8 +219,9 @@ impl Command {
 }
 
 impl Create {
-    /// # Errors
-    /// [`CliError::CopiesOnNodes`].
+    /// The request to create the volume.
+    ///
+    /// # Errors [`CliError::CopiesOnNodes`].
     fn request(self) -> Result<VolumeCreate, CliError> {
         let (copies, nodes) = match (self.copies, self.on) {
             (copies, on) if on.is_empty() => (copies, None),
@@ -295,7 +296,7 @@ fn resized(volume: &Volume) -> String {
     )
 }
 
-/// In which column it says where a volume is; without a cluster there is none.
+/// The index of the column that shows a volume's nodes, which is absent without a cluster.
 const ON: usize = 6;
 
 fn table(volumes: &[Volume]) -> String {
@@ -335,12 +336,12 @@ fn table(volumes: &[Volume]) -> String {
     text
 }
 
-/// The numbers of the nodes that have it.
+/// The numbers of the nodes that have a copy.
 fn on(volume: &Volume) -> String {
     list(volume.copies.iter().map(|copy| copy.node), "-")
 }
 
-/// How many copies there are, and what it means if it is one.
+/// The number of copies, and what it means if there is only one.
 fn redundancy(volume: &Volume) -> String {
     let node = |copy: &VolumeCopy| match copy.here && copy.node_name.is_empty() {
         true => "this node".to_owned(),
@@ -392,7 +393,7 @@ fn copies(volume: &Volume, place: RecordPlace) -> String {
         ])
 }
 
-/// How the copies were compared last, and when they are next.
+/// The result of the last verification, and the time of the next one.
 fn compared(found: &Comparison) -> String {
     let outcome = match (found.stopped, found.different_bytes, found.unchecked_bytes) {
         (true, ..) => "interrupted".to_owned(),

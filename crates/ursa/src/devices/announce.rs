@@ -1,7 +1,7 @@
-//! Tells neighbours on a network where an address is now: by ARP (RFC 826, RFC 5227 2.3), and by neighbour
-//! advertisements (RFC 4861 7.2.6).
+//! Announces to the neighbors on a network where an address is now: by ARP (RFC 826, RFC 5227 2.3), and by
+//! neighbor advertisements (RFC 4861 7.2.6).
 //!
-//! Linux does so by itself only when a device comes up.
+//! Linux does so on its own only when a device comes up.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, bind, ipproto, sendto, socket_with, sockopt,
 };
 
-/// `ARPHRD_ETHER`: devices whose neighbours are found by hardware addresses of six bytes.
+/// `ARPHRD_ETHER`: devices whose neighbors have hardware addresses of six bytes.
 const ETHERNET: u16 = 1;
 /// `ETH_P_ARP`.
 const ARP: u16 = 0x0806;
@@ -21,8 +21,9 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// An Ethernet address.
 type Hardware = [u8; 6];
 
-/// Tells all neighbours on the device's network that the address is here. On a device without such neighbours
-/// (loopback, a tunnel) there is nobody to tell.
+/// Announces to all neighbors on the device's network that the address is here.
+///
+/// Does nothing on a device without such neighbors (loopback, a tunnel).
 pub(super) fn announce(device: &str, address: IpAddr) -> io::Result<()> {
     let of_device = |what: &str| -> io::Result<String> {
         Ok(std::fs::read_to_string(format!("/sys/class/net/{device}/{what}"))?.trim().to_owned())
@@ -37,7 +38,7 @@ pub(super) fn announce(device: &str, address: IpAddr) -> io::Result<()> {
     let index = number("ifindex")?;
     match address {
         IpAddr::V4(address) => {
-            // Some look at requests only, some at answers only.
+            // Some neighbors accept only requests, others only replies.
             send_arp(index, &arp(1, hardware, address))?;
             send_arp(index, &arp(2, hardware, address))
         }
@@ -50,14 +51,14 @@ fn parse_hardware(text: &str) -> Option<Hardware> {
     bytes.ok()?.try_into().ok()
 }
 
-/// An ARP message of an address about itself: 1, a request; 2, an answer.
+/// A gratuitous ARP message: operation 1, a request; 2, a reply.
 ///
 /// | bytes | |
 /// |---|---|
 /// | 0 | hardware: 1, Ethernet; protocol: 0x0800, IPv4; lengths of their addresses: 6, 4 |
 /// | 6 | operation |
-/// | 8 | the sender's hardware address, and its IPv4 address |
-/// | 18 | the same of the one asked: none in a request, and the same IPv4 address |
+/// | 8 | the sender's hardware address and IPv4 address |
+/// | 18 | the target's: hardware address (zeros in a request), and the same IPv4 address |
 fn arp(operation: u8, hardware: Hardware, address: Ipv4Addr) -> [u8; 28] {
     let mut message = [0; 28];
     message[..8].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, operation]);
@@ -70,11 +71,11 @@ fn arp(operation: u8, hardware: Hardware, address: Ipv4Addr) -> [u8; 28] {
     message
 }
 
-/// An unsolicited neighbour advertisement, whose checksum the kernel fills in.
+/// An unsolicited neighbor advertisement, whose checksum the kernel fills in.
 ///
 /// | bytes | |
 /// |---|---|
-/// | 0 | type 136, code 0, checksum, flags: 0x20, what was known before is replaced |
+/// | 0 | type 136, code 0, checksum, flags: 0x20, override earlier entries |
 /// | 8 | the address |
 /// | 24 | option 2, of one unit of 8 bytes: the hardware address |
 fn advertisement(hardware: Hardware, address: Ipv6Addr) -> [u8; 32] {
@@ -87,7 +88,7 @@ fn advertisement(hardware: Hardware, address: Ipv6Addr) -> [u8; 32] {
 }
 
 fn send_arp(index: u32, message: &[u8; 28]) -> io::Result<()> {
-    // It receives nothing: no protocol.
+    // The socket receives nothing, so it has no protocol.
     let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     let everybody = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
@@ -98,8 +99,8 @@ fn send_arp(index: u32, message: &[u8; 28]) -> io::Result<()> {
         sll_halen: 6,
         sll_addr: [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0],
     };
-    // SAFETY: both pointers are to values that live until the call returns, and each is given with its own
-    // size; `sockaddr_ll` is what AF_PACKET takes.
+    // SAFETY: both pointers point to values that live until the call returns, and each is passed with its own
+    // size; `sockaddr_ll` is the address type of AF_PACKET.
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
@@ -116,7 +117,7 @@ fn send_arp(index: u32, message: &[u8; 28]) -> io::Result<()> {
 fn send_advertisement(index: u32, address: Ipv6Addr, message: &[u8; 32]) -> io::Result<()> {
     let socket =
         socket_with(AddressFamily::INET6, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::ICMPV6))?;
-    // Receivers take it for one from beyond a router otherwise.
+    // Receivers ignore advertisements with a lower hop limit: they may come from beyond a router.
     sockopt::set_ipv6_multicast_hops(&socket, 255)?;
     bind(&socket, &SocketAddrV6::new(address, 0, 0, 0))?;
     sendto(&socket, message, SendFlags::empty(), &SocketAddrV6::new(ALL_NODES, 0, 0, index))?;
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn messages_are_those_of_the_standards() {
         let address = Ipv4Addr::new(192, 0, 2, 10);
-        // As `arping -U` and `arping -A` send them.
+        // The messages that `arping -U` and `arping -A` send.
         assert_eq!(
             arp(1, HARDWARE, address),
             [

@@ -1,4 +1,4 @@
-//! Addresses by `ip` (iproute2), which knows every kind of device and every kernel.
+//! Configures addresses with `ip` (iproute2), which supports every kind of device and every kernel.
 
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -10,18 +10,18 @@ use node::access::AddressRange;
 use node::floating::{AddressOn, HOLD_LENGTH};
 use serde::Deserialize;
 
-/// How long `ip` may take: it takes milliseconds.
+/// How long `ip` may take; it normally takes milliseconds.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// How often it is looked whether it has ended.
+/// How often to check whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Where distributions have it that leave its directory out of the paths of users.
+/// The path of `ip` where distributions do not have its directory in users' PATH.
 const NOT_IN_PATH: &str = "/usr/sbin/ip";
 
-/// What `ip` says when the right to change something is missing.
+/// What `ip` prints if the process lacks the privilege.
 const NOT_PERMITTED: &str = "Operation not permitted";
 
-/// A device with its addresses, as `ip -json address show` has it.
+/// A device with its addresses, from `ip -json address show`.
 #[derive(Debug, Deserialize)]
 struct Link {
     #[serde(default)]
@@ -35,28 +35,29 @@ struct Address {
     local: Option<IpAddr>,
     #[serde(default)]
     prefixlen: u8,
-    /// In seconds; `u32::MAX`: for good.
+    /// In seconds; `u32::MAX`: forever.
     valid_life_time: Option<u32>,
 }
 
-/// Where an address is.
+/// A device that has an address.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     device: String,
-    /// How many bits of it are its network's there.
+    /// The prefix length of its network.
     prefix: u8,
-    /// A node has put it there: it runs out within moments.
+    /// A node has set it, with a lifetime of seconds.
     is_ours: bool,
 }
 
-/// No node has an address stay for longer, in seconds: what stays longer was set by somebody else, for good,
-/// by DHCP or by IPv6 itself (SLAAC). A second more, should a kernel round up.
+/// The longest lifetime of an address that a node sets, in seconds.
+///
+/// An address with a longer one was set from outside: permanently, by DHCP, or by IPv6 autoconfiguration
+/// (SLAAC). One second is added in case a kernel rounds up.
 const OURS_SECONDS_MAX: u64 = HOLD_LENGTH.as_secs() + 1;
 
-/// Puts an address on its device, or has it stay there, until then or up to a second less; gives the device.
+/// Sets an address, or extends its lifetime, until `until` or up to a second less; returns its device.
 ///
-/// # Errors
-/// What is wrong, and what to do.
+/// # Errors What is wrong, and what to do.
 pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, String> {
     let links = links()?;
     if let Some(here) = holders(&links, on.address).iter().find(|here| !here.is_ours) {
@@ -73,20 +74,21 @@ pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, String> {
         })?,
     };
     let address = format!("{}/{}", on.address, on.prefix);
-    // What came before may have taken its time, and another node may have it afterwards.
+    // The steps above take time, and another node may hold the address after `until`.
     let seconds = seconds_until(until, Instant::now())?.to_string();
     let (address, device_name, seconds) = (address.as_str(), device.as_str(), seconds.as_str());
     let mut arguments = vec!["address", "replace", address, "dev", device_name];
     arguments.extend(["valid_lft", seconds, "preferred_lft", seconds]);
     if on.address.is_ipv6() {
-        // The record has seen to it that nobody else has it; else it could not be used for a second.
+        // The record ensures that no other node has it; duplicate address detection would delay its use by a
+        // second.
         arguments.push("nodad");
     }
     run(&arguments)?;
     Ok(device)
 }
 
-/// The whole seconds that are left.
+/// The whole seconds until then.
 fn seconds_until(until: Instant, now: Instant) -> Result<u64, String> {
     match until.saturating_duration_since(now).as_secs() {
         0 => Err("too late: setting the address took longer than its lifetime".to_owned()),
@@ -94,11 +96,12 @@ fn seconds_until(until: Instant, now: Instant) -> Result<u64, String> {
     }
 }
 
-/// Takes an address off the device that has it. Where none has it, or there is no `ip` that could have put it
-/// there, nothing is to be done; nor is one that no node has put there.
+/// Removes an address that a node has set.
 ///
-/// # Errors
-/// What is wrong, and what to do.
+/// Does nothing if no device has it, if it was set from outside, or if there is no `ip`, which must have set
+/// it.
+///
+/// # Errors What is wrong, and what to do.
 pub(super) fn take_off(on: &AddressOn) -> Result<(), String> {
     let links = match start(&["-json", "address", "show"]) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -122,7 +125,7 @@ fn parse(json: &str) -> Result<Vec<Link>, String> {
         .map_err(|error| format!("cannot parse the output of `ip -json address show`: {error}"))
 }
 
-/// The first device with an address of the same network.
+/// The first device with an address in the same network.
 fn device_of(links: &[Link], on: &AddressOn) -> Option<String> {
     let network = AddressRange::new(on.address, on.prefix).ok()?;
     let same =
@@ -144,7 +147,7 @@ fn holders(links: &[Link], address: IpAddr) -> Vec<Place> {
     links.iter().flat_map(on).collect()
 }
 
-/// Runs `ip`; gives what it prints.
+/// Runs `ip`; returns what it prints.
 fn run(arguments: &[&str]) -> Result<String, String> {
     ended(&arguments.join(" "), start(arguments))
 }
@@ -160,8 +163,9 @@ fn start(arguments: &[&str]) -> io::Result<Child> {
     }
 }
 
-/// What it has printed, when it has ended well. A machine's list of addresses may be longer than a pipe
-/// holds, so it is read meanwhile.
+/// What a process prints, if it succeeds.
+///
+/// The output is read while it runs, since a list of addresses may be longer than a pipe holds.
 fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| format!("`ip {arguments}`: {why}");
     let mut child = started.map_err(|error| match error.kind() {
@@ -202,7 +206,7 @@ fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> 
 fn read_aside(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut text = String::new();
-        // What is no text is none of ours.
+        // Output that is not UTF-8 is of no use.
         let _ = pipe.read_to_string(&mut text);
         text
     })
@@ -212,7 +216,7 @@ fn read_aside(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String
 mod tests {
     use super::*;
 
-    /// As iproute2 6.1 prints it, without what is not read.
+    /// Output of iproute2 6.1, without fields that are not read.
     const SHOWN: &str = r#"[
         {"ifindex":1,"ifname":"lo","addr_info":[
             {"family":"inet","local":"127.0.0.1","prefixlen":8,"scope":"host","valid_life_time":4294967295},

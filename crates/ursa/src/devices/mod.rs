@@ -1,9 +1,8 @@
-//! Floating portal addresses on this machine's network devices: `ip` puts them on and takes them off, and
-//! neighbours are told.
+//! Sets, announces and removes floating portal addresses on this machine's network devices.
 //!
-//! A thread of its own does it, one thing after the other: it waits for other processes, which neither the
-//! cores nor the control thread may. It needs the right CAP_NET_ADMIN, and CAP_NET_RAW to tell neighbours; a
-//! node without them serves, and leaves addresses to others.
+//! A dedicated thread does one task at a time: it waits for other processes (`ip`), which neither the cores
+//! nor the control thread may do. It needs CAP_NET_ADMIN, and CAP_NET_RAW for announcements to neighbors. A
+//! node without them still serves volumes, and leaves the addresses to other nodes.
 
 mod announce;
 mod ip;
@@ -14,17 +13,17 @@ use std::time::{Duration, Instant};
 use node::floating::{AddressOn, AddressWork, Devices};
 use rt::sync::{Sender, oneshot};
 
-/// What is to be done, since when, and who waits for it: an address stays for so long from when it was handed
-/// over, however long other work takes before it.
+/// A task, the time when it was handed over, and the channel for its result.
+///
+/// An address is held for its lifetime from that time on, however long earlier tasks take.
 type Given = (AddressWork, Instant, Sender<Result<(), String>>);
 
-/// The way to this machine's network devices.
+/// Access to this machine's network devices.
 ///
-/// # Errors
-/// The thread could not be started.
+/// # Errors The thread could not be started.
 pub fn devices() -> std::io::Result<Devices> {
     let (give, given) = mpsc::channel::<Given>();
-    // It ends when nobody can give it anything any more.
+    // The thread ends when all senders are gone.
     std::thread::Builder::new().name("addresses".into()).spawn(move || {
         for (work, handed_over, answer) in given {
             answer.send(carry_out(&work, handed_over));
@@ -41,8 +40,10 @@ pub fn devices() -> std::io::Result<Devices> {
     }))
 }
 
-/// Takes addresses off whose node is dead, all at once, and waits for that no longer than this. What is not
-/// off by then may be a moment later; what cannot be taken off, its kernel takes off.
+/// Removes the addresses of a dead node, all at once, and waits for that at most `limit`.
+///
+/// Addresses that are not removed by then may be a moment later; those that cannot be removed expire in the
+/// kernel.
 pub fn take_off_all(addresses: &[AddressOn], limit: Duration) {
     let (at_work, nobody) = mpsc::channel::<()>();
     for on in addresses {
@@ -58,7 +59,7 @@ pub fn take_off_all(addresses: &[AddressOn], limit: Duration) {
         }
     }
     drop(at_work);
-    // Nobody sends anything: it ends when the last of them has.
+    // No thread sends anything: the channel closes when the last one has ended.
     if nobody.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
         eprintln!("ursa: floating IPs not removed after {limit:?}; they may stay for some seconds");
     }
@@ -69,7 +70,7 @@ fn carry_out(work: &AddressWork, handed_over: Instant) -> Result<(), String> {
         AddressWork::PutOn { on, lasts, announce } => {
             let device = ip::put_on(on, handed_over + *lasts)?;
             if *announce && let Err(error) = announce::announce(&device, on.address) {
-                // They find it out when what they know has grown old.
+                // Neighbors find the new device when their cache entries expire.
                 tracing::warn!(
                     address = %on.address, device, %error,
                     "cannot announce the floating IP; neighbours may take up to a minute to find it (requires CAP_NET_RAW)"

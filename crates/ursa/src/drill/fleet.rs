@@ -1,6 +1,6 @@
-//! A cluster of processes of this very program, on loopback, with directories of their own.
+//! A cluster of processes of this program, on loopback, each with a directory of its own.
 //!
-//! Nothing of it outlives the process that started it: the nodes die with it, however it ends.
+//! None of them survives the process that started it: the nodes die with it, however it ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,57 +24,56 @@ use super::patience::Patience;
 use super::watch::now;
 use crate::cli::replace_copy;
 
-/// From the start of a process until it answers.
+/// Limit from the start of a process until its API responds.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// From SIGTERM until the process is gone; sessions may take a few seconds to log out.
+/// Limit from SIGTERM until the process has exited; sessions may take a few seconds to log out.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
-/// Until all nodes know each other and vote.
+/// Limit until all nodes know each other and vote.
 const FORM_LIMIT: Duration = Duration::from_secs(30);
-/// Until links are where they belong: they look for that every half a minute.
+/// Limit until links use the right networks: nodes check that every half a minute.
 const LINKS_LIMIT: Duration = Duration::from_secs(70);
-/// Until a new volume is in sync on all of its nodes.
+/// Limit until a new volume is in sync on all of its nodes.
 const VOLUME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Below Linux's range for outgoing connections (32768 on), so that no connection takes a port before the
-/// node has it.
+/// Ports below Linux's range for outgoing connections (from 32768), so that no connection takes a port before
+/// the node has it.
 const PORTS_FIRST: u32 = 20_000;
 const PORTS: u32 = 12_000;
 
-/// Until a pool whose disks are lost is forgotten, and a copy is made in a new one.
+/// Limit until a lost pool is removed from the record and a copy is created in a new one.
 const REPLACE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The pool that a node makes at its first start, and where in its directory.
+/// The pool that a node creates at its first start, and its file in the node's directory.
 const POOL: &str = "default";
 const POOL_FILE: &str = "pools/default.img";
 
-/// The volume of a drill.
+/// The name of a drill's volume.
 pub const VOLUME: &str = "drill";
 
-/// What a cluster is to be.
+/// The cluster to start.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Nodes with a copy of the volume.
+    /// The number of nodes with a copy of the volume.
     pub copies: u8,
-    /// More nodes, which have no copy.
+    /// The number of further nodes, without a copy.
     pub others: u8,
-    /// Heartbeats have a network of their own, and gates stand only there.
+    /// Heartbeats have a network of their own, and only it has gates.
     pub beats_apart: bool,
-    /// One more node, which only votes.
+    /// One more node is a witness.
     pub witness: bool,
-    /// What is said across a cut is lost, and its connections with it; otherwise it arrives when the cut is
-    /// mended.
+    /// Data sent across a cut is lost, with its connections; otherwise it arrives when the cut ends.
     pub lossy: bool,
-    /// The volume is in memory.
+    /// The volume is a RAM volume.
     pub ram: bool,
-    /// Nodes have watchers, which tell the others of their death.
+    /// Nodes have watchers, which report their death to the others.
     pub watchers: bool,
-    /// Bytes of the volume.
+    /// The volume's size in bytes.
     pub size: u64,
-    /// Where the nodes' data is; must not exist. It is removed if all went well.
+    /// The directory for the nodes' data. It must not exist, and is removed if the drill passes.
     pub directory: PathBuf,
 }
 
-/// The nodes: first those with a copy; the last one is the witness, if there is one.
+/// The nodes: first those with a copy; the witness, if there is one, is last.
 pub struct Fleet {
     shape: Shape,
     nodes: Vec<Member>,
@@ -82,19 +81,19 @@ pub struct Fleet {
     keep: bool,
 }
 
-/// What stands between two nodes, of which that with the higher number connects.
+/// A gate between two nodes; the one with the higher number connects.
 struct Between {
     higher: u16,
     lower: u16,
     gate: Gate,
 }
 
-/// What is cut when a node is.
+/// The direction that is cut at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// What it says to others.
+    /// What the node sends.
     ByIt,
-    /// What others say to it.
+    /// What the node receives.
     ToIt,
 }
 
@@ -102,29 +101,29 @@ pub enum Said {
 pub struct Member {
     /// Its number in the cluster.
     pub number: u16,
-    /// The program that it is.
+    /// Its process.
     process: Option<Child>,
     arguments: Vec<String>,
     data: PathBuf,
     pool_bytes: u64,
     log: PathBuf,
     link: SocketAddr,
-    /// Where heartbeats are to go, if they have a network of their own; data goes to the other one then.
+    /// Where it listens for heartbeats, if they have a network of their own; data then uses the other
+    /// address.
     beats: Option<SocketAddr>,
     /// Where it listens for iSCSI.
     pub portal: SocketAddr,
-    /// Speaks to it.
+    /// A client of its API.
     pub client: Client,
 }
 
 impl Fleet {
-    /// Starts the nodes, makes them a cluster and a volume with a copy on each.
+    /// Starts the nodes, forms a cluster, and creates a volume with its copies.
     ///
-    /// # Errors
-    /// Something does not work, or not in time.
+    /// # Errors A step fails or takes too long.
     pub fn start(shape: Shape, patience: &Patience) -> Result<Fleet, DrillError> {
         let failed = |source| DrillError::Directory(shape.directory.clone(), source);
-        // Not one that has something in it: all of it is removed in the end.
+        // Fails if the directory exists: all of it is removed at the end.
         fs::create_dir_all(shape.directory.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
         fs::create_dir(&shape.directory).map_err(failed)?;
         let count = u16::from(shape.copies) + u16::from(shape.others) + u16::from(shape.witness);
@@ -143,7 +142,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Puts gates between the node and all lower ones: their addresses, and where to go instead.
+    /// Puts gates between the node and all lower ones; returns each node's address and that of its gate.
     fn gates_to_lower(&mut self, higher: u16) -> Result<Vec<(SocketAddr, SocketAddr)>, DrillError> {
         let mut ways = Vec::new();
         for lower in &self.nodes {
@@ -155,7 +154,7 @@ impl Fleet {
         Ok(ways)
     }
 
-    /// Cuts what the node and another one, or all others, say to each other, or mends that.
+    /// Cuts these directions between the node and another one, or all others; or ends the cut.
     pub fn cut(&self, node: u16, other: Option<u16>, what: &[Said], cut: bool) {
         let concerns = |between: &&Between| {
             let ends = [between.higher, between.lower];
@@ -163,7 +162,7 @@ impl Fleet {
         };
         for between in self.gates.iter().filter(concerns) {
             for said in what {
-                // Who connects is the higher one.
+                // The node with the higher number connects.
                 let way =
                     if (between.higher == node) == (*said == Said::ByIt) { Way::There } else { Way::Back };
                 between.gate.keep(way, cut);
@@ -171,17 +170,16 @@ impl Fleet {
         }
     }
 
-    /// Cuts all that nodes say to each other through gates, or mends that.
+    /// Cuts all gates in both directions, or ends the cut.
     pub fn cut_all(&self, cut: bool) {
         for between in &self.gates {
             [Way::There, Way::Back].into_iter().for_each(|way| between.gate.keep(way, cut));
         }
     }
 
-    /// Waits until heartbeats, and nothing else, go by their network, if they have one of their own.
+    /// Waits until heartbeats alone use their network, if they have one of their own.
     ///
-    /// # Errors
-    /// They do not in time.
+    /// # Errors They do not in time.
     pub fn wait_for_beats_apart(&self, patience: &Patience) -> Result<(), DrillError> {
         let apart = || self.gates.iter().all(|between| between.gate.connections() == 1);
         match self.shape.beats_apart {
@@ -227,7 +225,7 @@ impl Fleet {
         patience.wait(VOLUME_LIMIT, "the volume to be in sync", || self.is_whole())
     }
 
-    /// Whether every node that is to have a copy is there, and all agree that all copies are in sync.
+    /// Whether all nodes with a copy respond and agree that all copies are in sync.
     pub fn is_whole(&self) -> bool {
         let whole = |volume: Volume| {
             volume.serving && volume.copies.iter().all(|copy| copy.state == CopyState::InSync)
@@ -240,7 +238,7 @@ impl Fleet {
         &self.nodes[..usize::from(self.shape.copies)]
     }
 
-    /// How many these are.
+    /// The number of these nodes.
     pub fn copies(&self) -> u8 {
         self.shape.copies
     }
@@ -249,35 +247,33 @@ impl Fleet {
         &mut self.nodes[usize::from(self.shape.copies)..]
     }
 
-    /// kill -9 of all nodes without a copy at once; they are gone when this returns.
+    /// Kills all nodes without a copy at once with SIGKILL; they have exited when this returns.
     pub fn kill_without_copies(&mut self) {
         kill_at_once(self.without_copies());
     }
 
-    /// Starts them again, and waits until they vote.
+    /// Starts the nodes without a copy again, and waits until they vote.
     ///
-    /// # Errors
-    /// Something does not work, or not in time.
+    /// # Errors A step fails or takes too long.
     pub fn start_without_copies(&mut self, patience: &Patience) -> Result<(), DrillError> {
         self.without_copies().iter_mut().try_for_each(Member::start)?;
         self.wait_for_votes(patience)
     }
 
-    /// One of all nodes.
+    /// The node with this number.
     pub fn node(&mut self, number: u16) -> &mut Member {
         &mut self.nodes[usize::from(number) - 1]
     }
 
-    /// kill -9 of all at once, the witness too; they are gone when this returns.
+    /// Kills all nodes at once with SIGKILL, the witness too; they have exited when this returns.
     pub fn kill_all(&mut self) {
         kill_at_once(&mut self.nodes);
     }
 
-    /// Starts a node that has lost its disks, gives it a pool of new ones, and has its copy made anew from
-    /// the others.
+    /// Starts a node that has lost its disks, creates a pool on new ones, and rebuilds its copy from the
+    /// others.
     ///
-    /// # Errors
-    /// Something does not work, or not in time.
+    /// # Errors A step fails or takes too long.
     pub fn replace_disks(&mut self, number: u16, patience: &Patience) -> Result<Replaced, DrillError> {
         let node = self.node(number);
         node.start()?;
@@ -288,7 +284,7 @@ impl Fleet {
         let disk = NewDisk { path, size: Some(node.pool_bytes), reserve: false };
         let pool = PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false };
         node.client.create_pool(&pool, None)?;
-        // As an administrator does it, at a node that has a copy.
+        // As an administrator would, on a node that has a copy.
         let asked = self.with_copies().iter().find(|node| node.number != number);
         let asked = asked.expect("a drill has two copies or more");
         let volume = asked.client.volume(VOLUME)?.id;
@@ -298,7 +294,7 @@ impl Fleet {
         Ok(Replaced { gone, made: now() })
     }
 
-    /// Starts all again.
+    /// Starts all nodes again.
     ///
     /// # Errors
     /// A process cannot be started.
@@ -306,19 +302,19 @@ impl Fleet {
         self.nodes.iter_mut().try_for_each(Member::start)
     }
 
-    /// Leaves the directories where they are, with the nodes' logs.
+    /// Keeps the directory with the nodes' logs; returns its path.
     pub fn keep(&mut self) -> &Path {
         self.keep = true;
         &self.shape.directory
     }
 }
 
-/// When a copy was taken away, and when it was made anew.
+/// When a copy was removed, and when its replacement was created.
 #[derive(Clone, Copy, Debug)]
 pub struct Replaced {
-    /// Since then the volume has no copy there.
+    /// From then on the volume has no copy there.
     pub gone: Instant,
-    /// Since then it has one again, which has nothing.
+    /// From then on it has a new, empty copy.
     pub made: Instant,
 }
 
@@ -326,7 +322,7 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.kill_all();
         if !self.keep {
-            // What cannot be removed is in a directory for temporary things.
+            // If this fails, the files remain in a directory for temporary files.
             let _ = fs::remove_dir_all(&self.shape.directory);
         }
     }
@@ -367,12 +363,13 @@ impl Member {
         })
     }
 
-    /// Where it listens for other nodes. Until they know what for, control links go to the first one.
+    /// The addresses where it listens for other nodes. Control links use the first one until heartbeats have
+    /// a network.
     fn listens(&self) -> Vec<String> {
         self.beats.into_iter().chain([self.link]).map(|address| address.to_string()).collect()
     }
 
-    /// Goes to these addresses of other nodes by others.
+    /// Makes the node reach these addresses of other nodes through the other ones.
     fn go_by(&mut self, ways: &[(SocketAddr, SocketAddr)]) {
         if !ways.is_empty() {
             let ways: Vec<String> = ways.iter().map(|(from, to)| format!("{from}={to}")).collect();
@@ -380,7 +377,7 @@ impl Member {
         }
     }
 
-    /// Starts it, again.
+    /// Starts the process, for the first time or again.
     ///
     /// # Errors
     /// The process cannot be started.
@@ -390,59 +387,57 @@ impl Member {
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command.arg("serve").args(&self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log);
-        // Ctrl-C is for the drill alone: it ends the nodes itself.
+        // Ctrl-C is for the drill alone, which stops the nodes.
         command.process_group(0);
         let parent = rustix::process::getpid();
         let die_with_parent = move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // It may have ended before.
+            // The parent may have exited before.
             match rustix::process::getppid() {
                 found if found == Some(parent) => Ok(()),
                 _ => Err(io::ErrorKind::NotFound.into()),
             }
         };
-        // SAFETY: between fork and exec it makes two system calls, and takes no memory and no lock.
+        // SAFETY: between fork and exec, the function makes two system calls, and takes no memory and no
+        // lock.
         unsafe { command.pre_exec(die_with_parent) };
         self.process = Some(command.spawn().map_err(failed)?);
         Ok(())
     }
 
-    /// Waits until its API answers.
+    /// Waits until its API responds.
     ///
-    /// # Errors
-    /// It does not in time, or has ended.
+    /// # Errors It does not in time, or has exited.
     pub fn wait_until_it_answers(&self, patience: &Patience) -> Result<(), DrillError> {
         patience.wait(START_LIMIT, &format!("n{} to answer", self.number), || self.client.health().is_ok())
     }
 
-    /// kill -9; it is gone when this returns.
+    /// Kills the process with SIGKILL; it has exited when this returns.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // It may have ended by itself.
+            // It may have exited on its own.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 
-    /// kill -9, and all that its pool had is gone.
+    /// Kills the process with SIGKILL, and deletes its pool.
     ///
-    /// # Errors
-    /// It cannot be deleted.
+    /// # Errors The pool cannot be deleted.
     pub fn lose_disks(&mut self) -> Result<(), DrillError> {
         self.kill();
         let path = self.data.join(POOL_FILE);
         fs::remove_file(&path).map_err(|error| DrillError::Directory(path, error))
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub fn tell_to_stop(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the process has exited.
     ///
-    /// # Errors
-    /// It does not in time.
+    /// # Errors It does not in time.
     pub fn wait_until_it_is_gone(&mut self, patience: &Patience) -> Result<(), DrillError> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let gone = || process.try_wait().is_ok_and(|status| status.is_some());
@@ -451,19 +446,19 @@ impl Member {
         Ok(())
     }
 
-    /// SIGSTOP: it stands still, and the kernel goes on taking what it is sent.
+    /// Sends SIGSTOP: the process stops, and the kernel still accepts what it is sent.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn go_on(&self) {
         self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = self.process.as_ref().map(Pid::from_child) {
-            // It may have ended by itself; that is found out by what comes next.
+            // The process may have exited on its own; the next step finds that out.
             let _ = kill_process(pid, signal);
         }
     }
@@ -474,24 +469,24 @@ fn kill_at_once(nodes: &mut [Member]) {
     nodes.iter_mut().for_each(Member::kill);
 }
 
-/// What a pool takes besides its volumes, and what is enough for one without any.
+/// Bytes that a pool needs besides its volumes; enough for a pool without volumes.
 const ROOM: u64 = 256 << 20;
 
-/// For the data of all commands of a node: the load's depth is small.
+/// Memory for the data of a node's commands: the load's depth is small.
 const DATA_MAX: u64 = 64 << 20;
 
-/// The machine is shared by all nodes and the load.
+/// Cores per node: all nodes and the load share the machine.
 fn cores_of_each(nodes: usize) -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     (available / (nodes + 1)).clamp(1, 4)
 }
 
-/// An address on loopback where nobody listens, and that no other call gives.
+/// A free loopback address, which no other call returns.
 pub fn free_port() -> Result<SocketAddr, DrillError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..PORTS {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Two drills at once start far apart.
+        // Two drills that run at the same time start far apart.
         let port = PORTS_FIRST + (std::process::id().wrapping_mul(397).wrapping_add(step)) % PORTS;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port as u16));
         if TcpListener::bind(address).is_ok() {

@@ -1,8 +1,8 @@
-//! Stands between two nodes and can keep what they say to each other.
+//! A gate: a proxy between two nodes that can hold back what they send.
 //!
-//! What is kept is not lost: it goes on when the gate opens, as on a network whose cable was pulled and put
-//! back. At a lossy gate it is lost, and its connection with it, as where a firewall has forgotten who spoke
-//! to whom.
+//! Data that is held back is not lost: it continues when the gate opens, as after a network cable was
+//! unplugged and plugged in again. A lossy gate drops it, and closes its connection, like a firewall that has
+//! lost its connection table.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often a kept direction looks whether it may go on.
+/// How often a direction that is held back checks whether it may continue.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Bytes of a piece.
+/// The bytes forwarded at once.
 const PIECE: usize = 64 << 10;
 
-/// Which way bytes go.
+/// The direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From who connects.
+    /// From the node that connects.
     There,
-    /// To who connected.
+    /// To the node that connects.
     Back,
 }
 
-/// A listener before a server. Its threads end with the process.
+/// A listener in front of a server. Its threads end with the process.
 #[derive(Debug)]
 pub struct Gate {
     address: SocketAddr,
@@ -34,20 +34,19 @@ pub struct Gate {
     ways: Arc<AtomicUsize>,
 }
 
-/// What the threads of a gate need to know.
+/// What the threads of a gate need.
 #[derive(Clone)]
 struct Rules {
     kept: Arc<[AtomicBool; 2]>,
     lossy: bool,
-    /// Of connections that it has: two each.
+    /// Directions of its connections: two each.
     ways: Arc<AtomicUsize>,
 }
 
 impl Gate {
-    /// An open gate before a server, on a free port of loopback.
+    /// Creates an open gate in front of a server, on a free loopback port.
     ///
-    /// # Errors
-    /// No socket is to be had.
+    /// # Errors No socket can be opened.
     pub fn new(server: SocketAddr, lossy: bool) -> io::Result<Gate> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -56,24 +55,24 @@ impl Gate {
         let rules = Rules { kept: Arc::clone(&kept), lossy, ways: Arc::clone(&ways) };
         thread::Builder::new().name("gate".into()).spawn(move || {
             for client in listener.incoming().flatten() {
-                // A server that is not there closes the connection, as it would itself.
+                // If the server does not listen, the connection closes, as it would without the gate.
                 let _ = pass(client, server, &rules);
             }
         })?;
         Ok(Gate { address, kept, ways })
     }
 
-    /// Where it is.
+    /// The address at which the gate listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections go through it.
+    /// The number of connections through it.
     pub fn connections(&self) -> usize {
         self.ways.load(Ordering::Relaxed).div_ceil(2)
     }
 
-    /// Keeps what goes this way from now on, or lets it go on.
+    /// Holds this direction back, or lets it continue.
     pub fn keep(&self, way: Way, keep: bool) {
         self.kept[way as usize].store(keep, Ordering::Relaxed);
     }

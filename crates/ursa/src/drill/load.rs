@@ -1,4 +1,4 @@
-//! The load of a drill: reads and writes by all paths, whose data is checked, on a core of its own.
+//! The load of a drill: reads and writes through all paths, with verified data, on a core of its own.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,33 +12,33 @@ use rt::uring::{self, Running};
 
 use super::DrillError;
 
-/// Requests are so long: what databases and file systems mostly write.
+/// The length of requests, typical for databases and file systems.
 const REQUEST_BYTES: u32 = 4096;
 
-/// No drill takes so long: it is stopped.
+/// Longer than any drill: the load is stopped explicitly.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// How long requests wait when no node serves: a black-out is to be outlived.
+/// How long requests wait if no node serves; long enough for the loss of all nodes.
 const QUEUE_FOR: Duration = Duration::from_secs(120);
 
-/// What the load is to be.
+/// The load to run.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Where the volume is served.
+    /// The portals of the volume.
     pub portals: Vec<SocketAddr>,
     /// The target.
     pub target: String,
-    /// Requests under way for each portal.
+    /// Requests in progress per portal.
     pub depth: usize,
-    /// Of a hundred requests, so many are reads.
+    /// The percentage of reads.
     pub read_percent: u8,
-    /// How they are spread over the paths.
+    /// How requests are spread over the paths.
     pub policy: Policy,
-    /// Seed of what is read and written.
+    /// The seed of offsets and data.
     pub seed: u64,
 }
 
-/// A load that goes on.
+/// A running load.
 pub struct Load {
     running: Running,
     pulse: Arc<Pulse>,
@@ -47,10 +47,9 @@ pub struct Load {
 }
 
 impl Load {
-    /// Begins.
+    /// Starts the load.
     ///
-    /// # Errors
-    /// The core cannot be started. Whether the volume is reached is seen by the pulse.
+    /// # Errors The core cannot be started. Whether the volume is reached, the pulse shows.
     pub fn start(wanted: Wanted) -> Result<Load, DrillError> {
         let pulse = Arc::new(Pulse::default());
         let (done, result) = mpsc::channel();
@@ -83,20 +82,19 @@ impl Load {
         Ok(Load { running: running.map_err(DrillError::Core)?, pulse, over, result })
     }
 
-    /// It has ended by itself: something went wrong.
+    /// Whether it has ended on its own, after an error.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// How it goes.
+    /// Its progress.
     pub fn pulse(&self) -> &Pulse {
         &self.pulse
     }
 
-    /// Ends it, once all that was written has been read again.
+    /// Stops the load, after it has read back and verified all that it wrote.
     ///
-    /// # Errors
-    /// What went wrong first: a request, or what it read.
+    /// # Errors The first error: a request failed, or returned wrong data.
     pub fn stop(self) -> Result<Report, LoadError> {
         self.pulse.stop();
         self.running.join();
@@ -107,7 +105,7 @@ impl Load {
     }
 }
 
-/// As a host does it that is set up for short stalls.
+/// The options of a host that is configured for short stalls.
 fn options(policy: Policy) -> MultipathOptions {
     let timeouts = Timeouts {
         login: Duration::from_secs(2),
@@ -119,9 +117,9 @@ fn options(policy: Policy) -> MultipathOptions {
         login: Options { timeouts, ..Options::default() },
         policy,
         queue_for: QUEUE_FOR,
-        // As dm-multipath does it: what was under way on a path that is lost is sent again at once. What an
-        // earlier copy of a write could still do is for the volume's nodes to prevent, and the check of what
-        // is read finds it.
+        // Like dm-multipath: requests in progress on a lost path are sent again at once. The volume's nodes
+        // must keep an earlier copy of a write from taking effect later; the verification of reads detects it
+        // if they do not.
         quiesce: Duration::ZERO,
         ..MultipathOptions::default()
     }

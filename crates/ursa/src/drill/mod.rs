@@ -1,10 +1,10 @@
-//! `ursa drill`: a cluster of processes of our own, a load whose data is checked, a fault, and what came of
-//! it.
+//! `ursa drill`: starts a cluster of processes, runs a load whose data is verified, injects a fault, and
+//! judges the result.
 //!
-//! Three parties: processes of nodes ([`fleet`]), a core that has the load ([`load`]), and threads that ask
-//! nodes what they see ([`watch`]). The main thread does harm and undoes it ([`scenario`]), writes down what
-//! happens ([`timeline`]) and judges ([`verdict`]). The load, the watch, the time line and the verdict know
-//! nothing of processes: they would do for a cluster that is not our own, too.
+//! Three parties take part: the nodes' processes ([`fleet`]), a core that runs the load ([`load`]), and
+//! threads that poll the nodes' view of the volume ([`watch`]). The main thread injects and removes the fault
+//! ([`scenario`]), records what happens ([`timeline`]) and judges it ([`verdict`]). Load, watch, time line
+//! and verdict do not depend on processes: they would also work with a real cluster.
 
 mod fleet;
 mod gate;
@@ -41,60 +41,60 @@ pub use self::verdict::{Check, Limits, NO_STALL};
 use self::watch::{Watch, now};
 use crate::cli::Outcome;
 
-/// Until the load's first request is answered.
+/// Limit for the load's first response.
 const LOAD_LIMIT: Duration = Duration::from_secs(20);
-/// The load goes on for so long before harm is done, and after all is undone.
+/// How long the load runs before the fault, and after all copies are in sync again.
 const CALM: Duration = Duration::from_secs(1);
-/// From the return of what was lost until all copies are in sync.
+/// Limit from the end of the fault until all copies are in sync.
 const SYNC_LIMIT: Duration = Duration::from_secs(120);
-/// What is known by then of an event's time is all that there will be: later ones are told after it.
+/// An event is shown after this time, so that others with an earlier time come before it.
 const TELL_AFTER: Duration = Duration::from_millis(300);
-/// A time without any answer that is worth an event of its own.
+/// The shortest time without any response that is an event.
 const SILENCE_MIN: Duration = Duration::from_millis(100);
 
-/// A drill cannot be carried out. That it was, and the cluster has failed, is none of these.
+/// Why a drill could not be run. A drill that ran and failed is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum DrillError {
-    /// For the nodes' data.
+    /// The directory for the nodes' data cannot be created.
     #[error("cannot create the directory {0} for the nodes; name one that does not exist yet with --dir")]
     Directory(PathBuf, #[source] io::Error),
-    /// A process.
+    /// A process cannot be started.
     #[error("cannot start node {0}")]
     Process(u16, #[source] io::Error),
-    /// Ports.
+    /// No port is free.
     #[error("no free port from 20000 to 32000 on 127.0.0.1")]
     NoPort,
-    /// Between nodes.
+    /// A gate between nodes cannot be created.
     #[error("cannot set up a proxy between two nodes")]
     Gate(#[source] io::Error),
-    /// The load's core.
+    /// The load's core cannot be started.
     #[error(transparent)]
     Core(rt::uring::StartError),
-    /// Signals.
+    /// Signals cannot be received.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
-    /// A node refused something, or does not answer.
+    /// A node returned an error, or does not respond.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It did not happen.
+    /// A step took too long.
     #[error("timed out after {1:?} waiting for {0}; see the nodes' logs")]
     Late(String, Duration),
-    /// The copy was not made anew.
+    /// The copy could not be rebuilt.
     #[error("`ursa volume copy rebuild` failed: {0}")]
     Replace(String),
-    /// The load did not begin.
+    /// The load did not start.
     #[error("the load did not start")]
     Load(#[from] LoadError),
-    /// A signal.
+    /// A signal interrupted the drill.
     #[error("interrupted; nodes stopped, their data removed")]
     Interrupted,
-    /// The data of a volume in memory does not outlive that.
+    /// A RAM volume does not survive this scenario.
     #[error("a RAM volume does not survive the loss of all nodes; omit --ram for {0}")]
     InMemory(Scenario),
-    /// It is done to one kind of cluster only.
+    /// The scenario has a fixed set of nodes.
     #[error("{0} has a fixed set of nodes; omit --nodes, --node and --witness")]
     OwnCluster(Scenario),
-    /// There is no such node.
+    /// The node does not exist or has no copy.
     #[error("node {0} has no copy; nodes 1 to {1} have one")]
     NoNode(u16, u8),
 }
@@ -108,92 +108,92 @@ impl Outcome for DrillError {
     }
 }
 
-/// What to do.
+/// What a drill is to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The harm.
+    /// The fault.
     pub scenario: Scenario,
-    /// To what cluster.
+    /// The cluster.
     pub shape: Shape,
-    /// How long the harm lasts.
+    /// How long the fault lasts.
     pub harm: Duration,
-    /// How often, for each policy.
+    /// The number of cycles for each policy.
     pub cycles: u32,
-    /// How the load chooses paths: one after the other.
+    /// The load's path policies, one after the other.
     pub policies: Vec<(String, Policy)>,
-    /// Requests under way for each path.
+    /// Requests in progress per path.
     pub depth: usize,
-    /// Of a hundred requests, so many are reads.
+    /// The percentage of reads.
     pub read_percent: u8,
-    /// The node that harm is done to.
+    /// The node that the fault affects.
     pub node: u16,
-    /// What is good enough.
+    /// The limits that the result must meet.
     pub limits: Limits,
-    /// Of what the load reads and writes.
+    /// The seed of the load.
     pub seed: u64,
 }
 
-/// What came of a drill.
+/// The result of a drill.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
-    /// The harm.
+    /// The fault.
     pub scenario: Scenario,
-    /// One after the other.
+    /// The cycles in order.
     pub cycles: Vec<Cycle>,
-    /// All checks of all cycles went well.
+    /// Whether all checks of all cycles passed.
     pub passed: bool,
-    /// Where the nodes' logs are, if it did not pass.
+    /// The directory with the nodes' logs, if the drill failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
 }
 
-/// What came of one time.
+/// The result of a cycle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cycle {
-    /// Counts from 1.
+    /// Its number, from 1.
     pub number: u32,
-    /// How the load chose paths.
+    /// The load's path policy.
     pub policy: String,
-    /// The longest time without any answer, in milliseconds.
+    /// The longest time without any response, in milliseconds.
     pub silence_ms: u64,
-    /// The longest that one request waited, in milliseconds.
+    /// The longest time that one request waited, in milliseconds.
     pub stall_ms: u64,
-    /// From the fault until the nodes' record says that the copy is out; absent if it never did.
+    /// Milliseconds from the fault until the record shows the copy as out of sync; absent if that did not
+    /// happen.
     pub out_ms: Option<i64>,
-    /// From the end of the harm until all copies are in sync; absent if they were not in time.
+    /// Milliseconds from the end of the fault until all copies are in sync; absent after a timeout.
     pub sync_ms: Option<i64>,
-    /// Requests that were answered.
+    /// Requests that completed.
     pub requests: u64,
-    /// What was to be brought up to date, and what was brought.
+    /// What the resync had to copy, and what it copied.
     pub moved: Moved,
     /// What happened.
     pub events: Vec<Event>,
-    /// What was demanded, and whether it was so.
+    /// The checks and their results.
     pub checks: Vec<Check>,
 }
 
 impl Cycle {
-    /// All checks went well.
+    /// Whether all checks passed.
     pub fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.passed)
     }
 }
 
-/// Something to tell while it goes on.
+/// A message about a drill in progress.
 pub enum News<'a> {
-    /// A cluster is being made, or taken away.
+    /// The cluster is being started or stopped.
     Stage(&'a str),
-    /// Something happened.
+    /// An event.
     Event(&'a Event),
-    /// A cycle is over.
+    /// A cycle is complete.
     Cycle(&'a Cycle),
 }
 
 impl Plan {
-    /// Carries it out.
+    /// Runs the drill.
     ///
-    /// # Errors
-    /// It could not be.
+    /// # Errors It could not be run.
     pub fn carry_out(&self, tell: &mut dyn FnMut(News<'_>)) -> Result<Record, DrillError> {
         if self.shape.ram && self.scenario.is_of_all() {
             return Err(DrillError::InMemory(self.scenario));
@@ -270,7 +270,7 @@ impl Plan {
         Ok(self.judge(number, name, timeline, Outcomes { stall, report, back, synced, moved, verification }))
     }
 
-    /// What is missed just before the harm is undone.
+    /// What copies miss just before the fault is removed.
     fn look(&self, fleet: &Fleet) -> Before {
         let mut before = Before::look(fleet.with_copies(), self.harmed());
         if self.scenario.takes_the_copy() {
@@ -288,7 +288,7 @@ impl Plan {
         let checks = verdict::judge(
             &self.limits,
             &Found {
-                // Nobody can serve while all are gone.
+                // While all nodes are down, none can serve.
                 outage: self.scenario.is_of_all().then(|| back.since(timeline.zero())),
                 stall: stall.request.max(stall.silence),
                 report: &report,
@@ -315,26 +315,26 @@ impl Plan {
     }
 }
 
-/// What is known in the end.
+/// What is known at the end of a cycle.
 struct Outcomes {
     stall: Stall,
     report: Result<Report, LoadError>,
-    /// When the harm was undone.
+    /// When the fault was removed.
     back: Instant,
-    /// When all was in sync; `None`: it was not in time.
+    /// When all copies were in sync; `None`: not in time.
     synced: Option<Instant>,
     moved: Moved,
     verification: Result<Verification, ClientError>,
 }
 
-/// From the fault on: whatever happens goes on the time line, and is told soon after.
+/// A cycle from the fault on: adds what happens to the time line, and shows it soon after.
 struct Course<'a> {
     timeline: Timeline,
     portals: Vec<(std::net::SocketAddr, u16)>,
     load: &'a Load,
     watch: &'a Watch,
     tell: &'a mut dyn FnMut(News<'_>),
-    /// The end of the longest silence that was told.
+    /// The end of the longest silence shown so far.
     silence_told: Option<Instant>,
 }
 
@@ -350,7 +350,7 @@ impl<'a> Course<'a> {
         Course { timeline, portals, load, watch, tell, silence_told: None }
     }
 
-    /// Writes down what happens, for so long or until it is done; says whether it was.
+    /// Records what happens until it is done or the limit has passed; returns whether it is done.
     fn follow(
         &mut self,
         limit: Duration,

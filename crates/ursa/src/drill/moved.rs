@@ -1,4 +1,4 @@
-//! What a copy missed when its node came back, and what syncs have brought it: from what the other nodes say.
+//! What a copy missed when its node returned, and what the resync copied to it, according to the other nodes.
 
 use api::CopyState;
 use serde::Serialize;
@@ -6,42 +6,45 @@ use serde::Serialize;
 use super::fleet::{Member, VOLUME};
 use super::scenario::Harmed;
 
-/// What may be on its way when a copy joins, and is given again then: 16 regions of the only slice that nodes
-/// of one core make.
+/// Data that may be in flight when a copy joins, and is sent again.
+///
+/// These are 16 regions of a slice; nodes with one core have a single slice.
 const IN_FLIGHT_BYTES: u64 = 1 << 20;
 
-/// What was to be brought, and what was.
+/// What a resync had to copy, and what it copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
-    /// Bytes of the regions that the copy missed when its node came back; absent if nobody was there to say,
-    /// or if the others never went on without it.
+    /// Bytes of the regions that the copy missed when its node returned.
+    ///
+    /// Absent if no node could report it, or if the others never continued without the copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirty_bytes: Option<u64>,
-    /// Bytes of the regions that hosts' writes have added to what is to be given, from then on until all was
-    /// in sync: regions that were equal, that were given already, or that were on their way. Counted by the
-    /// nodes.
+    /// Bytes of the regions that hosts' writes made dirty from then until all copies were in sync, as nodes
+    /// count them.
+    ///
+    /// These regions were equal, already copied, or in flight.
     pub dirtied_bytes: u64,
-    /// Bytes of the regions that syncs have brought up to date: also of those that were found to be equal, or
-    /// zeros, of which nothing is sent.
+    /// Bytes of the regions that resyncs brought up to date, including those that were equal or zeros, of
+    /// which no data is sent.
     pub synced_bytes: u64,
-    /// Bytes of data that syncs have sent.
+    /// Bytes of data that resyncs sent.
     pub sent_bytes: u64,
 }
 
 impl Moved {
-    /// The most that syncs may send: what was missed and what hosts have added to it, a twentieth more, and
-    /// what was on its way when the copy joined.
+    /// The most that resyncs may send: what was missed, what hosts added, a twentieth more, and what was in
+    /// flight when the copy joined.
     pub fn sent_max(&self) -> Option<u64> {
         let dirty = self.dirty_bytes? + self.dirtied_bytes;
         Some(dirty + dirty / 20 + IN_FLIGHT_BYTES)
     }
 }
 
-/// What was so when the node came back.
+/// The state when the node returned.
 pub struct Before {
-    /// The copy that misses something, and how many bytes.
+    /// The node whose copy misses data, and how many bytes.
     dirty: Option<(u16, u64)>,
-    /// Of the nodes that were there.
+    /// The counters of the nodes that were up.
     counted: Vec<(u16, Counted)>,
 }
 
@@ -53,31 +56,31 @@ struct Counted {
 }
 
 impl Before {
-    /// After all were lost they count from zero.
+    /// Reads the state from the nodes. After the loss of all nodes, their counters start at zero.
     pub fn look(nodes: &[Member], harmed: Harmed) -> Before {
         if harmed == Harmed::All {
             return Before { dirty: None, counted: Vec::new() };
         }
-        // One that stands still would not answer.
+        // A paused node would not respond.
         let asked = || nodes.iter().filter(|node| harmed != Harmed::One(node.number));
-        // In this order: what is written in between is in both rather than in none.
+        // Counters first: writes between the two steps are then in both rather than in neither.
         let counted = asked().map(|node| (node.number, counted_by(node))).collect();
         let missed = |of: u16| asked().filter_map(move |node| Some((of, missed_by(node, of)?)));
         let dirty = harmed.nodes().into_iter().flat_map(missed).max_by_key(|(_, bytes)| *bytes);
         Before { dirty, counted }
     }
 
-    /// The node's copy is made anew: it misses all.
+    /// The node's copy is rebuilt, so it misses everything.
     pub fn is_new(&mut self, node: u16, bytes: u64) {
         self.dirty = Some((node, bytes));
     }
 
-    /// The node whose copy misses something, and the bytes of these regions, if anybody knows.
+    /// The node whose copy misses data, and the bytes of its dirty regions, if a node reported them.
     pub fn dirty(&self) -> Option<(u16, u64)> {
         self.dirty
     }
 
-    /// What has come since.
+    /// What resyncs have copied since.
     pub fn until_now(&self, nodes: &[Member]) -> Moved {
         let mut moved = Moved { dirty_bytes: self.dirty.map(|(_, bytes)| bytes), ..Moved::default() };
         for node in nodes {
@@ -88,7 +91,7 @@ impl Before {
             let (before, now) = (before.map_or(Counted::default(), |(_, before)| *before), counted_by(node));
             moved.synced_bytes += now.synced_bytes.saturating_sub(before.synced_bytes);
             moved.sent_bytes += now.sent_bytes.saturating_sub(before.sent_bytes);
-            // Each in sync sees every write; the source also what it has to give again.
+            // Each copy in sync counts every write; the source also counts what it has to send again.
             let dirtied = now.dirtied_bytes.saturating_sub(before.dirtied_bytes);
             moved.dirtied_bytes = moved.dirtied_bytes.max(dirtied);
         }
@@ -96,7 +99,7 @@ impl Before {
     }
 }
 
-/// What a node knows that the other one's copy misses; `None`: that copy is in sync.
+/// The bytes that the other node's copy misses, according to `node`; `None`: that copy is in sync.
 fn missed_by(node: &Member, lost: u16) -> Option<u64> {
     let volume = node.client.volume(VOLUME).ok()?;
     let copy = volume.copies.into_iter().find(|copy| copy.node == lost)?;
@@ -108,7 +111,7 @@ fn counted_by(node: &Member) -> Counted {
 }
 
 impl Counted {
-    /// Of a node's metrics: the drill's volume is all that there is.
+    /// From a node's metrics: the drill's volume is the only one.
     fn of(metrics: &str) -> Counted {
         let sum = |family: &str, labels: &[&str]| -> u64 {
             let samples = metrics.lines().filter_map(|line| line.strip_prefix(family)?.rsplit_once(' '));

@@ -1,4 +1,4 @@
-//! Waiting: for something, not for ever, and not after somebody has said that it is enough.
+//! Waits with a limit, and until a signal asks for the end.
 
 use std::io;
 use std::sync::Arc;
@@ -10,19 +10,18 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::DrillError;
 
-/// How often it is looked whether what is waited for has happened.
+/// How often the condition is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits until a signal asks for the end.
+/// Waits that a signal ends.
 pub struct Patience {
     over: Arc<AtomicBool>,
 }
 
 impl Patience {
-    /// From now on SIGINT and SIGTERM end waiting instead of the process, so that whoever waits can clear up.
+    /// From now on SIGINT and SIGTERM end waits instead of the process, so that the caller can clean up.
     ///
-    /// # Errors
-    /// Signals cannot be waited for.
+    /// # Errors Signals cannot be received.
     pub fn until_a_signal() -> Result<Patience, DrillError> {
         let over = Arc::new(AtomicBool::new(false));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -34,7 +33,7 @@ impl Patience {
             both.map_err(DrillError::Signals)?
         };
         let told = Arc::clone(&over);
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             let (mut interrupt, mut terminate) = signals;
             runtime.block_on(async {
@@ -48,7 +47,7 @@ impl Patience {
         Ok(Patience { over })
     }
 
-    /// Lets so much time pass.
+    /// Waits for this time.
     ///
     /// # Errors
     /// [`DrillError::Interrupted`].
@@ -59,7 +58,7 @@ impl Patience {
         }
     }
 
-    /// Looks again and again until it is done.
+    /// Polls `done` until it returns true.
     ///
     /// # Errors
     /// [`DrillError::Late`], [`DrillError::Interrupted`].

@@ -1,4 +1,4 @@
-//! What is done to a cluster, and how it is undone.
+//! The faults that are injected into a cluster, and how each is removed.
 
 use std::fmt;
 
@@ -37,21 +37,21 @@ pub enum Scenario {
     LoseWitness,
 }
 
-/// Whose copies miss something afterwards.
+/// The nodes whose copies miss data after the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harmed {
-    /// That of this node.
+    /// This node.
     One(u16),
-    /// That of one of them.
+    /// One of these two.
     Either(u16, u16),
-    /// Nobody goes on, and so nobody knows.
+    /// No node continues, so none knows.
     All,
     /// None.
     Nobody,
 }
 
 impl Harmed {
-    /// Nodes whose copies may miss something that others know of.
+    /// The nodes whose copies may miss data that others know of.
     pub fn nodes(self) -> Vec<u16> {
         match self {
             Harmed::One(node) => vec![node],
@@ -62,12 +62,12 @@ impl Harmed {
 }
 
 impl Scenario {
-    /// Whether it is the end of all nodes at once.
+    /// Whether all nodes fail at once.
     pub fn is_of_all(self) -> bool {
         self == Scenario::BlackOut
     }
 
-    /// Whether no node that has a copy is harmed, nor any copy: hosts must notice nothing.
+    /// Whether no copy and no node with a copy is affected, so that hosts must notice nothing.
     pub fn spares_copies(self) -> bool {
         matches!(self, Scenario::LoseQuorum | Scenario::LoseWitness | Scenario::CutHeartbeats)
     }
@@ -77,8 +77,10 @@ impl Scenario {
         self == Scenario::CutHeartbeats
     }
 
-    /// Nodes with a copy, without one, and whether there is a witness, if it cannot be done to any other
-    /// cluster.
+    /// The cluster that the scenario requires: nodes with a copy, nodes without one, and whether there is a
+    /// witness.
+    ///
+    /// `None`: any cluster will do.
     pub fn cluster(self) -> Option<(u8, u8, bool)> {
         match self {
             Scenario::LoseQuorum => Some((2, 3, false)),
@@ -87,7 +89,7 @@ impl Scenario {
         }
     }
 
-    /// Whose copies miss something, if it is done to this node of so many that have one.
+    /// Whose copies miss data if the fault affects this node of `copies` nodes that have one.
     pub fn harmed(self, node: u16, copies: u8) -> Harmed {
         match self {
             Scenario::BlackOut => Harmed::All,
@@ -97,12 +99,12 @@ impl Scenario {
         }
     }
 
-    /// Whether the copy has to be made anew afterwards.
+    /// Whether the copy must be rebuilt afterwards.
     pub fn takes_the_copy(self) -> bool {
         self == Scenario::ReplaceDisk
     }
 
-    /// Does it to the node, or to all.
+    /// Injects the fault into the node, or into all.
     ///
     /// # Errors
     /// [`DrillError`].
@@ -125,7 +127,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Undoes it. Says when the node's copy was made anew, if it was.
+    /// Removes the fault; returns when the node's copy was rebuilt, if it was.
     ///
     /// # Errors
     /// [`DrillError`].
@@ -153,7 +155,7 @@ impl Scenario {
         Ok(None)
     }
 
-    /// What was done, and how it was undone.
+    /// Describes the fault and its removal.
     pub fn told(self, node: u16, copies: u8) -> (String, String) {
         let (done, undone) = match self {
             Scenario::CrashNode => (format!("n{node} killed"), format!("n{node} restarted")),
@@ -181,7 +183,7 @@ impl Scenario {
     }
 }
 
-/// The node after this one, of so many that have a copy.
+/// The next of the `copies` nodes that have a copy.
 fn next(node: u16, copies: u8) -> u16 {
     node % u16::from(copies) + 1
 }

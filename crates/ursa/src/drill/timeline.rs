@@ -1,4 +1,4 @@
-//! What happened when, as a flight recorder has it: made of what nodes say and of what the load has noted.
+//! The time line of a fault, made from what nodes report and the load has recorded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,54 +13,54 @@ use super::moved::{Before, Moved};
 use super::watch::{Seen, Sighting};
 use crate::cli::size;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Milliseconds after the fault; less than zero: before it.
+    /// Milliseconds after the fault; negative: before it.
     pub ms: i64,
-    /// What kind of thing.
+    /// Its kind.
     pub kind: Kind,
-    /// The node that it is about.
+    /// The node that it concerns.
     pub node: Option<u16>,
-    /// In words.
+    /// Its description.
     pub text: String,
 }
 
-/// What kind of thing happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The drill has done harm.
+    /// The drill has injected the fault.
     Fault,
-    /// The drill has undone it.
+    /// The drill has removed it.
     Undone,
     /// A path of the load was lost.
     PathLost,
-    /// A path of the load can be used.
+    /// A path of the load is usable.
     PathUp,
-    /// The load could use no path for a while.
+    /// The load had no usable path for a while.
     NoPath,
-    /// A copy is out of sync: hosts go on without it.
+    /// A copy is out of sync: the volume continues without it.
     Out,
-    /// A node can be used by hosts.
+    /// A node serves hosts.
     Serves,
-    /// A node can no longer be used by hosts.
+    /// A node no longer serves hosts.
     ServesNot,
-    /// The load's requests are answered again.
+    /// The load's requests complete again.
     Answered,
-    /// A node answers again.
+    /// A node responds again.
     Back,
     /// A copy takes new writes.
     CatchingUp,
     /// A copy is in sync.
     InSync,
-    /// A copy is no more, because it is made anew.
+    /// A copy was removed, because it is rebuilt.
     Removed,
-    /// There is a new copy, which has nothing yet.
+    /// A new, empty copy was created.
     Added,
-    /// What a copy misses when its node comes back.
+    /// What a copy misses when its node returns.
     Missed,
-    /// What syncs have brought.
+    /// What resyncs have copied.
     Synced,
 }
 
@@ -69,21 +69,21 @@ pub enum Kind {
 pub struct Timeline {
     zero: Instant,
     seen: BTreeMap<u16, Option<Seen>>,
-    /// The newest of all that was seen.
+    /// The newest epoch seen.
     epoch: u64,
     copies: Vec<(u16, CopyState)>,
     events: Vec<Event>,
-    /// Events that nobody was told of yet.
+    /// Events that were not shown yet.
     untold: Vec<Event>,
     /// Since when the load has no path.
     without_path: Option<Instant>,
 }
 
-/// A time without any path that is worth an event.
+/// The shortest time without any path that is an event.
 const NO_PATH_MIN: Duration = Duration::from_millis(100);
 
 impl Timeline {
-    /// Counts from the fault, at `zero`; what was seen before is how things were.
+    /// Counts from the fault at `zero`; `before` is the state until then.
     pub fn new(zero: Instant, before: &[Sighting]) -> Timeline {
         let mut timeline = Timeline {
             zero,
@@ -100,12 +100,12 @@ impl Timeline {
         timeline
     }
 
-    /// When the fault was.
+    /// When the fault was injected.
     pub fn zero(&self) -> Instant {
         self.zero
     }
 
-    /// Events up to that time that this has not given before, in order of time.
+    /// Returns the events up to that time that were not returned before, in order of time.
     pub fn untold(&mut self, until: Instant) -> Vec<Event> {
         let until = self.millis(until);
         let (mut ready, later) =
@@ -122,14 +122,14 @@ impl Timeline {
         self.events.push(event);
     }
 
-    /// What is known to be missed when the harm is undone.
+    /// Adds what copies miss when the fault is removed.
     pub fn missed(&mut self, at: Instant, before: &Before) {
         if let Some((node, bytes)) = before.dirty() {
             self.add(at, Kind::Missed, Some(node), format!("n{node} has {} to resync", size(bytes)));
         }
     }
 
-    /// The drill has taken the node's copy away and made it anew: shorter than a look at the nodes, maybe.
+    /// Adds the removal and the new copy when the drill has rebuilt it: polls may miss the time between them.
     pub fn replaced(&mut self, node: u16, Replaced { gone, made }: Replaced) {
         self.add(gone, Kind::Removed, Some(node), format!("n{node} no longer has a copy"));
         self.add(made, Kind::Added, Some(node), format!("n{node} has a new copy"));
@@ -139,7 +139,7 @@ impl Timeline {
         self.events.iter().any(|event| (event.kind, event.node) == (kind, Some(node)))
     }
 
-    /// What syncs have brought since.
+    /// Adds what resyncs have copied since.
     pub fn synced(&mut self, at: Instant, moved: &Moved) {
         let text = format!(
             "resync brought {} up to date and sent {}; host writes added {} to it meanwhile",
@@ -156,7 +156,7 @@ impl Timeline {
         clamped(after) - clamped(before)
     }
 
-    /// Makes events of what a node says.
+    /// Adds events for what a node reports.
     pub fn learn(&mut self, sighting: Sighting) {
         let Sighting { at, node, seen } = sighting;
         let before = self.seen.insert(node, seen.clone());
@@ -183,10 +183,10 @@ impl Timeline {
         before.and_then(Option::as_ref).is_some_and(|seen| seen.serving)
     }
 
-    /// What has changed with this epoch.
+    /// Adds events for what has changed with this epoch.
     fn compare(&mut self, at: Instant, seen: &Seen) {
         let because = format!("(epoch {}: {})", seen.epoch, seen.reason);
-        // Of a volume that was not seen before nothing has changed.
+        // For a volume that was not seen before, nothing has changed.
         let known = !self.copies.is_empty();
         let gone: Vec<u16> = self.copies.iter().map(|(node, _)| *node).collect();
         for node in gone.into_iter().filter(|node| seen.copies.iter().all(|(other, _)| other != node)) {
@@ -211,7 +211,7 @@ impl Timeline {
         }
     }
 
-    /// Makes an event of what happened to a path of the load; `node` is where it leads.
+    /// Adds an event for a change of a path; `node` returns the node at a portal.
     pub fn learn_path(&mut self, event: &PathEvent, node: impl Fn(std::net::SocketAddr) -> Option<u16>) {
         let named = |node: Option<u16>| node.map_or("a node".to_owned(), |node| format!("n{node}"));
         let (kind, node, text) = match &event.what {
@@ -223,7 +223,7 @@ impl Timeline {
                 let node = node(path.portal);
                 (Kind::PathUp, node, format!("path to {} up", named(node)))
             }
-            // While paths look at what a node says of itself there is none for an instant.
+            // There is no path for an instant while paths query the node's state.
             What::NoPath => return self.without_path = Some(event.at),
             What::Resumed => {
                 let time = self.without_path.take().map(|since| event.at.since(since));
@@ -235,7 +235,7 @@ impl Timeline {
         self.add(event.at, kind, node, text);
     }
 
-    /// The first of a kind after the fault, by its time in milliseconds.
+    /// The time in milliseconds of the first event of this kind after the fault.
     pub fn first(&self, kind: Kind) -> Option<i64> {
         let of_kind = self.events.iter().filter(|event| event.kind == kind && event.ms >= 0);
         of_kind.map(|event| event.ms).min()
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(timeline.untold(at(1450)).len(), 2);
         timeline.learn(says(2000, 1, 3, true, OutOfSync));
         timeline.learn(says(6000, 2, 3, false, OutOfSync));
-        // Both tell of the same epoch.
+        // Both report the same epoch.
         timeline.learn(says(6500, 1, 4, true, CatchingUp));
         timeline.learn(says(6510, 2, 4, false, CatchingUp));
         timeline.learn(says(6600, 2, 5, true, InSync));

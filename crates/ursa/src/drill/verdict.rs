@@ -1,4 +1,4 @@
-//! What is demanded of a cluster in a drill, and whether it was so.
+//! The checks that a cluster must pass in a drill, and their results.
 
 use std::time::Duration;
 
@@ -10,58 +10,59 @@ use serde::Serialize;
 use super::moved::Moved;
 use crate::cli::size;
 
-/// What is good enough.
+/// The limits that a cluster must meet.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The longest that a request may wait for its answer.
+    /// The longest time that a request may wait.
     pub stall: Duration,
-    /// When all nodes were lost: the same, from their return.
+    /// The same after the loss of all nodes, from their return.
     pub recovery: Duration,
 }
 
-/// A request waits no longer than this because of something that is no stall: a busy machine, or connections
-/// that end.
+/// The longest wait that does not count as a stall: a busy machine or closing connections may cause it.
 pub const NO_STALL: Duration = Duration::from_millis(250);
 
 impl Default for Limits {
-    /// What the design promises: a lease of a second, and what it takes to agree. After the loss of all: what
-    /// nodes take to start, to know that nobody promised anything any more, and a client to come back.
+    /// What the design promises: a lease of a second, plus the time to agree.
+    ///
+    /// After the loss of all nodes: the time they take to start and to know that no promises remain, and the
+    /// time a client takes to reconnect.
     fn default() -> Limits {
         Limits { stall: Duration::from_millis(1_500), recovery: Duration::from_secs(15) }
     }
 }
 
-/// Something that was demanded.
+/// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// It was so.
+    /// Whether it passed.
     pub passed: bool,
     /// What was found.
     pub found: String,
 }
 
-/// What is judged.
+/// The facts to judge.
 pub struct Found<'a> {
-    /// How long all nodes were gone; `None`: never.
+    /// How long all nodes were down; `None`: never.
     pub outage: Option<Duration>,
-    /// The longest that a request waited.
+    /// The longest time that a request waited.
     pub stall: Duration,
-    /// How the load ended.
+    /// The result of the load.
     pub report: &'a Result<Report, LoadError>,
-    /// How long it took until all was in sync; `None`: too long.
+    /// How long it took until all copies were in sync; `None`: too long.
     pub sync: Option<Duration>,
-    /// What was brought to copies that missed something.
+    /// What resyncs copied.
     pub moved: &'a Moved,
-    /// So many bytes had to be, because a copy was made anew.
+    /// The bytes to copy at least, if a copy was rebuilt.
     pub all_of: Option<u64>,
-    /// If no copy was to notice anything: when the first one was taken out, in milliseconds after the harm,
-    /// if one was.
+    /// If no copy should be affected: when the first one went out of sync, in milliseconds after the fault,
+    /// if one did.
     pub spared: Option<Option<i64>>,
     /// Whether the copies are equal.
     pub verification: &'a Result<Verification, ClientError>,
 }
 
-/// Judges.
+/// Judges a cycle.
 pub fn judge(limits: &Limits, found: &Found<'_>) -> Vec<Check> {
     let mut checks = vec![answers(found.report), data(found.report), stall(limits, found), sync(found.sync)];
     checks.extend(sent(found.moved));
@@ -125,7 +126,7 @@ fn sync(sync: Option<Duration>) -> Check {
     }
 }
 
-/// No more than was missed: who knows what a copy misses copies nothing else.
+/// The resync sent no more than the copy missed: with a dirty map, nothing else needs to be copied.
 fn sent(moved: &Moved) -> Option<Check> {
     let (dirty, max) = (moved.dirty_bytes?, moved.sent_max()?);
     let found = format!(

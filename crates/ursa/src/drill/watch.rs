@@ -1,5 +1,4 @@
-//! What the nodes say of the volume, asked again and again, each by a thread of its own: one that stands
-//! still delays none of the others.
+//! Polls the nodes' view of the volume, with one thread per node: a node that hangs delays no other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,55 +12,55 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::fleet::{Member, VOLUME};
 
-/// How often a node is asked.
+/// How often a node is polled.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// The clock of the runtime's cores, so that what they note and what is seen here has one order.
+/// The clock of the runtime's cores, so that their times and those of polls are comparable.
 pub fn now() -> Instant {
     let time = clock_gettime(ClockId::Boottime);
     let duration = Duration::try_from(time).expect("it counts from the machine's start");
     Instant(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A node's answer that differs from its last one.
+/// A node's response that differs from its previous one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// When the answer came.
+    /// When the response arrived.
     pub at: Instant,
-    /// Whose.
+    /// The node.
     pub node: u16,
-    /// What it said; `None`: it does not answer.
+    /// The content; `None`: the node does not respond.
     pub seen: Option<Seen>,
 }
 
-/// What a node says of the volume.
+/// A node's view of the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// How often it has changed who is in sync.
+    /// The volume's epoch.
     pub epoch: u64,
-    /// Why it did so last.
+    /// Why the epoch changed last.
     pub reason: String,
-    /// Hosts can use the volume through it.
+    /// Whether hosts can use the volume through the node.
     pub serving: bool,
-    /// The copies, by node.
+    /// The copies by node.
     pub copies: Vec<(u16, CopyState)>,
 }
 
-/// Asks until it is dropped.
+/// Polls until it is dropped.
 pub struct Watch {
     over: Arc<AtomicBool>,
     sightings: Receiver<Sighting>,
 }
 
 impl Watch {
-    /// Begins to ask these nodes.
+    /// Starts to poll these nodes.
     pub fn start(nodes: &[Member]) -> Watch {
         let over = Arc::new(AtomicBool::new(false));
         let (tell, sightings) = channel();
         for node in nodes {
             let (over, tell) = (Arc::clone(&over), tell.clone());
             let (number, client) = (node.number, node.client.clone());
-            // It ends with the watch, or once a node that stands still has answered.
+            // The thread ends with the watch, or when a node that hangs has responded.
             thread::spawn(move || ask(number, &client, &over, &tell));
         }
         Watch { over, sightings }

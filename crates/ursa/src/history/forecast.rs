@@ -1,74 +1,73 @@
-//! When a pool is full if it goes on as in the time that was kept: a straight line, and how much that may be
-//! wrong.
+//! When a pool will be full if it grows as in the time that was kept: a straight line, and its uncertainty.
 //!
-//! The time is divided into equal parts. What was added in each of them on average says what to expect; how
-//! different they were, how far to trust that (Student's t).
+//! The time is divided into equal parts. The mean growth of a part gives the forecast; the spread of the
+//! parts gives its confidence interval (Student's t).
 
-/// The time is divided into so many parts.
+/// The number of parts of the time, at least and at most.
 const PARTS_MIN: u64 = 4;
 const PARTS_MAX: u64 = 7;
-/// Four of five times the true mean is within so many standard errors, by how many parts there are: from
-/// [`PARTS_MIN`] on.
+/// The half width of the 80 % confidence interval of the mean, in standard errors, by the number of parts
+/// from [`PARTS_MIN`] on.
 const LIKELY: [f64; (PARTS_MAX - PARTS_MIN + 1) as usize] = [1.64, 1.53, 1.48, 1.44];
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
-/// Less than this says nothing about days to come.
+/// With less history there is no forecast.
 const KNOWN_MIN: u64 = 4 * HOUR;
-/// So little says little about weeks to come.
+/// With less history the forecast warns that it is unreliable over weeks.
 const KNOWN_LITTLE: u64 = 2 * DAY;
-/// What is full by then is warned of.
+/// A pool that will be full within this time causes a warning.
 const SOON: f64 = 30.0 * DAY as f64;
-/// What is further away is not told.
+/// A time beyond this is not named.
 const FAR: f64 = 3.0 * YEAR;
 const YEAR: f64 = 365.0 * DAY as f64;
-/// Less than this part of a pool in a year is nothing.
+/// Growth below this part of the pool's size per year counts as none.
 const NOTHING: f64 = 0.001;
 
-/// How full a pool was.
+/// How full a pool was over time.
 #[derive(Clone, Copy, Debug)]
 pub struct Filling<'a> {
     /// Seconds between two values.
     pub step: u64,
-    /// Bytes that volumes took; `None`: nothing was kept then.
+    /// Bytes that volumes took; `None`: nothing was kept at that time.
     pub used: &'a [Option<f64>],
     /// Bytes that volumes can take now.
     pub size: f64,
 }
 
-/// What is to be expected of it.
+/// The forecast of a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
-    /// Seconds between the first value that is known and the last one.
+    /// Seconds between the first and the last known value.
     pub known: u64,
-    /// How it goes on.
+    /// How the pool's usage will continue.
     pub outlook: Outlook,
 }
 
-/// How it goes on.
+/// How a pool's usage will continue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outlook {
-    /// Too little is known.
+    /// There is too little history.
     Unknown,
-    /// Nothing was added.
+    /// Nothing was added or removed.
     Still,
-    /// As much was taken away as was added, or more.
+    /// At least as much was removed as was added.
     NotFuller,
-    /// It gets fuller.
+    /// The pool is filling up.
     Fuller {
-        /// Bytes a day.
+        /// Bytes per day.
         growth: f64,
-        /// Seconds until it is full.
+        /// Seconds until the pool is full.
         likely: f64,
-        /// Seconds: four of five times it is no sooner.
+        /// Seconds until then at the fast end of the 80 % confidence interval.
         soonest: f64,
-        /// Seconds: nor later. Infinite: it may not get fuller at all.
+        /// The same at the slow end. Infinite: the pool may not fill up at all.
         latest: f64,
     },
 }
 
 impl Filling<'_> {
-    /// If it goes on like this.
+    /// The forecast if usage continues like this.
     pub fn forecast(&self) -> Forecast {
         let at = |(n, used): (u64, &Option<f64>)| Some((n * self.step, (*used)?));
         let known: Vec<(u64, f64)> = (0..).zip(self.used).filter_map(at).collect();
@@ -83,7 +82,7 @@ impl Filling<'_> {
         Forecast { known: span, outlook }
     }
 
-    /// By what was added in each part of the time.
+    /// The outlook that follows from the growth of each part.
     fn outlook(&self, growth: &[f64], span: u64, used: f64) -> Outlook {
         let parts = growth.len() as f64;
         let seconds = span as f64 / parts;
@@ -108,10 +107,10 @@ impl Filling<'_> {
     }
 }
 
-/// What was added in each part of the time.
+/// The growth in each part of the time.
 fn growth_of_parts(known: &[(u64, f64)], from: u64, span: u64) -> Vec<f64> {
     let parts = (span / DAY).clamp(PARTS_MIN, PARTS_MAX);
-    // The last value that was known by then: the first one is known at the beginning.
+    // The last value known by then. There always is one, since the time begins with the first known value.
     let edge = |part: u64| {
         let time = from + span * part / parts;
         known[known.partition_point(|(at, _)| *at <= time) - 1].1
@@ -120,12 +119,12 @@ fn growth_of_parts(known: &[(u64, f64)], from: u64, span: u64) -> Vec<f64> {
 }
 
 impl Forecast {
-    /// It may be full within a month.
+    /// Whether the pool is likely to be full within 30 days.
     pub fn is_soon(&self) -> bool {
         matches!(self.outlook, Outlook::Fuller { likely, .. } if likely < SOON)
     }
 
-    /// In a sentence or two.
+    /// The forecast in one or two sentences.
     pub fn text(&self) -> String {
         let past = format!("Over the last {}", duration(self.known));
         match self.outlook {
@@ -167,7 +166,7 @@ fn range(soonest: f64, latest: f64) -> String {
     }
 }
 
-/// A time to come, no more exact than it can be known: `9 days`, `5 weeks`, `8 months`.
+/// A time in the future, no more precise than the forecast: `9 days`, `5 weeks`, `8 months`.
 fn rounded(seconds: f64) -> String {
     let days = seconds / DAY as f64;
     let (many, unit) = match days {
@@ -193,7 +192,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// Bytes: `1.5GiB`, three digits at most.
+/// A number of bytes with at most three digits: `1.5GiB`.
 fn size(bytes: f64) -> String {
     let (mut value, mut unit) = (bytes, 0);
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -211,7 +210,7 @@ mod tests {
 
     const GIB: f64 = (1u64 << 30) as f64;
 
-    /// Of a pool of 1000 GiB that had so many GiB taken hour by hour.
+    /// The forecast of a pool of 1000 GiB, from its used GiB hour by hour.
     fn hours(many: u64, used: impl Fn(u64) -> Option<f64>) -> Forecast {
         let used: Vec<Option<f64>> = (0..many).map(|hour| used(hour).map(|gib| gib * GIB)).collect();
         Filling { step: HOUR, used: &used, size: 1000.0 * GIB }.forecast()

@@ -1,13 +1,13 @@
-//! What a node has done in the last seven days, kept in two files of bounded length in its data directory:
-//! for its console.
+//! What a node has done in the last seven days, for its console: two files of bounded length in its data
+//! directory.
 //!
-//! One thread at the lowest priority writes and reads them, since a disk may take its time; nobody waits for
-//! it but who asks for history. What cannot be kept is missing later, and the node's log says why: nothing
-//! else depends on it. Nothing is flushed: a power cut takes some rows, each of which has a checksum.
+//! One thread at the lowest priority reads and writes the files, since a disk may be slow. Only requests for
+//! history wait for this thread. If a row cannot be kept, it is missing later and the node's log says why;
+//! nothing else depends on it. Rows are not flushed: a power cut loses some of them. Each row has a checksum.
 //!
-//! Bounded: [`FINE`] and [`COARSE`] together are 12 MiB on the disk, whatever the node has. Of volumes
-//! nothing is kept one by one: a thousand of them would take 13 times as much as everything else. That is
-//! what Prometheus is for.
+//! Bounded: [`FINE`] and [`COARSE`] together take 12 MiB on the disk, whatever the node has. There is no
+//! history of single volumes: for a thousand of them it would take 13 times as much space as everything else.
+//! Prometheus is for that.
 
 mod forecast;
 mod ring;
@@ -27,7 +27,7 @@ use self::row::Mean;
 pub use self::row::{POOLS_MAX, PoolUse, Row, Value};
 use crate::priority;
 
-/// How often something is measured, in seconds.
+/// The interval between measurements, in seconds.
 pub const EVERY: u32 = 10;
 /// Every ten seconds for six hours: 2.1 MiB.
 const FINE: Shape = Shape { step: EVERY, rows: 6 * 360 };
@@ -37,18 +37,18 @@ const COARSE: Shape = Shape { step: 60, rows: 7 * 1440 };
 const _: () = assert!(FINE.bytes() + COARSE.bytes() < 16 << 20);
 const _: () = assert!(COARSE.step.is_multiple_of(FINE.step), "a minute begins and ends with ten seconds");
 
-/// Points of an answer: a wide screen has no more columns of pixels that matter.
+/// The number of points of an answer: more columns of pixels do not matter, even on a wide screen.
 pub const POINTS_MIN: u32 = 2;
 pub const POINTS_MAX: u32 = 1000;
-/// Rows and questions that wait for the thread.
+/// The number of rows and requests that may wait for the thread.
 const WAITING_MAX: usize = 16;
 /// How long an answer may take: less than another node waits for it.
 const DEADLINE: Duration = Duration::from_millis(1500);
 
-/// The way to what is kept. Cheap to clone.
+/// The handle of the thread that keeps the history. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// `None`: there is no thread.
+    /// `None`: the thread could not be started.
     work: Option<SyncSender<Work>>,
 }
 
@@ -57,28 +57,29 @@ enum Work {
     Answer(Window, Sender<Vec<Option<Row>>>),
 }
 
-/// From when to when, in how many steps.
+/// A span of time, divided into steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// Where it begins, in seconds since 1970: a multiple of `step`.
+    /// The beginning, in seconds since 1970: a multiple of `step`.
     pub from: u64,
-    /// Seconds of a step: a multiple of what is kept.
+    /// The length of a step in seconds: a multiple of a ring's step.
     pub step: u32,
-    /// How many steps.
+    /// The number of steps.
     pub points: u32,
 }
 
 impl Window {
-    /// At most so many points from then to then, if it is now: as finely as that was kept.
+    /// At most `points` steps that cover `from` to `to`, as finely as this time was kept; `now` is the
+    /// current time.
     pub fn of(now: u64, from: u64, to: u64, points: u32) -> Window {
         let points = u64::from(points.clamp(POINTS_MIN, POINTS_MAX));
-        // Nothing is known of what is to come, nor of what was so long ago.
+        // The future, and what is older than the history, are not known.
         let to = to.min(now);
         let from = from.max(to.saturating_sub(COARSE.seconds())).min(to.saturating_sub(1));
         let is_fine = from + FINE.seconds() >= now && to - from < points * u64::from(COARSE.step);
         let least = u64::from(if is_fine { FINE.step } else { COARSE.step });
-        // Steps begin at their multiples, so that the same ones are there when it is asked again: that may
-        // take one more.
+        // Steps begin at multiples of their length, so that a repeated request gets the same steps. That may
+        // take one step more.
         let step = (to - from).div_ceil(points - 1).max(1).next_multiple_of(least);
         Window {
             from: from / step * step,
@@ -87,7 +88,7 @@ impl Window {
         }
     }
 
-    /// What it can be, wherever it comes from.
+    /// Whether the window is valid: it may come from another node.
     fn is_sound(&self) -> bool {
         let step = u64::from(self.step);
         step > 0
@@ -99,13 +100,14 @@ impl Window {
     }
 }
 
-/// What is kept cannot be read now.
+/// The history cannot be read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its history cannot be read now: its data directory's disk is slow, or too many ask")]
 pub struct Unavailable;
 
 impl History {
-    /// Of a node with this data directory. The thread ends when the last clone is gone.
+    /// Starts the history of the node with this data directory. The thread ends when the last clone is
+    /// dropped.
     pub fn start(data_dir: &Path) -> History {
         let (work, waiting) = sync_channel(WAITING_MAX);
         let mut kept = Kept::new(data_dir.join("history"));
@@ -116,7 +118,7 @@ impl History {
         History { work: started.is_ok().then_some(work) }
     }
 
-    /// Keeps a row of ten seconds. If the thread is that far behind the row is lost.
+    /// Keeps a row of ten seconds. The row is lost if the thread is too far behind.
     pub fn keep(&self, row: Row) {
         if let Some(work) = &self.work
             && work.try_send(Work::Keep(row)).is_err()
@@ -125,7 +127,8 @@ impl History {
         }
     }
 
-    /// What was kept, step by step; `None` where nothing was. For tasks of the node's cores.
+    /// The rows of a window, one per step; `None` where nothing was kept. To be called by tasks of the node's
+    /// cores.
     ///
     /// # Errors
     /// [`Unavailable`].
@@ -137,14 +140,14 @@ impl History {
     }
 }
 
-/// The files.
+/// The files, as the thread sees them.
 struct Kept {
     directory: PathBuf,
     fine: Ring,
     coarse: Ring,
-    /// The rows of the minute that has not ended.
+    /// The end of the minute in progress, and its rows.
     minute: (u64, Mean),
-    /// The last row could not be written.
+    /// Whether the last row could not be written.
     fails: bool,
 }
 
@@ -190,13 +193,13 @@ impl Kept {
 
     fn write(&mut self, row: &Row) -> io::Result<()> {
         let minute = row.at.next_multiple_of(COARSE.step.into());
-        // Also where the clock was set.
+        // This also ends the minute if the clock was set.
         let ended = if self.minute.0 == minute { None } else { self.end_minute() };
         self.minute.0 = minute;
         self.minute.1.add(row);
         let ends = if row.at == minute { self.end_minute() } else { None };
         fs::create_dir_all(&self.directory)?;
-        // One that cannot be written does not keep the other from it.
+        // If one file cannot be written, the other still is.
         let fine = self.fine.write(row);
         for row in ended.iter().chain(&ends) {
             self.coarse.write(row)?;
@@ -218,7 +221,7 @@ impl Kept {
         let to = window.from + step * u64::from(window.points);
         let mut means: Vec<Mean> = vec![Mean::default(); window.points as usize];
         ring.read(window.from, to, |row| {
-            // A row is of the time that ends with it.
+            // A row covers the time that ends at `at`.
             if let Some(mean) = means.get_mut(((row.at - 1 - window.from) / step) as usize) {
                 mean.add(&row);
             }
@@ -276,7 +279,7 @@ mod tests {
         {
             window(from, to, points);
         }
-        // Whatever is asked for, it is sound.
+        // Every window is sound, whatever the arguments.
         for (now, from, to) in [(5, 9, 2), (0, 0, 0), (NOW, u64::MAX, u64::MAX), (NOW, u64::MAX, 0)] {
             let window = Window::of(now, from, to, 0);
             assert!(window.is_sound() && window.points <= 2, "{window:?}");
@@ -305,13 +308,13 @@ mod tests {
         let (_dir, mut kept) = kept();
         let start = NOW / 60 * 60;
         (1..=3).for_each(|n| kept.keep(&row(start + 10 * n, 1.0)));
-        // An hour on, and back again.
+        // An hour ahead, and back again.
         kept.keep(&row(start + HOUR + 10, 2.0));
         kept.keep(&row(start + 40, 3.0));
         kept.keep(&row(start + 130, 4.0));
         let window = Window { from: start, step: 60, points: 61 };
         let seen = cpu(&mut kept, window);
-        // Of the first minute counts what was known of it last.
+        // Of the first minute, the later row counts.
         assert_eq!((seen[0], seen[1], seen[60]), (Some(3.0), None, Some(2.0)));
         let fine = Window { from: start, step: 10, points: 5 };
         assert_eq!(cpu(&mut kept, fine), [Some(1.0), Some(1.0), Some(1.0), Some(3.0), None]);
@@ -320,7 +323,7 @@ mod tests {
     #[test]
     fn what_cannot_be_kept_is_missing_and_nothing_else() {
         let (dir, mut kept) = kept();
-        // The directory's name is taken.
+        // A file has the directory's name.
         fs::write(dir.path().join("history"), "x").unwrap();
         kept.keep(&row(NOW, 1.0));
         assert!(kept.fails);

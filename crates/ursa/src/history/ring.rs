@@ -1,10 +1,9 @@
-//! A file of rows, one for each step of time, where the newest take the place of the oldest.
+//! A file of rows, one for each step of time, in which the newest rows replace the oldest.
 //!
-//! A row's place follows from its time alone, and each row says by itself which time it is of, with a
-//! checksum. So nothing else has to be kept, and nothing can be lost but rows: what a crash has torn, a
-//! damaged file or a shorter one has, is as if it had never been written. It is the same where the clock is
-//! set: what was skipped is not there, and what was written by a clock that was ahead is written again as its
-//! time comes.
+//! A row's time determines its place, and the row contains its time and a checksum. So nothing else has to be
+//! kept, and only rows can be lost: a row that a crash tore, that was damaged, or that a truncated file lacks
+//! counts as never written. The same holds when the clock is set: times that the clock skipped have no row,
+//! and rows from a clock that was ahead are overwritten when their time comes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -13,25 +12,25 @@ use std::path::PathBuf;
 
 use super::row::{ROW_BYTES, Row};
 
-/// Rows that are read at once.
+/// The number of rows per read.
 const READ_ROWS: u64 = 64;
 
-/// How much of what is kept.
+/// How much is kept, and how finely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Seconds of a row.
+    /// The length of a row in seconds.
     pub step: u32,
-    /// How many.
+    /// The number of rows.
     pub rows: u32,
 }
 
 impl Shape {
-    /// How long what was written is kept, in seconds.
+    /// How long a row is kept, in seconds.
     pub const fn seconds(self) -> u64 {
         self.step as u64 * self.rows as u64
     }
 
-    /// How long the file becomes.
+    /// The greatest length of the file.
     pub const fn bytes(self) -> u64 {
         self.rows as u64 * ROW_BYTES as u64
     }
@@ -46,7 +45,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// In this file, whatever is in it. Nothing is done yet.
+    /// The ring in this file, whatever the file contains. Does not open it yet.
     pub fn new(path: PathBuf, shape: Shape) -> Ring {
         Ring { path, shape, file: None }
     }
@@ -54,7 +53,7 @@ impl Ring {
     /// Writes a row to its place.
     ///
     /// # Errors
-    /// What the system says.
+    /// An I/O error of the file.
     pub fn write(&mut self, row: &Row) -> io::Result<()> {
         let place = row.at / u64::from(self.shape.step) % u64::from(self.shape.rows);
         let written = self.open(true)?.write_all_at(&row.encode(), place * ROW_BYTES as u64);
@@ -64,10 +63,10 @@ impl Ring {
         written
     }
 
-    /// The rows that ended after `from` and not after `to`, the oldest first.
+    /// Passes the rows that ended after `from` and not after `to` to `each`, the oldest first.
     ///
     /// # Errors
-    /// What the system says.
+    /// An I/O error of the file.
     pub fn read(&mut self, from: u64, to: u64, mut each: impl FnMut(Row)) -> io::Result<()> {
         let (step, rows) = (u64::from(self.shape.step), u64::from(self.shape.rows));
         let last = to / step;
@@ -81,7 +80,7 @@ impl Ring {
             let place = number % rows;
             let count = READ_ROWS.min(rows - place).min(last - number + 1);
             let bytes = &mut bytes[..count as usize];
-            // What is beyond the end is what was never written.
+            // What lies beyond the end of the file was never written.
             bytes.as_flattened_mut().fill(0);
             read_at(file, bytes.as_flattened_mut(), place * ROW_BYTES as u64)?;
             for (bytes, number) in bytes.iter().zip(number..) {
@@ -103,7 +102,7 @@ impl Ring {
                 let mut options = OpenOptions::new();
                 options.read(true).write(true).create(to_write).mode(0o600);
                 let file = options.open(&self.path)?;
-                // Left behind by a version that kept more.
+                // A version that kept more rows has left a longer file.
                 if file.metadata()?.len() > self.shape.bytes() {
                     file.set_len(self.shape.bytes())?;
                 }
@@ -155,7 +154,7 @@ mod tests {
         }
 
         fn write(&mut self, at: u64, value: f64) {
-            // To its last byte, so that a cut is one.
+            // A full row, so that each truncation of the file damages it.
             let pools = vec![PoolUse { id: 1, used: 1, size: u64::MAX }; POOLS_MAX];
             let mut row = Row { at, step: SHAPE.step, values: Default::default(), pools };
             row.values[Value::Cpu as usize] = Some(value);
@@ -178,10 +177,10 @@ mod tests {
         let all = kept.read(0, START + 2500);
         assert_eq!((all.len(), all[0], all[99]), (100, (START + 1510, 151.0), (START + 2500, 250.0)));
         assert_eq!(fs::metadata(kept.path()).unwrap().len(), SHAPE.bytes());
-        // After the first, not after the second.
+        // The range excludes `from` and includes `to`.
         assert_eq!(kept.read(START + 2470, START + 2489), [(START + 2480, 248.0)]);
         assert_eq!(kept.read(START + 2500, START + 9990), []);
-        // What a later version has made longer is cut.
+        // A file that a later version has made longer is truncated.
         drop(kept.ring.file.take());
         OpenOptions::new().write(true).open(kept.path()).unwrap().set_len(SHAPE.bytes() * 3).unwrap();
         assert_eq!(kept.read(START + 2490, START + 2500), [(START + 2500, 250.0)]);
@@ -192,7 +191,7 @@ mod tests {
     fn it_is_as_a_map_that_forgets_whatever_the_clock_does() {
         let mut rng = Rng::new(7);
         let mut kept = Kept::new();
-        // By place: what was written there last.
+        // By place: the last row written there.
         let mut model: BTreeMap<u64, (u64, f64)> = BTreeMap::new();
         let mut now = START;
         for n in 0..2000 {
@@ -204,7 +203,7 @@ mod tests {
             kept.write(now, f64::from(n));
             model.insert(now / 10 % 100, (now, f64::from(n)));
             if n % 20 == 0 {
-                // A new life, and some window.
+                // A restart, and some window.
                 kept.ring.file = None;
                 let (from, to) = (now - 10 * rng.below(120), now + rng.below(50));
                 let mut expected: Vec<(u64, f64)> =
@@ -219,7 +218,7 @@ mod tests {
     #[test]
     fn cut_at_any_byte_it_has_the_rows_before_that() {
         let mut kept = Kept::new();
-        // From place 0 on.
+        // From place 0.
         let first = START / 1000 * 1000;
         (0..4).for_each(|n| kept.write(first + 10 * n, n as f64));
         let whole = fs::read(kept.path()).unwrap();
@@ -229,7 +228,7 @@ mod tests {
             let rows = kept.read(first - 10, first + 100);
             assert_eq!(rows.len(), length / ROW_BYTES, "cut at {length}");
         }
-        // It goes on from there.
+        // Writing continues from there.
         kept.write(first + 40, 4.0);
         assert_eq!(kept.read(first - 10, first + 100), [(first + 40, 4.0)]);
     }
@@ -241,7 +240,7 @@ mod tests {
         (0..4).for_each(|n| kept.write(first + 10 * n, n as f64));
         let mut bytes = fs::read(kept.path()).unwrap();
         bytes[ROW_BYTES + 100] ^= 1;
-        // One row in the place of another.
+        // One row in another row's place.
         bytes.copy_within(0..ROW_BYTES, 3 * ROW_BYTES);
         fs::write(kept.path(), bytes).unwrap();
         assert_eq!(kept.read(first - 10, first + 100), [(first, 0.0), (first + 20, 2.0)]);

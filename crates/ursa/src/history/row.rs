@@ -1,4 +1,4 @@
-//! What is kept of one stretch of time: a row, its bytes (`docs/formats/history.md`), and the mean of
+//! A row: what is kept of one stretch of time, its bytes (`docs/formats/history.md`), and the mean of
 //! several.
 
 use std::collections::BTreeMap;
@@ -7,9 +7,9 @@ use base::crc32c;
 
 /// Bytes of a row: two sectors, so that a torn write damages one row and no other.
 pub const ROW_BYTES: usize = 1024;
-/// Pools of a node of which something is kept; of more, the first ones by name.
+/// The number of pools of a node that have history: the first ones by name.
 pub const POOLS_MAX: usize = 16;
-/// Values that a row has room for.
+/// The number of values that fit in a row.
 const VALUES_MAX: usize = (POOLS_AT - VALUES_AT) / 8;
 
 const MAGIC: &[u8; 8] = b"URSAHIST";
@@ -21,30 +21,30 @@ const POOL_BYTES: usize = 32;
 const _: () = assert!(POOLS_AT + POOLS_MAX * POOL_BYTES == ROW_BYTES, "pools end with the row");
 const _: () = assert!(Value::ALL.len() <= VALUES_MAX, "values end where pools begin");
 
-/// What is kept of a node. The order is that of the bytes: new ones come last.
+/// A value that is kept of a node. The order is that of the bytes: new ones are appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Value {
-    /// Reads a second.
+    /// Reads per second.
     ReadOperations,
-    /// Writes a second.
+    /// Writes per second.
     WriteOperations,
-    /// Bytes read a second.
+    /// Bytes read per second.
     ReadBytes,
-    /// Bytes written a second.
+    /// Bytes written per second.
     WriteBytes,
-    /// How long a read took on average, in microseconds.
+    /// The mean latency of reads, in microseconds.
     ReadMean,
-    /// How long a write took on average.
+    /// The mean latency of writes, in microseconds.
     WriteMean,
-    /// 99 of 100 reads took no longer, in the worst ten seconds.
+    /// The 99th percentile of read latency in the worst ten seconds, in microseconds.
     ReadP99,
     /// The same of writes.
     WriteP99,
-    /// How much of a processor each core used, on average.
+    /// The mean CPU use of a core, as a part of one processor.
     Cpu,
-    /// Of it, for looking whether there is work.
+    /// The part of [`Value::Cpu`] that was spent polling for work.
     CpuPolling,
-    /// Bytes that copies miss.
+    /// The number of bytes that copies out of sync miss.
     OutOfSync,
 }
 
@@ -64,7 +64,7 @@ impl Value {
         Value::OutOfSync,
     ];
 
-    /// What is done with several of them.
+    /// How several values of this kind are combined.
     fn together(self) -> Together {
         match self {
             Value::ReadMean => Together::ByWeight(Value::ReadOperations),
@@ -78,7 +78,7 @@ impl Value {
 /// How several values become one.
 enum Together {
     Mean,
-    /// The mean of all operations: each value counts as often as there were some.
+    /// The mean over all operations: each value is weighted with the number of operations.
     ByWeight(Value),
     Greatest,
 }
@@ -86,7 +86,7 @@ enum Together {
 /// How full a pool was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUse {
-    /// Its identity.
+    /// The identity of the pool.
     pub id: u128,
     /// Bytes that volumes take.
     pub used: u64,
@@ -97,11 +97,11 @@ pub struct PoolUse {
 /// What is kept of one stretch of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// When it ended, in seconds since 1970: a multiple of `step`.
+    /// The end of the time, in seconds since 1970: a multiple of `step`.
     pub at: u64,
-    /// How long it was, in seconds.
+    /// The length of the time in seconds.
     pub step: u32,
-    /// By [`Value`]; `None`: it was not known, or there was nothing to measure.
+    /// By [`Value`]; `None`: the value was unknown, or there was nothing to measure.
     pub values: [Option<f64>; Value::ALL.len()],
     /// At most [`POOLS_MAX`].
     pub pools: Vec<PoolUse>,
@@ -113,7 +113,7 @@ impl Row {
         self.values[value as usize]
     }
 
-    /// Its bytes.
+    /// The row as it is in the file.
     pub fn encode(&self) -> [u8; ROW_BYTES] {
         let mut bytes = [0; ROW_BYTES];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -137,13 +137,13 @@ impl Row {
         bytes
     }
 
-    /// Of its bytes; `None`: nothing was written there, or it is damaged.
+    /// The row in these bytes; `None`: nothing was written there, or it is damaged.
     pub fn parse(bytes: &[u8; ROW_BYTES]) -> Option<Row> {
         if &bytes[..8] != MAGIC || u32_at(bytes, CRC_AT) != checksum(bytes) {
             return None;
         }
         let count = |at: usize| usize::from(bytes[at]) | usize::from(bytes[at + 1]) << 8;
-        // Another version may know more values, or fewer.
+        // Another version may have more values, or fewer.
         let (values_count, pools_count) = (count(20).min(VALUES_MAX), count(22).min(POOLS_MAX));
         let mut values = [None; Value::ALL.len()];
         for (index, value) in values.iter_mut().enumerate().take(values_count) {
@@ -173,18 +173,19 @@ fn u64_at(bytes: &[u8; ROW_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]))
 }
 
-/// Several rows, on their way to become one.
+/// Several rows that are being combined into one.
 #[derive(Clone, Debug, Default)]
 pub struct Mean {
-    /// By [`Value`]: the sum, and the weight of what was added. Of those of which the greatest counts: that.
+    /// By [`Value`]: the sum, and the weight. Of those of which the greatest counts: the greatest, with
+    /// weight 1.
     sums: [(f64, f64); Value::ALL.len()],
-    /// By identity: used, size, how many.
+    /// By identity: the sums of used and size, and the number of rows.
     pools: BTreeMap<u128, (u128, u128, u128)>,
     rows: usize,
 }
 
 impl Mean {
-    /// Takes in one more.
+    /// Adds a row.
     pub fn add(&mut self, row: &Row) {
         self.rows += 1;
         for value in Value::ALL {
@@ -207,12 +208,12 @@ impl Mean {
         }
     }
 
-    /// What they are together; `None`: there was none.
+    /// The combined row; `None`: no row was added.
     pub fn row(&self, at: u64, step: u32) -> Option<Row> {
         let values = self.sums.map(|(sum, weight)| (weight > 0.0).then(|| sum / weight));
         let pool = |(id, (used, size, count)): (&u128, &(u128, u128, u128))| PoolUse {
             id: *id,
-            // A mean is no greater than the greatest.
+            // A mean is at most the greatest value, so it fits.
             used: (used / count) as u64,
             size: (size / count) as u64,
         };
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(&bytes[..8], b"URSAHIST");
         assert_eq!(bytes[8..24], [0x0a, 0xd2, 0x49, 0x6b, 0, 0, 0, 0, 10, 0, 0, 0, 11, 0, 1, 0]);
         assert_eq!(bytes[28..40], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
-        // Not a number: nothing is known of writes.
+        // Not a number: writes are unknown.
         assert_eq!(bytes[40..48], [0, 0, 0, 0, 0, 0, 0xf8, 0x7f]);
         assert_eq!(bytes[112..120], [0, 0, 0, 0, 0, 0, 0, 0xc0]);
         assert_eq!(bytes[512..516], [2, 1, 0, 0]);
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(both.value(Value::ReadMean), Some(200.0), "a read is a read");
         assert_eq!((both.value(Value::ReadP99), both.value(Value::Cpu)), (Some(2048.0), None));
         assert_eq!((both.value(Value::WriteOperations), both.value(Value::WriteMean)), (Some(0.0), None));
-        // A pool that was there half of the time was not half as large.
+        // A pool that was there half of the time does not count as half as large.
         let pool = |id, used| PoolUse { id, used, size: u64::MAX };
         let mut pools = Mean::default();
         pools.add(&Row { pools: vec![pool(1, 10), pool(2, u64::MAX)], ..busy });

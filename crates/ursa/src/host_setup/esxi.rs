@@ -1,4 +1,4 @@
-//! VMware ESXi: its software initiator, and round robin over all ways.
+//! VMware ESXi: its software initiator, and round robin over all paths.
 
 use super::Setup;
 use super::words::{SHELL_BEGIN, SHELL_END, shell_word, with_port};

@@ -1,19 +1,20 @@
-//! Linux hosts: open-iscsi, dm-multipath, udev. The text is a shell script, so that all of it, or a part, can
-//! be pasted.
+//! Linux hosts: open-iscsi, dm-multipath, udev.
+//!
+//! The text is a shell script, so that all or part of it can be pasted.
 
 use super::Setup;
 use super::words::{SHELL_BEGIN, SHELL_END, shell_word, with_port};
 
-/// Who runs the script.
+/// The user who runs the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum As {
-    /// Somebody who may become root.
+    /// A user who may become root.
     Sudoer,
     Root,
 }
 
 impl As {
-    /// What goes before a command that needs root.
+    /// The prefix of a command that needs root.
     fn prefix(self) -> &'static str {
         match self {
             As::Sudoer => SUDO,
@@ -21,7 +22,7 @@ impl As {
         }
     }
 
-    /// A part without names that somebody has chosen.
+    /// Adapts a part of the script that contains no user-chosen names.
     fn part(self, text: &str) -> String {
         text.replace(SUDO, self.prefix())
     }
@@ -70,7 +71,8 @@ fn log_in(setup: &Setup, by: As, replacement_timeout: u32) -> String {
     format!("{discover}{set}{chap}{sudo}iscsiadm -m node -T {target} --login\n\n")
 }
 
-/// Asks for the secret: no text has it. Nor has a command of sudo, which logs them.
+/// Asks for the secret, which no text contains. No sudo command contains it either, since sudo logs its
+/// commands.
 fn chap(target: &str, user: &str, by: As) -> String {
     let sudo = by.prefix();
     let set = |what: &str| format!("iscsiadm -m node -T {target} -o update -n node.session.auth.{what}");

@@ -1,4 +1,4 @@
-//! `ursa host-setup` and `GET /v1/host-setup`: settings for the machines that use volumes, one text for both.
+//! `ursa host-setup` and `GET /v1/host-setup`: settings for hosts, with the same text in both.
 
 mod esxi;
 mod linux;
@@ -55,7 +55,7 @@ impl Setup {
 }
 
 impl Command {
-    /// The settings, with a word on each. Only for a volume that is named, `client` is asked.
+    /// The settings, with explanations. Calls `client` only if a volume is named.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -71,7 +71,7 @@ impl Command {
 }
 
 impl Setup {
-    /// With what a node knows of the volume, if one is named.
+    /// Completes the setup with what the node knows of the volume, if one is named.
     fn looked_up(self, client: &Client) -> Result<Setup, ClientError> {
         let Some(name) = &self.volume else { return Ok(self) };
         let volume = client.volume(name)?;
@@ -83,8 +83,9 @@ impl Setup {
     }
 }
 
-/// Where hosts log in to use a volume; none where a node listens on all of its addresses, and no cluster's
-/// record says which these are.
+/// The portals at which hosts log in to use a volume.
+///
+/// Empty if a node listens on all of its addresses and no cluster's record says which these are.
 pub fn portals_of(client: &Client, volume: &Volume) -> Vec<String> {
     let cluster = client.cluster_nodes().unwrap_or_default();
     let floating = if cluster.is_empty() { Vec::new() } else { client.addresses().unwrap_or_default() };
@@ -96,7 +97,7 @@ pub fn portals_of(client: &Client, volume: &Volume) -> Vec<String> {
     found
 }
 
-/// The settings, with a word on each, ready to paste.
+/// The settings, with explanations, ready to paste.
 pub fn text(system: HostSystem, setup: &Setup) -> String {
     match system {
         HostSystem::Linux => linux::text(setup, linux::As::Sudoer),
@@ -160,7 +161,7 @@ mod tests {
             let question = lines.iter().position(asks).unwrap();
             let end = lines.iter().rposition(|line| *line == "}").unwrap();
             assert!(begin < question && question < end, "{system:?}");
-            // Proxmox VE's part B is pasted by itself.
+            // Part B of Proxmox VE is pasted separately.
             assert!(end + 1 == lines.len() || lines[end + 2].starts_with("# B. Once"), "{system:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Where a host logs in, so that it loses no volume with one node.
+//! The portals at which a host logs in, so that the loss of one node costs it no volume.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -11,16 +11,17 @@ const ISCSI_PORT: u16 = 3260;
 /// What is known of the nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Nodes<'a> {
-    /// Those of the cluster; none without one.
+    /// The nodes of the cluster; empty without one.
     pub cluster: &'a [ClusterNode],
     /// The cluster's floating addresses.
     pub floating: &'a [FloatingAddress],
-    /// The portals of the node that is asked, for a node without a cluster.
+    /// The portals of this node, which are used without a cluster.
     pub here: &'a [String],
 }
 
-/// The portals of all nodes that have one of these volumes, node by node, then the floating addresses that
-/// such a node may have. Without a volume: of all nodes.
+/// The portals of all nodes that have one of these volumes, or of all nodes without a volume.
+///
+/// They are in the order of the nodes; the floating addresses that such a node may hold follow.
 pub fn portals<'a>(volumes: impl IntoIterator<Item = &'a Volume>, nodes: Nodes<'_>) -> Vec<String> {
     if nodes.cluster.is_empty() {
         return nodes.here.to_vec();

@@ -1,4 +1,4 @@
-//! Proxmox VE: each of its nodes is a Linux host; LVM on the volume is shared by all of them.
+//! Proxmox VE: each of its nodes is a Linux host, and all share LVM on the volume.
 
 use super::{Setup, linux};
 
@@ -30,7 +30,7 @@ pvesm status
 const LINUX_TITLE: &str = "# Linux host for Ursa volumes.";
 const TITLE: &str = "# A. On every node of the Proxmox cluster: a Linux host for Ursa volumes.";
 
-/// The last part of the target's name, in the letters that LVM and Proxmox VE have.
+/// The last part of the target's name, restricted to characters that LVM and Proxmox VE accept.
 fn storage_name(target: &str) -> String {
     let last = target.rsplit(':').next().unwrap_or_default();
     let letter = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' };

@@ -1,4 +1,4 @@
-//! Windows: its initiator, and MPIO where there are several ways.
+//! Windows: its initiator, and MPIO if there are several paths.
 
 use super::Setup;
 use super::words::{address_and_port, powershell_word};
@@ -30,7 +30,7 @@ pub(super) fn text(setup: &Setup) -> String {
     format!("{INITIATOR}\n{disks}\n# 3. Log in, now and at each boot.\n{ask}{portals}{connect}\n{look}{end}")
 }
 
-/// In a block, which PowerShell reads before it runs any of it.
+/// Begins a block, all of which PowerShell reads before it runs any of it.
 const ASK: &str = "\
 & { # The shell reads up to the closing brace before it runs anything, so the prompt does not swallow pasted lines.
 $Secret = Read-Host 'CHAP secret (12 to 16 characters)'

@@ -1,19 +1,18 @@
-//! What goes into the texts: names and addresses that are pasted into shells, so that nothing in them may
-//! mean anything there.
+//! The names and addresses in the texts: they are pasted into shells, so nothing in them may have a meaning
+//! there.
 
-/// A text cannot be a word of a command.
+/// Why a text cannot be a word of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitWord {
-    /// A name or an address has other characters than these have.
+    /// A name or an address contains characters that are not allowed.
     #[error("{0:?} is not a name or an address; use letters, digits, and - . _ : [ ] %")]
     Plain(String),
-    /// A CHAP name that no line can have.
+    /// A CHAP name is empty or contains control characters.
     #[error("{0:?} is not a CHAP user name: it is empty, or contains control characters")]
     User(String),
 }
 
-/// An iSCSI name, an NAA name, or an address with or without a port: of characters that mean nothing to a
-/// shell.
+/// An iSCSI name, an NAA name, or an address with or without a port: all characters are plain to a shell.
 ///
 /// # Errors
 /// [`UnfitWord::Plain`].
@@ -36,15 +35,17 @@ pub fn user(text: &str) -> Result<String, UnfitWord> {
     }
 }
 
-/// Goes before a question, and [`SHELL_END`] after all that follows: a shell reads a group before it runs any
-/// of it, so that nothing that was pasted with the question is taken for its answer.
+/// Begins a group that [`SHELL_END`] ends, around a question and all that follows.
+///
+/// A shell reads a group before it runs any of it, so that lines pasted with the question do not become its
+/// answer.
 pub(super) const SHELL_BEGIN: &str = "\
 { # The shell reads up to the closing brace before it runs anything, so the prompt does not swallow pasted lines.
 ";
 /// See [`SHELL_BEGIN`].
 pub(super) const SHELL_END: &str = "}\n";
 
-/// A word as POSIX shells take it.
+/// Quotes a word for POSIX shells.
 pub(super) fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     match word.chars().all(is_plain) {
@@ -53,7 +54,7 @@ pub(super) fn shell_word(word: &str) -> String {
     }
 }
 
-/// A word as PowerShell takes it: there typographic quotation marks end a word, too (about_Quoting_Rules).
+/// Quotes a word for PowerShell, where typographic quotation marks also end a word (about_Quoting_Rules).
 pub(super) fn powershell_word(word: &str) -> String {
     let mut quoted = String::from("'");
     for c in word.chars() {
@@ -65,10 +66,10 @@ pub(super) fn powershell_word(word: &str) -> String {
     quoted + "'"
 }
 
-/// With the port that iSCSI has if none is named.
+/// Adds iSCSI's port if the portal has none.
 pub(super) fn with_port(portal: &str) -> String {
     let has_port = match portal.rsplit_once(':') {
-        // An IPv6 address has its port behind the brackets.
+        // In an IPv6 address, the port follows the brackets.
         Some((host, _)) => !host.contains(':') || host.ends_with(']'),
         None => false,
     };

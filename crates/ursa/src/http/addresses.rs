@@ -1,4 +1,4 @@
-//! Floating portal addresses.
+//! Floating IPs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -44,7 +44,7 @@ pub(super) async fn list(
     Ok(axum::Json(List::of(all.await?)))
 }
 
-/// What this node has of them itself.
+/// The floating IPs as this node itself sees them.
 pub(super) fn here(control: &Control) -> Vec<AddressHere> {
     control.addresses_here()
 }
@@ -121,21 +121,21 @@ fn would_remove(address: &FloatingAddress) -> Vec<String> {
     }]
 }
 
-/// An address with the length of its network, or of one address alone.
+/// An address with a prefix length, or a single address.
 fn parse(text: &str) -> Result<AddressRange, Refusal> {
     let reason = "write an address with prefix length, such as 192.0.2.10/24 or fd00::10/64";
     text.parse().map_err(|_| ControlError::Invalid { field: "address", reason }.into())
 }
 
-/// What nodes say that they have of addresses themselves.
+/// What nodes report about floating IPs on themselves.
 struct Said {
-    /// By node; those that have not said it are not there.
+    /// By node; without nodes that did not answer.
     here: BTreeMap<u16, Vec<AddressHere>>,
     names: BTreeMap<u16, String>,
 }
 
 impl Said {
-    /// By this node and by those that have answered.
+    /// The reports of this node and of those that have answered.
     fn new(control: &Control, answers: Answers) -> Said {
         let read =
             |text: &str| serde_json::from_str::<Vec<AddressHere>>(text).map_err(|error| error.to_string());
@@ -150,7 +150,7 @@ impl Said {
         self.names.get(&node).cloned().unwrap_or_default()
     }
 
-    /// Whether the holder has it.
+    /// Whether the holder has the address.
     fn state_of(&self, status: &AddressStatus) -> AddressState {
         if status.is_unreadable {
             return AddressState::Unreadable;
@@ -165,7 +165,7 @@ impl Said {
         }
     }
 
-    /// Why nodes cannot have it, or not give it up.
+    /// Why nodes cannot configure the address, or cannot release it.
     fn troubles_of(&self, address: IpAddr) -> Vec<AddressTrouble> {
         let of_node = |(node, all): (&u16, &Vec<AddressHere>)| {
             let here = all.iter().find(|here| here.address == address)?;
@@ -195,7 +195,7 @@ fn shown(status: AddressStatus, said: &Said) -> FloatingAddress {
     }
 }
 
-/// One of which this version knows the address alone.
+/// A floating IP whose entry this version can read only in part: the address.
 fn shown_unreadable(address: String) -> FloatingAddress {
     FloatingAddress {
         address,

@@ -1,9 +1,9 @@
-//! The certificate that the API shows to other machines: one that was given, or one that the node makes and
-//! keeps.
+//! The certificate that the API presents to other machines: one that the administrator provides, or one that
+//! the node creates and keeps.
 //!
-//! It is not the one by which nodes know each other: that one names a node of a cluster, and a browser wants
-//! the name or the address that it was told. Nobody has signed it; whoever uses it compares its fingerprint,
-//! which the node says at its start.
+//! It differs from the certificate between nodes: that one names a node of a cluster, but a browser expects
+//! the name or address in its URL. It is self-signed; users compare its fingerprint, which the node prints
+//! when it starts.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -19,50 +19,50 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
-/// Where a node keeps what it has made.
+/// The directory for the certificate that the node has created.
 const DIRECTORY: &str = "api";
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
-/// What the certificate names, to see whether it still fits.
+/// The names in the certificate, to check whether it still matches.
 const NAMES: &str = "names";
 
 /// Files with a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The chain, in PEM, the node's own first.
+    /// The certificate chain in PEM, the node's own certificate first.
     pub certificate: PathBuf,
-    /// Its key, in PEM.
+    /// The key in PEM.
     pub key: PathBuf,
 }
 
-/// What the API does TLS with.
+/// What the API uses for TLS.
 pub struct Certificate {
-    /// For rustls.
+    /// The configuration for rustls.
     pub config: Arc<ServerConfig>,
-    /// SHA-256 of the certificate, as browsers and openssl show it.
+    /// The SHA-256 fingerprint of the certificate, as browsers and openssl show it.
     pub fingerprint: String,
 }
 
 /// The certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file.
+    /// A file cannot be read or written.
     #[error("cannot read or write the API's certificate or key {0}")]
     File(PathBuf, #[source] io::Error),
-    /// What is in it.
+    /// A file has no valid PEM.
     #[error("{0} contains no certificate or no key in PEM format")]
     Pem(PathBuf, #[source] rustls::pki_types::pem::Error),
-    /// They do not fit.
+    /// Certificate and key do not match.
     #[error("the API's certificate and key do not match, or cannot be used")]
     Unfit(#[source] rustls::Error),
-    /// It cannot be made.
+    /// The certificate cannot be created.
     #[error("cannot create a certificate for the API")]
     Make(#[source] rcgen::Error),
 }
 
 impl Certificate {
-    /// The one in these files; without, the node's own, which is made anew when its names or addresses are
-    /// others.
+    /// Loads the certificate from these files. Without files, loads the node's own, which is created again
+    /// when its names or addresses have changed.
     ///
     /// # Errors
     /// See [`CertificateError`].
@@ -112,7 +112,7 @@ fn pem(path: &Path) -> impl Fn(rustls::pki_types::pem::Error) -> CertificateErro
     move |error| CertificateError::Pem(path.clone(), error)
 }
 
-/// By what the API is reached.
+/// The names and addresses by which the API is reached.
 fn names(name: &str, addresses: &[SocketAddr]) -> Vec<String> {
     let mut names: Vec<String> = addresses
         .iter()
@@ -130,7 +130,7 @@ fn names(name: &str, addresses: &[SocketAddr]) -> Vec<String> {
     names
 }
 
-/// Makes a certificate that does not expire: what it is trusted for is its fingerprint.
+/// Creates a certificate that does not expire: users trust its fingerprint.
 fn make(directory: &Path, files: &CertificateFiles, names: Vec<String>) -> Result<(), CertificateError> {
     let text = names.join("\n");
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(CertificateError::Make)?;
@@ -141,7 +141,7 @@ fn make(directory: &Path, files: &CertificateFiles, names: Vec<String>) -> Resul
     let file = |path: PathBuf| move |error| CertificateError::File(path, error);
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(file(directory.to_owned()))?;
     let names = directory.join(NAMES);
-    // The names last: until then what is there is made again.
+    // The names are written last: until then the files count as incomplete and are created again.
     for (path, text) in
         [(&files.key, key.serialize_pem()), (&files.certificate, certificate.pem()), (&names, text)]
     {

@@ -1,4 +1,4 @@
-//! The cluster: made, joined, its nodes.
+//! The cluster: creating, joining, leaving, and its nodes.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -143,12 +143,12 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What is lost with the authority, and how it is kept.
+/// What is lost with the cluster CA key, and how to keep it.
 const KEY_GOES: &str = "the cluster CA key is on the node that created the cluster; put its \
                         cluster/authority-key.pem and cluster/authority.pem, or a copy of them, \
                         into the same place on a node that stays, and restart that node";
 
-/// What taking a node out would do.
+/// The steps of removing a node.
 fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     let name = &removal.name;
     let mut steps = vec![format!(
@@ -240,7 +240,7 @@ pub(super) async fn maintain(
     Ok(if done { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED }.into_response())
 }
 
-/// Says what beginning or ending a maintenance would do.
+/// Answers a dry run of beginning or ending maintenance.
 async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Refusal> {
     let check = move |control: Rc<Control>| async move {
         let is_on = control.keeper().is_some_and(|keeper| keeper.is_in_maintenance(NodeId(id)));
@@ -421,7 +421,7 @@ pub(super) async fn leave(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-/// What leaving the cluster would do.
+/// The steps of leaving the cluster.
 fn would_leave(leaving: &Leaving) -> Vec<String> {
     let local = leaving
         .local
@@ -435,7 +435,7 @@ fn would_leave(leaving: &Leaving) -> Vec<String> {
     [first.to_owned()].into_iter().chain(local).chain(copies).chain([last.to_owned()]).collect()
 }
 
-/// What making this node a cluster of its own would do.
+/// The steps of making this node a cluster of its own.
 fn would_force_new(given_up: &[u16], has_authority: bool) -> Vec<String> {
     let mut steps =
         vec!["from its next start, this node is a cluster of its own, with everything on it".to_owned()];
@@ -449,7 +449,7 @@ fn would_force_new(given_up: &[u16], has_authority: bool) -> Vec<String> {
     steps
 }
 
-/// Addresses that other nodes can connect to.
+/// Addresses to which other nodes can connect.
 fn link_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Refusal> {
     if texts.is_empty() {
         return Err(Refusal::invalid("listen", "give at least one address that other nodes can reach"));
@@ -504,7 +504,7 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         down_since: silent.map(since),
         version: entry.version,
         cores: entry.cores,
-        // Its clock may be ahead.
+        // The other node's clock may be ahead.
         uptime: entry.started.filter(|_| up).map(|started| unix_now().saturating_sub(started)),
         authority: entry.authority,
         votes,

@@ -1,7 +1,7 @@
-//! The web console: files that are part of the program (`build.rs` puts them there, compressed).
+//! The web console: files that are embedded in the program, compressed (by `build.rs`).
 //!
-//! They are the same for everybody and hold nothing of the node, so they need no login. The page may run the
-//! scripts that came with it and talk to the node that it came from, and nothing else.
+//! They are the same for everybody and contain nothing of the node, so they need no login. The page may only
+//! run the scripts that came with it, and only talk to the node that it came from.
 
 use axum::Router;
 use axum::http::header::{
@@ -17,25 +17,25 @@ use super::refusal::Refusal;
 /// A file of the console.
 #[derive(Debug)]
 struct File {
-    /// Where it is, without the first slash.
+    /// The path, without the leading slash.
     path: &'static str,
-    /// Its entity tag, with its quotes: another one when it has changed.
+    /// The entity tag in quotes, which changes with the content.
     tag: &'static str,
     gzip: &'static [u8],
 }
 
 static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
-/// The page that `/` shows.
+/// The page at `/`.
 const INDEX: &str = "index.html";
-/// Files there have a hash of their content in their name.
+/// The names of the files there contain a hash of the content.
 const HASHED: &str = "assets/";
 
-/// No script but our own files, and no other site. The component kit sets its variables in `style` elements.
+/// Only our own scripts, and no other site. The component kit sets its variables in `style` elements.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self'; \
      font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// A path for each file, and `/`.
+/// A route for each file, and `/`.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.iter().fold(Router::new(), |router, file| {
         let serve = get(move |headers: HeaderMap| async move { answer(file, &headers) });
@@ -73,7 +73,7 @@ fn answer(file: &File, headers: &HeaderMap) -> Response {
     response
 }
 
-/// RFC 9110 12.5.3: whoever says nothing takes any coding.
+/// Whether the client accepts gzip. Without `Accept-Encoding` it accepts any coding (RFC 9110 12.5.3).
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let mut named = headers.get_all(ACCEPT_ENCODING).iter().peekable();
     named.peek().is_none()
@@ -84,7 +84,7 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
         })
 }
 
-/// RFC 9110 13.1.2, where a weak comparison is enough.
+/// Whether the client has this version of the file (RFC 9110 13.1.2, where a weak comparison is sufficient).
 fn is_known(file: &File, headers: &HeaderMap) -> bool {
     let tags = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     tags.flat_map(|value| value.split(',')).any(|tag| {
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// What is asked for first, over the network: 1 MB at most, all together.
+    /// All that the first visit loads over the network: at most 1 MB in total.
     #[test]
     fn the_console_is_small() {
         let bytes: usize = FILES.iter().map(|file| file.gzip.len()).sum();

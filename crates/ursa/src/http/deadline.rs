@@ -1,4 +1,4 @@
-//! No request waits for ever.
+//! A limit on the duration of every request.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 
 use super::refusal::Refusal;
 
-/// How long a request may take. The node answers for a change that takes long itself, and says what it waits
-/// for; a request makes two of them at most.
+/// How long a request may take. The node itself answers for a change that takes too long, and says what the
+/// change waits for. A request makes at most two such changes.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(120);
 
 const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < REQUEST_DEADLINE.as_secs());
 
-/// Answers for a handler that takes too long.
+/// Answers in place of a handler that takes too long.
 pub(super) async fn keep(request: Request, next: Next) -> Response {
     keep_within(REQUEST_DEADLINE, next.run(request)).await
 }

@@ -1,6 +1,6 @@
-//! `?dry_run=true`: what a change would do, or why it is refused. Nothing is done.
+//! `?dry_run=true`: a call reports what it would change, or why it is refused, and changes nothing.
 //!
-//! A call that cannot say so refuses: whoever asks what would happen must not find that it has happened.
+//! A call that has no dry run refuses the parameter: a caller that only asks must not cause the change.
 
 use api::DryRun;
 use axum::Json;
@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::refusal::Refusal;
 
-/// Calls that can say what they would do.
+/// Calls that have a dry run.
 const CALLS: [(&str, &str); 30] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
@@ -66,11 +66,11 @@ pub(super) struct Asked {
     pub(super) dry_run: bool,
 }
 
-/// Refuses a request that asks what would be done of a call that does not say so.
+/// Refuses a dry run of a call that has none.
 ///
 /// # Errors
-/// 422 `dry_run_not_possible`; 400 for what is neither true nor false, and for a parameter whose name is
-/// written with `%`: it might be this one.
+/// 422 `dry_run_not_possible`. 400 for a value other than true or false, and for a parameter whose name
+/// contains `%`: it might be `dry_run`.
 pub(super) fn check(request: &Request, route: &str) -> Result<(), Refusal> {
     let pairs = request.uri().query().unwrap_or_default().split('&');
     if let Some(name) = pairs.filter_map(|pair| pair.split('=').next()).find(|name| name.contains('%')) {
@@ -94,18 +94,18 @@ pub(super) fn check(request: &Request, route: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Whether it is asked what would be done.
+/// Whether the request is a dry run.
 pub(super) fn is_asked(uri: &Uri) -> bool {
     value(uri) == Some("=true")
 }
 
-/// What is behind `dry_run` in the query.
+/// What follows `dry_run` in the query.
 fn value(uri: &Uri) -> Option<&str> {
     let values = uri.query()?.split('&').filter_map(|pair| pair.strip_prefix("dry_run"));
     values.into_iter().find(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
-/// The answer: it would be done.
+/// The response to a dry run that is not refused.
 pub(super) fn would(steps: Vec<String>, candidates: Vec<api::Candidate>) -> Response {
     Json(DryRun { would: steps, candidates }).into_response()
 }

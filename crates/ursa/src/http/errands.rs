@@ -1,22 +1,21 @@
-//! Errands: changes of volumes that this node has no copy of, and what is asked of another node's pools,
-//! sessions and jobs. A node that has the volume, with a copy or alone, or the one that is named, carries
-//! them out, and its answer is given.
+//! Errands: calls that another node executes. They concern a volume of which this node has no copy, or
+//! another node's pools, sessions or jobs. A node that has the volume, with or without other copies, or the
+//! node that the call names executes the call, and the queried node passes its response on.
 //!
-//! The node that was asked lets in who asks and writes down what was done ([`super::access`]). The one that
-//! carries out takes an errand from a node of its cluster, over their link, and from nobody else. Only calls
-//! of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`] are carried out so. Their role is looked
-//! at again, so that a node that is out of date about a call gives no more rights than this one would.
+//! The queried node checks the caller's role and writes its audit log ([`super::access`]). The executing node
+//! accepts errands only from nodes of its cluster, over their link, and only calls of [`OF_VOLUMES`],
+//! [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`]. It checks the role again, so that a node whose table of
+//! calls is out of date grants no more rights than this one would.
 //!
-//! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an
-//! administrator's: it takes the other one's word for who asks. Users and their roles are of the whole
-//! cluster, in its record, which every node may write: one that somebody has taken over can make itself an
-//! administrator there, and log in wherever it reaches the API. What is done so to a machine, or to a volume
-//! of it, is written down there, too: who looks after it finds it in its own audit log. A token that lets a
-//! node join says no more than that either: the record says who is of the cluster, and every node may write
-//! it. What this costs, and why: `docs/why/access.md`.
+//! Calls of [`OF_NODES`] name disks and files of the executing node's machine, and some of them need an
+//! administrator. The executing node relies on the queried one for the identity of the caller. This grants
+//! nothing new: users and their roles are in the record of the cluster, which every node can write, so an
+//! attacker who controls one node can create an administrator there and log in to any API within reach. The
+//! executing node also writes changes of its machine and its volumes to its own audit log, where its
+//! administrator finds them. Nor does a join token grant more: the record lists the members of the cluster,
+//! and every node can write it. What this costs, and why: `docs/why/access.md`.
 //!
-//! Here is what errands are, and how a node carries them out; how the one that is asked passes them on:
-//! [`passing`].
+//! This module defines errands and executes them; [`passing`] forwards them.
 
 mod passing;
 
@@ -44,7 +43,7 @@ use super::refusal::{Refusal, RefusalCode};
 use super::state::State;
 use super::{dry_run, there, volumes};
 
-/// Calls that another node carries out if this one does not have the volume.
+/// Calls that another node executes if this one does not have the volume.
 const OF_VOLUMES: [(&str, &str); 7] = [
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -54,16 +53,16 @@ const OF_VOLUMES: [(&str, &str); 7] = [
     ("POST", "/v1/volumes/{name}/copies"),
     MAP,
 ];
-/// Those of them of which the query may name the node.
+/// Those of them whose query may name the node.
 const AT_NODES: [(&str, &str); 3] = [
     ("GET", "/v1/volumes/{name}/counters"),
     ("POST", "/v1/volumes/{name}/verify"),
     ("GET", "/v1/volumes/{name}/verify"),
 ];
-/// Of this one the body says which volume.
+/// The call whose body names the volume.
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
-/// Calls about what is a node's own: the node that the query names carries them out ([`there::OfNode`]).
+/// Calls about objects of one node: the node that the query names executes them ([`there::OfNode`]).
 const OF_NODES: [(&str, &str); 13] = [
     ("DELETE", "/v1/sessions/{tsih}"),
     ("GET", "/v1/disks"),
@@ -80,11 +79,10 @@ const OF_NODES: [(&str, &str); 13] = [
     ("POST", "/v1/pools/{name}/acknowledge"),
 ];
 
-/// Calls that only a node with the cluster's authority carries out, whichever that is.
+/// Calls that only a node with the cluster's authority can execute. Any such node may.
 const OF_AUTHORITY: [(&str, &str); 1] = [("POST", "/v1/cluster/tokens")];
 
-/// Calls about a job: if it is a node's own, the node that its id names carries them out
-/// ([`super::jobs::id`]).
+/// Calls about a job. If the job belongs to a node, the node in its ID executes them ([`super::jobs::id`]).
 const OF_JOBS: [(&str, &str); 4] = [
     ("GET", "/v1/jobs/{id}"),
     ("DELETE", "/v1/jobs/{id}"),
@@ -92,16 +90,17 @@ const OF_JOBS: [(&str, &str); 4] = [
     ("POST", "/v1/jobs/{id}/resume"),
 ];
 
-/// Headers of an answer that are given back.
+/// Headers of the response that are passed on.
 const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, RETRY_AFTER, LOCATION];
 
-/// Errands that are carried out at a time, and as many wait: each holds its body and its answer, some KiB.
+/// The number of errands that are executed concurrently, and of those that may wait. Each takes some KiB for
+/// its body and response.
 const AT_ONCE_MAX: usize = 64;
 
 const _: () =
     assert!(CARRY_DEADLINE.as_secs() < REQUEST_DEADLINE.as_secs(), "there is time left to tell of it");
 
-/// What another node is to do.
+/// A call for another node to execute.
 #[derive(Serialize, Deserialize)]
 struct Errand {
     method: String,
@@ -110,11 +109,11 @@ struct Errand {
     content_type: Option<String>,
     body: String,
     caller: Caller,
-    /// The name of the node that was asked.
+    /// The name of the queried node.
     asked: String,
 }
 
-/// What it came to.
+/// The response to an errand.
 #[derive(Serialize, Deserialize)]
 struct Outcome {
     status: u16,
@@ -122,17 +121,17 @@ struct Outcome {
     body: String,
 }
 
-/// The name of the node that was asked, of an errand that is carried out.
+/// The name of the queried node, attached to the request of an errand.
 #[derive(Clone)]
 struct AskedAt(String);
 
-/// An errand on its way from core 0 to those who carry it out.
+/// An errand on its way from core 0 to the task that executes it.
 struct Given {
     errand: String,
     outcome: rt::sync::Sender<String>,
 }
 
-/// The way from core 0, where links end, to the routes.
+/// The channel from core 0, where links end, to the routes.
 pub struct Errands {
     sender: mpsc::Sender<Given>,
     receiver: Mutex<Option<mpsc::Receiver<Given>>>,
@@ -146,7 +145,7 @@ impl Default for Errands {
 }
 
 impl Errands {
-    /// What the node does with what other nodes pass on.
+    /// The handler for errands that other nodes forward.
     pub fn carry(self: &Arc<Self>) -> Carry {
         let errands = Arc::clone(self);
         Carry::new(move |errand| {
@@ -158,7 +157,7 @@ impl Errands {
                         "it is already carrying out {AT_ONCE_MAX} requests for other nodes, or is stopping"
                     ));
                 }
-                // It was begun, so this is an answer, too.
+                // The errand has begun, so the refusal counts as its response.
                 Ok(ended.await.unwrap_or_else(|_| written(&Outcome::refused(&cut_off()))))
             })
         })
@@ -167,7 +166,7 @@ impl Errands {
 
 #[cfg(test)]
 impl Errands {
-    /// What an errand of somebody of this role comes to: status and body.
+    /// Executes an errand of a caller with this role: status and body of the response.
     pub(super) async fn carried(state: State, call: (&str, &str), role: api::Role) -> (u16, String) {
         let errand = Errand {
             method: call.0.into(),
@@ -181,14 +180,14 @@ impl Errands {
         (outcome.status, outcome.body)
     }
 
-    /// How many wait for somebody to carry them out.
+    /// The number of errands that wait.
     pub(super) fn waiting(&self) -> usize {
         let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         receiver.as_ref().map_or(0, mpsc::Receiver::len)
     }
 }
 
-/// Carries out what other nodes pass on, for as long as the node runs.
+/// Executes errands of other nodes for as long as the node runs.
 pub(super) async fn carry_out_all(state: State) {
     let receiver = state.errands.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut errands) = receiver else { return };
@@ -203,7 +202,7 @@ pub(super) async fn carry_out_all(state: State) {
     }
 }
 
-/// The routes without their gate: who asks was let in by another node.
+/// The routes without the gate: the queried node has admitted the caller.
 fn router(state: State) -> Router {
     let (api, _) = super::api().split_for_parts();
     api.route_layer(from_fn_with_state(state.clone(), admit))
@@ -216,7 +215,7 @@ async fn carry_out(router: Router, errand: &str) -> Outcome {
     let (asked, who) = (&errand.asked, &errand.caller.name);
     let action = format!("{} {}", errand.method, errand.target);
     match errand.method.as_str() {
-        // A page that is open asks every few seconds.
+        // An open page of the console sends a request every few seconds.
         "GET" => tracing::debug!(asked, who, action, "carried out for another node"),
         _ => tracing::info!(asked, who, action, "carried out for another node"),
     }
@@ -231,7 +230,7 @@ async fn carry_out(router: Router, errand: &str) -> Outcome {
     request.extensions_mut().insert(AskedAt(errand.asked));
     let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
     let (parts, body) = response.into_parts();
-    // What we have made ourselves is there as a whole, and text.
+    // The body is complete, and is text: this node has created it.
     let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
     let header = |name: &HeaderName| {
         let value = parts.headers.get(name)?.to_str().ok()?;
@@ -244,7 +243,7 @@ async fn carry_out(router: Router, errand: &str) -> Outcome {
     }
 }
 
-/// Lets through what may be an errand, of who may ask for it.
+/// Admits calls that may be errands, from callers with the required role.
 async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
     let Some(call) = call_of(&request) else { return no_errand().into_response() };
     let Some(Need::Role(role)) = need(request.method(), call.1) else { return no_errand().into_response() };
@@ -252,7 +251,7 @@ async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next)
     let asked = request.extensions().get::<AskedAt>().cloned();
     let (Some(caller), Some(AskedAt(asked))) = (caller, asked) else { return no_errand().into_response() };
     let does = call.0 != "GET" && !dry_run::is_asked(request.uri());
-    // Whoever runs the node that was asked does not run this one.
+    // Even for local tokens: whoever runs the queried node does not necessarily run this one.
     if does && let Some(refusal) = not_written_down(&state).await {
         return refusal.into_response();
     }
@@ -267,16 +266,16 @@ async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next)
     response
 }
 
-/// Which of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`] it is.
+/// The entry of [`OF_VOLUMES`], [`OF_NODES`], [`OF_AUTHORITY`] or [`OF_JOBS`] for a request.
 fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
     let route = request.extensions().get::<MatchedPath>()?.as_str();
-    // A HEAD is carried out as a GET whose answer is not sent.
+    // A HEAD is executed as a GET whose body is not sent.
     let asked = if *request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
     let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_AUTHORITY).chain(OF_JOBS);
     calls.find(|(method, path)| *method == asked && *path == route)
 }
 
-/// The node stops while it carries something out.
+/// The node stops while it executes an errand.
 fn cut_off() -> Refusal {
     let detail =
         "the node that carries out the request is stopping; it is unknown whether the request was completed";
@@ -300,7 +299,7 @@ impl Outcome {
         Outcome { status: refusal.status().as_u16(), headers, body: written(refusal.problem()) }
     }
 
-    /// As this node answers: a volume is shown as it sees it.
+    /// The response of the queried node: a volume is shown as that node sees it.
     fn into_response(self, method: &Method) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
         let code = serde_json::from_str::<Problem>(&self.body).ok().filter(|_| !status.is_success());

@@ -1,4 +1,4 @@
-//! When pools are full if they are filled as in the last days: from what nodes have kept of that.
+//! Forecasts of when pools will be full, from the history that nodes keep.
 
 use api::{Forecast, HistorySeries, List, Problem};
 use axum::Json;
@@ -12,11 +12,11 @@ use super::state::State;
 use crate::clock::unix_now;
 use crate::history::{Filling, Outlook, Window};
 
-/// All that is kept.
+/// The whole history.
 const SECONDS: u64 = 7 * 86_400;
-/// One an hour.
+/// One point per hour.
 const POINTS: u32 = 7 * 24 + 1;
-/// What is asked of nodes.
+/// The series that nodes are asked for.
 const USED: &str = "pool_used_bytes";
 const SIZE: &str = "pool_size_bytes";
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
-    /// Four days: parts of the same length.
+    /// Four days, which divide into parts of equal length.
     const HOURS: u64 = 97;
 
     fn series(series: &str, node: u16, points: impl Fn(u64) -> u64) -> HistorySeries {
@@ -106,7 +106,7 @@ mod tests {
             series(SIZE, 1, |_| 200 * GIB),
             series(USED, 2, |_| 5 * GIB),
             series(SIZE, 2, |hour| (10 + hour) * GIB),
-            // Its size is not known.
+            // The size of this pool is unknown.
             series(USED, 3, |hour| hour * GIB),
         ];
         let [first, second]: [Forecast; 2] = forecasts(&all, 3600).try_into().unwrap();
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((first.known_s, first.soon), ((HOURS - 1) * 3600, true));
         let about = |is: Option<u64>, wanted: u64| is.unwrap().abs_diff(wanted) <= wanted / 50;
         assert!(about(first.growth_per_day, 24 * GIB), "{first:?}");
-        // 104 GiB are left, and an hour takes one of them.
+        // 104 GiB are left, and each hour takes one GiB.
         for time in [first.full_in_s, first.soonest_s, first.latest_s] {
             assert!(about(time, 104 * 3600), "{first:?}");
         }

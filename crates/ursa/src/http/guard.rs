@@ -1,10 +1,10 @@
-//! What a connection must be before it is asked who is behind it ([`super::access`]).
+//! What a connection must satisfy before [`super::access`] determines who the caller is.
 //!
-//! From other machines only TLS is answered. A browser runs scripts of strangers. One may name this address
-//! outright (then the browser says where it comes from: `Origin`, `Sec-Fetch-Site`), or its own host's name
-//! may resolve to 127.0.0.1 (DNS rebinding: then `Host` has that name). So without TLS the peer and the
-//! `Host` must be loopback, and with or without it a browser's request must come from a page of ours. Under
-//! another host's name there is no cookie of ours.
+//! Other machines must use TLS. The danger is browsers, which run scripts of strangers: such a script may
+//! name this address directly (then the browser sends where it comes from: `Origin`, `Sec-Fetch-Site`), or
+//! its own host name may resolve to 127.0.0.1 (DNS rebinding: then `Host` has that name). So without TLS both
+//! the peer and `Host` must be loopback. With or without TLS, a browser's request must come from a page of
+//! this node. A page under another host name has no cookie of this node.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,21 +17,21 @@ use axum::response::{IntoResponse, Response};
 
 use super::refusal::Refusal;
 
-/// The other end of the connection that a request came over.
+/// The other end of the connection that a request arrived on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
-    /// By TLS.
+    /// Whether the connection uses TLS.
     pub(super) secure: bool,
 }
 
 impl Peer {
-    /// Whether it is a program of this machine.
+    /// Whether the peer is a program of this machine.
     pub(super) fn is_local(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
 
-    /// Its address, to be written down.
+    /// The address as text, for logs.
     pub(super) fn ip(&self) -> String {
         self.address.ip().to_canonical().to_string()
     }
@@ -42,13 +42,13 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     let mut response = match judge(peer, request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
-            // Not louder: whoever likes could fill the log with it.
+            // Debug only: otherwise anybody could fill the log.
             tracing::debug!(?peer, path = request.uri().path(), reason = refusal.code(), "request refused");
             refusal.into_response()
         }
     };
-    // An answer has names in it that somebody chose: no browser is to take it for something else than it says
-    // it is.
+    // A response may contain names that somebody chose: a browser must not guess another content type from
+    // them.
     response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
     response
 }
@@ -60,7 +60,7 @@ fn judge(peer: Option<Peer>, method: &Method, uri: &Uri, headers: &HeaderMap) ->
         return Err(Refusal::new(StatusCode::FORBIDDEN, "peer_not_local", detail).hint("use https://"));
     }
     let host = single(headers, HOST).and_then(|host| host.parse::<Authority>().ok());
-    // RFC 9112 3.2: an authority in the request line goes before the header, and both must be right.
+    // RFC 9112 3.2: an authority in the request line takes precedence over the header. Both must be right.
     let named = host.as_ref().into_iter().chain(uri.authority());
     let is_right = |authority: &Authority| match secure {
         true => Some(authority) == host.as_ref(),
@@ -86,8 +86,8 @@ fn judge(peer: Option<Peer>, method: &Method, uri: &Uri, headers: &HeaderMap) ->
     Ok(())
 }
 
-/// Whether somebody has followed a link to the console: the page that had it sees nothing of the answer, and
-/// the console's files are the same for everybody.
+/// Whether a user follows a link to the console. The page with the link sees nothing of the response, and the
+/// console's files are the same for everybody.
 fn opens_console(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let reads = *method == Method::GET || *method == Method::HEAD;
     let navigates = single(headers, "sec-fetch-mode") == Some("navigate")
@@ -96,7 +96,7 @@ fn opens_console(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     reads && navigates && !path.starts_with("/v1") && !path.starts_with("/metrics")
 }
 
-/// The value of a header that is there once.
+/// The value of a header that occurs exactly once.
 fn single(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -109,7 +109,7 @@ fn is_loopback_name(host: &str) -> bool {
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     match address.parse::<IpAddr>() {
         Ok(address) => address.is_loopback(),
-        // RFC 6761 6.3: these resolve to loopback addresses, whoever is asked.
+        // RFC 6761 6.3: these names resolve to loopback addresses, whatever the resolver.
         Err(_) => host.eq_ignore_ascii_case("localhost"),
     }
 }

@@ -1,4 +1,4 @@
-//! What has gone on: measured every ten seconds, kept by [`crate::history`], and shown.
+//! The history of rates and latencies: measured every ten seconds, kept by [`crate::history`], and shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -24,16 +24,16 @@ use crate::history::{
     EVERY, History, POINTS_MAX, POINTS_MIN, POOLS_MAX, PoolUse, Row, Unavailable, Value, Window,
 };
 
-/// What lies between two measurements at least: a clock that is set may bring the next one near.
+/// The shortest time between two measurements: after the clock was set, the next one may be due too soon.
 const APART_MIN: Duration = Duration::from_secs(EVERY as u64 / 2);
-/// Points of an answer, unless told otherwise.
+/// The default number of points of a response.
 const POINTS: u32 = 361;
-/// What an answer is about, unless told otherwise, in seconds.
+/// The default length of the time that a response covers, in seconds.
 const SECONDS: u64 = 3600;
-/// What stands for "99 of 100 took longer than what is told apart": the next power of two.
+/// Stands for a 99th percentile above the highest latency that is distinguished: the next power of two.
 const ENDLESS_US: f64 = (4u64 << 21) as f64;
 
-/// Names of series of a node, what they count, and where they are kept.
+/// The series of a node: name, unit, and where the value is kept.
 const OF_NODE: [(&str, HistoryUnit, Value); Value::ALL.len()] = [
     ("read_operations", HistoryUnit::OperationsPerSecond, Value::ReadOperations),
     ("write_operations", HistoryUnit::OperationsPerSecond, Value::WriteOperations),
@@ -47,7 +47,7 @@ const OF_NODE: [(&str, HistoryUnit, Value); Value::ALL.len()] = [
     ("cpu_polling", HistoryUnit::Ratio, Value::CpuPolling),
     ("out_of_sync_bytes", HistoryUnit::Bytes, Value::OutOfSync),
 ];
-/// Of each pool of it.
+/// The series of each pool.
 const OF_POOL: [(&str, Bytes); 2] =
     [("pool_used_bytes", |pool| pool.used), ("pool_size_bytes", |pool| pool.size)];
 type Bytes = fn(&PoolUse) -> u64;
@@ -75,7 +75,7 @@ pub(super) struct Wanted {
     node: Option<String>,
 }
 
-/// What another node is asked for.
+/// A question to another node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Question {
     window: Window,
@@ -123,10 +123,10 @@ pub(super) async fn show(
     Ok(Json(Answer { from: window.from, step_s: window.step, series, missing }))
 }
 
-/// These series of the nodes that are asked, and which of these do not answer.
+/// These series of the nodes that are asked, and the nodes that do not answer.
 ///
 /// # Errors
-/// A node that is none; what this node has kept cannot be read now.
+/// A node does not exist, or this node's history cannot be read now.
 pub(super) async fn gather(
     state: &State,
     asked: Asked,
@@ -149,7 +149,7 @@ pub(super) async fn gather(
     Ok((series, missing))
 }
 
-/// For another node that asks.
+/// Answers a question of another node.
 pub(super) async fn shown(control: &Control, history: &History, question: &str) -> Option<String> {
     let question: Question = serde_json::from_str(question).ok()?;
     serde_json::to_string(&of_node(control, history, &question).await.ok()?).ok()
@@ -172,7 +172,7 @@ fn invalid(detail: String) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail)
 }
 
-/// What this node has kept.
+/// The series of this node.
 async fn of_node(
     control: &Control,
     history: &History,
@@ -185,7 +185,7 @@ async fn of_node(
     Ok(series(&rows, &question.series, &pools).into_iter().map(of_node).collect())
 }
 
-/// These series of rows. A pool that is not there any more has no name, and is left out.
+/// The series in these rows. Pools that no longer exist have no name, and are left out.
 fn series(
     rows: &[Option<Row>],
     wanted: &BTreeSet<String>,
@@ -214,17 +214,17 @@ fn series(
     all
 }
 
-/// Without digits that mean nothing.
+/// Rounds away meaningless digits.
 fn short(value: f64) -> f64 {
     match value {
-        // An idle core uses some ten thousandths of itself.
+        // An idle core uses some ten-thousandths of a processor.
         ..1.0 => (value * 1e6).round() / 1e6,
         ..1e6 => (value * 1e3).round() / 1e3,
         _ => value.round(),
     }
 }
 
-/// Measures for as long as the node runs.
+/// Takes measurements for as long as the node runs.
 pub(super) async fn keep(state: State) {
     let mut before: Option<Moment> = None;
     loop {
@@ -241,14 +241,14 @@ pub(super) async fn keep(state: State) {
     }
 }
 
-/// To the next multiple of ten seconds.
+/// The time until the next multiple of ten seconds.
 fn until_next(now: SystemTime) -> Duration {
     let every = u128::from(EVERY) * 1000;
     let millis = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     Duration::from_millis((every - millis % every) as u64)
 }
 
-/// The node at one moment.
+/// The state of the node at one moment.
 struct Moment {
     at: Instant,
     unix: u64,
@@ -271,7 +271,7 @@ impl Moment {
     }
 }
 
-/// The pools that are open, with their names, by name.
+/// The open pools with their names, ordered by name.
 fn pools(control: &Control) -> impl Iterator<Item = (String, PoolUse)> {
     control.pools().into_iter().filter_map(|pool| {
         let open = pool.state.ok()?;
@@ -281,7 +281,7 @@ fn pools(control: &Control) -> impl Iterator<Item = (String, PoolUse)> {
     })
 }
 
-/// What has happened between two moments, as a row.
+/// The row of the time between two moments.
 fn between(before: &Moment, now: &Moment) -> Row {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::EPSILON);
     let step = u64::from(EVERY);
@@ -292,7 +292,7 @@ fn between(before: &Moment, now: &Moment) -> Row {
         (Operation::Read, [Value::ReadOperations, Value::ReadBytes, Value::ReadMean, Value::ReadP99]),
         (Operation::Write, [Value::WriteOperations, Value::WriteBytes, Value::WriteMean, Value::WriteP99]),
     ] {
-        // A volume is gone, and what it had counted: nobody can say what the others did.
+        // A volume was deleted, and its counters with it: the rest cannot be determined.
         let Some(done) = Done::since(operation, &before.done, &now.done) else { continue };
         let flow = done.flow(seconds);
         put(operations, Some(flow.operations));

@@ -10,7 +10,7 @@ use super::input::Parameters;
 use super::refusal::Refusal;
 use crate::host_setup::{self, Setup, UnfitWord};
 
-/// Addresses that a text names at most: each node of a large cluster, on several networks.
+/// The number of addresses in a text: enough for each node of a large cluster, on several networks.
 const PORTALS_MAX: usize = 64;
 
 /// For which machine.

@@ -101,7 +101,7 @@ pub(super) async fn change(
     Ok(axum::Json(host.await?))
 }
 
-/// What changing a host group would do, for which so many LUNs are mapped.
+/// The steps of changing a host group; `luns`: the number of LUNs that are mapped to it.
 fn would_change(before: &HostGroup, after: &HostGroup, luns: usize) -> Vec<String> {
     let (before, after, has_other_secret) = (shown(before), shown(after), before.chap != after.chap);
     let (names, is_narrower) = members("initiator", &before.initiators, &after.initiators);
@@ -125,8 +125,8 @@ fn would_change(before: &HostGroup, after: &HostGroup, luns: usize) -> Vec<Strin
     steps
 }
 
-/// Who belongs to a host group by its names, or by its addresses, and whether somebody does no more. None of
-/// them is any.
+/// The changes of members by name or by address, and whether any initiator no longer matches. An empty list
+/// matches all.
 fn members(kind: &str, before: &[String], after: &[String]) -> (Vec<String>, bool) {
     let without = |all: &[String], others: &[String]| -> Vec<String> {
         all.iter().filter(|one| !others.contains(one)).cloned().collect()

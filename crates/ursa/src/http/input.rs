@@ -1,4 +1,4 @@
-//! What comes in, parsed once. What cannot be is refused with the place where it is wrong.
+//! Parses bodies, paths and queries. An error names the field that is wrong.
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::BytesRejection;
@@ -10,21 +10,21 @@ use serde::de::DeserializeOwned;
 use super::BODY_BYTES_MAX;
 use super::refusal::Refusal;
 
-/// A body of JSON.
+/// A JSON body.
 pub(super) struct Json<T>(pub(super) T);
 
-/// Parts of the path.
+/// The parameters in the path.
 pub(super) struct Segments<T>(pub(super) T);
 
-/// What is behind the question mark.
+/// The parameters in the query.
 pub(super) struct Parameters<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Json<T>, Refusal> {
-        // A page of another site cannot send this type without being asked first, and there is no answer to
-        // that.
+        // A page of another site cannot send this type without a preflight request (CORS), which this node
+        // does not answer.
         if !is_json(request.headers()) {
             let detail = "the request body must be JSON, with Content-Type: application/json";
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
@@ -34,10 +34,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// How many of those until a time are left out, since they were had already; fewer than `most`.
+/// The number of newest items to skip, because the caller has them already; fewer than `most`.
 ///
 /// # Errors
-/// 400: more, or no time was named.
+/// 400: `skip` is too large, or `until` is missing.
 pub(super) fn skip_of(asked: Option<usize>, until: Option<u64>, most: usize) -> Result<usize, Refusal> {
     match (asked, until) {
         (None, _) => Ok(0),
@@ -49,10 +49,10 @@ pub(super) fn skip_of(asked: Option<usize>, until: Option<u64>, most: usize) -> 
     }
 }
 
-/// How many of a list were asked for.
+/// The number of items that the caller wants.
 ///
 /// # Errors
-/// 400: none, or more than there may be at a time.
+/// 400: the limit is 0 or greater than `most`.
 pub(super) fn limit_of(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Refusal> {
     match asked.unwrap_or(usual.min(most)) {
         limit if (1..=most).contains(&limit) => Ok(limit),
@@ -63,10 +63,10 @@ pub(super) fn limit_of(asked: Option<usize>, usual: usize, most: usize) -> Resul
     }
 }
 
-/// A body as a whole.
+/// Reads a whole body.
 ///
 /// # Errors
-/// 413: it is longer than any that makes sense.
+/// 413: it is longer than [`BODY_BYTES_MAX`].
 pub(super) async fn whole(body: Body) -> Result<Bytes, Refusal> {
     to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
         let detail = format!("the request body was not read: the limit is {BODY_BYTES_MAX} bytes");
@@ -88,7 +88,8 @@ fn unread(rejection: &BytesRejection) -> Refusal {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    // serde takes a list for an object, field by field, and the document promises that no body is one.
+    // serde also accepts a list for an object, field by field; the API's description says that bodies are
+    // objects.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         let detail = "the request body is a list: send an object with named fields";
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "field_invalid", detail));
@@ -105,7 +106,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
             );
         }
         let refusal = Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "field_invalid", error.to_string());
-        // "." is the whole body: a field that is missing, which the detail names.
+        // "." is the whole body: the detail names the field that is missing.
         if path == "." { refusal } else { refusal.field(path) }
     })?;
     let rest = deserializer.end();

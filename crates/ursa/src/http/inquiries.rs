@@ -1,9 +1,8 @@
-//! Inquiries: what other nodes ask this one for that is the HTTP interface's own, its events and its audit
-//! log.
+//! Inquiries: questions of other nodes about events and the audit log, which belong to the HTTP interface.
 //!
-//! Core 0, where a question comes in, hands it over. It is answered on the control plane's thread, where
-//! files may be read, and many events become JSON, while hosts are served. The node that asks has let in who
-//! wants to know: of the audit log an administrator.
+//! Core 0 receives a question and hands it over to the control plane's thread. There, reading files and
+//! converting many events to JSON does not delay hosts. The node that asks has checked the caller's role: for
+//! the audit log, an administrator.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,19 +15,19 @@ use tokio::sync::{Semaphore, mpsc};
 use super::state::State;
 use super::{audit, events};
 
-/// Questions that wait: each node asks for what somebody looks at.
+/// The number of questions that may wait. Each node asks for what its users look at.
 const WAITING_MAX: usize = 64;
 
-/// Questions whose answer is read from the audit log at a time: each takes a thread, for as long as its disk
-/// takes.
+/// The number of concurrent reads of the audit log. Each takes a thread for as long as the disk takes.
 const READS_AT_ONCE_MAX: usize = 8;
 
-/// How long the answer may take: who asks gives up after [`SHOW_DEADLINE`], and is told before.
+/// How long an answer may take. The asking node gives up after [`SHOW_DEADLINE`], and should get an answer
+/// before.
 const ANSWER_DEADLINE: Duration = Duration::from_millis(1500);
 
 const _: () = assert!(ANSWER_DEADLINE.as_millis() < SHOW_DEADLINE.as_millis());
 
-/// What is asked for.
+/// What a question is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum About {
     Events,
@@ -42,7 +41,7 @@ struct Given {
     answer: rt::sync::Sender<String>,
 }
 
-/// The way from core 0, where links end, to those who answer.
+/// The channel from core 0, where links end, to the task that answers.
 pub struct Inquiries {
     sender: mpsc::Sender<Given>,
     receiver: Mutex<Option<mpsc::Receiver<Given>>>,
@@ -56,7 +55,7 @@ impl Default for Inquiries {
 }
 
 impl Inquiries {
-    /// The answer, as [`read`] understands it. On core 0.
+    /// The answer, as [`read`] parses it. Runs on core 0.
     pub(super) async fn answer(&self, about: About, question: &str) -> String {
         let (answer, answered) = rt::sync::oneshot();
         let given = Given { about, question: question.to_owned(), answer };
@@ -71,7 +70,7 @@ impl Inquiries {
     }
 }
 
-/// Answers what other nodes ask for, for as long as the node runs.
+/// Answers questions of other nodes for as long as the node runs.
 pub(super) async fn answer_all(state: State) {
     let receiver = state.inquiries.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut given) = receiver else { return };
@@ -80,7 +79,7 @@ pub(super) async fn answer_all(state: State) {
         match about {
             About::Events => answer.send(written(&events::shown(&state.events, &question))),
             About::Audit => {
-                // Its disk may hang: whoever asks is told so, and no thread more waits.
+                // The disk may hang: then further questions are refused instead of blocking more threads.
                 let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
                     let reason =
                         format!("{READS_AT_ONCE_MAX} reads of its audit log are already in progress");
@@ -97,10 +96,10 @@ pub(super) async fn answer_all(state: State) {
     }
 }
 
-/// What another node has answered.
+/// Parses another node's answer.
 ///
 /// # Errors
-/// Why it has not, in its words or in ours.
+/// Why there is none, as text of the other node or of this one.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let answer: Result<Result<T, String>, _> = serde_json::from_str(text);
     answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}")))
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn a_question_too_many_is_refused_at_once() {
         let inquiries = Inquiries::default();
-        // Nobody answers yet.
+        // No task answers yet.
         let given = |_| {
             let (answer, _) = rt::sync::oneshot();
             inquiries.sender.try_send(Given { about: About::Events, question: String::new(), answer }).is_ok()

@@ -1,8 +1,8 @@
-//! What goes on now: once a second, for as long as somebody reads it.
+//! Current rates and latencies, once per second while anybody reads them.
 //!
-//! However many read, the cores are asked once: one task samples, all readers get what it has found; so does
-//! another node that asks what this one shows, and another task here asks the others. Nobody reads: nobody is
-//! asked.
+//! The cores are asked only once, however many readers there are: one task takes samples, and all readers on
+//! this node get them, as do other nodes that ask. Another task asks the other nodes. Without readers,
+//! nothing is asked.
 
 mod others;
 
@@ -36,23 +36,23 @@ use crate::flow::Done;
 
 pub(super) use self::others::ask_all;
 
-/// How often the cores are asked, and other nodes.
+/// The interval of samples, and of questions to other nodes.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often it is asked what volumes are called: that looks at all of them.
+/// The interval at which volume names are read, which looks at all volumes.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
-/// For how long it is sampled after another node has asked: it asks once a second as long as somebody reads
-/// there.
+/// How long sampling continues after another node has asked. That node asks once per second while it has
+/// readers.
 const ASKED_AGE_MAX: Duration = Duration::from_secs(5);
-/// A sample that is older says nothing of now.
+/// A sample older than this is not current.
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(3);
 
-/// The last sample, for all who read.
+/// The latest sample, for all readers.
 pub struct Live {
-    /// With when it was taken; `None`: there is none, or the node has stopped.
+    /// With its time; `None`: there is none, or the node has stopped.
     latest: watch::Sender<Option<(Instant, Arc<LiveSample>)>>,
-    /// Rung when somebody wants to read.
+    /// Notified when a reader arrives.
     wanted: Notify,
-    /// When another node asked last.
+    /// When another node last asked.
     asked: Mutex<Option<Instant>>,
     others: Others,
 }
@@ -69,7 +69,7 @@ impl Default for Live {
 }
 
 impl Live {
-    /// The last sample, for another node that asks: none if this one has not been asked just before.
+    /// The latest sample, for another node that asks. Empty if sampling has only just begun.
     pub(super) fn shown(&self) -> Vec<LiveSample> {
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.wanted.notify_one();
@@ -156,7 +156,7 @@ pub(super) async fn show(
 
 async fn send_all(state: State, messages: Messages, all: bool) -> Result<(), Gone> {
     let mut latest = state.live.latest.subscribe();
-    // What was found for somebody before is old.
+    // A sample that was taken for an earlier reader is out of date.
     latest.mark_unchanged();
     state.live.wanted.notify_one();
     let (mut others, missing) = match all {
@@ -171,7 +171,7 @@ async fn send_all(state: State, messages: Messages, all: bool) -> Result<(), Gon
             changed = latest.changed() => {
                 changed.map_err(|_| Gone)?;
                 let sample = latest.borrow_and_update().clone();
-                // None: the node has stopped.
+                // `None`: the node has stopped.
                 let Some((_, sample)) = sample else { return Ok(()) };
                 messages.send("sample", None, &*sample).await?;
             }
@@ -185,7 +185,7 @@ async fn send_all(state: State, messages: Messages, all: bool) -> Result<(), Gon
     }
 }
 
-/// Counters at one moment.
+/// The counters at one moment.
 struct Counters {
     at: Instant,
     volumes: VolumeStats,
@@ -193,11 +193,11 @@ struct Counters {
     node: Option<u16>,
 }
 
-/// Samples whenever somebody wants to read, for as long as the node runs.
+/// Takes samples while there are readers, for as long as the node runs.
 pub(super) async fn sample(state: State) {
     let mut names: (Option<Instant>, BTreeMap<VolumeId, String>) = (None, BTreeMap::new());
     loop {
-        // Whoever comes after this was looked at has rung.
+        // A reader that arrives after `is_wanted` was evaluated has left a notification.
         state.live.wanted.notified().await;
         let mut before: Option<Counters> = None;
         while state.live.is_wanted() {
@@ -234,7 +234,7 @@ async fn count(
     Ok(Counters { at, volumes: stats.sum(), cores, node })
 }
 
-/// What has happened between two moments.
+/// The sample of the time between two moments.
 fn between(before: &Counters, now: &Counters, names: &BTreeMap<VolumeId, String>) -> LiveSample {
     let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::EPSILON);
     let none = UnitStats::default();

@@ -1,10 +1,10 @@
 //! The HTTP interface: JSON under `/v1`, described by `/v1/openapi.json`, `/metrics`, and the console at `/`.
 //!
-//! It holds no state of its own. A request becomes a call of the node's control on core 0, the plain types
-//! that come back become those of crate `api`. A change, once begun, goes on to its end even if whoever asked
-//! for it goes away.
+//! It holds no state of the node. Handlers translate a request into a call of the node's control on core 0,
+//! and the plain types that it returns into those of crate `api`. A change that has begun runs to its end,
+//! even if the client disconnects.
 //!
-//! What may come in at all: see [`guard`]; who may do what: [`access`].
+//! [`guard`] decides which connections are accepted at all, [`access`] who may do what.
 
 mod access;
 mod addresses;
@@ -72,12 +72,12 @@ pub use self::state::State;
 pub use self::stream::Streams;
 pub use self::volumes::Elsewhere;
 
-/// The longest body of a request. The largest that makes sense is a host group with a thousand names of
-/// 223 bytes.
+/// The longest request body. The largest body that makes sense is a host group with a thousand names of 223
+/// bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The longest body of who has not proved anything: a name, a password and the link's secret are less than
-/// 1 KiB.
+/// The longest request body of an unauthenticated caller: a name, a password and the link's secret take less
+/// than 1 KiB.
 const STRANGERS_BODY_BYTES_MAX: usize = 16 << 10;
 
 /// All paths of the API.
@@ -152,7 +152,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(audit::list))
 }
 
-/// What somebody may send who is not known yet.
+/// The calls with a body that unauthenticated callers may make.
 fn of_strangers() -> OpenApiRouter<State> {
     OpenApiRouter::new()
         .routes(routes!(people::login::set_up))
@@ -160,7 +160,7 @@ fn of_strangers() -> OpenApiRouter<State> {
         .layer(DefaultBodyLimit::max(STRANGERS_BODY_BYTES_MAX))
 }
 
-/// Everything that a request goes through.
+/// The router with all layers that a request passes.
 fn router(state: State) -> Router {
     let (api, mut document) = api().split_for_parts();
     openapi::say_of_each(&mut document);
@@ -169,7 +169,7 @@ fn router(state: State) -> Router {
     api.route("/v1/openapi.json", get(document))
         .route("/metrics", get(crate::metrics::scrape))
         .route_layer(from_fn_with_state(state.clone(), errands::pass_on))
-        // Before every route above; the console's files below are the same for everybody.
+        // This layer covers every route above. The console's files below are the same for everybody.
         .route_layer(from_fn_with_state(state.clone(), access::pass))
         .merge(console::routes())
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "no_such_path", "path not found") })

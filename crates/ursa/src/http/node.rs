@@ -37,7 +37,7 @@ pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node
         version: VERSION.into(),
         cores: state.node.cores(),
         portals: state.portals.iter().map(ToString::to_string).collect(),
-        // A clock that was set back makes it zero.
+        // The uptime is zero if the clock was set back.
         uptime: state.started.elapsed().unwrap_or_default().as_secs(),
         changes: changes.into_iter().map(shown).collect(),
         record,
@@ -46,10 +46,10 @@ pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node
     }))
 }
 
-/// How long it is waited for the cluster's record to say how it is.
+/// How long to wait for the state of the cluster's record.
 const RECORD_DEADLINE: Duration = Duration::from_secs(1);
 
-/// How the cluster's record is; none if that cannot be said soon.
+/// The state of the cluster's record; `None`: it is not known in time.
 pub(super) async fn record(control: &Control) -> Option<ClusterRecord> {
     let status = rt::timeout(RECORD_DEADLINE, control.cluster_record()).await;
     let ClusterRecordStatus { place, answers, endpoints } = status.ok()?.ok()??;

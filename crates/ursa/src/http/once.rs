@@ -1,9 +1,10 @@
-//! A `POST` with an `Idempotency-Key` is carried out once: whoever has not got the answer sends it again, and
-//! gets that answer.
+//! Executes a `POST` with an `Idempotency-Key` only once: a caller that did not get the response repeats the
+//! request and gets the same response.
 //!
-//! Keys are a caller's own. The same key with another request is refused, so that a mistake is no answer to
-//! something else. What could not be carried out (5xx) is not remembered: it may be tried again. Secrets are
-//! not remembered either; nor is any of it beyond the node's life, or on other nodes.
+//! Each caller has keys of its own. The same key with a different request is refused: the response belongs to
+//! the first request. A failure of the server (5xx) is not remembered, so that the caller can try again.
+//! Secrets are not remembered either. Nothing is kept across a restart of the node, and other nodes do not
+//! know of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,32 +21,33 @@ use super::access::Caller;
 use super::input::whole;
 use super::refusal::Refusal;
 
-/// The header. `POST`s that need a role take it; others have no caller whose it could be.
+/// The name of the header. Only `POST`s that need a role take it: others have no caller to whom the key could
+/// belong.
 pub(super) const KEY: &str = "Idempotency-Key";
-/// An answer that was given before has it.
+/// Marks a response that was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// The longest key: a UUID has 36 bytes.
+/// The longest key. A UUID has 36 bytes.
 pub(super) const KEY_BYTES_MAX: usize = 128;
-/// Keys that are remembered, and for how long. With [`ANSWER_BYTES_MAX`] 16 MiB at the very most; an answer
-/// has some 1 KiB.
+/// The number of keys that are remembered, and how long. With [`ANSWER_BYTES_MAX`] they take at most 16 MiB;
+/// a typical response has some 1 KiB.
 const KEYS_MAX: usize = 1024;
 const VALID: Duration = Duration::from_secs(24 * 60 * 60);
-/// The longest answer that is remembered.
+/// The longest response that is remembered.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// Calls whose answers have secrets.
+/// Calls whose responses contain secrets.
 const SECRET: [&str; 2] = ["/v1/tokens", "/v1/cluster/tokens"];
 
-/// What was answered to which key of whom.
+/// The responses by caller and key.
 #[derive(Default)]
 pub struct Answers(Mutex<BTreeMap<(String, String), Entry>>);
 
 struct Entry {
-    /// Of method, path and body.
+    /// The digest of path and body.
     request: [u8; 32],
     began: Instant,
-    /// `None`: it is under way.
+    /// `None`: the request is in progress.
     answer: Option<Answer>,
 }
 
@@ -54,11 +56,11 @@ struct Answer {
     status: StatusCode,
     content_type: Option<HeaderValue>,
     location: Option<HeaderValue>,
-    /// `None`: it is not remembered.
+    /// `None`: the body is not remembered.
     body: Option<Bytes>,
 }
 
-/// A key that is under way: given back should it come to nothing.
+/// A request in progress. Its key is released on drop unless the response was kept.
 struct UnderWay<'a> {
     answers: &'a Answers,
     name: (String, String),
@@ -74,7 +76,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Answers {
-    /// Carries out a request by `act`, unless it has a key and was carried out before.
+    /// Executes a request with `act`, unless it has a key and was executed before.
     pub(super) async fn once<F: Future<Output = Response>>(
         &self,
         caller: &Caller,
@@ -104,7 +106,7 @@ impl Answers {
             return response;
         }
         let (parts, body) = response.into_parts();
-        // What we have made ourselves is there as a whole.
+        // The body is complete: this node has created it.
         let Ok(body) = to_bytes(body, usize::MAX).await else {
             return Response::from_parts(parts, Body::empty());
         };
@@ -218,7 +220,7 @@ mod tests {
         let begun = answers.begin(now, name("k"), [1; 32]).ok().unwrap();
         let again = answers.begin(now, name("k"), [1; 32]).err().unwrap();
         assert_eq!(again.code(), "idempotency_under_way");
-        // It came to nothing.
+        // It failed.
         drop(begun);
         done(&answers, now, "k");
         assert!(matches!(answers.begin(now, name("k"), [1; 32]), Ok(Begun::Before(_))));

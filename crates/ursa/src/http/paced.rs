@@ -1,32 +1,32 @@
-//! A question that many may have: the node's first core is asked now and then, however many ask.
+//! A rate-limited question to core 0, shared by all callers.
 //!
-//! An answer is never older than its question: who comes while the node is being asked waits for the next
-//! time, together with all others.
+//! An answer is never older than its question: callers that arrive while the core is being asked share the
+//! next answer.
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// The last answer.
+/// The last answer, and the interval between questions.
 pub(super) struct Paced<T> {
     every: Duration,
     last: Mutex<Last<T>>,
 }
 
 struct Last<T> {
-    /// When it was asked for.
+    /// When the question was asked.
     began: Option<Instant>,
     answer: Option<T>,
 }
 
 impl<T: Clone> Paced<T> {
-    /// The node is asked so often at most.
+    /// The core is asked at most once per `every`.
     pub(super) fn new(every: Duration) -> Paced<T> {
         Paced { every, last: Mutex::new(Last { began: None, answer: None }) }
     }
 
-    /// What `ask` says, asked after this call began.
+    /// The result of an `ask` that began after this call.
     ///
     /// # Errors
     /// Those of `ask`.
@@ -42,7 +42,7 @@ impl<T: Clone> Paced<T> {
             }
             tokio::time::sleep_until(began + self.every).await;
         }
-        // Before it is known what comes of it: who gives up, and what fails, count too.
+        // The time is set first, so that failed and abandoned questions count, too.
         *last = Last { began: Some(Instant::now()), answer: None };
         let answer = ask().await?;
         last.answer = Some(answer.clone());

@@ -1,4 +1,4 @@
-//! A connection whose other end does not take what it is sent is let go: it would keep its place for ever.
+//! Closes a connection whose peer does not read: otherwise it would keep its place forever.
 
 use std::io;
 use std::pin::Pin;
@@ -8,25 +8,25 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long a write may wait for the other end to take something. A browser on a bad line takes some bytes in
-/// that time.
+/// How long a write may wait for the peer to read something. A browser on a slow line reads some bytes in
+/// this time.
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A connection with [`WRITE_DEADLINE`].
+/// A connection with a deadline for writes.
 pub(super) struct Patience<S> {
     stream: S,
     deadline: Duration,
-    /// Until when the write that waits may wait.
+    /// The deadline of the write that waits.
     until: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patience<S> {
-    /// With this one.
+    /// Wraps a connection.
     pub(super) fn new(stream: S, deadline: Duration) -> Patience<S> {
         Patience { stream, deadline, until: None }
     }
 
-    /// What came of a write, or that it has waited for too long.
+    /// The result of a write, or a timeout if the write has waited for too long.
     fn judge<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.until = None;
@@ -35,7 +35,7 @@ impl<S> Patience<S> {
         let deadline = self.deadline;
         let until = self.until.get_or_insert_with(|| Box::pin(sleep(deadline)));
         ready!(until.as_mut().poll(context));
-        // Should it be asked again, it must not say that it has never been ready.
+        // A further poll must return an error again, and must not poll a completed timer.
         until.as_mut().reset(Instant::now());
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other end does not read")))
     }
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a byte each time that it has waited for so long; never, if that is none.
+    /// Accepts a byte after each interval; never, if there is none.
     struct Slow {
         every: Option<Duration>,
         until: Option<Pin<Box<Sleep>>>,

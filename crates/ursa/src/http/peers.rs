@@ -1,9 +1,9 @@
-//! What other nodes of the cluster have, shown by the node that is asked.
+//! What other nodes of the cluster have, as shown by the queried node.
 //!
-//! A node asks the others over their links, by which they know each other; nobody's secret is passed on. What
-//! is asked for is what a viewer may see, and whoever asked this node was let in as one; of the audit log,
-//! what an administrator may, who was let in as such. A node that does not answer in [`SHOW_DEADLINE`] is
-//! named: what it has is missing then, and that is said.
+//! A node asks the others over their links, on which they have authenticated each other; it forwards no
+//! caller's credentials. The questions concern what a viewer may see, and this node has checked that the
+//! caller is at least a viewer; for the audit log, that it is an administrator. A node that does not answer
+//! within [`SHOW_DEADLINE`] is listed as missing in the response.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use super::state::State;
 use super::{addresses, history, jobs, links, pools, sessions, volumes};
 use crate::history::History;
 
-/// Answers what another node asks for.
+/// The handler for questions of other nodes.
 pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: Arc<Inquiries>) -> Show {
     Show::new(move |control, what| {
         let (history, live, opened) = (history.clone(), Arc::clone(&live), Arc::clone(&opened));
@@ -73,7 +73,7 @@ pub(super) struct Whose {
     pub(super) node: Option<String>,
 }
 
-/// Which nodes are asked.
+/// Which nodes a call asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     This,
@@ -82,7 +82,7 @@ pub(super) enum Asked {
 }
 
 impl Whose {
-    /// Which nodes that is.
+    /// The nodes that the parameter selects.
     ///
     /// # Errors
     /// 400: neither a number nor `all`.
@@ -99,7 +99,7 @@ impl Whose {
 }
 
 impl Asked {
-    /// Whether this node is one of them, and the others.
+    /// Whether this node is one of them, and which others are.
     pub(super) fn of(self, control: &Control) -> (bool, Vec<u16>) {
         let here = control.number();
         match self {
@@ -114,10 +114,10 @@ impl Asked {
     }
 }
 
-/// What these nodes have; `own` is what this one has.
+/// The items of these nodes; `own` returns those of this node.
 ///
 /// # Errors
-/// A node that is none.
+/// A node does not exist.
 pub(super) async fn list<T, F>(
     state: &State,
     asked: Asked,
@@ -137,11 +137,11 @@ where
     Ok(List { items, missing })
 }
 
-/// What `own` says of this node, told whether it is one of these nodes, and what those that are other ones
-/// answer to their questions.
+/// The result of `own`, and the answers of the other nodes. `own` runs on this node in any case; its argument
+/// tells whether this node is one of those asked.
 ///
 /// # Errors
-/// A node that is none; those of `own`.
+/// A node does not exist, and those of `own`.
 pub(super) async fn gather<T, F>(
     state: &State,
     asked: Asked,
@@ -164,7 +164,7 @@ where
 /// Asks other nodes, all at once.
 ///
 /// # Errors
-/// A node that is none.
+/// A node does not exist.
 pub(super) async fn ask(
     control: &Rc<Control>,
     questions: BTreeMap<u16, String>,
@@ -176,23 +176,24 @@ pub(super) async fn ask(
     Ok(Answers { answers, names: control.node_names() })
 }
 
-/// What one of the nodes has.
+/// The answer of one node.
 pub(super) struct Theirs<T> {
     pub(super) node: u16,
     pub(super) node_name: String,
     pub(super) has: T,
 }
 
-/// What other nodes have answered.
+/// The answers of other nodes.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// By node; or why there is none.
+    /// By node: the answer, or why there is none.
     answers: Vec<(u16, Result<String, String>)>,
     names: BTreeMap<u16, String>,
 }
 
 impl Answers {
-    /// What they have, and who has not said. Many things take a while, which the node's core has not.
+    /// The items of all nodes, and the nodes that did not answer. Parsing may take long, so it must not run
+    /// on the node's core.
     pub(super) fn read<T: DeserializeOwned>(self) -> (Vec<T>, Vec<Missing>) {
         let (lists, missing) = self.each(|text| {
             let list: Result<Vec<T>, _> = serde_json::from_str(text);
@@ -201,7 +202,7 @@ impl Answers {
         (lists.into_iter().flat_map(|theirs| theirs.has).collect(), missing)
     }
 
-    /// What each of them has, as `read` understands it, and who has not said.
+    /// The answer of each node as parsed by `read`, and the nodes that did not answer.
     pub(super) fn each<T>(self, read: impl Fn(&str) -> Result<T, String>) -> (Vec<Theirs<T>>, Vec<Missing>) {
         let (mut all, mut missing) = (Vec::new(), Vec::new());
         for (node, answer) in self.answers {

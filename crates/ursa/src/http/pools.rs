@@ -191,7 +191,7 @@ pub(super) async fn add_disk(
 
 /// Grows a pool whose disks have become larger, while it is in use.
 ///
-/// Enlarge a disk or file first, for example with `lvextend` or `truncate`. All disks of the pool are checked.
+/// Enlarge a disk or file first (`lvextend`, `truncate`). All disks of the pool are checked.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/grow", tag = "pools", operation_id = "grow_pool",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
@@ -351,7 +351,7 @@ fn made(pool: Pool) -> Response {
     (StatusCode::CREATED, axum::Json(pool)).into_response()
 }
 
-/// What this node's control does with a pool, and the pool then; whose it is is said if a node was named.
+/// Runs `act` on this node's control, and returns the pool after that, with its node if the call named one.
 async fn with<F>(
     state: &State,
     node: Option<u16>,
@@ -406,7 +406,7 @@ fn new_disk(disk: NewDisk, field: &'static str) -> Result<store::NewDisk, Refusa
     })
 }
 
-/// The node's working directory is nothing that a caller should have to know.
+/// Paths must be absolute: callers need not know the node's working directory.
 fn absolute(path: String, field: &'static str) -> Result<PathBuf, Refusal> {
     if Path::new(&path).is_absolute() && !path.contains('\0') {
         Ok(path.into())
@@ -443,7 +443,7 @@ fn shown(pool: PoolStatus) -> Pool {
 }
 
 fn open_pool(name: String, open: Open) -> Pool {
-    // A clock that was set back is not worth a panic.
+    // The result is out of range if the clock was set back; that must not panic.
     let since = |age| SystemTime::now().checked_sub(age)?.duration_since(UNIX_EPOCH).ok();
     let failed = open.failed.iter().map(|disk| {
         let since = since(disk.age).unwrap_or_default().as_secs();

@@ -1,7 +1,7 @@
-//! Connections: accepted, bounded, and ended in an orderly way.
+//! The HTTP connections: they are accepted, limited in number, and closed in an orderly way.
 //!
-//! One port takes both: the first byte says whether a client begins TLS. Who comes from another machine
-//! without it is told so by [`super::guard`].
+//! One port serves both TLS and plain HTTP: the first byte of a connection tells which one a client speaks.
+//! [`super::guard`] refuses clients of other machines that do not use TLS.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -31,39 +31,41 @@ use super::guard::Peer;
 use super::patience::{Patience, WRITE_DEADLINE};
 use super::state::State;
 
-/// Connections at a time from this machine, and as many from others, who cannot keep this machine's command
-/// line out; more are closed, or wait if they are this machine's, [`WAITING_MAX`]. A console and some scripts
-/// need ten; each holds at most some 10 KiB of headers, 48 KiB of TLS and [`super::BODY_BYTES_MAX`] of body,
-/// so all together 135 MiB in the worst case.
+/// The number of connections from this machine, and again from all other machines.
+///
+/// They are separate so that others cannot lock out this machine's command line. Further connections are
+/// closed; those of this machine wait first, see [`WAITING_MAX`]. A console and some scripts need ten. Each
+/// connection holds at most some 10 KiB of headers, 48 KiB of TLS and [`super::BODY_BYTES_MAX`] of body, so
+/// all together take 135 MiB in the worst case.
 const CONNECTIONS_MAX: usize = 64;
-/// Connections of this machine that wait: each is a descriptor and nothing else. And for how long.
+/// How many connections of this machine may wait, and how long. A waiting one costs only its descriptor.
 const WAITING_MAX: usize = 256;
 const WAITING_DEADLINE: Duration = Duration::from_secs(30);
-/// Of these from one other address, so that one alone does not take all.
+/// The number of connections from one other address, so that one address cannot take all.
 const OF_ADDRESS_MAX: usize = 16;
-/// How long a client may take to begin, and for TLS's first messages.
+/// How long a client may take to send its first byte, and for the TLS handshake.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// What TLS begins with: a handshake record (RFC 8446 5.1). No method of HTTP does.
+/// The first byte of TLS: a handshake record (RFC 8446 5.1). No HTTP method begins with it.
 const TLS_HANDSHAKE: u8 = 22;
-/// How long the headers of a request may take, and a connection may be quiet between two requests.
+/// How long a client may take to send the headers of a request, and how long a connection may be idle.
 const HEADERS_DEADLINE: Duration = Duration::from_secs(30);
-/// How long requests under way may take to end when the node stops.
+/// How long requests in progress may take to end when the node stops.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
-/// How long to wait when the system has no more sockets to give.
+/// The pause after a failed accept: the system may have no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where connections come from.
+/// The sockets that accept connections.
 pub struct Listeners {
-    /// One an address.
+    /// One per address.
     pub listeners: Vec<TcpListener>,
-    /// What TLS is done with; `None`: it is not.
+    /// The configuration of TLS; `None`: there is no TLS.
     pub tls: Option<Arc<ServerConfig>>,
 }
 
-/// Serves until `shutdown` is done and the requests that were under way have ended.
+/// Serves until `shutdown` is done and the requests in progress have ended.
 ///
 /// # Errors
-/// If a listener has no address, so is none.
+/// The address of a listener cannot be determined.
 pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let tls = listeners.tls.map(TlsAcceptor::from);
     let server = Arc::new(Server {
@@ -90,12 +92,12 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
         accepting.spawn(Arc::clone(&server).accept(listener));
     }
     shutdown.await;
-    // Streams would be waited for.
+    // Event streams do not end: the shutdown would wait for them.
     events.abort();
     tasks.iter().for_each(JoinHandle::abort);
     ring.close();
     accepting.shutdown().await;
-    // Nobody accepts any more; what a connection holds of it is a clone that it can do without.
+    // No task accepts connections any more. A connection has clones of the parts it needs, not the server.
     let graceful = Arc::into_inner(server).map(|server| server.graceful);
     let ended = async {
         if let Some(graceful) = graceful {
@@ -108,7 +110,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
     Ok(())
 }
 
-/// How many connections there are from which other machine, or network of IPv6.
+/// The number of connections by address of another machine, or by network for IPv6.
 type ByAddress = Mutex<BTreeMap<IpAddr, usize>>;
 
 /// What every connection needs.
@@ -117,7 +119,7 @@ struct Server {
     tls: Option<TlsAcceptor>,
     graceful: GracefulShutdown,
     of_this_machine: Arc<Semaphore>,
-    /// Those of this machine that wait for room.
+    /// Connections of this machine that wait for room.
     waiting: Arc<Semaphore>,
     of_others: Arc<Semaphore>,
     by_address: Arc<ByAddress>,
@@ -129,7 +131,7 @@ impl Server {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     let Some(place) = self.place_for(peer.ip().to_canonical()) else {
-                        // Not louder: whoever likes could fill the log with it.
+                        // Debug only: otherwise anybody could fill the log.
                         tracing::debug!(%peer, "too many connections: one was closed");
                         continue;
                     };
@@ -137,7 +139,7 @@ impl Server {
                         (self.router.clone(), self.tls.clone(), self.graceful.watcher());
                     let of_this_machine = Arc::clone(&self.of_this_machine);
                     tokio::spawn(async move {
-                        // Not in the loop above: others come to the same port.
+                        // The wait is not in the loop above, which has to accept other connections.
                         let Some(_room) = place.room(of_this_machine).await else { return };
                         if let Err(error) = talk(stream, peer, router, tls, watcher).await {
                             tracing::debug!(%peer, %error, "connection failed");
@@ -152,8 +154,8 @@ impl Server {
         }
     }
 
-    /// Room for a connection from this address, or a place to wait for it; `None`: there is neither. This
-    /// machine's programs wait.
+    /// Room for a connection from this address, or a place to wait for it; `None`: there is neither. Only
+    /// connections of this machine wait.
     fn place_for(&self, address: IpAddr) -> Option<Place> {
         if address.is_loopback() {
             return Some(match Arc::clone(&self.of_this_machine).try_acquire_owned() {
@@ -176,16 +178,16 @@ impl Server {
     }
 }
 
-/// Where a connection is that was accepted.
+/// Where an accepted connection is.
 enum Place {
-    /// It has room.
+    /// The connection has room.
     There(Room),
-    /// It waits for room.
+    /// The connection waits for room.
     Waits(OwnedSemaphorePermit),
 }
 
 impl Place {
-    /// The room, once there is some; `None`: there was none in time.
+    /// The room, as soon as there is some; `None`: there was none in time.
     async fn room(self, of_this_machine: Arc<Semaphore>) -> Option<Room> {
         match self {
             Place::There(room) => Some(room),
@@ -197,7 +199,7 @@ impl Place {
     }
 }
 
-/// The room that a connection takes, until it is dropped.
+/// The room that a connection takes until it is dropped.
 struct Room {
     _permit: OwnedSemaphorePermit,
     of_address: Option<(IpAddr, Arc<ByAddress>)>,
@@ -216,7 +218,7 @@ impl Drop for Room {
     }
 }
 
-/// Finds out what the client speaks, and answers its requests.
+/// Determines whether the client speaks TLS, and answers its requests.
 async fn talk(
     stream: TcpStream,
     peer: SocketAddr,

@@ -75,7 +75,7 @@ pub(super) async fn end(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What ending a session would do; so many of its commands are under way.
+/// The steps of ending a session; `commands`: the number of its commands in progress.
 fn would_end(session: &SessionStatus, commands: usize) -> Vec<String> {
     let SessionStatus { tsih, initiator, addresses, target, .. } = session;
     let from = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! What handlers reach.
+//! What handlers have access to.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,46 +24,46 @@ use crate::history::History;
 /// What the HTTP interface knows of the node. Cheap to clone.
 #[derive(Clone)]
 pub struct State {
-    /// The way to its control.
+    /// The node's control, on core 0.
     pub node: Handle,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Whether other nodes confirm its reads.
+    /// Whether other nodes confirm the node's reads.
     pub read_confirm: api::ReadConfirm,
-    /// Where it listens for iSCSI.
+    /// The addresses on which the node listens for iSCSI.
     pub portals: Vec<SocketAddr>,
-    /// When it began to serve.
+    /// When the node began to serve.
     pub started: SystemTime,
-    /// What its cores have done so far: `Running::stats`.
+    /// Counters of the node's cores: `Running::stats`.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
-    /// Who may ask.
+    /// Who may use the API.
     pub access: Arc<Access>,
-    /// What is asked of the interface on the node's cores.
+    /// What the node's cores need of the HTTP interface to report faults.
     pub opened: Arc<Opened>,
-    /// What has happened.
+    /// Events of the node.
     pub events: Arc<EventRing>,
-    /// What other nodes have said of their volumes.
+    /// What other nodes have reported about their volumes.
     pub elsewhere: Elsewhere,
-    /// What other nodes have this one carry out.
+    /// Changes that other nodes forward to this one.
     pub errands: Arc<Errands>,
-    /// What other nodes ask for of events and of the audit log.
+    /// Questions of other nodes about events and the audit log.
     pub inquiries: Arc<Inquiries>,
-    /// What was answered to requests that may come again.
+    /// Responses to requests with an `Idempotency-Key`, which may be repeated.
     pub answers: Arc<Answers>,
-    /// What goes on now.
+    /// Current rates and latencies.
     pub live: Arc<Live>,
-    /// What has gone on.
+    /// The rates and latencies of the last seven days.
     pub history: History,
-    /// Answers that go on.
+    /// Responses that have no end.
     pub streams: Streams,
 }
 
 impl State {
-    /// Runs an async function with the node's control. It runs twice if it does not find something while the
-    /// node is behind the cluster's record.
+    /// Runs an async function with the node's control. If the function does not find something while the node
+    /// is behind the cluster's record, it runs a second time.
     ///
     /// # Errors
-    /// What the function refuses, and a node that does not run.
+    /// The function refuses, or the node does not run.
     pub async fn call<T, F>(
         &self,
         function: impl FnOnce(Rc<Control>) -> F + Clone + Send + 'static,

@@ -1,9 +1,9 @@
-//! Streams of server-sent events (WHATWG HTML 9.2): answers that go on for as long as somebody reads them and
-//! may.
+//! Streams of server-sent events (WHATWG HTML 9.2): responses that last for as long as the client reads them
+//! and is allowed to.
 //!
-//! There are at most [`STREAMS_MAX`], so that they do not take all connections. Whoever does not read is let
-//! go, and so is who may not read any more: a token that was deleted, a session that is over. A stream is no
-//! use of a session: it ends with it.
+//! There are at most [`STREAMS_MAX`], so that they do not take all connections. A stream ends if its reader
+//! does not read, or loses access: its token was deleted, or its session has ended. A stream does not count
+//! as use of the session, so it cannot keep the session alive.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,23 +25,23 @@ use super::guard::Peer;
 use super::refusal::Refusal;
 use super::state::State;
 
-/// Streams of a node at a time, and of one user or token: of 64 connections from this machine some must be
-/// left for its command line.
+/// The number of concurrent streams of a node, and of one user or token. Some of the 64 connections from this
+/// machine must remain for its command line.
 const STREAMS_MAX: usize = 48;
 const OF_CALLER_MAX: usize = 16;
-/// Messages that wait for a reader; then it is waited for.
+/// The number of messages that may wait for a reader. Then the source waits.
 const WAITING_MAX: usize = 16;
-/// How long it is waited for.
+/// How long the source waits for a reader.
 const READER_DEADLINE: Duration = Duration::from_secs(30);
-/// How often it is looked whether the reader may still read; something is sent then, so that both ends see a
-/// connection that is gone.
+/// How often the reader's access is checked. The stream sends something each time, so that both ends notice a
+/// lost connection.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 
-/// How many streams there are, by who reads them.
+/// The number of streams, by reader.
 #[derive(Clone, Default)]
 pub struct Streams(Arc<Mutex<BTreeMap<String, usize>>>);
 
-/// The room of one stream, until it is dropped.
+/// The place of one stream, until this is dropped.
 struct Room {
     streams: Streams,
     caller: String,
@@ -77,17 +77,17 @@ impl Drop for Room {
     }
 }
 
-/// Who asked for a stream, and by what.
+/// The caller that requested a stream, and its credentials.
 pub(super) struct Reader {
     pub(super) caller: Caller,
     pub(super) peer: Peer,
     pub(super) headers: HeaderMap,
 }
 
-/// Where a stream's messages go.
+/// The sending end of a stream.
 pub(super) struct Messages(mpsc::Sender<Bytes>);
 
-/// Nobody reads any more.
+/// The stream is over.
 pub(super) struct Gone;
 
 impl Messages {
@@ -101,8 +101,8 @@ impl Messages {
         self.text(format!("{id}event: {kind}\ndata: {data}\n\n")).await
     }
 
-    /// Sends where the reader is, which it names as `Last-Event-ID` when it comes again. It has data, though
-    /// none that say anything: some readers pass over messages without.
+    /// Sends the reader's position, which it sends as `Last-Event-ID` when it reconnects. The message has
+    /// empty data, since some readers ignore messages without data.
     ///
     /// # Errors
     /// [`Gone`]: the stream is over.
@@ -116,10 +116,10 @@ impl Messages {
     }
 }
 
-/// An answer that goes on for as long as `source` does, and somebody reads it who may.
+/// A response that lasts until `source` ends, or until the reader is gone or loses access.
 ///
 /// # Errors
-/// 503: there are too many.
+/// 503: there are too many streams.
 pub(super) fn answer<F: Future<Output = Result<(), Gone>> + Send + 'static>(
     state: &State,
     reader: Reader,
@@ -140,9 +140,9 @@ pub(super) fn answer<F: Future<Output = Result<(), Gone>> + Send + 'static>(
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(Text(receiver))).into_response())
 }
 
-/// Returns when the reader may not read any more, or does not.
+/// Returns when the reader no longer has access, or no longer reads.
 async fn watch(state: &State, reader: &Reader, messages: Messages) -> Result<(), Gone> {
-    // A browser that has lost its connection comes again after so many milliseconds.
+    // A browser reconnects after this many milliseconds.
     messages.text("retry: 2000\n\n".into()).await?;
     loop {
         tokio::time::sleep(CHECK_EVERY).await;

@@ -122,7 +122,7 @@ pub(super) async fn change(
     Ok(axum::Json(answer.await?))
 }
 
-/// What changing a target would do.
+/// The steps of changing a target.
 fn would_change(before: &Known, after: &Known) -> Vec<String> {
     let mut steps = Vec::new();
     if before.alias != after.alias {
@@ -171,7 +171,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Says what deleting a target would do.
+/// Answers a dry run of deleting a target.
 async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
     let steps = move |control: Rc<Control>| async move {
         let target = one(&control, &name).await?;
@@ -191,7 +191,7 @@ fn taken(target: &str, map: &TargetMap) -> String {
     format!("host group {} loses access to volume {volume}, LUN {} of target {target}", map.host, map.lun)
 }
 
-/// What becomes of the sessions with a target.
+/// What happens to the sessions with a target.
 async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>, ControlError> {
     let sessions = control.sessions().await?;
     let of_target: BTreeSet<&str> = sessions
@@ -257,7 +257,7 @@ pub(super) async fn delete_map(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Says what taking a LUN away would do.
+/// Answers a dry run of unmapping a LUN.
 async fn would_unmap(
     state: &State,
     target: String,
@@ -298,7 +298,7 @@ fn shown(target: &Known, names: &BTreeMap<VolumeId, String>) -> Target {
     }
 }
 
-/// What to prove oneself with, as the node keeps it.
+/// The CHAP secret in the node's type.
 pub(super) fn secret(chap: Chap) -> ChapSecret {
     ChapSecret { user: chap.user, secret: chap.secret }
 }

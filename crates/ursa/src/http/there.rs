@@ -1,8 +1,9 @@
-//! `?node=N`: of which node a pool, a session or a volume is that a call is about; their names and numbers
-//! are a node's own. Volumes with copies are of the cluster: of these it says which node does it.
+//! `?node=N`: the node whose pool, session or volume a call is about, since such names and numbers are unique
+//! only within a node. Volumes with copies belong to the cluster: for them the parameter selects the node
+//! that executes the call.
 //!
-//! The node that is asked passes such a call on ([`super::errands`]). Handlers look again
-//! (`Control::check_is_here`): what has the same name on another node is another thing.
+//! The queried node forwards the call ([`super::errands`]). Handlers check the node again
+//! (`Control::check_is_here`), since the same name on another node means a different object.
 
 use axum::extract::Query;
 use axum::http::Uri;
@@ -32,7 +33,7 @@ pub(super) struct AskedOfNode {
     pub(super) dry_run: bool,
 }
 
-/// The node that is named, as the handlers read it; `None` also for what they refuse.
+/// The node that the query names, parsed as handlers do; `None` also if they refuse it.
 pub(super) fn named(uri: &Uri) -> Option<u16> {
     #[derive(Deserialize)]
     struct Named {
@@ -43,7 +44,7 @@ pub(super) fn named(uri: &Uri) -> Option<u16> {
     node
 }
 
-/// What the audit log says of it: `?node=2`, or nothing.
+/// How the audit log shows it: `?node=2`, or nothing.
 pub(super) fn said(uri: &Uri) -> String {
     named(uri).map(|node| format!("?node={node}")).unwrap_or_default()
 }

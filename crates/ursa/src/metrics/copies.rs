@@ -1,5 +1,4 @@
-//! Copies of volumes on several nodes: how far those are that are not in sync, and what nodes bring each
-//! other.
+//! Copies of volumes: their states, the progress of resyncs, and the replication traffic between nodes.
 
 use std::collections::BTreeMap;
 

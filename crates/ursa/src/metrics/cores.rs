@@ -1,4 +1,4 @@
-//! What each core does.
+//! What each core does: CPU time, turns of its loop, calls of io_uring.
 
 use rt::uring::{CoreStats, Turns, turn_bound};
 

@@ -1,11 +1,11 @@
 //! What a node has done, for Prometheus.
 //!
-//! Names follow its conventions: `ursa_` before ours, base units (seconds, bytes), `_total` on counters; what
-//! is in one of several states has a series for each, of which one is 1. Every number of series is bounded by
-//! what administrators have made: nodes, volumes, targets, pools, cores. Nothing is labelled by initiator or
-//! session. A volume has latency series only for kinds of operations that it has seen.
+//! Names follow its conventions: the prefix `ursa_`, base units (seconds, bytes), `_total` on counters. What
+//! is in one of several states has one series per state, of which one is 1. The number of series is bounded
+//! by what administrators have created: nodes, volumes, targets, pools, cores. Nothing is labeled by
+//! initiator or session. A volume has latency series only for kinds of operations that it has seen.
 //!
-//! What of it alert rules and dashboards in `deploy/` use is compared with what is written here by a test.
+//! A test compares these names with those that alert rules and dashboards in `deploy/` use.
 
 mod cluster;
 mod copies;
@@ -36,8 +36,7 @@ use node::Control;
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// For how long the cluster's record is waited for: less than the ten seconds after which Prometheus gives
-/// up.
+/// How long a scrape waits for the cluster's record: less than Prometheus' timeout of ten seconds.
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.
@@ -74,7 +73,7 @@ async fn members(state: &State) -> Result<Members, Refusal> {
     });
     Ok(match tokio::time::timeout(MEMBERS_DEADLINE, asked).await {
         Ok(Ok((nodes, answers))) => Members::Known { nodes, answers },
-        // It left the cluster just now, or the record does not answer.
+        // The node has just left the cluster, or the record does not answer.
         Ok(Err(_)) | Err(_) => Members::Unknown,
     })
 }

@@ -1,4 +1,4 @@
-//! How full pools are, and whether they are there.
+//! How full pools are, and whether they are available.
 
 use node::control::{MapMemory, PoolStatus};
 use store::{LogSpace, MetadataState};
@@ -61,10 +61,10 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.volumes));
 }
 
-/// Of pools with log volumes: name, help and figure.
+/// A figure of pools with log volumes: name, kind, help and value.
 type LogFigure = (&'static str, Kind, &'static str, fn(&LogSpace) -> u64);
 
-/// Counters begin when the node opens the logs.
+/// Counters begin at 0 when the node opens the logs.
 const OF_LOGS: [LogFigure; 6] = [
     ("ursa_pool_log_lent_bytes", Kind::Gauge, "Space that the pool has lent to its logs.", |space| {
         space.lent
@@ -115,7 +115,7 @@ pub(super) fn maps(text: &mut Text, MapMemory { used, limit }: MapMemory) {
     text.family("ursa_map_memory_limit_bytes", Kind::Gauge, help).sample(&[], limit.0);
 }
 
-/// In the words of the API.
+/// The state, in the terms of the API.
 fn state(pool: &PoolStatus) -> &'static str {
     match &pool.state {
         Err(_) => "unavailable",

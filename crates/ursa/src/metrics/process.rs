@@ -7,16 +7,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::text::{Kind, Text};
 
-/// What the kernel says of the process.
+/// What the kernel reports about the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
-    /// Bytes in memory.
+    /// Resident memory in bytes.
     resident: Option<u64>,
-    /// File descriptors.
+    /// Open file descriptors.
     open_files: Option<u64>,
-    /// How many it may have; `None`: as many as it likes.
+    /// The limit of open file descriptors; `None`: there is none.
     open_files_max: Option<u64>,
-    /// Seconds of all processors, of all threads.
+    /// CPU time of all threads, in seconds.
     cpu: f64,
 }
 
@@ -25,7 +25,7 @@ impl Process {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Process {
             resident: std::fs::read_to_string("/proc/self/status").ok().and_then(|status| resident(&status)),
-            // One of them is the directory's own.
+            // One of them is the descriptor of the directory itself.
             open_files: std::fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|files| files.count().saturating_sub(1) as u64),

@@ -1,11 +1,11 @@
-//! How the node's record and its audit log are, and what else of the node somebody should look after.
+//! The node's record, its audit log, its findings, and its changes in progress.
 
 use api::Severity;
 
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
 
-/// Whether what the API changes can be written down.
+/// Whether the audit log can be written.
 pub(super) fn audit(text: &mut Text, is_written: bool) {
     let help = "Whether the audit log can be written: if not, changes through the API are refused, except on the node itself.";
     text.family("ursa_audit_up", Kind::Gauge, help).sample(&[], u8::from(is_written));

@@ -1,4 +1,4 @@
-//! What is read of the node at one moment.
+//! What a scrape reads of the node, at one moment.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -31,15 +31,15 @@ pub(super) struct Measured {
 /// The cluster as this node sees it.
 #[derive(Debug, Default)]
 pub(super) enum Members {
-    /// There is none.
+    /// The node is in no cluster.
     #[default]
     NoCluster,
-    /// Its record does not answer.
+    /// The cluster's record does not answer.
     Unknown,
-    /// Its nodes, by number.
+    /// The nodes of the cluster, by number.
     Known {
         nodes: Vec<NodeStatus>,
-        /// Its record can be changed.
+        /// Whether the record can be changed.
         answers: bool,
     },
 }
@@ -52,8 +52,7 @@ pub(super) struct Snapshot {
     pub(super) stats: VolumeStats,
     /// The copies of volumes that have several, by the volume's name.
     pub(super) copies: Vec<(String, CopiesStatus)>,
-    /// In how many bytes copies are known to differ, of those volumes whose copies were compared through this
-    /// node.
+    /// How many bytes copies are known to differ in, for volumes that were verified through this node.
     pub(super) different: Vec<(String, u64)>,
     pub(super) replication: ReplicationStats,
     /// Names of all targets, in order.
@@ -66,13 +65,12 @@ pub(super) struct Snapshot {
     pub(super) record: RecordStatus,
     /// The severity of each finding that the node reports about itself.
     pub(super) findings: Vec<Severity>,
-    /// How long each change under way has been so.
+    /// The age of each change in progress.
     pub(super) changes: Vec<Duration>,
 }
 
 impl Snapshot {
-    /// What can be made of it elsewhere is not made on the node's core, which has requests of hosts to
-    /// answer.
+    /// Takes a snapshot. Only what needs the node's core runs there, since that core also answers hosts.
     pub(super) async fn take(state: &State) -> Result<Snapshot, Refusal> {
         let Seen { mut volumes, known_to_differ, access, stats, rest } = state.call(Seen::look).await?;
         volumes.sort_by(|a, b| a.info.name.cmp(&b.info.name));
@@ -93,13 +91,13 @@ impl Snapshot {
     }
 }
 
-/// What the node's core tells.
+/// What is read on the node's core.
 struct Seen {
     volumes: Vec<VolumeStatus>,
     known_to_differ: BTreeMap<VolumeId, u64>,
     access: Arc<Access>,
     stats: StatsByCore,
-    /// Without what is made of these.
+    /// The rest, without the fields that are derived from those above.
     rest: Snapshot,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions, and logins that were refused.
+//! Sessions, and refused logins.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
 
 pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
-    // A target without a session has a zero, so that an alert can see that its hosts are gone.
+    // A target without a session has the value 0, so that an alert can see that its hosts are gone.
     let mut by_target: BTreeMap<&str, usize> =
         snapshot.targets.iter().map(|name| (name.as_str(), 0)).collect();
     let mut discovery = 0;

@@ -95,7 +95,7 @@ fn a_volume_shows_what_it_has_seen() {
     assert_eq!(lines[lines.len() - 10..], expected, "{text}");
 }
 
-/// A volume with two copies, one of which misses writes.
+/// A volume with two copies, one of which is out of sync.
 fn degraded() -> Snapshot {
     let copy = |slot: u8, standing| CopyEntry {
         slot,
@@ -263,7 +263,7 @@ fn a_target_without_a_session_has_a_zero() {
             session(Some("iqn.2026-11.example:b")),
             session(None),
             session(Some("iqn.2026-11.example:b")),
-            // Deleted, and its session is about to end.
+            // This target was deleted, and its session is about to end.
             session(Some("iqn.2026-11.example:c")),
         ],
         refused_logins: [(0x0201, 3), (0x0302, 1)].into(),
@@ -317,8 +317,8 @@ fn a_pool_that_is_not_open_is_down() {
     assert!(!text.contains("ursa_pool_free_bytes{"), "{text}");
 }
 
-/// What Prometheus asks of the text: a family's lines stand together behind its HELP and TYPE, and no series
-/// comes twice.
+/// Requirements of Prometheus: the lines of a family are contiguous and follow its HELP and TYPE, and no
+/// series occurs twice.
 #[test]
 fn a_thousand_busy_volumes_are_well_formed() {
     let mut stats = UnitStats::default();
@@ -348,7 +348,7 @@ fn a_thousand_busy_volumes_are_well_formed() {
             assert!(series.insert(name), "{line} comes twice");
         }
     }
-    // A capacity, whether it serves, and for each of three operations 22 buckets, the sum, the count and the
-    // bytes; one of no target.
+    // Per volume: its capacity, whether it serves, and for each of three operations 22 buckets, the sum, the
+    // count and the bytes. And one series without a target.
     assert_eq!(series.len(), 1000 * (2 + 3 * (22 + 2 + 1)) + 1);
 }

@@ -1,23 +1,23 @@
-//! The text format of Prometheus, version 0.0.4: one family after the other, each with its HELP and TYPE and
-//! all of its samples together.
+//! The text format of Prometheus, version 0.0.4: one family after another, each with HELP, TYPE and all of
+//! its samples.
 
 use std::fmt::{Display, Write};
 
-/// What kind of numbers a family has.
+/// The type of a family.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// It only grows.
+    /// A value that only grows.
     Counter,
-    /// It goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// How many took how long.
+    /// A distribution of durations.
     Histogram,
 }
 
-/// Names and values.
+/// Names and values of labels.
 pub(super) type Labels<'a> = [(&'a str, &'a str)];
 
-/// A text that grows.
+/// A text that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Text(String);
 
@@ -28,7 +28,7 @@ pub(super) struct Family<'a> {
 }
 
 impl Text {
-    /// Begins a family. Each is begun once.
+    /// Begins a family. A family may begin only once.
     pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -45,13 +45,13 @@ impl Text {
 }
 
 impl Family<'_> {
-    /// A sample.
+    /// Writes a sample.
     pub(super) fn sample(&mut self, labels: &Labels<'_>, value: impl Display) {
         self.line("", labels, None, value);
     }
 
-    /// A histogram: for each bound in seconds how many took no longer, without a bound all of them; and their
-    /// sum in seconds. `buckets` are not cumulative, and the last has no bound.
+    /// Writes a histogram: for each bound in seconds the number of values up to it, for `+Inf` all of them,
+    /// and the sum of all in seconds. `buckets` are not cumulative, and the last has no bound.
     pub(super) fn histogram(
         &mut self,
         labels: &Labels<'_>,
@@ -87,7 +87,7 @@ impl Family<'_> {
     }
 }
 
-/// In a label's value a backslash, a quote and the end of a line are escaped.
+/// Escapes backslash, quote and line feed in a label's value.
 fn escape(text: &mut String, value: &str) {
     for letter in value.chars() {
         match letter {

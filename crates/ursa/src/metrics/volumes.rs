@@ -1,4 +1,4 @@
-//! Of each volume: how long operations took, how much was moved, what went wrong.
+//! Of each volume: latencies of operations, bytes moved, errors.
 
 use node::{Operation, UnitStats, bucket_bound};
 

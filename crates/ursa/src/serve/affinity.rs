@@ -4,10 +4,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::cores::Cores;
 
-/// Keeps the calling thread, and all that it starts, off the processors that cores are pinned to: a processor
-/// that changes between a core and what is asked of its node has neither's memory in its caches, and hosts
-/// wait for that. Cores that the kernel places share their processors with all else, and so do pinned ones
-/// where this process may use no others.
+/// Keeps the calling thread, and all threads that it starts, off the processors that cores are pinned to.
+///
+/// A processor that alternates between a core and the control plane has the data of neither in its caches,
+/// and hosts wait for that. Cores that the kernel places share their processors with everything else, and so
+/// do pinned ones if this process may use no other processors.
 pub fn leave_cores_alone(cores: &Cores) {
     let (processors, pinned) = cores.processors();
     if !pinned {
@@ -22,7 +23,7 @@ pub fn leave_cores_alone(cores: &Cores) {
     }
 }
 
-/// What is left of `allowed`; `None` if that is nothing.
+/// The processors of `allowed` without these; `None` if no processor remains.
 fn without(mut allowed: CpuSet, processors: &[usize]) -> Option<CpuSet> {
     processors
         .iter()

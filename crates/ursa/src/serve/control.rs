@@ -1,4 +1,4 @@
-//! The control thread: the start's last steps, the HTTP interface, signals, the stop.
+//! The control thread: the last steps of the start, the HTTP interface, signals, and the stop.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,50 +27,49 @@ use crate::http::{
 };
 use crate::watcher::Guarded;
 
-/// What the control thread has.
+/// What the control thread works with.
 pub struct Control {
     /// The settings in effect.
     pub settings: Settings,
-    /// The way to the node.
+    /// Sends calls to the node.
     pub node: Handle,
-    /// The way to its cores.
+    /// Sends calls to its cores.
     pub cores: rt::Handle,
-    /// What is kept of the last days.
+    /// The measurements of the last days.
     pub history: History,
-    /// What goes on now.
+    /// The current rates.
     pub live: Arc<Live>,
-    /// What other nodes have this one carry out.
+    /// Executes changes that other nodes forward.
     pub errands: Arc<Errands>,
-    /// What other nodes ask for of events and of the audit log.
+    /// Answers other nodes' requests for events and the audit log.
     pub inquiries: Arc<Inquiries>,
-    /// What other nodes are told of the HTTP interface.
+    /// What other nodes learn about the HTTP interface.
     pub opened: Arc<Opened>,
-    /// What the cores have done.
+    /// Returns the counters of the cores.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
 }
 
-/// The portals, when the node serves.
+/// The portals, sent when the node serves.
 pub type Started = Receiver<Result<Vec<SocketAddr>, StartError>>;
 
-/// As a shell reports a program that SIGINT has ended.
+/// The exit code that a shell reports for a program that SIGINT has ended.
 const STOPPED_AT_ONCE: i32 = 130;
 
 impl Control {
-    /// Returns when the node has stopped.
+    /// Runs until the node has stopped.
     ///
-    /// # Errors
-    /// Whatever kept it from serving.
+    /// # Errors Why the node could not serve.
     pub fn run(self, started: Started) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServeError::Control).unwrap_or_else(|error| {
-            // Nobody could ever stop the cores.
+            // Exit: nothing could ever stop the cores.
             eprintln!("ursa: {error}");
             std::process::exit(1);
         });
         runtime.block_on(async {
             let served = self.serve(started).await;
             if served.is_err() {
-                // The node runs if it was something else that could not start.
+                // The node runs if something else failed to start.
                 self.node.drain().await;
             }
             served
@@ -82,7 +81,7 @@ impl Control {
         let portals = match started.await {
             Ok(Ok(portals)) => portals,
             Ok(Err(error)) => return Err(self.start_error(error)),
-            // The cores have stopped by a panic; the first thread tells of it.
+            // A core has panicked; the main thread reports it.
             Err(_) => return Ok(()),
         };
         if let Some(marker) = &self.settings.state_marker {
@@ -91,12 +90,12 @@ impl Control {
         let http = Http::start(self, &portals).await?;
         let (farewell, over) = oneshot::channel();
         let guard = self.settings.watcher.then(|| tokio::spawn(guard(self.node.clone(), over)));
-        // Nobody may be there to read it.
+        // Standard output may be closed.
         let _ = io::stdout().write_all(greeting(&self.settings, &portals, &http.notes()).as_bytes());
         notify::ready();
         tokio::select! {
             () = signals.next() => {}
-            // It is answered only when the cores are gone.
+            // This call ends only when the cores are gone.
             _ = self.cores.call(CoreId(0), std::future::pending::<()>) => return Ok(()),
         }
         notify::stopping();
@@ -126,10 +125,10 @@ impl Control {
     }
 }
 
-/// How often it is looked whether the watcher is there and knows what it must.
+/// How often the watcher is checked and its will updated.
 const GUARD_EVERY: Duration = Duration::from_millis(500);
 
-/// Sees to it that a process watches this one, for as long as the node is in a cluster.
+/// Keeps a watcher process running for as long as the node is in a cluster.
 async fn guard(node: Handle, mut farewell: oneshot::Receiver<()>) {
     let mut guarded = Guarded::default();
     loop {
@@ -148,19 +147,20 @@ async fn guard(node: Handle, mut farewell: oneshot::Receiver<()>) {
     }
 }
 
-/// Connections that wait to be accepted: what the system has as its own limit.
+/// The most connections that wait to be accepted: the system's own limit.
 const BACKLOG: u32 = 1024;
 
 fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // What is left of an earlier node's connections does not keep this one out.
+    // Connections of an earlier node in TIME_WAIT do not block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
 }
 
-/// The addresses at which these are reached. One for all addresses of IPv6 has those of IPv4, too, unless the
-/// system is set otherwise.
+/// The addresses at which these sockets are reached.
+///
+/// A socket for all IPv6 addresses also has those of IPv4, unless the system is configured otherwise.
 fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
     let mut addresses: Vec<SocketAddr> = sockets.iter().map(|(address, _)| *address).collect();
     for (address, socket) in sockets {
@@ -169,7 +169,8 @@ fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
             addresses.push((Ipv4Addr::UNSPECIFIED, address.port()).into());
         }
     }
-    // What a killed process left for a loopback address, which would be found first, is replaced.
+    // A killed process may have left a credential for a loopback address. It would be found first, so replace
+    // it.
     let anywhere = addresses.iter().filter(|address| address.ip().is_unspecified());
     let loopback = |address: &SocketAddr| {
         let ip: IpAddr =
@@ -181,7 +182,7 @@ fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
     addresses
 }
 
-/// What TLS is done with, if it is to be done.
+/// Loads the API's certificate, if the API uses TLS.
 fn certificate(settings: &Settings) -> Option<Result<Certificate, CertificateError>> {
     settings.api_has_tls().then(|| {
         Certificate::load(
@@ -193,27 +194,27 @@ fn certificate(settings: &Settings) -> Option<Result<Certificate, CertificateErr
     })
 }
 
-/// The HTTP interface, a task of its own.
+/// The HTTP interface, which runs in a task.
 struct Http {
     task: JoinHandle<io::Result<()>>,
     shutdown: oneshot::Sender<()>,
-    /// Where the link is that makes the first user, if there is none.
+    /// Where the link is with which the first user is created, if there is no user.
     set_up: SetUpLink,
-    /// Of the certificate that it shows.
+    /// The fingerprint of its certificate.
     fingerprint: Option<String>,
-    /// This machine's credential, for as long as the API is there.
+    /// The credential of this machine, which is removed when the API stops.
     _credential: CredentialLeft,
 }
 
 impl Http {
     async fn start(control: &Control, portals: &[SocketAddr]) -> Result<Http, ServeError> {
         let settings = &control.settings;
-        // They listen when the credential is there: who connects earlier would send an old one.
+        // Listen only when the credential exists: a client that connects earlier would send an old one.
         let mut sockets = Vec::new();
         for address in settings.api_listen.iter().copied() {
             sockets.push((address, bound(address).map_err(|error| ServeError::Api(address, error))?));
         }
-        // Volumes are served whatever is wrong with it, and so is this machine's command line.
+        // With a bad certificate, volumes are still served, and the command line on this machine still works.
         let (certificate, no_certificate) = match certificate(settings).transpose() {
             Ok(certificate) => (certificate, None),
             Err(error) => {
@@ -271,18 +272,18 @@ impl Http {
         let tls = certificate.as_ref().map(|certificate| Arc::clone(&certificate.config));
         let fingerprint = certificate.map(|certificate| certificate.fingerprint);
         let task = tokio::spawn(http::serve(Listeners { listeners, tls }, state, async {
-            // Dropped or told: both mean the end.
+            // Both a dropped sender and a message mean the end.
             let _ = stopping.await;
         }));
         Ok(Http { task, shutdown, set_up, fingerprint, _credential: credential })
     }
 
-    /// What is to be said of it.
+    /// What the greeting says about the API.
     fn notes(&self) -> ApiNotes<'_> {
         ApiNotes { set_up: &self.set_up, fingerprint: self.fingerprint.as_deref() }
     }
 
-    /// Lets the requests under way end.
+    /// Stops; requests in progress complete.
     async fn stop(self) {
         drop(self.shutdown);
         if let Ok(Err(error)) | Err(error) = self.task.await.map_err(io::Error::other) {

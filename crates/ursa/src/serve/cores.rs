@@ -5,23 +5,23 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Cores of a node with no setting, at most: more are only of use with fast networks, and each takes memory.
+/// The most cores by default: more help only with fast networks, and each takes memory.
 const DEFAULT_MAX: usize = 8;
 
-/// The highest processor number that Linux's usual mask has.
+/// The highest processor number in Linux's default CPU mask.
 const PROCESSOR_MAX: usize = 1023;
 
-/// How many cores, or which.
+/// How many cores a node has, or on which processors.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum Cores {
-    /// So many; the kernel places them.
+    /// This many; the kernel places them.
     Count(usize),
-    /// One pinned to each of these processors.
+    /// One per processor, pinned to it.
     Processors(Vec<usize>),
 }
 
-/// As a file has it: `2`, or `"0-3,6"`.
+/// The setting in a file: `2`, or `"0-3,6"`.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(untagged)]
 enum Written {
@@ -29,7 +29,7 @@ enum Written {
     Text(String),
 }
 
-/// A text was refused.
+/// The text is no valid setting of cores.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is neither a number of cores nor a list of processors: use 4, or 0-3,6 (a single processor: 3-3)"
@@ -37,13 +37,13 @@ enum Written {
 pub struct InvalidCores(String);
 
 impl Cores {
-    /// What a node takes when it is not told.
+    /// The default for this machine.
     pub fn of_this_machine() -> Cores {
         let available = std::thread::available_parallelism().map_or(1, usize::from);
         Cores::Count(available.min(DEFAULT_MAX))
     }
 
-    /// The processors, one a core, and whether to pin the cores to them.
+    /// The processors, one per core, and whether the cores are pinned to them.
     pub fn processors(&self) -> (Vec<usize>, bool) {
         match self {
             Cores::Count(count) => ((0..*count).collect(), false),

@@ -1,4 +1,4 @@
-//! Where a node keeps its state, and how large its first pool may be.
+//! The node's data directory, and the size of its first pool.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -9,30 +9,30 @@ use base::ByteLen;
 use rustix::fs::{Mode, statvfs};
 use store::DISK_BYTES_MIN;
 
-/// Where pools made without a path lie.
+/// The directory of pools that are created without a path.
 pub const POOLS: &str = "pools";
 
-/// The node's record: where it is, there is a node's state.
+/// The node's record file. If it exists, the directory has a node's state.
 const RECORD: &str = "record";
 
-/// Secrets are in there.
+/// For the owner alone: the directory contains secrets.
 const MODE: u32 = 0o700;
 
 const OF_ROOT: &str = "/var/lib/ursa";
 
-/// The state cannot be kept there.
+/// Why the data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// It could not be made.
+    /// The directory cannot be created or written.
     #[error("cannot use {path} for the node's state: choose another directory with --data-dir")]
     Make {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The marker says that there was a node's state, and there is none.
+    /// The marker says that the directory had a node's state, but it has none.
     #[error(
         "{path} has no node state, but {marker} says that this node keeps its state there: is its file system mounted? Nothing was created. To start as a new node, delete {marker}"
     )]
@@ -42,29 +42,28 @@ pub enum DataDirError {
         /// The marker.
         marker: PathBuf,
     },
-    /// The marker cannot be used.
+    /// The marker cannot be read or written.
     #[error("cannot read or write the state marker {path} (--state-marker)")]
     Marker {
         /// The marker.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// There is no space for a pool.
+    /// There is not enough space for a pool.
     #[error(
         "only {free} bytes are free at {path}, too few for a first pool: free some space, choose another directory with --data-dir, or start without a pool (--pool-size 0)"
     )]
     Full {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// Bytes.
+        /// The free bytes.
         free: u64,
     },
 }
 
-/// Where state is kept when nothing is said: for root, where services keep it; for others, where theirs
-/// belongs.
+/// The default data directory: for root, where services keep their state; for other users, in their home.
 pub fn default() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() && make(Path::new(OF_ROOT)).is_ok() {
         return Some(OF_ROOT.into());
@@ -74,12 +73,12 @@ pub fn default() -> Option<PathBuf> {
     data.map(|data| data.join("ursa"))
 }
 
-/// What a node has made there is no other user's to look into, whatever umask it was started with.
+/// Makes all files that a node creates private to its user, whatever umask it was started with.
 pub fn keep_private() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Makes the directory and what is in it, for the owner alone.
+/// Creates the directory and its subdirectories, for the owner alone.
 ///
 /// # Errors
 /// [`DataDirError::Make`].
@@ -93,12 +92,13 @@ pub fn prepare(path: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// The directories of a node in its data directory: earlier versions and service managers made them for
-/// everybody to look into.
+/// A node's directories in its data directory. Earlier versions and service managers created them readable
+/// for all.
 const OWN: [&str; 5] = [POOLS, "cluster", "history", "audit", "api"];
 
-/// Takes from others what rights they have on a data directory that was there before. One that is not known
-/// to be a node's own is left alone, and told of: `/srv` or `/tmp` may have been named.
+/// Removes other users' permissions from a data directory that existed before.
+///
+/// A directory that is not known to be a node's is only reported: it may be `/srv` or `/tmp`.
 fn tighten(path: &Path) {
     let is_own = path.join(RECORD).exists();
     for (directory, may) in
@@ -123,7 +123,7 @@ fn tighten(path: &Path) {
     }
 }
 
-/// Refuses a data directory that has lost its state: where the marker is, there was one.
+/// Rejects a data directory that has lost its state: if the marker exists, there was one.
 ///
 /// # Errors
 /// [`DataDirError::StateMissing`], [`DataDirError::Marker`].
@@ -136,7 +136,7 @@ pub fn check_marker(marker: &Path, data_dir: &Path) -> Result<(), DataDirError> 
     }
 }
 
-/// Notes, durably, that the data directory has a node's state.
+/// Writes the marker durably: the data directory has a node's state.
 ///
 /// # Errors
 /// [`DataDirError::Marker`].
@@ -160,13 +160,13 @@ pub fn write_marker(marker: &Path, data_dir: &Path) -> Result<(), DataDirError> 
 
 fn make(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(MODE).create(path)?;
-    // It may have been there before: what counts is whether something can be made in it.
+    // The directory may have existed before; what matters is whether a file can be created in it.
     let probe = path.join(".probe");
     fs::write(&probe, [])?;
     fs::remove_file(probe)
 }
 
-/// The size of a first pool: half of what is free, in whole GiB where there are some.
+/// The size of a first pool: half of the free space, in whole GiB if that is 1 GiB or more.
 ///
 /// # Errors
 /// [`DataDirError`].
@@ -205,7 +205,7 @@ mod tests {
         prepare(&own).unwrap();
         assert_eq!([&own, &own.join("cluster"), &own.join(POOLS)].map(|path| mode(path)), [0o700; 3]);
         assert_eq!(mode(&own.join("theirs")), 0o755, "no directory of a node");
-        // Not a node's: perhaps other programs use it.
+        // Not a node's directory: other programs may use it.
         fs::create_dir(&shared).unwrap();
         open(&shared);
         prepare(&shared).unwrap();

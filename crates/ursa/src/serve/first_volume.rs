@@ -1,5 +1,4 @@
-//! Volumes that `ursa serve --volume` makes at its start: for a first look, and for machines set up by a
-//! script.
+//! Volumes that `ursa serve --volume` creates at its start, for first tests and for setup by scripts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,23 +19,23 @@ pub struct FirstVolume {
     pub name: String,
     /// Its size.
     pub size: Size,
-    /// In memory.
+    /// Whether it is a RAM volume.
     pub ram: bool,
 }
 
-/// A text was refused.
+/// The text is no valid volume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFirstVolume {
-    /// It is built otherwise.
+    /// It does not have this form.
     #[error("{0:?} is not a volume: use NAME=SIZE, such as demo=1G, or NAME=SIZE,ram for a RAM volume")]
     Shape(String),
-    /// The size is none.
+    /// The size is invalid.
     #[error(transparent)]
     Size(#[from] crate::size::InvalidSize),
 }
 
 impl FirstVolume {
-    /// What is to be made: the volume with its target, for this machine.
+    /// The volume to create, with a target for this machine.
     pub fn new_volume(&self) -> NewVolume {
         NewVolume {
             name: self.name.clone(),

@@ -1,5 +1,7 @@
-//! What `ursa serve` is told, on its command line and in its file. One structure for both: every setting can
-//! stand in either, under the same name, and the command line wins.
+//! The settings of `ursa serve` from its command line and its file.
+//!
+//! One structure serves both: each setting has the same name in either, and the command line takes
+//! precedence.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -163,7 +165,7 @@ pub struct Given {
     pub log_format: Option<LogFormat>,
 }
 
-/// One address, as files of settings had it, or several.
+/// One address, as earlier versions wrote it, or several.
 fn one_or_several<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Vec<SocketAddr>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -192,7 +194,7 @@ pub enum ReadConfirm {
 }
 
 impl ReadConfirm {
-    /// Whether they are, on such a machine.
+    /// Whether reads are confirmed on this machine.
     pub fn is_on(self, machine: &Machine) -> bool {
         match self {
             ReadConfirm::Auto => machine.hypervisor.is_some(),
@@ -213,31 +215,31 @@ pub enum LogFormat {
     Json,
 }
 
-/// A file of settings was refused.
+/// Why the settings file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It could not be read.
+    /// It cannot be read.
     #[error("cannot read the settings in {path}")]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// It says what cannot be.
+    /// A setting in it is invalid.
     #[error("invalid settings in {path}")]
     Invalid {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where, and what would be right.
+        /// The position, and what would be valid.
         #[source]
         source: Box<toml::de::Error>,
     },
 }
 
 impl Given {
-    /// What the command line says, and where it is silent, what its file says.
+    /// The settings of the command line, completed by those of its file.
     ///
     /// # Errors
     /// See [`FileError`].

@@ -1,5 +1,6 @@
-//! What `ursa serve` says when it serves: where, and what to do next. For people; programs read the log, or
-//! ask the API.
+//! What `ursa serve` prints when it serves: its addresses and the next steps.
+//!
+//! This is for people; programs read the log or use the API.
 
 use std::net::SocketAddr;
 
@@ -7,12 +8,12 @@ use super::set_up_link::SetUpLink;
 use super::settings::Settings;
 use crate::cli::attach_lines;
 
-/// What is known of the API only when it is there.
+/// What is known about the API only once it listens.
 #[derive(Clone, Copy)]
 pub struct ApiNotes<'a> {
-    /// Where the link is that makes the first user.
+    /// Where the link is with which the first user is created.
     pub set_up: &'a SetUpLink,
-    /// Of the certificate that it shows.
+    /// The fingerprint of its certificate.
     pub fingerprint: Option<&'a str>,
 }
 
@@ -29,7 +30,7 @@ pub fn greeting(settings: &Settings, portals: &[SocketAddr], api: &ApiNotes<'_>)
             format!("\nVolume {} is LUN 0 of {target} for this machine. To attach it:\n{attach}", volume.name)
         })
         .collect();
-    // The command line finds a node at the usual address by itself.
+    // The command line finds a node at the default address without `--api`.
     let here = for_command_line(&settings.api_listen);
     let api = match here == format!("http://{}", api::DEFAULT_LISTEN) {
         true => String::new(),
@@ -72,7 +73,7 @@ pub fn greeting(settings: &Settings, portals: &[SocketAddr], api: &ApiNotes<'_>)
     )
 }
 
-/// Where the command line on the node reaches the API: on loopback, if it listens there.
+/// The URL at which the command line on the node reaches the API: loopback, if the API listens there.
 fn for_command_line(listen: &[SocketAddr]) -> String {
     let here = listen.iter().find(|address| address.ip().is_loopback() || address.ip().is_unspecified());
     match here {

@@ -1,9 +1,9 @@
-//! The limits of the process: as high as it may raise them itself.
+//! Raises the limits of the process as far as it may.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limits on open files (a connection is one) and on locked memory (rings take some) to the
-/// hard ones.
+/// Raises the soft limits on open files (including connections) and locked memory (used by rings) to the hard
+/// ones.
 pub fn raise() {
     for resource in [Resource::Nofile, Resource::Memlock] {
         let Rlimit { current, maximum } = getrlimit(resource);

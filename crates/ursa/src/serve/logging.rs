@@ -7,18 +7,17 @@ use tracing_subscriber::filter::ParseError;
 
 use super::given::LogFormat;
 
-/// What shall be logged, from its text.
+/// Parses a log filter.
 ///
-/// # Errors
-/// If the text is no filter.
+/// # Errors The text is no filter.
 pub fn filter(text: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::builder().parse(text)
 }
 
-/// Starts logging what `filter` lets through.
+/// Starts the log with what `filter` admits.
 pub fn start(filter: EnvFilter, format: LogFormat) {
-    // What cannot be written is lost. To say so there, too, would end the thread that wants to: whoever reads
-    // the log may have ended.
+    // Lines that cannot be written are lost. An error message about that would also fail, and panic the
+    // thread: the log's reader may have ended.
     let log = tracing_subscriber::fmt().log_internal_errors(false);
     let log = log.with_env_filter(filter).with_writer(std::io::stderr);
     match format {

@@ -1,17 +1,16 @@
-//! Whether this machine is virtual: then its clocks may stop while time goes on elsewhere.
+//! Whether this machine is virtual. Then its clocks may stop while time continues elsewhere.
 //!
-//! On x86 the processor says so: CPUID.1:ECX bit 31, the flag `hypervisor` of `/proc/cpuinfo`, is reserved
-//! for that and zero on every real processor; containers see it, too. Where a hypervisor hides it, and on
-//! other architectures, the firmware's tables and devices that only hypervisors have tell. A wrong yes costs
-//! a round trip; a wrong no is what `read-confirm = always` is for.
+//! On x86 the processor shows it: CPUID.1:ECX bit 31, the flag `hypervisor` of `/proc/cpuinfo`, is reserved
+//! for this purpose and zero on every real processor; containers see it, too. If a hypervisor hides it, and
+//! on other architectures, firmware tables and devices that only hypervisors have show it. A false positive
+//! costs a round trip per read; for a false negative there is `read-confirm = always`.
 
 use std::fs;
 use std::path::Path;
 
 use api::HypervisorSign;
 
-/// How vendors, products and boards begin in the firmware of virtual machines, as systemd-detect-virt has
-/// them.
+/// Prefixes of vendors, products and boards in the firmware of virtual machines, from systemd-detect-virt.
 const VIRTUAL: [&str; 20] = [
     "KVM",
     "QEMU",
@@ -34,26 +33,28 @@ const VIRTUAL: [&str; 20] = [
     "Nutanix",
     AMAZON,
 ];
-/// Real machines of Amazon have this vendor, too; their products end in [`REAL_OF_AMAZON`].
+/// Amazon's bare-metal machines have this vendor, too; their products end in [`REAL_OF_AMAZON`].
 const AMAZON: &str = "Amazon EC2";
 const REAL_OF_AMAZON: &str = ".metal";
-/// Devices of hypervisors: a vmclock, the entry of the device tree, Xen's, and a driver of generation ids
-/// that has found one (a link to it beside the driver's own files).
+/// Devices of hypervisors: a vmclock, the device tree's entry, Xen's.
+///
+/// A driver for generation ids shows one if it has found a device: then its directory has a link beside the
+/// driver's own files.
 const DEVICES: [&str; 3] = ["dev/vmclock0", "proc/device-tree/hypervisor", "sys/hypervisor/type"];
 const GENERATION_ID_DRIVERS: [&str; 2] = ["sys/bus/platform/drivers/vmgenid", "sys/bus/acpi/drivers/vmgenid"];
 const FILES_OF_DRIVERS: [&str; 4] = ["bind", "unbind", "uevent", "module"];
 
-/// What was seen of a machine.
+/// What was found out about a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// By what it is known to be virtual; `None`: nothing says so.
+    /// The sign by which it is known to be virtual; `None`: no sign was found.
     pub hypervisor: Option<HypervisorSign>,
-    /// Vendor and product, as the firmware has them.
+    /// Vendor and product, from the firmware.
     pub product: Option<String>,
 }
 
 impl Machine {
-    /// This one.
+    /// Examines this machine.
     pub fn this() -> Machine {
         Machine::below(Path::new("/"))
     }
@@ -77,7 +78,7 @@ impl Machine {
     }
 }
 
-/// Whether vendor, product or board are a hypervisor's.
+/// Whether vendor, product or board belong to a hypervisor.
 fn is_virtual(dmi: &[String; 3]) -> bool {
     let [vendor, product, _] = dmi;
     let is_real_of_amazon = vendor.starts_with(AMAZON) && product.ends_with(REAL_OF_AMAZON);
@@ -93,7 +94,7 @@ fn has_device(root: &Path) -> bool {
         || GENERATION_ID_DRIVERS.iter().any(|driver| has_generation_id(driver))
 }
 
-/// Whether the processors' flags say that there is a hypervisor.
+/// Whether the processors' flags show a hypervisor.
 fn has_flag(cpuinfo: &str) -> bool {
     let flags =
         cpuinfo.lines().filter_map(|line| line.split_once(':')).filter(|(key, _)| key.trim() == "flags");

@@ -1,8 +1,8 @@
 //! `ursa serve`: settings, threads, signals.
 //!
-//! The node's cores are threads of their own, and nothing else runs on them. The thread `control` has tokio:
-//! signals, the HTTP interface, and all that is asked of the node from outside, by messages. The first thread
-//! waits for the cores.
+//! Each of the node's cores has a thread, on which nothing else runs. The thread `control` runs tokio:
+//! signals, the HTTP interface, and all other requests from outside, which it passes to the node as messages.
+//! The main thread waits for the cores.
 
 mod affinity;
 mod control;
@@ -42,42 +42,42 @@ use crate::history::History;
 use crate::http::{self, CertificateError, Errands, Inquiries, Live, Opened};
 use crate::size::Size;
 
-/// `ursa serve` ended otherwise than by a signal.
+/// Why `ursa serve` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The file of settings.
+    /// The settings file is invalid.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The settings.
+    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The log filter.
+    /// The log filter is invalid.
     #[error("{0:?} is not a log filter: use info, or info,node=debug")]
     Log(String, #[source] tracing_subscriber::filter::ParseError),
-    /// The data directory.
+    /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The cores.
+    /// The cores cannot be started.
     #[error(transparent)]
     Cores(#[from] uring::StartError),
-    /// The control thread, or the one for network devices.
+    /// The control thread, or the thread for network devices, cannot be started.
     #[error("cannot start the control thread")]
     Control(#[source] std::io::Error),
-    /// Somebody else serves from this directory.
+    /// Another process serves from this data directory.
     #[error("another ursa is running on {0}: stop it, or start this one with another --data-dir")]
     Running(std::path::PathBuf),
-    /// The node.
+    /// The node cannot be started.
     #[error(transparent)]
     Node(StartError),
-    /// The API's address.
+    /// The API cannot listen at its address.
     #[error(
         "cannot listen for the API at {0}: is another ursa running there? Choose another address with --api-listen"
     )]
     Api(SocketAddr, #[source] std::io::Error),
-    /// The audit log, or the thread for passwords.
+    /// The audit log, or the thread for passwords, cannot be started.
     #[error("cannot start the API (its audit log is in {0})")]
     Access(std::path::PathBuf, #[source] std::io::Error),
-    /// The certificate of the API.
+    /// The API's certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// A core panicked.
@@ -97,7 +97,7 @@ impl Outcome for ServeError {
     }
 }
 
-/// Serves until a signal.
+/// Serves until a signal arrives.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -128,7 +128,7 @@ fn default_pool(settings: &Settings) -> Result<Option<DefaultPool>, ServeError> 
     let size = match settings.pool_size {
         Some(Size(0)) => return Ok(None),
         Some(Size(size)) => base::ByteLen(size),
-        // It will not be made again; how much is free by now does not matter.
+        // The pool exists and is not created again, so the free space does not matter.
         None if path.exists() => base::ByteLen(store::DISK_BYTES_MIN),
         None => data_dir::first_pool_size(&settings.node.data_dir)?,
     };
@@ -137,7 +137,7 @@ fn default_pool(settings: &Settings) -> Result<Option<DefaultPool>, ServeError> 
 
 fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let (ready, started) = oneshot();
-    // The cores' main is made on each of them; what only core 0 gets waits here for it.
+    // Each core calls the function below; what only core 0 gets waits here for it.
     let start = Arc::new(Mutex::new(Some((wanted, ready))));
     let history = History::start(&settings.node.data_dir);
     let live = Arc::new(Live::default());
@@ -172,7 +172,7 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
         .name("control".into())
         .spawn(move || control.run(started))
         .map_err(ServeError::Control)?;
-    // A panic was printed when it happened.
+    // The panic message was printed when it happened.
     let cores = catch_unwind(AssertUnwindSafe(|| running.join()));
     let control = control.join();
     match (cores, control) {

@@ -1,4 +1,4 @@
-//! Tells systemd, or whoever started us in its way (sd_notify(3)), how far we are.
+//! Reports the service's state to systemd, or to another service manager with its protocol (sd_notify(3)).
 
 use std::env;
 use std::io;
@@ -6,17 +6,17 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// We serve.
+/// Reports that the service is ready.
 pub fn ready() {
     tell("READY=1");
 }
 
-/// We are about to end.
+/// Reports that the service is about to end.
 pub fn stopping() {
     tell("STOPPING=1");
 }
 
-/// Nothing here can keep a node from serving: at worst systemd waits in vain, and says so.
+/// Ignores errors, so that they cannot keep a node from serving: at worst systemd times out, and logs that.
 fn tell(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
     let sent = || -> io::Result<()> {

@@ -1,30 +1,32 @@
-//! Where the link goes that makes the first user. Whoever has it becomes an administrator, so it is never
-//! written to a log: standard output is one when a service manager starts the node, read by more than those
-//! who run it. It goes to a terminal, or to a file for the owner alone.
+//! Where the link goes with which the first user is created.
+//!
+//! Whoever has the link becomes an administrator, so it must not reach a log. Under a service manager,
+//! standard output is a log, which more people read than those who run the node. So the link goes to a
+//! terminal, or to a file for the owner alone.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The file, in the data directory.
+/// The file in the data directory.
 const FILE: &str = "setup-link";
 
-/// What is to be said of the links.
+/// Where the links are.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SetUpLink {
-    /// There is a user.
+    /// There are no links: a user exists.
     None,
-    /// Somebody sits at the terminal: the links themselves, one an address of the API.
+    /// On the terminal: the links themselves, one per address of the API.
     Shown(Vec<String>),
-    /// They are in this file.
+    /// In this file.
     Kept(PathBuf),
-    /// They could not be written anywhere. Users are made on the command line.
+    /// They could not be written. Users are created on the command line.
     Lost,
 }
 
 impl SetUpLink {
-    /// Puts the links where they may go; without any, takes away what an earlier start has left.
+    /// Writes the links to where they may go; removes the file of an earlier start.
     pub fn place(links: Vec<String>, data_dir: &Path) -> SetUpLink {
         SetUpLink::place_beside(links, data_dir, io::stdout().is_terminal())
     }
@@ -57,7 +59,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file is new, so that nobody else has it open.
+/// Creates the file as a new one, so that no other process has it open.
 fn write(path: &Path, links: &[String]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     links.iter().try_for_each(|link| writeln!(file, "{link}"))

@@ -1,4 +1,4 @@
-//! The settings in effect: what was given, and defaults for the rest.
+//! The settings in effect: the given ones, and defaults for the rest.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,77 +16,79 @@ use crate::clock::unix_now;
 use crate::http::CertificateFiles;
 use crate::size::Size;
 
-/// Next to iSCSI's 3260; IANA lists it for nothing that would be on such a machine.
+/// The API's default port, close to iSCSI's 3260.
+///
+/// IANA has assigned it to no service that would run on such a machine.
 pub const API_PORT: u16 = 3280;
 
 /// Everything that a node runs with.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Of the node itself.
+    /// The settings of the node itself.
     pub node: node::Config,
-    /// Where it is noted that the data directory has the node's state.
+    /// The marker file, which says that the data directory has the node's state.
     pub state_marker: Option<PathBuf>,
-    /// Where the API listens.
+    /// The addresses where the API listens.
     pub api_listen: Vec<SocketAddr>,
-    /// The certificate that it shows; `None`: the node's own, where it needs one.
+    /// The API's certificate; `None`: the node's own, if one is needed.
     pub api_certificate: Option<CertificateFiles>,
-    /// Programs of this machine read `/metrics` without a token.
+    /// Whether programs on this machine may read `/metrics` without a token.
     pub metrics_without_token: bool,
-    /// Volumes to be made at the start.
+    /// Volumes to create at the start.
     pub volumes: Vec<FirstVolume>,
-    /// How many cores, or which.
+    /// How many cores, or on which processors.
     pub cores: Cores,
-    /// How long a core looks for work before it sleeps.
+    /// How long a core polls before it sleeps.
     pub poll: Duration,
-    /// The size of the pool that a first start makes; `None`: by what is free.
+    /// The size of the pool that the first start creates; `None`: depends on the free space.
     pub pool_size: Option<Size>,
-    /// When the other nodes confirm reads; whether they do depends on the machine, too.
+    /// When other nodes confirm reads; with `Auto`, this depends on the machine.
     pub read_confirm: ReadConfirm,
     /// Whether this machine is virtual.
     pub machine: Machine,
-    /// Whether a process tells the other nodes of a cluster when this one is dead.
+    /// Whether a watcher process reports this one's death to the other nodes of a cluster.
     pub watcher: bool,
-    /// What is logged.
+    /// The log filter.
     pub log: String,
-    /// How.
+    /// The log format.
     pub log_format: LogFormat,
 }
 
-/// Settings were refused.
+/// Why settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// Nobody could change anything.
+    /// The API has no address, so that nothing could be changed.
     #[error("api-listen is empty: set an address such as 127.0.0.1:{API_PORT}")]
     NoApi,
-    /// The command line on the node would reach nothing.
+    /// The API has no address that the command line on the node could reach.
     #[error(
         "api-listen has no address that the command line on this node can use: add a loopback address, such as 127.0.0.1:{port}"
     )]
     NoApiHere {
-        /// Of the first address.
+        /// The port of the first address.
         port: u16,
     },
-    /// There is nowhere to listen.
+    /// There are no portals.
     #[error("iscsi-listen is empty: set an address such as 0.0.0.0:3260")]
     NoPortal,
-    /// No pair of addresses.
+    /// A value of `link-via` is no pair of addresses.
     #[error("link-via: {0:?} is not a pair of addresses such as 10.0.0.2:3270=127.0.0.1:4000")]
     LinkVia(String),
-    /// What belongs together is not there together.
+    /// Only one of two settings that belong together is set.
     #[error("{0} and {1} belong together: set both, or neither")]
     Half(&'static str, &'static str),
-    /// Files for an etcd that is not named.
+    /// Files for etcd are set, but no etcd.
     #[error("{0} is set, but not `etcd`: set `etcd`, too")]
     NoEtcd(&'static str),
-    /// What is set about etcd cannot be.
+    /// The etcd settings are invalid.
     #[error("invalid etcd settings")]
     Etcd(#[from] AccessError),
     /// A number is too small.
     #[error("{setting} must be at least {least}")]
     TooSmall {
-        /// Which setting.
+        /// The setting.
         setting: &'static str,
-        /// The least that works.
+        /// The smallest valid value.
         least: u32,
     },
     /// Neither `HOME` nor `XDG_DATA_HOME` is set.
@@ -95,7 +97,7 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// What was given, and defaults.
+    /// The given settings, with defaults for the rest.
     ///
     /// # Errors
     /// See [`SettingsError`].
@@ -128,7 +130,8 @@ impl Settings {
             Some(path) => path,
             None => data_dir::default().ok_or(SettingsError::NoDataDir)?,
         };
-        // The record keeps paths below it, and the next start may happen elsewhere.
+        // Make the path absolute: the record has paths below it, and the next start may have another working
+        // directory.
         let data_dir = std::path::absolute(&data_dir).map_err(|_| SettingsError::NoDataDir)?;
         let (read_confirm, machine) = (given.read_confirm.unwrap_or_default(), Machine::this());
         let node = node::Config {
@@ -176,7 +179,7 @@ impl Settings {
         })
     }
 
-    /// As a file of settings that gives these settings again.
+    /// The settings as a file that yields the same settings again.
     pub fn to_toml(&self) -> String {
         let etcd = match &self.node.record {
             RecordEngine::Etcd(access) => Some(access),
@@ -224,7 +227,7 @@ impl Settings {
         toml::to_string(&given).expect("plain settings can be written as TOML")
     }
 
-    /// Whether reads are confirmed, and why, as the API shows it.
+    /// Whether reads are confirmed, and why, for the API.
     pub fn shown_read_confirm(&self) -> api::ReadConfirm {
         api::ReadConfirm {
             setting: match self.read_confirm {
@@ -238,24 +241,24 @@ impl Settings {
         }
     }
 
-    /// Whether the API does TLS: for other machines, or since a certificate was given for it.
+    /// Whether the API uses TLS: it does for other machines, or if a certificate was set.
     pub fn api_has_tls(&self) -> bool {
         self.api_certificate.is_some() || self.api_listen.iter().any(|address| !address.ip().is_loopback())
     }
 
-    /// The API's address as a browser takes it; on loopback that of this machine.
+    /// The API's URL at this address.
     pub fn api_url(address: SocketAddr) -> String {
         let scheme = if address.ip().is_loopback() { "http" } else { "https" };
         format!("{scheme}://{address}")
     }
 
-    /// Where the pool lies that a first start makes.
+    /// The path of the pool that the first start creates.
     pub fn default_pool_path(&self) -> PathBuf {
         self.node.data_dir.join(data_dir::POOLS).join("default.img")
     }
 }
 
-/// What keeps the record of a cluster: etcd where one is named, else the nodes.
+/// Where a cluster keeps its record: in etcd if one is set, else in its nodes.
 fn record(given: &Given) -> Result<RecordEngine, SettingsError> {
     let (certificate, key) = (&given.etcd_certificate, &given.etcd_key);
     if certificate.is_some() != key.is_some() {
@@ -294,7 +297,7 @@ fn link_via(given: Vec<String>) -> Result<BTreeMap<SocketAddr, SocketAddr>, Sett
 }
 
 /// Long enough to catch the next request of a busy client (tens of microseconds on a fast network), short
-/// enough that a core with little work sleeps nearly all of the time.
+/// enough that a core with little work sleeps nearly all the time.
 const POLL_US: u32 = 50;
 
 fn host_name() -> String {

@@ -1,4 +1,4 @@
-//! The node's side: its watcher, and what that is handed.
+//! The node's side: it starts its watcher and passes it what to report.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -9,18 +9,18 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::{COMMAND, FAREWELL};
 
-/// Has a watcher when the node is in a cluster.
+/// The node's watcher, which it has while it is in a cluster.
 #[derive(Debug, Default)]
 pub struct Guarded {
     watcher: Option<Child>,
-    /// What it was handed last.
+    /// The will that the watcher received last.
     handed: Option<LastWill>,
-    /// That there is none was said.
+    /// The log already says that no watcher could be started.
     complained: bool,
 }
 
 impl Guarded {
-    /// Sees to it that there is a watcher that knows this.
+    /// Ensures that a watcher runs and has this will.
     pub fn keep(&mut self, will: Option<LastWill>) {
         if self.watcher.as_mut().is_some_and(|watcher| !matches!(watcher.try_wait(), Ok(None))) {
             tracing::warn!("the watcher process has exited; starting another one");
@@ -48,14 +48,14 @@ impl Guarded {
         let pipe = pipe.ok_or(io::ErrorKind::BrokenPipe)?;
         let mut line = serde_json::to_vec(&will)?;
         line.push(b'\n');
-        // It does not wait: a watcher that does not read gets a successor.
+        // Does not block: a watcher that does not read is replaced.
         pipe.write_all(&line)
     }
 
-    /// The node has told the others itself.
+    /// Dismisses the watcher: the node has notified the other nodes itself.
     pub fn farewell(mut self) {
         if let Some(pipe) = self.watcher.as_mut().and_then(|watcher| watcher.stdin.as_mut()) {
-            // If it does not read it, it says what the others know.
+            // A watcher that does not read this reports what the nodes already know.
             let _ = pipe.write_all(format!("{FAREWELL}\n").as_bytes());
         }
     }
@@ -72,14 +72,14 @@ impl Guarded {
 fn start() -> io::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("ursa").arg(COMMAND).arg(std::process::id().to_string());
-    // Whatever else this process has open is closed there: descriptors are made so. What it says goes where
-    // this process speaks.
+    // All other descriptors of this process are opened with CLOEXEC. The watcher writes its errors where this
+    // process does.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit());
-    // Its allocator would take whole huge pages for the few kilobytes that it needs.
+    // mimalloc would take whole huge pages for the few kilobytes that the watcher needs.
     command.env("MIMALLOC_ALLOW_THP", "0");
-    // Ctrl-C is for the node.
+    // Its own process group: Ctrl-C is for the node.
     command.process_group(0);
-    // It keeps no directory busy.
+    // The watcher must not keep a directory busy.
     command.current_dir("/");
     let child = command.spawn()?;
     if let Some(pipe) = &child.stdin {

@@ -15,18 +15,21 @@ use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use super::{COMMAND, FAREWELL};
 use crate::devices::take_off_all;
 
-/// The nodes are told within this time or not at all: after it they go on anyway, since leases are shorter;
-/// and who waits for the end of all processes of a service is not to wait for long.
+/// Nodes that were not told within this time are not told at all.
+///
+/// They have continued by then, since leases are shorter; and a service manager that waits for all processes
+/// of the service to end must not wait for long.
 const TELL_LIMIT: Duration = Duration::from_secs(2);
 
-/// The death is told after so long, though floating addresses are not off yet: volumes wait for the word of
-/// it. It takes milliseconds; what it does not reach goes by its own time.
+/// After this time the death is reported even if floating addresses are still configured.
+///
+/// Volumes wait for the report. Removing addresses takes milliseconds; those that remain expire on their own.
 const TAKE_OFF_LIMIT: Duration = Duration::from_millis(300);
 
-/// A line is a few addresses for each node of a cluster.
+/// A line holds a few addresses for each node of a cluster.
 const LINE_MAX: usize = 1 << 20;
 
-/// Watches, if this process was started for that.
+/// Runs the watcher if this process was started as one.
 pub fn main_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() != Some(COMMAND) {
@@ -44,24 +47,25 @@ pub fn main_if_asked() -> Option<ExitCode> {
 
 fn watch(pid: Pid) -> io::Result<()> {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-        // SAFETY: no handler of ours runs. A service that is stopped signals all of its processes; this one
-        // outlives the node for a moment.
+        // SAFETY: ignoring a signal runs no handler. A service manager that stops the service signals all of
+        // its processes; the watcher must survive the node for a moment.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     let node = pidfd_open(pid, PidfdFlags::empty())?;
-    // A parent that is no longer is followed by another one, and its number may be somebody else's: nothing
-    // would be known of its death.
+    // If the node's process is no longer our parent, its id may already belong to another process, and the
+    // pidfd would miss the death.
     if getppid() != Some(pid) {
         return Ok(());
     }
     let Some(will) = wait_for_death(&node)? else { return Ok(()) };
-    // Whoever is told takes them at once.
+    // Nodes that receive the report take over the addresses at once.
     take_off_all(will.addresses(), TAKE_OFF_LIMIT);
     tell(will)
 }
 
-/// Waits until the process is dead, with all of its threads; gives what it has handed over last. `None`: it
-/// has said farewell, or nothing.
+/// Waits until the process is dead with all of its threads; returns its last will.
+///
+/// `None`: it said farewell, or never sent a will.
 fn wait_for_death(node: &OwnedFd) -> io::Result<Option<LastWill>> {
     let (mut lines, mut will) = (Lines::default(), None);
     let mut open = true;
@@ -79,7 +83,7 @@ fn wait_for_death(node: &OwnedFd) -> io::Result<Option<LastWill>> {
         let has_more = polled.get(1).is_some_and(|pipe| !pipe.revents().is_empty());
         if has_more {
             let mut piece = [0; 4096];
-            // Without a buffer of its own, which would hide from the next look that there is more.
+            // Reads without a buffer: buffered data would be invisible to the next poll.
             let len = rustix::io::read(&stdin, &mut piece)?;
             open = len > 0;
             for line in lines.take(&piece[..len])? {
@@ -88,7 +92,7 @@ fn wait_for_death(node: &OwnedFd) -> io::Result<Option<LastWill>> {
                 }
                 will = serde_json::from_str(&line)?;
             }
-            // Its last words count.
+            // Read everything that the node sent before its death counts.
             continue;
         }
         if is_dead {
@@ -97,12 +101,12 @@ fn wait_for_death(node: &OwnedFd) -> io::Result<Option<LastWill>> {
     }
 }
 
-/// Takes a stream of bytes apart.
+/// Splits a stream of bytes into lines.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 
 impl Lines {
-    /// The lines that are whole now.
+    /// The lines that are complete now.
     fn take(&mut self, bytes: &[u8]) -> io::Result<Vec<String>> {
         self.0.extend_from_slice(bytes);
         let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Who may do what, with real nodes: the command line here, tokens, and a cluster that knows its users.
+//! Access control with real nodes: the local command line, tokens, and a cluster's users.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::node::{Node, free_address, ursa};
 
-/// A request, raw; the status and the whole answer.
+/// Sends a raw request; returns the status and the whole response.
 fn request(api: SocketAddr, head: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(api).unwrap();
     stream.write_all(format!("{head}\r\nhost: {api}\r\nconnection: close\r\n\r\n").as_bytes()).unwrap();
@@ -40,7 +40,7 @@ fn the_command_line_here_needs_nothing_and_strangers_get_nothing() {
     assert_eq!(request(node.api, "DELETE /v1/volumes/db?force=true HTTP/1.1").0, 401);
     assert_eq!(request(node.api, "GET /metrics HTTP/1.1").0, 200);
     assert_eq!(node.json(&["volume", "list"])[0]["name"], "db");
-    // The next life draws another credential, and the command line finds it.
+    // After a restart the node has another credential, which the command line finds.
     let directory = node.kill();
     let node = Node::start_in(directory, &["--metrics-without-token", "false"]);
     assert_eq!(node.json(&["volume", "list"])[0]["name"], "db");
@@ -76,7 +76,7 @@ fn users_are_the_clusters() {
     std::fs::write(&password, "correct horse battery\n").unwrap();
     let file = password.to_str().unwrap();
     first.ok(&["user", "create", "alice", "--role", "admin", "--password-file", file]);
-    // What a node alone had is gone when it joins.
+    // A node's own users are gone when it joins a cluster.
     second.ok(&["user", "create", "bob", "--role", "admin", "--password-file", file]);
     first.ok(&["node", "init", "--listen", &free_address().to_string()]);
     let token = first.json(&["node", "token"])["token"].as_str().unwrap().to_owned();
@@ -105,7 +105,7 @@ fn users_are_the_clusters() {
 #[test]
 fn a_node_on_all_addresses_has_a_certificate_and_its_command_line_goes_on() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], free_address().port()));
-    // A process that was killed has left its credential for the loopback address.
+    // A killed process has left its credential for the loopback address.
     Node::start(&["--api-listen", &format!("127.0.0.1:{}", everywhere.port())]).kill();
     let node = Node::start(&["--api-listen", &everywhere.to_string()]);
     let here = SocketAddr::from(([127, 0, 0, 1], everywhere.port()));

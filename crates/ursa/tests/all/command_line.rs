@@ -1,4 +1,4 @@
-//! What the command line does to a node, and shows of it.
+//! What the command line changes on a node, and shows of it.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -151,10 +151,10 @@ fn who_destroys_something_is_told_by_the_node_and_asked() {
         assert!(refused.contains(why), "{command:?}: {refused}");
         assert_eq!(refused, node.refused(1, &[command, &["--yes"]].concat()), "{command:?}");
     }
-    // Nothing of that was done.
+    // Nothing was changed.
     assert_eq!(node.json(&["volume", "show", "db"])["maps"][0]["lun"], 0);
     assert_eq!(node.json(&["host", "show", "web"])["addresses"], json!(["10.1.0.0/16"]));
-    // The first two go with the volume.
+    // The first two are removed with the volume.
     for (command, _) in &commands[2..] {
         node.ok(&[*command, &["--yes"]].concat());
     }
@@ -207,7 +207,7 @@ fn the_exit_code_says_how_it_is() {
         (&json!([]), &json!("if this node is lost: demo: DATA LOST (in memory, no other copy)"))
     );
 
-    // A pool that is gone, of a node that is all there is.
+    // The pool of a single node is missing.
     let path = node.directory.path().join("second.img");
     node.ok(&["pool", "create", "second", path.to_str().unwrap(), "--size", "1G"]);
     let directory = node.stop().0;
@@ -222,7 +222,7 @@ fn the_exit_code_says_how_it_is() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("Bring its disks back, then reopen it: ursa pool reopen second\n"), "{said}");
 
-    // Of two nodes the other one is away.
+    // One of two nodes is down.
     let listen = crate::node::free_address().to_string();
     let second = Node::start(&[]);
     second.ok(&["node", "init", "--listen", &listen]);

@@ -1,4 +1,4 @@
-//! A file that says what there shall be: applied, compared, exported.
+//! Configuration files: applied, compared, exported.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::node::{Node, free_address};
 
 const TARGET: &str = "iqn.2026-11.example:shared";
 
-/// Writes the file and gives its path.
+/// Writes the file and returns its path.
 fn file(node: &Node, text: &str) -> String {
     let path = node.directory.path().join("san.toml");
     std::fs::write(&path, text).unwrap();
@@ -67,7 +67,7 @@ fn a_file_is_applied_once_and_changes_only_what_differs() {
     assert_eq!((&volume["maps"][0]["lun"], &volume["copies"][0]["node"]), (&json!(3), &json!(1)));
     assert_eq!(node.json(&["host", "show", "web"])["chap_user"], "alice");
 
-    // What is exported is what there is.
+    // The exported file describes the present configuration.
     let exported = node.ok(&["export"]);
     assert!(!exported.contains("correct horse"), "{exported}");
     let other = file(&node, &exported);
@@ -149,7 +149,7 @@ fn a_copy_moves_and_nothing_is_done_twice() {
         node.ok(&["node", "join", token.trim(), "--listen", &free_address().to_string()]);
     }
     let text = |on| format!("[[volume]]\nname = \"db\"\nsize = \"64M\"\non = {on}\n");
-    // Until the new nodes are heard of, they are not given copies.
+    // New nodes get no copies until the others have heard from them.
     let end = Instant::now() + Duration::from_secs(60);
     let apply = |text: &str, arguments: &[&str]| {
         let path = file(&nodes[0], text);

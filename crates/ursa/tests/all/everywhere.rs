@@ -1,4 +1,4 @@
-//! Any node answers for the whole cluster: two real nodes, one of which is killed.
+//! Every node answers for the whole cluster: two real nodes, one of which is killed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -82,7 +82,7 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
         json!([{"node": 1, "outcome": "unavailable", "text": "if node 1 is lost: unavailable until the node returns (only copy in sync)"}])
     );
 
-    // Said nothing, it has two copies; one is said to be what it is.
+    // By default a volume has two copies; for a single copy, the command shows the consequences.
     let two = first.json(&["volume", "create", "two", "--size", "8M"]);
     assert_eq!(two["copies"].as_array().unwrap().len(), 2, "{two}");
     assert!(first.ok(&["volume", "show", "two"]).contains("2 copies, 2 in sync"));
@@ -97,14 +97,14 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     }
     first.ok(&["volume", "delete", "two", "--force", "--yes"]);
 
-    // Whoever makes one need not have a copy of it.
+    // The node that creates a volume need not have a copy of it.
     let far = first.json(&["volume", "create", "far", "--size", "8M", "--on", "2"]);
     assert_eq!(
         (&far["name"], &far["copies"][0]["node"], &far["serving"]),
         (&json!("far"), &json!(2), &json!(false))
     );
     assert_eq!(far["maps"].as_array().unwrap().len(), 1);
-    // Nor does one stay that cannot be mapped.
+    // A volume that cannot be mapped is not kept.
     let lost = ["volume", "create", "lost", "--size", "8M", "--on", "2", "--host", "nobody"];
     assert!(first.refused(1, &lost).contains("nobody"));
     assert!(second.refused(1, &["volume", "show", "lost"]).contains("lost"));
@@ -127,12 +127,12 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
         (&pools["missing"][0]["node"], &pools["missing"][0]["reason"]),
         (&json!(1), &json!("heartbeat timeout"))
     );
-    // It is down: that it cannot be asked how it is need not be said besides.
+    // It is down: there is no second finding that it does not respond.
     let status = second.json(&["status"]);
     let causes = status["findings"].as_array().unwrap().iter().map(|finding| finding["cause"].as_str());
     let of_first: Vec<&str> = causes.flatten().filter(|cause| cause.starts_with("Node 1 (")).collect();
     assert!(matches!(of_first[..], [cause] if cause.ends_with("is down: heartbeat timeout.")), "{status}");
-    // What was known of it before is known still.
+    // What was known of it before is still known.
     assert_eq!(second.json(&["volume", "list"])[0]["name"], "db");
     let listed = second.ursa(&["volume", "list", "-o", "json"]);
     assert!(
@@ -147,7 +147,7 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     });
 }
 
-/// What is done there.
+/// Adds the option that runs a command on node 1.
 fn there<'a>(words: &[&'a str]) -> Vec<&'a str> {
     [words, &["--node", "1"]].concat()
 }
@@ -212,10 +212,10 @@ fn who_finds_no_place_is_told_what_was_looked_at() {
     });
 }
 
-/// The stream of the events of all nodes, as one of them tells it.
+/// The event stream of all nodes, from one of them.
 struct Stream {
     connection: TcpStream,
-    /// What it has told so far.
+    /// What it has sent so far.
     text: String,
 }
 
@@ -223,7 +223,7 @@ impl Stream {
     fn of(node: &Node) -> Stream {
         let token = api::LocalCredential::find(&node.api.to_string()).unwrap().token;
         let mut connection = TcpStream::connect(node.api).unwrap();
-        // Something comes every ten seconds at least.
+        // At least every ten seconds something is sent.
         connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let head = format!(
             "GET /v1/events/stream?node=all HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\r\n",
@@ -233,7 +233,7 @@ impl Stream {
         Stream { connection, text: String::new() }
     }
 
-    /// Reads until it has told this.
+    /// Reads until the stream contains this text.
     fn until(&mut self, what: &str) {
         let end = Instant::now() + Duration::from_secs(60);
         let mut bytes = [0; 4096];
@@ -302,7 +302,7 @@ fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
     let grave = first.json(&["events", "--subject", "db", "--severity", "critical"]);
     assert_eq!(grave["items"], json!([]));
 
-    // What was asked of the second node is in its log, which any node shows.
+    // Requests to the second node are in its audit log, which any node shows.
     let deeds = first.json(&["audit", "--node", "all"]);
     let made = deeds["items"].as_array().unwrap().iter().find(|deed| deed["action"] == "POST /v1/pools");
     let made = made.unwrap();

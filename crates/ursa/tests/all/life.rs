@@ -1,4 +1,4 @@
-//! Start, stop, kill: what was promised is there afterwards.
+//! Start, stop, kill: acknowledged changes survive.
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -73,7 +73,7 @@ fn a_first_start_that_was_cut_off_does_not_hinder_the_next() {
     let directory = tempfile::TempDir::new().unwrap();
     let pools = directory.path().join("data/pools");
     std::fs::create_dir_all(&pools).unwrap();
-    // The file was made, and that was all.
+    // An earlier start created the file, and nothing more.
     std::fs::File::create(pools.join("default.img")).unwrap().set_len(8 << 30).unwrap();
     let node = Node::start_in(directory, &[]);
     assert_eq!(node.json(&["pool", "list"])[0]["state"], "online");
@@ -91,7 +91,7 @@ fn the_default_pool_is_made_once() {
     node.ok(&["volume", "create", "a", "--size", "1G"]);
 }
 
-/// What a node is to start without its file system.
+/// A node must not start as a new one if its file system is missing.
 #[test]
 fn a_node_whose_state_is_gone_does_not_start_as_a_new_one() {
     let place = TempDir::new().unwrap();
@@ -119,7 +119,7 @@ fn a_node_whose_state_is_gone_does_not_start_as_a_new_one() {
     std::fs::rename(&away, &data).unwrap();
     let node = Node::start_in(directory, &arguments);
     assert_eq!(everything(&node), before);
-    // On purpose it does.
+    // Without the marker it starts as a new node.
     let directory = node.kill();
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::remove_file(&marker).unwrap();

@@ -1,4 +1,4 @@
-//! The real binary: started, asked, stopped, killed.
+//! Tests of the real binary: start, requests, stop, kill.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 

@@ -1,5 +1,4 @@
-//! What `promtool` says of what nodes write, and of what `deploy/` makes of it. Debian's package `prometheus`
-//! has it.
+//! Checks the output of nodes, and the files in `deploy/`, with `promtool` (Debian's package `prometheus`).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,7 @@ use tempfile::TempDir;
 
 use crate::node::{Node, free_address};
 
-/// `promtool` with these arguments and this input, or `None` where there is none. It must succeed and find
-/// nothing to say.
+/// Runs `promtool` with these arguments and this input; `None` if it is not installed. It must succeed.
 #[track_caller]
 fn promtool(arguments: &[&str], directory: &Path, input: &str) -> Option<String> {
     let mut command = Command::new("promtool");
@@ -47,7 +45,7 @@ fn promtool_finds_no_fault_with_metrics() {
     ] {
         assert!(metrics.lines().any(|other| other.starts_with(line)), "{line} is not in\n{metrics}");
     }
-    // It succeeds also where it has something to say.
+    // It also succeeds if it has remarks.
     if let Some(said) = promtool(&["check", "metrics"], Path::new("/"), &metrics) {
         assert_eq!(said, "", "promtool check metrics");
     }
@@ -60,7 +58,7 @@ fn alerts_fire_where_they_should() {
     promtool(&["test", "rules", "ursa-alerts-test.yml"], &directory, "");
 }
 
-/// Prometheus understands what dashboards ask it: it looks at them as if they were rules.
+/// Prometheus accepts the expressions of dashboards: they are checked as if they were rules.
 #[test]
 fn dashboards_ask_what_prometheus_understands() {
     let mut expressions = Vec::new();

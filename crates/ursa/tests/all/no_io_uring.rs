@@ -1,4 +1,4 @@
-//! A machine or container on which io_uring is not permitted: the node says so, and what to do, and ends.
+//! A machine or container that does not permit io_uring: the node says so and what to do, and exits.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,13 +14,13 @@ use tempfile::TempDir;
 
 use crate::node::{free_address, serve};
 
-/// Far more than it takes to find out on a busy machine.
+/// Far more than the node needs to find out on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_node_that_may_not_use_io_uring_says_what_to_do() {
-    // What Docker's and others' seccomp profiles answer. That there is no such system call is believed of a
-    // kernel without the sysctl.
+    // The error numbers of seccomp profiles such as Docker's. A kernel without the sysctl may really lack the
+    // system call, so ENOSYS is only tested with it.
     let mut answers = vec![libc::EPERM, libc::EACCES];
     if Path::new("/proc/sys/kernel/io_uring_disabled").exists() {
         answers.push(libc::ENOSYS);
@@ -28,7 +28,8 @@ fn a_node_that_may_not_use_io_uring_says_what_to_do() {
     for errno in answers {
         let directory = TempDir::new().unwrap();
         let mut command = serve(&directory.path().join("data"), free_address(), free_address());
-        // SAFETY: between fork and exec it makes two system calls, and takes no memory and no lock.
+        // SAFETY: between fork and exec, the function makes two system calls, and takes no memory and no
+        // lock.
         unsafe { command.pre_exec(move || forbid_io_uring(errno)) };
         let finished = program::run(&mut command, LIMIT);
         let status = finished.status.expect("it ends by itself");
@@ -40,10 +41,10 @@ fn a_node_that_may_not_use_io_uring_says_what_to_do() {
     }
 }
 
-/// From here on, and in what is executed, io_uring_setup fails with this number, as under Docker's own
-/// seccomp profile.
+/// Makes io_uring_setup fail with this number from now on, also after exec, as under Docker's default seccomp
+/// profile.
 fn forbid_io_uring(errno: i32) -> io::Result<()> {
-    /// Where seccomp_data has the system call's number (seccomp(2)).
+    /// The offset of the system call's number in seccomp_data (seccomp(2)).
     const NUMBER_AT: u32 = 0;
     let statement = |code: u32, k: u32, jt: u8, jf: u8| sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
@@ -54,8 +55,8 @@ fn forbid_io_uring(errno: i32) -> io::Result<()> {
     ];
     let program = sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     let (yes, none): (c_ulong, c_ulong) = (1, 0);
-    // SAFETY: the kernel copies the program and its statements, which live longer than the calls; who gains
-    // no privileges may set a filter.
+    // SAFETY: the kernel copies the program and its statements, which live longer than the calls. A process
+    // that cannot gain privileges may set a filter.
     let set = unsafe {
         libc::prctl(PR_SET_NO_NEW_PRIVS, yes, none, none, none) == 0
             && libc::prctl(PR_SET_SECCOMP, c_ulong::from(SECCOMP_MODE_FILTER), &raw const program) == 0

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// For a start, a stop, an answer: far more than a busy machine needs.
+/// Limit for a start, a stop or a response: far more than a busy machine needs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A running `ursa serve`.
@@ -25,18 +25,18 @@ pub struct Node {
 }
 
 impl Node {
-    /// With a pool of 8 GiB, and these arguments, too.
+    /// Starts a node with a pool of 8 GiB and these arguments.
     pub fn start(arguments: &[&str]) -> Node {
         Node::start_in(TempDir::new().unwrap(), arguments)
     }
 
-    /// On a directory that another node has left.
+    /// Starts a node with the directory of an earlier one.
     pub fn start_in(directory: TempDir, arguments: &[&str]) -> Node {
         let log = File::options().create(true).append(true).open(directory.path().join("log")).unwrap();
         Node::start_with_log(directory, arguments, log)
     }
 
-    /// Whose log goes there.
+    /// Starts a node that logs to `log`.
     pub fn start_with_log(directory: TempDir, arguments: &[&str], log: impl Into<Stdio>) -> Node {
         let (api, portal) = (free_address(), free_address());
         let mut command = serve(&directory.path().join("data"), portal, api);
@@ -66,7 +66,7 @@ impl Node {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
     }
 
-    /// The message of a command that must be refused with this exit code.
+    /// The error message of a command that must fail with this exit code.
     #[track_caller]
     pub fn refused(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.ursa(arguments);
@@ -75,14 +75,14 @@ impl Node {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// No warning. Gives what is left.
+    /// Kills the node with SIGKILL; returns its directory.
     pub fn kill(mut self) -> TempDir {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         std::mem::replace(&mut self.directory, TempDir::new().unwrap())
     }
 
-    /// SIGTERM. Gives what is left, and how it ended.
+    /// Stops the node with SIGTERM; returns its directory and its exit status.
     pub fn stop(mut self) -> (TempDir, ExitStatus) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
         let end = Instant::now() + LIMIT;
@@ -96,18 +96,18 @@ impl Node {
         (std::mem::replace(&mut self.directory, TempDir::new().unwrap()), status)
     }
 
-    /// A line of /proc/PID/status.
+    /// Resident memory, from /proc/PID/status.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// CPU time so far, of all threads.
+    /// CPU time of all threads so far.
     pub fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
         let behind_name: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-        // Fields 14 and 15 of proc(5), in hundredths of a second; the name is field 2.
+        // Fields 14 and 15 of proc(5), in hundredths of a second. Field 2 is the name.
         let ticks: u64 = behind_name[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
         Duration::from_millis(ticks * 10)
     }
@@ -124,7 +124,7 @@ impl Drop for Node {
     }
 }
 
-/// The binary with these arguments, and nothing from this environment.
+/// The binary with these arguments, without settings from this environment.
 pub fn ursa(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ursa"));
     command.args(arguments).env_remove("URSA_API").env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
@@ -142,7 +142,7 @@ fn wait_for_greeting(process: &mut Child, directory: &Path) {
     let stdout = process.stdout.take().unwrap();
     let (greeted, greeting) = mpsc::channel();
     std::thread::spawn(move || {
-        // All of it is read, to its end: a full pipe would stop the node.
+        // Read all output to its end: a full pipe would block the node.
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             if line.contains("ursa volume create") {
                 let _ = greeted.send(());

@@ -1,4 +1,4 @@
-//! Pools come and go.
+//! Pools that are created, lost and found again.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::node::Node;
 
 const TARGET: &str = "iqn.2026-11.io.ursa:db";
 
-/// A node with a second pool, a volume in it, and its file.
+/// Starts a node with a second pool and a volume in it; also returns the pool's file.
 fn with_second_pool() -> (Node, String) {
     let node = Node::start(&[]);
     let file = add_second_pool(&node);
@@ -16,18 +16,18 @@ fn with_second_pool() -> (Node, String) {
     (node, file)
 }
 
-/// Gives the node a second pool; its file.
+/// Adds a second pool to the node; returns its file.
 pub fn add_second_pool(node: &Node) -> String {
     let file = node.directory.path().join("second.img").to_str().unwrap().to_owned();
     node.ok(&["pool", "create", "second", &file, "--size", "1G"]);
     file
 }
 
-/// Kills the node and starts it without the file of its second pool, which then lies elsewhere.
+/// Kills the node and starts it without the file of its second pool; returns where the file is now.
 pub fn lose_file(node: Node, file: &str) -> (Node, String) {
     let directory = node.kill();
     let name = Path::new(file).file_name().unwrap();
-    // The directory may have moved to another handle, not to another place.
+    // The handle of the directory may be another one now, but its path is the same.
     let (here, away) = (directory.path().join(name), directory.path().join("away"));
     std::fs::rename(&here, &away).unwrap();
     (Node::start_in(directory, &[]), away.to_str().unwrap().to_owned())

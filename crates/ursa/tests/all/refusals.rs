@@ -1,4 +1,4 @@
-//! What cannot be is refused, with the reason and what to do.
+//! Invalid requests and settings fail with the reason and what to do.
 
 use std::path::Path;
 
@@ -37,7 +37,8 @@ fn a_port_in_use_is_named() {
 fn a_certificate_has_its_key() {
     let mut half = ursa(&["serve", "--api-certificate", "/nowhere/c.pem"]);
     refused(&mut half, 2, &["--api-key"]);
-    // What is wrong with the files keeps no volume from being served, and nobody on this machine out.
+    // With invalid certificate files, volumes are still served, and programs on this machine still have
+    // access.
     let node = Node::start(&["--api-certificate", "/nowhere/c.pem", "--api-key", "/nowhere/k.pem"]);
     node.ok(&["volume", "list"]);
     let found = api::Client::new(&format!("http://{}", node.api)).findings().unwrap();
@@ -100,12 +101,12 @@ fn the_command_line_wins_over_the_file() {
     ] {
         assert!(printed.contains(line), "{line} is not in:\n{printed}");
     }
-    // What is printed is a file of settings that says the same.
+    // The printed text is a settings file with the same meaning.
     std::fs::write(&file, &printed).unwrap();
     assert_eq!(print(&[], &file), printed);
 }
 
-/// What is detected depends on the machine that runs the test.
+/// The detected machine depends on where the test runs.
 #[test]
 fn a_node_shows_whether_reads_are_confirmed() {
     let shown = |arguments: &[&str]| {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::node::{Node, ursa};
 
-/// What a terminal is told when a program takes its screen, and gives it back.
+/// The sequences by which a program enters and leaves the terminal's alternate screen.
 const TAKEN: &str = "\x1b[?1049h";
 const GIVEN_BACK: &str = "\x1b[?1049l";
 const LIMIT: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ fn one_frame_as_text_or_json() {
     assert!(node.refused(2, &["top", "--interval", "0"]).contains("--interval"));
 }
 
-/// `ursa top` in a terminal that script(1) makes, with its process's number in a file.
+/// `ursa top` in a terminal created by script(1); its process id is in a file.
 fn in_terminal(node: &Node) -> Child {
     let pid = node.directory.path().join("pid");
     let program = ursa(&[]);
@@ -43,7 +43,7 @@ fn in_terminal(node: &Node) -> Child {
     command.env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Reads until it has seen this, or all.
+/// Reads until the output contains this text, or to its end.
 fn until(child: &mut Child, wanted: &str) -> String {
     let stdout = child.stdout.as_mut().unwrap();
     let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
@@ -80,7 +80,7 @@ fn a_signal_leaves_and_gives_the_terminal_back() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let shown = until(&mut child, GIVEN_BACK);
     assert!(shown.contains(GIVEN_BACK), "{shown:?}");
-    // Whoever waits for it sees that it ended by itself.
+    // The process exits on its own.
     let end = Instant::now() + LIMIT;
     while child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < end, "it does not end");

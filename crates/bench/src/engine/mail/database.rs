@@ -1,4 +1,4 @@
-//! A database: pages that tasks read at once, and that are written some time after they were changed.
+//! A database: tasks read its pages at once; changed pages are written some time later.
 
 use std::cell::{Cell, RefCell};
 
@@ -13,14 +13,15 @@ use crate::device::Failure;
 use crate::ledger::{Claim, Ledger};
 use crate::mail::PAGE_BYTES;
 
-/// Pages that are written at a time.
+/// Pages that are written concurrently.
 pub(super) const WRITERS: usize = 32;
-/// Changed pages that wait to be written: 100 MiB, as a checkpoint of Exchange may be behind the log.
+/// The most changed pages that wait to be written: 100 MiB, as far as an Exchange checkpoint may lag behind
+/// the log.
 pub(super) const CHANGED_MAX: usize = (100 << 20) / PAGE_BYTES as usize;
 
 pub(super) struct Database {
     volume: Volume,
-    /// Which pages are used.
+    /// Chooses the pages.
     choice: RefCell<Rng>,
     filler: RefCell<Filler>,
     /// With `--verify`: what was written where.
@@ -28,11 +29,11 @@ pub(super) struct Database {
     pattern: Pattern,
     checked: Cell<u64>,
     unchecked: Cell<u64>,
-    /// Pages that wait to be written.
+    /// Changed pages that wait to be written.
     changed: Cell<usize>,
-    /// Room for more of them.
+    /// Room for more changed pages.
     room: Semaphore,
-    /// There are changed pages, or there will be no more.
+    /// Notified when there are changed pages, or the database is closed.
     work: Notify,
     closed: Cell<bool>,
 }
@@ -56,7 +57,7 @@ impl Database {
         }
     }
 
-    /// Reads any page.
+    /// Reads a random page.
     pub(super) async fn read_page(&self) -> Result<(), Stopped> {
         let (page, claim) = self.choose(true);
         let offset = self.offset(page);
@@ -75,18 +76,18 @@ impl Database {
         Ok(())
     }
 
-    /// Waits until so many more pages may be changed.
+    /// Waits until this many more pages may be changed.
     pub(super) async fn make_room(&self, pages: u32) {
         self.room.acquire(pages as usize).await;
     }
 
-    /// Changes so many pages, for which there is room.
+    /// Changes this many pages, for which there is room.
     pub(super) fn change(&self, pages: u32) {
         self.changed.set(self.changed.get() + pages as usize);
         self.work.notify();
     }
 
-    /// Writes changed pages, one after the other, until there are no more and the database is closed.
+    /// Writes changed pages, one after the other, until the database is closed or a write fails.
     pub(super) async fn write_changed(&self) {
         while !self.closed.get() {
             let Some(left) = self.changed.get().checked_sub(1) else {
@@ -118,18 +119,18 @@ impl Database {
         Ok(())
     }
 
-    /// No more pages are written but those under way.
+    /// Stops writing pages, except for those under way.
     pub(super) fn close(&self) {
         self.closed.set(true);
         self.work.notify();
     }
 
-    /// Pages that were checked, and that could not be.
+    /// Pages that were checked, and pages that could not be checked.
     pub(super) fn checks(&self) -> (u64, u64) {
         (self.checked.get(), self.unchecked.get())
     }
 
-    /// Any page that no other request is in the way of.
+    /// A random page that no conflicting request uses.
     fn choose(&self, read: bool) -> (u64, Option<Claim>) {
         let pages = self.volume.part.region.len / u64::from(PAGE_BYTES);
         loop {

@@ -1,5 +1,5 @@
-//! The log of a database: written from its start to its end and again, each write on stable storage before it
-//! is answered. Tasks that commit while a write is under way share the next one, as databases do.
+//! The log of a database, written cyclically; each write is on stable storage before it is answered. Tasks
+//! that commit while a write is under way share the next one, as in databases (group commit).
 
 use std::cell::{Cell, RefCell};
 
@@ -12,25 +12,25 @@ use crate::content::Filler;
 use crate::mail::Part;
 use crate::sequence::Region;
 
-/// Bytes of one write at most: the log's files have so many, and no write goes beyond one.
+/// The most bytes of one write: the size of a log file, which no write crosses.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
-/// What writes are multiples of.
+/// Writes are multiples of this.
 const ALIGN: u64 = 4096;
 
 pub(super) struct Log {
     volume: Volume,
     filler: RefCell<Filler>,
-    /// Bytes of one write at most.
+    /// The most bytes of one write.
     write_max: u64,
     /// Where the next write goes, from the start of the log.
     end: Cell<u64>,
-    /// Tasks that wait, and how much they bring.
+    /// Tasks that wait, and the bytes that each commits.
     waiting: RefCell<Vec<(u64, Sender<()>)>>,
     work: Notify,
     closed: Cell<bool>,
 }
 
-/// The volume of both logs, divided.
+/// Divides the volume of the logs in two.
 pub(super) fn halves(part: &Part) -> [Part; 2] {
     let Region { start, len } = part.region;
     let half = len / 2 - len / 2 % WRITE_BYTES_MAX;
@@ -52,7 +52,7 @@ impl Log {
         }
     }
 
-    /// Ends when so many bytes are in the log.
+    /// Returns when this many bytes are in the log.
     pub(super) async fn commit(&self, bytes: u32) -> Result<(), Stopped> {
         let (done, wait) = oneshot();
         self.waiting.borrow_mut().push((bytes.into(), done));
@@ -70,14 +70,14 @@ impl Log {
             }
             let bytes = commits.iter().map(|(bytes, _)| bytes).sum();
             if self.write(bytes).await.is_err() {
-                // Those that wait see that nobody answers.
+                // The waiting tasks see that their senders are gone.
                 return;
             }
             commits.into_iter().for_each(|(_, done)| done.send(()));
         }
     }
 
-    /// Writes behind what was written last, in as many writes as it takes.
+    /// Appends to the log, in as many writes as necessary.
     async fn write(&self, bytes: u64) -> Result<(), Stopped> {
         let mut left = bytes.next_multiple_of(ALIGN);
         let region = self.volume.part.region;
@@ -95,7 +95,7 @@ impl Log {
         Ok(())
     }
 
-    /// Nothing more is written but what is under way.
+    /// Stops writing, except for what is under way.
     pub(super) fn close(&self) {
         self.closed.set(true);
         self.work.notify();

@@ -1,9 +1,10 @@
-//! A mail server: workers that carry out tasks when they are due, databases that are read and written page by
-//! page, logs.
+//! A simulated mail server: workers that execute tasks when they are due, databases that are read and written
+//! page by page, and logs.
 //!
-//! Guarantees: a task's latency counts from when it was due to when the log has all of it on stable storage;
-//! pages that it changed are written later, and never more than [`database::CHANGED_MAX`] are waiting: then
-//! tasks wait. It ends, as a [lane](super::lane) does: each request has its time, and a failure ends all.
+//! The latency of a task counts from when it was due until the log has all of it on stable storage. Pages
+//! that it changed are written later; at most [`database::CHANGED_MAX`] pages wait for that, beyond which
+//! tasks wait. A run always ends, as a [lane](super::lane) does: each request has a timeout, and a failure
+//! ends the run.
 
 mod database;
 mod log;
@@ -33,12 +34,12 @@ use notes::Notes;
 pub(crate) use notes::{MailWindow, TaskNotes};
 use volume::{Stopped, Volume};
 
-/// How often it is looked whether the run was stopped.
+/// How often the server checks whether the run was stopped.
 const GUARD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct MailOutcome {
-    /// What every run has.
+    /// The same as for every run.
     pub(crate) outcome: Outcome,
     /// The run in [`WINDOWS`](crate::mail::WINDOWS) equal parts.
     pub(crate) windows: Vec<MailWindow>,
@@ -50,16 +51,16 @@ struct Server {
     plan: Plan,
     gauge: Arc<Gauge>,
     window: Window,
-    /// Each with its log.
+    /// Each database with its log.
     databases: [(Database, Log); 2],
-    /// When tasks are due, and which they are.
+    /// When tasks are due; `drawing` decides which they are.
     arrivals: RefCell<Poisson>,
     drawing: RefCell<Rng>,
     notes: Rc<Notes>,
     never_begun: Cell<u64>,
 }
 
-/// Carries out a profile on the current core. The targets are as [`prepare`](super::prepare()) has left them.
+/// Executes a profile on the current core. The targets are as [`prepare`](super::prepare()) left them.
 ///
 /// # Errors
 /// See [`RunError`]. Once the server runs, there are figures, whatever fails.
@@ -144,7 +145,7 @@ async fn close(devices: Vec<Devices>) {
 }
 
 impl Server {
-    /// Until the end of the run or its first failure.
+    /// Serves until the end of the run or its first failure.
     async fn serve(self: &Rc<Server>) {
         let mut behind = Vec::new();
         for database in 0..self.databases.len() {
@@ -160,7 +161,7 @@ impl Server {
         for worker in workers {
             worker.cancel().await;
         }
-        // What was changed and not written is of no use to anybody; requests under way are waited for.
+        // Changed pages that are still waiting are dropped; requests under way are completed.
         let finish = async {
             self.databases.iter().for_each(|(database, log)| {
                 database.close();
@@ -181,12 +182,12 @@ impl Server {
         }
     }
 
-    /// The next task and when it was due; `None` when the run is over.
+    /// The next task and when it was due; `None` when the run has ended.
     async fn next(&self) -> Option<(Instant, usize)> {
         let mut due = self.draw_due()?;
         let now = rt::now();
         if now > self.window.until + self.plan.timeout {
-            // The server has not kept up, and nobody waits for ever.
+            // The server has not kept up: record the remaining tasks as never started, so that the run ends.
             loop {
                 self.never_begun.set(self.never_begun.get() + 1);
                 self.notes.never_begun(self.draw_kind(), due, now);
@@ -208,7 +209,7 @@ impl Server {
         task::drawn(self.drawing.borrow_mut().below(u64::from(task::PUBLISHED)))
     }
 
-    /// Reads what the task needs, and has its changes in the log.
+    /// Reads what the task needs, and commits its changes to the log.
     async fn carry_out(&self, kind: usize) -> Result<(), Stopped> {
         let kind = &KINDS[kind];
         let (database, log) = &self.databases[self.drawing.borrow_mut().below(2) as usize];
@@ -233,7 +234,7 @@ impl Server {
         }
     }
 
-    /// Pages that were checked, and that could not be.
+    /// Pages that were checked, and pages that could not be checked.
     fn checks(&self) -> (u64, u64) {
         let of = |database: &Database| database.checks();
         let [(one, _), (other, _)] = &self.databases;

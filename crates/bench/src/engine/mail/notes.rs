@@ -1,4 +1,4 @@
-//! What a mail server notes of its tasks and of its requests.
+//! Measurements of a mail server's tasks and requests.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::recorder::{Answered, Directions, Recorder, Window};
 pub(crate) struct TaskNotes {
     /// Tasks that ended in the window.
     pub(crate) ended: u64,
-    /// Of tasks that were due in the window, whenever they ended.
+    /// Latency of the tasks that were due in the window, whenever they ended.
     pub(crate) latency: Latency,
 }
 
-/// A part of the run.
+/// The measurements of one part of the run.
 #[derive(Clone, Default)]
 pub(crate) struct MailWindow {
     /// By kind.
@@ -34,7 +34,7 @@ pub(super) struct Notes {
     gauge: Arc<Gauge>,
     recorder: RefCell<Recorder>,
     windows: RefCell<Vec<MailWindow>>,
-    /// Reads and writes that are waited for.
+    /// Reads and writes under way.
     under_way: [Cell<u64>; 2],
     /// Reads and writes that failed without an answer.
     unanswered: [Cell<u64>; 2],
@@ -42,7 +42,7 @@ pub(super) struct Notes {
     loss: RefCell<Option<Loss>>,
 }
 
-/// All of it.
+/// The measurements of a whole run.
 pub(super) struct NotesEnd {
     pub(super) recorder: Recorder,
     pub(super) windows: Vec<MailWindow>,
@@ -64,7 +64,7 @@ impl Notes {
         }
     }
 
-    /// A task has ended.
+    /// Records a task that has ended.
     pub(super) fn task(&self, kind: usize, due: Instant, ended: Instant) {
         let mut windows = self.windows.borrow_mut();
         if let Some(number) = self.number(ended) {
@@ -75,20 +75,20 @@ impl Notes {
         }
     }
 
-    /// A task was due and never got its turn: it took longer than it has waited.
+    /// Records a task that was due and never started: it would have taken longer than it has waited.
     pub(super) fn never_begun(&self, kind: usize, due: Instant, now: Instant) {
         if let Some(number) = self.number(due) {
             self.windows.borrow_mut()[number].tasks[kind].latency.note(now - due);
         }
     }
 
-    /// A request is sent.
+    /// Records that a request is sent.
     pub(super) fn begun(&self, read: bool) {
         let under_way = &self.under_way[usize::from(!read)];
         under_way.set(under_way.get() + 1);
     }
 
-    /// A request was answered.
+    /// Records an answered request.
     pub(super) fn answered(&self, part: &Part, read: bool, bytes: u64, began: Instant) {
         self.done(read);
         let ended = rt::now();
@@ -105,7 +105,7 @@ impl Notes {
         }
     }
 
-    /// A request failed.
+    /// Records a failed request.
     pub(super) fn failed(&self, part: &Part, read: bool, offset: u64, failure: Failure) {
         self.done(read);
         if failure.is_unanswered() {
@@ -120,7 +120,7 @@ impl Notes {
         under_way.set(under_way.get() - 1);
     }
 
-    /// The first failure counts, and ends the run.
+    /// Records the first failure, and ends the run.
     pub(super) fn end_run(&self, part: &Part, read: bool, offset: u64, failure: Failure) {
         let at = rt::now();
         self.gauge.stop(at);
@@ -129,7 +129,7 @@ impl Notes {
         self.loss.borrow_mut().get_or_insert(loss);
     }
 
-    /// Whether requests are waited for.
+    /// Whether requests are under way.
     pub(super) fn is_busy(&self) -> bool {
         self.under_way.iter().any(|count| count.get() > 0)
     }
@@ -156,7 +156,7 @@ impl Notes {
             recorder: self.recorder.into_inner(),
             windows: self.windows.into_inner(),
             loss: self.loss.into_inner(),
-            // What is still under way will not be waited for.
+            // Nothing waits for the requests that are still under way.
             unanswered: [0, 1].map(|at| self.unanswered[at].get() + self.under_way[at].get()),
         }
     }

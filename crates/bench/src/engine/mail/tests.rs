@@ -16,7 +16,7 @@ use crate::mail::{KINDS, SEND};
 const DISK: &str = "/dev/disk";
 const MIB: u64 = 1 << 20;
 
-/// A machine with a disk that takes 1 ms for everything.
+/// A machine with a disk that takes 1 ms for every request.
 struct Rig {
     world: World,
     machine: NodeId,
@@ -45,7 +45,7 @@ impl Rig {
         self.world.set_disk_latency(self.machine, DISK, latency);
     }
 
-    /// Has a server; `meanwhile` lets time pass and changes the world.
+    /// Runs a server; `meanwhile` lets time pass and changes the world.
     fn run(&self, profile: MailProfile, meanwhile: impl FnOnce(&Rig)) -> Result<MailOutcome, RunError> {
         let (gauge, _phases) = Gauge::new(1);
         let plan = plan(&profile);
@@ -57,7 +57,7 @@ impl Rig {
     }
 }
 
-/// A hundred tasks a second.
+/// A hundred tasks per second.
 fn profile() -> MailProfile {
     MailProfile {
         users: 1000,
@@ -84,7 +84,7 @@ fn plan(profile: &MailProfile) -> Plan {
     }
 }
 
-/// Tasks of a kind that ended, and the lowest and the highest latency in milliseconds.
+/// The number of tasks of a kind that ended, and their lowest and highest latency in milliseconds.
 fn of_kind(outcome: &MailOutcome, kind: usize) -> (u64, f64, f64) {
     let (mut ended, mut low, mut high) = (0, f64::MAX, 0f64);
     for window in &outcome.windows {
@@ -141,7 +141,7 @@ fn a_seed_is_a_run() {
     assert_eq!(one.outcome.recorder.series, two.outcome.recorder.series);
 }
 
-/// The disk stands still for two seconds: two hundred tasks were due meanwhile.
+/// The disk is stalled for two seconds, in which two hundred tasks are due.
 #[test]
 fn a_stall_shows_in_all_tasks_that_it_delays() {
     let outcome = Rig::new(256 * MIB).run(profile(), |rig| {
@@ -164,12 +164,11 @@ fn a_stall_shows_in_all_tasks_that_it_delays() {
 #[test]
 fn a_server_that_does_not_keep_up_is_told() {
     let rig = Rig::new(256 * MIB);
-    // A log of 20 writes a second, each of 1 MiB at most, and two of them: 200 messages of 192 KiB a second
-    // at best.
+    // Two logs, each with 20 writes per second of at most 1 MiB: at best 200 messages of 192 KiB per second.
     rig.set_latency(Duration::from_millis(50));
     let outcome = rig.run(MailProfile { compression: 100.0, ..profile() }, |_| {}).unwrap();
     assert!(outcome.outcome.never_begun > 5_000, "{}", outcome.outcome.never_begun);
-    // A message that was due at the end has waited for as long as anybody waits.
+    // A message that was due at the end has waited as long as the run waits at most.
     let last = &outcome.windows[19].tasks[0].latency;
     assert!(last.min_us() > 25e6, "{}", last.min_us());
 }

@@ -1,4 +1,4 @@
-//! A part of a target as the server uses it: every request has its time, and is noted.
+//! A part of a target, as the server uses it: every request has a timeout, and is recorded.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::notes::Notes;
 use crate::device::{Device, Failure};
 use crate::mail::Part;
 
-/// The run is over: the reason is noted.
+/// The run has ended; the reason has been recorded.
 #[derive(Debug)]
 pub(super) struct Stopped;
 
@@ -30,7 +30,7 @@ impl Volume {
         Volume { part, devices, turn: Cell::new(0), notes, timeout }
     }
 
-    /// Bytes of one request at most, in whole blocks.
+    /// The most bytes of one request, in whole blocks.
     pub(super) fn request_max(&self) -> u64 {
         let device = &self.devices[0];
         device.request_max() - device.request_max() % u64::from(device.block())
@@ -40,13 +40,13 @@ impl Volume {
         self.carry_out(true, offset, len.into(), |device| device.read(offset, len)).await
     }
 
-    /// With `through`, what is answered is on stable storage.
+    /// Writes data. With `through`, the data is on stable storage when the write is answered.
     pub(super) async fn write(&self, offset: u64, data: SharedBuf, through: bool) -> Result<(), Stopped> {
         let len = data.len() as u64;
         self.carry_out(false, offset, len, |device| device.write(offset, data, through)).await
     }
 
-    /// Says that a read gave something else than what was written.
+    /// Records that a read returned other data than was written.
     pub(super) fn wrong(&self, offset: u64, failure: Failure) -> Stopped {
         self.notes.end_run(&self.part, true, offset, failure);
         Stopped

@@ -1,12 +1,12 @@
-//! An axis: a scale, what its values are, and which of its labels fit beside each other.
+//! An axis: a scale, the unit of its values, and the labels that fit next to each other.
 
 use super::Scale;
 use crate::quantity::{compact, micros};
 
-/// What the values of an axis are.
+/// The unit of the values on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Anything that is counted.
+    /// A plain number.
     Number,
     /// Microseconds.
     Micros,
@@ -42,13 +42,12 @@ impl Axis {
         Axis { scale, labels, unit }
     }
 
-    /// With labels of our own.
+    /// An axis with the caller's labels.
     pub(crate) fn labelled(scale: Scale, unit: Unit, labels: Vec<(f64, String)>) -> Axis {
         Axis { scale, labels, unit }
     }
 
-    /// The labels that have room beside each other on a horizontal axis of `width`: each has its place at its
-    /// middle.
+    /// The labels that fit next to each other on a horizontal axis of `width`; each is centered on its value.
     pub(crate) fn fitting(&self, width: f64) -> Vec<(f64, &str)> {
         let mut fitting: Vec<(f64, &str)> = Vec::new();
         let mut end = f64::NEG_INFINITY;
@@ -63,12 +62,12 @@ impl Axis {
     }
 }
 
-/// Between two labels at least.
+/// The smallest gap between two labels.
 const GAP: f64 = 8.0;
-/// The width of a character, on average and a little more; the page's font has 12 units.
+/// The average width of a character, rounded up; the page's font size is 12 units.
 const CHARACTER: f64 = 7.0;
 
-/// About how wide a text is.
+/// The approximate width of a text.
 pub(crate) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * CHARACTER
 }

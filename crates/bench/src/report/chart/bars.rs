@@ -1,16 +1,16 @@
-//! A chart of bars in groups.
+//! A chart of grouped bars.
 
 use super::axis::{Axis, text_width};
 use super::frame::{Entry, Frame, HEIGHT, WIDTH, colour_class, figure};
 use super::svg::Svg;
 
-/// Of the width of a group, what its bars take.
+/// The share of a group's width that its bars take.
 const BARS_SHARE: f64 = 0.76;
-/// A bar is no lower than this, so that it is seen that there is one.
+/// The smallest height of a bar, so that it is visible.
 const HEIGHT_MIN: f64 = 1.0;
-/// Between two numbers below the axis.
+/// The gap between two numbers below the axis.
 const LABEL_GAP: f64 = 4.0;
-/// A bar is no wider than this.
+/// The greatest width of a bar.
 const BAR_MAX: f64 = 44.0;
 
 /// A chart of bars.
@@ -27,9 +27,9 @@ pub(crate) struct Bars<'a> {
 /// The bars of one kind, one in each group.
 pub(crate) struct Bar {
     pub(crate) name: String,
-    /// The number of its colour.
+    /// The index of its color.
     pub(crate) colour: usize,
-    /// By group: from where to where it reaches; `None`: there is none.
+    /// By group: from where to where the bar reaches; `None` means no bar.
     pub(crate) spans: Vec<Option<(f64, f64)>>,
 }
 
@@ -42,11 +42,11 @@ impl Bar {
 }
 
 impl Bars<'_> {
-    /// The chart with its legend, as a piece of a page.
+    /// The chart with its legend, as an HTML fragment.
     pub(crate) fn html(&self) -> String {
         let frame = Frame::new(&self.y);
         let mut svg = Svg::new(WIDTH, HEIGHT, self.title);
-        // What there is only one of is what the heading says.
+        // With only one kind of bars, the heading names it.
         let named = self.bars.iter().filter(|_| self.bars.len() > 1);
         let legend: Vec<Entry<'_>> = named.map(|bar| (bar.name.as_str(), colour_class(bar.colour))).collect();
         frame.draw_y(&mut svg, &self.y);
@@ -74,10 +74,10 @@ impl Bars<'_> {
         if low > 0.0 { format!("{} to {high}", self.y.unit.show(low)) } else { high }
     }
 
-    /// The groups' names if all fit, else their numbers: the table beside has both.
+    /// The names of the groups if all fit, otherwise their numbers: the table next to the chart has both.
     fn draw_labels(&self, frame: &Frame, svg: &mut Svg, group_width: f64) {
         let fit = self.groups.iter().all(|group| text_width(group) < group_width);
-        // As many numbers as do not touch.
+        // As many numbers as fit without touching.
         let step = ((text_width("00") + LABEL_GAP) / group_width).ceil() as usize;
         for (number, group) in self.groups.iter().enumerate() {
             let x = frame.left + (number as f64 + 0.5) * group_width;

@@ -1,20 +1,20 @@
-//! What every chart has: a heading, a legend, two axes and their labels.
+//! The common parts of all charts: a heading, a legend, two axes and their labels.
 
 use super::axis::{Axis, text_width};
 use super::svg::Svg;
 use crate::report::html::escape;
 
-/// The size of a chart in units of its own; the page scales it.
+/// The size of a chart in its own units; the page scales it.
 pub(super) const WIDTH: f64 = 460.0;
 pub(super) const HEIGHT: f64 = 250.0;
 /// Room around the axes.
 const TOP: f64 = 12.0;
 const RIGHT: f64 = 20.0;
 const BOTTOM: f64 = 42.0;
-/// Left of the axis, besides the widest label.
+/// Room left of the axis, in addition to the widest label.
 const LEFT: f64 = 10.0;
 
-/// The place of the axes.
+/// The position of the axes.
 pub(super) struct Frame {
     pub(super) left: f64,
     pub(super) right: f64,
@@ -23,7 +23,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// With room for the labels of the vertical axis.
+    /// A frame with room for the labels of the vertical axis.
     pub(super) fn new(y: &Axis) -> Frame {
         let left = LEFT + y.labels.iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
         Frame { left, right: WIDTH - RIGHT, top: TOP, bottom: HEIGHT - BOTTOM }
@@ -37,12 +37,12 @@ impl Frame {
         self.bottom - self.top
     }
 
-    /// Where a share of the horizontal axis is.
+    /// The position of a fraction of the horizontal axis.
     pub(super) fn across(&self, share: f64) -> f64 {
         self.left + share * self.width()
     }
 
-    /// Where a share of the vertical axis is.
+    /// The position of a fraction of the vertical axis.
     pub(super) fn up(&self, share: f64) -> f64 {
         self.bottom - share * self.height()
     }
@@ -71,7 +71,7 @@ impl Frame {
 /// A name in a legend and the class of its swatch.
 pub(super) type Entry<'a> = (&'a str, String);
 
-/// A chart as a piece of a page.
+/// A chart as an HTML fragment.
 pub(super) fn figure(title: &str, legend: &[Entry<'_>], svg: Svg) -> String {
     let entry = |(name, class): &Entry<'_>| {
         format!("<li><span class=\"swatch {class}\"></span>{}</li>", escape(name))
@@ -84,7 +84,7 @@ pub(super) fn figure(title: &str, legend: &[Entry<'_>], svg: Svg) -> String {
     )
 }
 
-/// The class of a colour.
+/// The CSS class of a color.
 pub(super) fn colour_class(colour: usize) -> String {
     format!("c{colour}")
 }

@@ -4,7 +4,7 @@ use super::axis::Axis;
 use super::frame::{Entry, Frame, HEIGHT, WIDTH, colour_class, figure};
 use super::svg::Svg;
 
-/// A line of more points has no dots.
+/// A line with more points has no dots.
 const DOTS_MAX: usize = 40;
 
 /// A chart of lines.
@@ -12,7 +12,7 @@ pub(crate) struct Lines<'a> {
     pub(crate) title: &'a str,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// What the horizontal axis is.
+    /// What the horizontal axis shows.
     pub(crate) x_name: &'a str,
     pub(crate) lines: Vec<Line>,
     /// A part of the horizontal axis that does not count, and its name.
@@ -23,19 +23,19 @@ pub(crate) struct Lines<'a> {
 /// A line.
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// The number of its colour.
+    /// The index of its color.
     pub(crate) colour: usize,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A point with a name.
+/// A named point.
 pub(crate) struct Mark {
     pub(crate) at: (f64, f64),
     pub(crate) name: String,
 }
 
 impl Lines<'_> {
-    /// The chart with its legend, as a piece of a page.
+    /// The chart with its legend, as an HTML fragment.
     pub(crate) fn html(&self) -> String {
         let frame = Frame::new(&self.y);
         let mut svg = Svg::new(WIDTH, HEIGHT, self.title);
@@ -72,7 +72,8 @@ impl Lines<'_> {
         }
     }
 
-    /// A ring, and its name where there is room: left of it in the right half, else right of it.
+    /// Draws a ring and its name. In the right half the name is to the left of the ring, otherwise to its
+    /// right.
     fn draw_mark(&self, frame: &Frame, svg: &mut Svg, mark: &Mark) {
         let (x, y) = self.place(frame, mark.at);
         let (class, text_x) = if x > frame.across(0.5) { ("end", x - 9.0) } else { ("start", x + 9.0) };

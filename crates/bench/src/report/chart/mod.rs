@@ -1,5 +1,5 @@
-//! Charts as inline SVG. Colours and fonts come from the page's style, so that a chart looks right on a dark
-//! page and on a light one.
+//! Charts as inline SVG. Colors and fonts come from the page's style sheet, so a chart suits both dark and
+//! light pages.
 
 mod axis;
 mod bars;

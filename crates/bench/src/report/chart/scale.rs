@@ -1,4 +1,4 @@
-//! From values to places, and the round values that are worth a line.
+//! Maps values to positions, and chooses round values for grid lines.
 
 /// The range of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub(crate) enum Scale {
     Log { min: f64, max: f64 },
 }
 
-/// Values with a line, about so many.
+/// The approximate number of grid lines.
 const TICKS: f64 = 5.0;
 
 impl Scale {
@@ -39,7 +39,7 @@ impl Scale {
         Scale::Log { min, max }
     }
 
-    /// Where a value is: 0 is the start, 1 the end; what is outside is at the nearest end.
+    /// The position of a value: 0 is the start, 1 the end; values outside are at the nearest end.
     pub(crate) fn place(self, value: f64) -> f64 {
         let place = match self {
             Scale::Linear { min, max } => (value - min) / (max - min),
@@ -48,7 +48,7 @@ impl Scale {
         place.clamp(0.0, 1.0)
     }
 
-    /// The round values that are worth a line.
+    /// The round values that get a grid line.
     pub(crate) fn ticks(self) -> Vec<f64> {
         match self {
             Scale::Linear { min, max } => {

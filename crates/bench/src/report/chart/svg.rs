@@ -1,4 +1,4 @@
-//! The few shapes that charts are made of.
+//! The few shapes that charts consist of.
 
 use std::fmt::Write;
 
@@ -7,11 +7,11 @@ use crate::report::html::escape;
 /// Why writing into a string cannot fail.
 const TAKES: &str = "a string takes all";
 
-/// A picture that grows shape by shape.
+/// A picture to which shapes are added.
 pub(super) struct Svg(String);
 
 impl Svg {
-    /// An empty one of a size in units of its own; `title` is for those who cannot see it.
+    /// An empty picture of a size in its own units; `title` is for screen readers.
     pub(super) fn new(width: f64, height: f64, title: &str) -> Svg {
         let title = escape(title);
         Svg(format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">"))
@@ -24,14 +24,14 @@ impl Svg {
         self.0.write_fmt(shape).expect(TAKES);
     }
 
-    /// `told` is shown when the pointer rests on it.
+    /// Adds a rectangle. `told` is its tooltip.
     pub(super) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64), told: &str) {
         let (shape, told) = (format_args!("x=\"{x:.1}\" y=\"{y:.1}\""), escape(told));
         let size = format_args!("width=\"{width:.1}\" height=\"{height:.1}\"");
         write!(self.0, "<rect class=\"{class}\" {shape} {size}><title>{told}</title></rect>").expect(TAKES);
     }
 
-    /// As [`Svg::rect`].
+    /// Adds a circle. `told` is its tooltip.
     pub(super) fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64, told: &str) {
         let (shape, told) = (format_args!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\""), escape(told));
         write!(self.0, "<circle class=\"{class}\" {shape}><title>{told}</title></circle>").expect(TAKES);

@@ -1,11 +1,11 @@
-//! Copies on a page: one group of bars for each thing that was measured.
+//! Copies on a page: one group of bars for each volume that was measured.
 
 use super::series::{details, html_table};
 use crate::record::{Copies, CopiesSide, Run};
 use crate::report::chart::{Axis, Bar, Bars, Scale, Unit};
 use crate::report::text::{COPIES_HEAD, copies_row};
 
-/// The rates first: that is what copies cost.
+/// The rates come first: they are what copies cost.
 pub(super) fn copies(copies: &Copies, runs: &[Run]) -> String {
     let head: Vec<&str> = std::iter::once("").chain(COPIES_HEAD).collect();
     let rows = copies.sides.iter().map(|side| (copies_row(side), false));
@@ -25,7 +25,7 @@ pub(super) fn copies(copies: &Copies, runs: &[Run]) -> String {
     )
 }
 
-/// A name, a colour and a figure.
+/// A name, a color and a figure.
 type Kind<'a> = (&'a str, usize, fn(&CopiesSide) -> Option<f64>);
 
 fn bars(copies: &Copies, title: &str, unit: Unit, kinds: &[Kind<'_>]) -> String {

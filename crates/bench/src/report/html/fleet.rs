@@ -73,12 +73,12 @@ fn points(fleet: &Fleet, value: impl Fn(&FleetStep) -> Option<f64>) -> Vec<(f64,
     fleet.steps.iter().filter_map(|step| Some((step.clients as f64, value(step)?))).collect()
 }
 
-/// The totals, and what they would be if each client brought as much as the first.
+/// The totals, and the totals if each client added as much as the first one.
 fn totals(fleet: &Fleet) -> String {
     let total = points(fleet, |step| Some(step.total));
     let highest = total.iter().map(|(_, total)| *total).fold(0.0, f64::max);
     let first = fleet.steps.first().map_or(0.0, |step| step.total / step.clients as f64);
-    // The line of no loss ends where it leaves the chart.
+    // The line of ideal totals ends where it leaves the chart.
     let last = fleet.steps.last().map_or(1.0, |step| step.clients as f64);
     let end = if first > 0.0 { last.min(highest * 1.05 / first) } else { 0.0 };
     let mark = fleet.saturation.and_then(|number| fleet.steps.get(number));
@@ -105,7 +105,7 @@ fn totals(fleet: &Fleet) -> String {
 }
 
 fn gains(fleet: &Fleet) -> String {
-    // A total that falls has no bar; the table says how much it was.
+    // A falling total has no bar; the table has its value.
     let values: Vec<Option<f64>> = fleet.steps.iter().map(|step| Some(step.gain.max(0.0))).collect();
     Bars {
         title: "IOPS gained per added client",
@@ -139,10 +139,10 @@ fn latencies(fleet: &Fleet, runs: &[Run]) -> String {
     .html()
 }
 
-/// Lines of a side that can be told apart by their colours.
+/// The most lines of a side that colors can distinguish.
 const LINES_MAX: usize = 3;
 
-/// Every core of both sides; of a side with many, the busiest.
+/// Every core of both sides; for a side with many cores, the busiest.
 fn processors(fleet: &Fleet, runs: &[Run]) -> String {
     let of_run = |step: &FleetStep| runs[step.run].cpu.as_ref();
     let mut lines =
@@ -188,7 +188,7 @@ fn side<'a>(
     let line = |(name, colour): ((usize, String), usize)| Line {
         name: format!("{side} {}", name.1),
         colour,
-        // A thread that is not listed used next to nothing.
+        // A thread that is not listed used almost no CPU time.
         points: points(fleet, |step| {
             let found = threads(step).into_iter().find(|(other, _)| *other == name);
             Some(found.map_or(0.0, |(_, percent)| percent))

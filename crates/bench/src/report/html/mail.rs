@@ -11,7 +11,7 @@ use crate::record::{Mail, MailWindow, Run, TaskFigures};
 use crate::report::chart::{Axis, Bar, Bars, Line, Lines, Scale, Unit};
 use crate::report::text::{TASK_HEAD, VOLUME_HEAD, short, task_row, volume_rows};
 
-/// Tasks first, then what the volumes did.
+/// Tasks first, then the I/O of the volumes.
 pub(super) fn mail(mail: &Mail, run: &Run) -> String {
     let mut html = String::new();
     if mail.is_degraded() {
@@ -43,7 +43,7 @@ pub(super) fn mail(mail: &Mail, run: &Run) -> String {
         by_kind(mail)
     ));
     let head: Vec<&str> = std::iter::once("").chain(TASK_HEAD).collect();
-    // Numbered, as the chart of kinds has them.
+    // With the same numbers as in the chart of kinds.
     let tasks = mail.tasks.iter().enumerate().map(|(number, task)| {
         let mut row = task_row(task);
         row[0] = format!("{}. {}", number + 1, row[0]);
@@ -126,7 +126,7 @@ fn latencies(mail: &Mail) -> String {
         },
     ];
     let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
-    // The limit is shown where it is near: else it would press all that was measured together.
+    // The limit is shown only if values are near it; otherwise it would compress all curves.
     let late = LATE.as_secs_f64() * 1e6;
     if values.iter().any(|micros| *micros > late / 4.0) {
         lines.push(Line {
@@ -141,7 +141,7 @@ fn latencies(mail: &Mail) -> String {
     Lines { title, x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
 }
 
-/// How long sending took, beside all tasks.
+/// The latency of sending, next to that of all tasks.
 fn sending(mail: &Mail) -> String {
     let curve = |task: &TaskFigures| task.latency.as_ref().map(|latency| latency.curve.clone());
     let curves = [("send mail", 4, mail.send()), ("all tasks", 3, &mail.all)];

@@ -1,4 +1,4 @@
-//! A record as one page that needs nothing else: no network, no scripts, charts as inline SVG.
+//! A record as one self-contained page: no network, no scripts, charts as inline SVG.
 
 mod copies;
 mod fleet;
@@ -9,7 +9,7 @@ mod series;
 
 pub use page::page;
 
-/// Text as it may stand in a page, between tags and in attributes.
+/// Escapes text for use in a page, between tags and in attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,9 +1,9 @@
-//! The page around what was measured.
+//! The page around the measurements.
 
 use super::{copies, escape, fleet, mail, run, series};
 use crate::record::{Analysis, Document};
 
-/// All of a record, as one page.
+/// A whole record, as one page.
 pub fn page(document: &Document) -> String {
     let title = title(document);
     let mut body = format!("<h1>{}</h1>", escape(&title));
@@ -59,7 +59,7 @@ fn subtitle(document: &Document) -> String {
     format!("{} · {}", targets.join(", "), document.started)
 }
 
-/// How to do it again, and where it was done.
+/// How to repeat the measurement, and on which machine it was made.
 fn origin(document: &Document) -> String {
     let machine = &document.machine;
     let mut facts = vec![

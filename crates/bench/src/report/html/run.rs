@@ -1,4 +1,4 @@
-//! A run on a page: figures, charts, noise, and what went wrong.
+//! A run on a page: figures, charts, noise, and failures.
 
 use super::escape;
 use crate::quantity::{grouped, micros};
@@ -6,7 +6,7 @@ use crate::record::{Direction, Ending, Run};
 use crate::report::chart::{Axis, Line, Lines, Scale, Unit};
 use crate::report::text::{self, Style};
 
-/// What must not be overlooked, at the top of the page; nothing if all went well.
+/// What must not be overlooked, at the top of the page; empty if nothing failed.
 pub(super) fn alarm(ending: &Ending) -> String {
     let losses = text::losses(ending, Style::Plain);
     let mut lines = losses.lines();
@@ -44,7 +44,7 @@ fn tiles(run: &Run) -> String {
     tiles_of(&tiles)
 }
 
-/// Values that are seen first, and their names.
+/// The most important values, and their names.
 pub(super) fn tiles_of(tiles: &[(String, &str)]) -> String {
     let tile = |(value, name): &(String, &str)| {
         format!("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escape(value), escape(name))
@@ -70,7 +70,7 @@ fn row(name: &str, direction: &Direction) -> String {
     format!("<tr>{cells}</tr>")
 }
 
-/// Reads, writes and, of a mix, both, with their colours.
+/// Reads, writes and, for a mix, both, with their colors.
 fn directions(run: &Run) -> Vec<(&'static str, usize, &Direction)> {
     let all = [("reads", 1, &run.reads), ("writes", 2, &run.writes)];
     let mut shown: Vec<_> = all.into_iter().filter(|(_, _, direction)| direction.latency.is_some()).collect();
@@ -101,7 +101,8 @@ pub(super) fn percentile_chart(title: &str, x_name: &str, curves: &[Curve]) -> S
         let Some(((_, max), rest)) = curve.split_last() else { continue };
         let mut points: Vec<(f64, f64)> =
             rest.iter().map(|(percent, micros)| (nines(*percent), *micros)).collect();
-        // The highest has no place on this axis: it goes a little further to the right than the last.
+        // The highest latency has no percentile on this axis: it is drawn a little to the right of the last
+        // one.
         let last = points.last().map_or(0.0, |(at, _)| at + 0.3);
         points.push((last, *max));
         end = end.max(last);

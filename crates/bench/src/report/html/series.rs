@@ -20,7 +20,7 @@ pub(super) fn pack(pack: &PackName, runs: &[Run]) -> String {
     )
 }
 
-/// One line a run, numbered as the charts have them; those in `marked` stand out.
+/// One line per run, with the same numbers as in the charts; the runs in `marked` are highlighted.
 pub(super) fn table(runs: &[Run], marked: &[usize]) -> String {
     let ceilings = runs.iter().any(|run| run.ceiling.is_some());
     let mut head =
@@ -51,7 +51,7 @@ pub(super) fn table(runs: &[Run], marked: &[usize]) -> String {
     html_table(&head, rows)
 }
 
-/// A table that can be scrolled where it is too wide.
+/// A table that scrolls if it is too wide.
 pub(super) fn html_table(head: &[&str], rows: impl Iterator<Item = (Vec<String>, bool)>) -> String {
     let columns = head.len();
     let head: String = head.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
@@ -78,7 +78,7 @@ fn bars(title: &str, runs: &[Run], figure: impl Fn(&Run) -> f64) -> String {
     Bars { title, y, x_name: "pattern", groups: names(runs), bars }.html()
 }
 
-/// From the median to the 99th percentile, for reads and for writes.
+/// Bars from the median to the 99th percentile, for reads and for writes.
 fn latency_bars(runs: &[Run]) -> String {
     let span =
         |direction: &Direction| direction.latency.as_ref().map(|latency| (latency.p50_us, latency.p99_us));
@@ -106,7 +106,7 @@ fn cpu_bars(runs: &[Run]) -> String {
     Bars { title, y, x_name: "pattern", groups: names(runs), bars }.html()
 }
 
-/// Every run for itself, folded away.
+/// The details of every run, folded.
 pub(super) fn details(runs: &[Run]) -> String {
     let one = |(number, one): (usize, &Run)| {
         format!(
@@ -121,7 +121,7 @@ pub(super) fn details(runs: &[Run]) -> String {
     format!("<h2>Each run</h2>{}", runs.iter().enumerate().map(one).collect::<String>())
 }
 
-/// Rate and latency over requests under way, a line for each number of threads.
+/// Rate and latency by outstanding requests, with a line for each number of threads.
 pub(super) fn sweep(sweep: &Sweep, runs: &[Run]) -> String {
     let mut html = String::new();
     if let Some(knee) = sweep.knee.and_then(|knee| runs.get(knee)) {
@@ -225,7 +225,7 @@ pub(super) fn compare(compare: &Compare, runs: &[Run]) -> String {
     html + &details(runs)
 }
 
-/// How far a figure's ratios spread, pattern by pattern; nothing if there are none.
+/// The spread of a figure's ratios, pattern by pattern; empty if there are none.
 fn ratios(compare: &Compare, figure: usize) -> String {
     let of = |row: &CompareRow| row.figures()[figure];
     let Some((name, ..)) = compare.rows.iter().map(of).find(|(_, ratio, _)| ratio.is_some()) else {
@@ -233,7 +233,7 @@ fn ratios(compare: &Compare, figure: usize) -> String {
     };
     let spans: Vec<_> =
         compare.rows.iter().map(|row| of(row).1.map(|ratio| (ratio.min, ratio.max))).collect();
-    // A ratio of one is always on the chart: it is what the others are compared with.
+    // A ratio of one is always on the chart, as the reference.
     let y = Scale::from_zero(spans.iter().flatten().map(|(_, high)| *high).chain([1.0]));
     Bars {
         title: &format!("{name}: B/A, lowest to highest round"),

@@ -1,10 +1,10 @@
-//! Tables: columns as wide as they must be, the first to the left, the others to the right.
+//! Tables: columns as wide as necessary, the first one aligned left, the others right.
 
 /// A table.
 pub(super) struct Columns(Vec<Vec<String>>);
 
 impl Columns {
-    /// With this head.
+    /// A table with this head.
     pub(super) fn new(head: &[&str]) -> Columns {
         Columns(vec![head.iter().map(|&name| name.to_owned()).collect()])
     }

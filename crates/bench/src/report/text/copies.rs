@@ -5,7 +5,7 @@ use super::{Style, losses, short};
 use crate::grouped;
 use crate::record::{Copies, CopiesSide, Run};
 
-/// One line for each, compared with the first.
+/// One line per volume, compared with the first.
 pub(super) fn copies(copies: &Copies, runs: &[Run], style: Style) -> String {
     let mut text = runs
         .first()
@@ -18,7 +18,7 @@ pub(super) fn copies(copies: &Copies, runs: &[Run], style: Style) -> String {
     text + &runs.iter().map(|run| losses(&run.ending, style)).collect::<String>()
 }
 
-/// What a table of copies says, with its names.
+/// The column names of a table of copies.
 pub(crate) const HEAD: [&str; 9] =
     ["IOPS", "% of first", "spread", "rounds", "MB/s", "p50 µs", "p99 µs", "client µs", "server µs"];
 

@@ -5,7 +5,7 @@ use super::{Style, losses, short};
 use crate::grouped;
 use crate::record::{Cpu, Fleet, Run};
 
-/// One line a size, and where the servers are saturated.
+/// One line per size, and where the servers are saturated.
 pub(super) fn fleet(fleet: &Fleet, runs: &[Run], style: Style) -> String {
     let mut text = runs
         .first()

@@ -38,14 +38,14 @@ pub(super) fn mail(mail: &Mail, run: &Run, style: Style) -> String {
     text + &losses(&run.ending, style)
 }
 
-/// What sending a mail took.
+/// The latency of sending mail.
 fn send(mail: &Mail) -> String {
     let Some(latency) = &mail.send().latency else { return "none".to_owned() };
     let [mean, p95] = [latency.mean_us, latency.p95_us].map(millis);
     format!("average {mean} ms, 95th percentile {p95} ms")
 }
 
-/// What was done, and what was due.
+/// The rate achieved, and the rate due.
 fn rate(mail: &Mail) -> String {
     format!("{} of {} transactions/s due", short(mail.all.rate), short(mail.due_rate))
 }
@@ -58,7 +58,7 @@ fn millis(micros: f64) -> String {
     }
 }
 
-/// What a table says of tasks, with its names.
+/// The column names of a table of tasks.
 pub(crate) const TASK_HEAD: [&str; 8] =
     ["tasks", "tasks/s", "mean ms", "p50 ms", "p95 ms", "p99 ms", "max ms", "> 1,000 ms"];
 
@@ -78,7 +78,7 @@ fn tasks(mail: &Mail) -> String {
     table.text()
 }
 
-/// What a table says of volumes, with its names.
+/// The column names of a table of volumes.
 pub(crate) const VOLUME_HEAD: [&str; 7] =
     ["reads/s", "p50 µs", "p99 µs", "writes/s", "p50 µs", "p99 µs", "MB/s"];
 

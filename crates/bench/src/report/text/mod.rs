@@ -15,12 +15,12 @@ use std::fmt::Write;
 use crate::record::{Analysis, Ceiling, Cpu, Direction, Document, Ending, Loss, Noise, Process, Run};
 use crate::{Disks, grouped};
 
-/// How text is made bold, if it is.
+/// Whether and how text is bold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Not at all.
+    /// Never.
     Plain,
-    /// By the control sequences of terminals.
+    /// With the control sequences of terminals.
     Terminal,
 }
 
@@ -32,7 +32,7 @@ impl Style {
         }
     }
 
-    /// For what must not be overlooked.
+    /// Text that must not be overlooked.
     pub(crate) fn alarm(self, text: &str) -> String {
         match self {
             Style::Plain => text.to_owned(),
@@ -41,7 +41,7 @@ impl Style {
     }
 }
 
-/// All of a record.
+/// A whole record.
 pub fn document(document: &Document, style: Style) -> String {
     let runs = document.runs.as_slice();
     match &document.analysis {
@@ -55,7 +55,7 @@ pub fn document(document: &Document, style: Style) -> String {
     }
 }
 
-/// A run: figures, CPU times, noise, and what went wrong.
+/// A run: figures, CPU times, noise, and failures.
 pub fn run(run: &Run, style: Style) -> String {
     let mut text = String::new();
     let targets: Vec<String> = run.subjects.iter().map(|subject| subject.target.to_string()).collect();
@@ -85,7 +85,7 @@ pub fn run(run: &Run, style: Style) -> String {
     text
 }
 
-/// What was lost, if anything was: first things first.
+/// The failures, if any, in order of time.
 pub(crate) fn losses(ending: &Ending, style: Style) -> String {
     let mut text = String::new();
     let Some(first) = ending.losses.first() else {
@@ -144,7 +144,7 @@ fn figures_of(name: &str, direction: &Direction) -> String {
     text
 }
 
-/// With a digit after the point where that says something.
+/// A number with a decimal place where that is significant.
 pub(crate) fn short(number: f64) -> String {
     if number.abs() < 1000.0 { format!("{number:.1}") } else { grouped(number) }
 }

@@ -1,4 +1,4 @@
-//! Several runs, one a line.
+//! Several runs, one per line.
 
 use super::columns::Columns;
 use super::{losses, short};
@@ -12,7 +12,7 @@ pub(super) fn pack(pack: &PackName, runs: &[Run], style: Style) -> String {
     format!("{}: {}\n\n{}", style.bold(&pack.name), pack.about, runs_table(runs, style))
 }
 
-/// Runs, one a line, and what went wrong with any.
+/// Runs, one per line, and their failures.
 pub(super) fn runs_table(runs: &[Run], style: Style) -> String {
     let ceilings = runs.iter().any(|run| run.ceiling.is_some());
     let mut head = vec![
@@ -62,7 +62,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// A matrix of rates and one of latencies: threads downwards, depths to the right.
+/// A matrix of rates and one of latencies: threads by row, depths by column.
 pub(super) fn sweep(sweep: &Sweep, runs: &[Run], style: Style) -> String {
     let mut text = runs.first().map(|run| format!("{}\n", style.bold(&run.name))).unwrap_or_default();
     text.push_str("\nIOPS by threads and queue depth (* knee, + highest)\n");
@@ -145,7 +145,7 @@ pub(super) fn compare(compare: &Compare, style: Style) -> String {
     text
 }
 
-/// What a ratio of B to A says of B.
+/// What a ratio of B to A means for B.
 pub(crate) fn verdict(ratio: &Ratio, more_is_better: bool) -> &'static str {
     match (ratio.rounds, ratio.is_certain()) {
         (1, _) => "one round: no spread",

@@ -1,7 +1,7 @@
 //! A unit as a block device of this host: `/dev/ublkbN`.
 //!
-//! Made on the main thread; its requests are served on the core that has the unit (`slots`), which hears of
-//! them by the same ring as of the unit's answers. It is not stopped while somebody uses it (`users`).
+//! The main thread creates the device. The core that has the unit serves its requests (`slots`), which arrive
+//! through the same ring as the unit's responses. The device is not stopped while it is in use (`users`).
 
 mod slots;
 mod users;
@@ -25,38 +25,42 @@ use super::detach::Shown;
 use super::disk::{COMMAND_BYTES_MAX, Geometry};
 use super::runtime::Core;
 
-/// The largest number of a device: the kernel has 20 bits for it.
+/// The largest device number: the kernel has 20 bits for it.
 pub(super) const ID_MAX: i64 = (1 << 20) - 1;
 
-/// Requests under way at once: as many as a FUSE file has. Each may have [`COMMAND_BYTES_MAX`] of memory
-/// meanwhile.
+/// The most requests in progress, as for the FUSE file.
+///
+/// Each may use [`COMMAND_BYTES_MAX`] bytes of memory meanwhile.
 const SLOTS: u16 = 128;
 
-/// What our devices are known by, when their process is gone: "ursa", in the low half of their mark. The high
-/// half is drawn for each device: its number may be another one's by the time that it is deleted.
+/// The mark by which we recognize our devices after their process is gone: "ursa", in the mark's low half.
+///
+/// The high half is random for each device: its number may belong to another device when we delete it.
 const MARK: u64 = 0x7572_7361;
 const MARK_HALF: u64 = u32::MAX as u64;
 
-/// A request is not made shorter than this for a unit that takes less at once, which gets it in pieces: the
-/// kernel wants to send a page, and pages have up to 64 KiB.
+/// The smallest limit on the length of a request.
+///
+/// A unit that takes less at once gets requests in pieces: the kernel wants to send a page, and pages have up
+/// to 64 KiB.
 const REQUEST_BYTES_MIN: u32 = 64 << 10;
 
-/// How long the kernel may take to be done with a device whose process was killed, and with its number.
+/// How long the kernel may take to free a device whose process was killed, or its number.
 const FREED_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long the file of a disk may take to appear, where that is left to udev.
+/// How long the device file may take to appear if udev creates it.
 const NODE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often it is looked at whether something has come about.
+/// The interval of polls.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How long a device that is taken away in spite of its users may take to go.
+/// How long a device that is stopped in spite of its users may take.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why there is no block device.
+/// Why the block device cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum UblkError {
-    /// The module is missing.
+    /// The kernel module is missing.
     #[error(
         "/dev/ublk-control not found: this kernel has no ublk, or its module is not loaded; load it (`modprobe ublk_drv`; Linux 6.5 or newer with CONFIG_BLK_DEV_UBLK), or attach the LUN as a file, without --ublk"
     )]
@@ -66,31 +70,31 @@ pub enum UblkError {
         "this kernel's ublk is too old; use Linux 6.5 or newer, or attach the LUN as a file, without --ublk"
     )]
     TooOld,
-    /// Not for this user.
+    /// This user may not use ublk.
     #[error(
         "no permission for /dev/ublk-control; run this as root; a container needs CAP_SYS_ADMIN and the host's /dev"
     )]
     Denied(#[source] io::Error),
-    /// The number is taken by a device that is served.
+    /// A device that is being served has the number.
     #[error("ublk device {0} already exists; choose another number with --ublk-id, or omit it")]
     Taken(u32),
-    /// The number is taken by a dead device of another program.
+    /// A dead device of another program has the number.
     #[error(
         "ublk device {0} was left behind by another program; choose another number with --ublk-id, or omit it"
     )]
     Foreign(u32),
-    /// Nobody could use it, nor be seen to use it.
+    /// The device file does not appear, so that the device could not be used, nor its users be found.
     #[error(
         "{0} does not appear; run this on the host, or in a container with the host's /dev (`--volume /dev:/dev`), or mount devtmpfs at /dev"
     )]
     NoNode(PathBuf),
-    /// It cannot be served.
+    /// The device cannot be served.
     #[error("cannot serve /dev/ublkc{0}")]
     Serve(u32, #[source] io::Error),
     /// The core is gone.
     #[error("internal error: the core that serves the device failed")]
     Core,
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     Control(ControlError),
 }
@@ -107,16 +111,16 @@ impl From<ControlError> for UblkError {
     }
 }
 
-/// The kernel's ublk.
+/// The kernel's ublk driver.
 pub(super) struct Ublk(Control);
 
 impl Ublk {
-    /// Finds out whether this host has it.
+    /// Opens the driver; fails if this host has none.
     pub(super) fn open() -> Result<Ublk, UblkError> {
         Ok(Ublk(Control::open()?))
     }
 
-    /// Makes a device, and gives its number. A dead one of ours that has the number is cleared away.
+    /// Creates a device and returns its number. Deletes a dead device of ours that has the number.
     fn add(&mut self, id: Option<u32>, mark: u64) -> Result<u32, UblkError> {
         let new = NewDevice { id, slots: SLOTS, request_max: COMMAND_BYTES_MAX, mark };
         let taken = match self.0.add(new) {
@@ -133,15 +137,15 @@ impl Ublk {
         }
     }
 
-    /// Deletes a device whose process was killed.
+    /// Deletes a device of ours whose process was killed.
     fn clear_away(&mut self, id: u32) -> Result<(), UblkError> {
         let found = self.0.info(id)?;
         if !is_ours(found.mark) {
             let is_dead = found.state == DeviceState::Dead;
             return Err(if is_dead { UblkError::Foreign(id) } else { UblkError::Taken(id) });
         }
-        // One that is about to be served is dead still, but somebody has its queue; and the kernel may not be
-        // done yet with a process that was killed just now.
+        // A device that is about to be served is still dead, but its queue is open. And the kernel may not
+        // have cleaned up yet after a process that was killed just now.
         let end = Instant::now() + FREED_LIMIT;
         while self.0.info(id)?.state != DeviceState::Dead || !Queue::is_free(id) {
             if Instant::now() > end {
@@ -153,19 +157,19 @@ impl Ublk {
     }
 }
 
-/// A mark that no other device has.
+/// Draws the mark of a new device.
 fn draw_mark() -> u64 {
     let mut half = [0; size_of::<u32>()];
     getrandom::fill(&mut half).expect("Linux gives random bytes after its start");
     u64::from(u32::from_ne_bytes(half)) << u32::BITS | MARK
 }
 
-/// Whether the device was made by this program, whichever of its processes.
+/// Whether a process of this program created the device.
 fn is_ours(mark: u64) -> bool {
     mark & MARK_HALF == MARK
 }
 
-/// What the kernel knows of the device with this mark. `None`: it is gone, whoever has its number now.
+/// The kernel's view of the device with this mark; `None`: it is gone, even if its number is in use again.
 fn look(control: &mut Control, id: u32, mark: u64) -> Result<Option<DeviceInfo>, ControlError> {
     match control.info(id) {
         Ok(info) => Ok((info.mark == mark).then_some(info)),
@@ -178,8 +182,9 @@ fn look(control: &mut Control, id: u32, mark: u64) -> Result<Option<DeviceInfo>,
     }
 }
 
-/// Deletes the device if it is the one with this mark: else that one is gone, and another one has its number.
-/// Who still has the disk open is not waited for, though the kernel may.
+/// Deletes the device if it has this mark; otherwise it is gone and another device has its number.
+///
+/// Does not wait for programs that still have the disk open, although the kernel may.
 fn delete(mut control: Control, id: u32, mark: u64) -> Result<(), ControlError> {
     let (done, deleted) = mpsc::channel();
     thread::spawn(move || {
@@ -187,7 +192,7 @@ fn delete(mut control: Control, id: u32, mark: u64) -> Result<(), ControlError> 
             Some(_) => control.delete(id),
             None => Ok(()),
         });
-        // Nobody may wait any more.
+        // The caller may have stopped waiting.
         let _ = done.send(result);
     });
     deleted.recv_timeout(FREED_LIMIT).unwrap_or_else(|_| {
@@ -199,28 +204,28 @@ fn delete(mut control: Control, id: u32, mark: u64) -> Result<(), ControlError> 
     })
 }
 
-/// A block device that is a unit.
+/// A block device that presents a unit.
 pub(super) struct Device {
     ublk: Ublk,
     id: u32,
     mark: u64,
     path: PathBuf,
     steering: Arc<Mutex<Steering>>,
-    /// Says when it has been stopped; there when that has begun.
+    /// Receives a message when the device has been stopped; `None` until a stop begins.
     stopped: RefCell<Option<mpsc::Receiver<()>>>,
-    /// It has been stopped in spite of its users.
+    /// The device was stopped in spite of its users.
     is_stopped: Cell<bool>,
 }
 
 impl Device {
-    /// Makes the device of the unit that `core` has. The receiver hears how it has ended.
+    /// Creates the device of the unit that `core` has; the receiver gets the result when the device ends.
     pub(super) fn make(
         mut ublk: Ublk,
         core: &Core,
         id: Option<u32>,
         read_only: bool,
     ) -> Result<(Device, oneshot::Receiver<io::Result<()>>), UblkError> {
-        // What ends it is had before it is there.
+        // Open what is needed to stop the device before the device exists.
         let control = Control::open()?;
         let mark = draw_mark();
         let id = ublk.add(id, mark)?;
@@ -255,8 +260,8 @@ impl Device {
         core.ask(move |disk| async move { slots::serve(&disk, id, SLOTS, size, over, resized) })
             .ok_or(UblkError::Core)?
             .map_err(|error| UblkError::Serve(id, error))?;
-        // Before its queue was open somebody else may have found the device dead, and made one of the same
-        // number. From now on nobody does.
+        // Until its queue was open, another process may have found the device dead and created one with the
+        // same number. From now on that cannot happen.
         if look(control, id, mark)?.is_none() {
             return Err(UblkError::Taken(id));
         }
@@ -266,12 +271,12 @@ impl Device {
             return Err(UblkError::NoNode(self.path.clone()));
         }
         let steering = Arc::clone(&self.steering);
-        // It ends with the device.
+        // The thread ends with the device.
         thread::spawn(move || sizes.iter().for_each(|size| lock(&steering).follow(size)));
         Ok(ending)
     }
 
-    /// The disk.
+    /// The path of the block device.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -281,7 +286,7 @@ impl Device {
         self.is_stopped.get()
     }
 
-    /// Takes away what is left of a device that has been stopped, or was never started.
+    /// Deletes a device that has been stopped or was never started.
     pub(super) fn delete(self) {
         let id = self.id;
         if let Err(error) = delete(self.ublk.0, id, self.mark) {
@@ -289,8 +294,9 @@ impl Device {
         }
     }
 
-    /// Begins to stop it, which takes as long as it takes to write what is in the page cache. While `claim`
-    /// is there, nobody can mount it.
+    /// Starts to stop the device, which takes until the page cache is written.
+    ///
+    /// `claim` keeps other programs from mounting it until then.
     fn stop(&self, claim: Option<File>) {
         let (done, stopped) = mpsc::channel();
         let (id, steering) = (self.id, Arc::clone(&self.steering));
@@ -298,7 +304,7 @@ impl Device {
             let result = lock(&steering).stop();
             match result {
                 Ok(()) => {
-                    // Who is not there any more does not listen.
+                    // The receiver may be gone.
                     let _ = done.send(());
                 }
                 Err(error) => tracing::error!(%error, id, "cannot stop the ublk device"),
@@ -308,7 +314,7 @@ impl Device {
         self.stopped.replace(Some(stopped));
     }
 
-    /// Waits until it has been stopped. `Disconnected`: that has not begun, or has failed.
+    /// Waits until the device has been stopped. `Disconnected`: no stop has begun, or it failed.
     fn wait_stopped(&self) -> Result<(), RecvTimeoutError> {
         let stopped = self.stopped.borrow();
         let stopped = stopped.as_ref().ok_or(RecvTimeoutError::Disconnected)?;
@@ -316,7 +322,7 @@ impl Device {
     }
 }
 
-/// Waits for the file of a disk.
+/// Waits for the device file to appear.
 fn appears(path: &Path) -> bool {
     let end = Instant::now() + NODE_LIMIT;
     while !fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device()) {
@@ -328,13 +334,14 @@ fn appears(path: &Path) -> bool {
     true
 }
 
-/// What a device is told while it is served, by threads of their own, one at a time: its size, and then its
-/// end.
+/// The changes of a device while it is served: its size, then its end.
+///
+/// Other threads make them, one at a time.
 struct Steering {
     control: Control,
     id: u32,
     mark: u64,
-    /// Its end has begun: a disk that is gone takes no size.
+    /// The end has begun: from now on the size is not changed.
     is_over: bool,
 }
 
@@ -343,7 +350,7 @@ impl Steering {
         look(&mut self.control, self.id, self.mark)
     }
 
-    /// Whether there is no disk any more. Who cannot find that out takes it for served.
+    /// Whether the disk is gone. If that cannot be found out, it counts as served.
     fn is_gone(&mut self) -> bool {
         self.look().is_ok_and(|found| found.is_none_or(|info| info.state == DeviceState::Dead))
     }
@@ -357,7 +364,7 @@ impl Steering {
         }
     }
 
-    /// The unit has another size now.
+    /// Passes the unit's new size to the kernel.
     fn follow(&mut self, size: u64) {
         if !self.control.can_resize() {
             tracing::warn!(
@@ -373,7 +380,7 @@ impl Steering {
         }
     }
 
-    /// `false`: it is not served any more.
+    /// Resizes the device; `false`: it is not served any more.
     fn resize(&mut self, size: u64) -> Result<bool, ControlError> {
         if self.is_over || self.look()?.is_none_or(|info| info.state != DeviceState::Live) {
             return Ok(false);
@@ -389,15 +396,14 @@ fn lock(steering: &Mutex<Steering>) -> MutexGuard<'_, Steering> {
 
 impl Shown for Device {
     fn take_away(&self) -> Result<bool, AttachError> {
-        // The claim comes first: it costs less than looking at all processes, and nobody can mount the disk
-        // meanwhile.
+        // Claim the device first: that is cheaper than a search through all processes, and keeps others from
+        // mounting it meanwhile.
         match users::claim(&self.path) {
             Ok(Some(claim)) if users::of(&self.path).is_empty() => self.stop(Some(claim)),
-            // Somebody else is about to take it away. If only its file is gone it may be in use by another
-            // one.
+            // Another program is about to delete the device. If only its file is gone, it may be in use
+            // through another file.
             Err(error) if users::is_gone(&error) && lock(&self.steering).is_gone() => self.stop(None),
-            // Who cannot find out whether it is used does not take it away either: there is the second
-            // signal.
+            // If the users are unknown, the device stays: a second signal stops it.
             _ => return Ok(false),
         }
         Ok(true)
@@ -405,7 +411,7 @@ impl Shown for Device {
 
     fn give_up(&self) {
         let mut stopped = self.wait_stopped();
-        // If it was tried already and has failed, once more.
+        // Retry if an earlier stop failed, or none was tried.
         if stopped == Err(RecvTimeoutError::Disconnected) {
             self.stop(None);
             stopped = self.wait_stopped();
@@ -427,14 +433,14 @@ impl Shown for Device {
     }
 }
 
-/// What the kernel is told of the unit.
+/// The unit's sizes in the form that the kernel takes.
 fn parameters(unit: Geometry, read_only: bool) -> Parameters {
     let granularity = unit.unmap.unwrap_or(unit.block);
     Parameters {
         size: unit.size,
         block: unit.block,
-        // Programs take it for what is written at once or not at all, of which a granularity of transfers
-        // says nothing.
+        // Not `io_min`: programs expect a physical block to be written atomically, which a transfer
+        // granularity does not promise.
         physical_block: unit.block,
         io_min: unit.io_min,
         io_opt: unit.io_opt,

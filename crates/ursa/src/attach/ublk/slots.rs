@@ -1,4 +1,4 @@
-//! Serving a block device: a task a slot, on the core that has the unit.
+//! Serves a block device: one task per slot, on the core that has the unit.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,15 +13,15 @@ use tokio::sync::oneshot::Sender;
 
 use crate::attach::disk::{Disk, DiskError};
 
-/// How often it is looked at whether the unit has another size.
+/// How often the unit's size is checked.
 const SIZE_LOOK: Duration = Duration::from_secs(1);
 
-/// Why a request was not carried out.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 enum RequestError {
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Its data could not be handed over.
+    /// Its data could not be exchanged with the kernel.
     #[error("cannot exchange data with the kernel: {0}")]
     Copy(#[from] io::Error),
     #[error("the kernel sent operation {0}, which was not offered")]
@@ -44,8 +44,10 @@ impl RequestError {
     }
 }
 
-/// Has all slots of a device wait for requests. When the device is gone, or a slot is lost, `over` hears of
-/// it; `resized` hears of other sizes than `size`, which the kernel is told, in bytes, until then.
+/// Starts to serve requests in all slots of a device.
+///
+/// `over` receives the result when the device is gone or a slot failed. Until then, `resized` receives the
+/// unit's size in bytes whenever it changes; the kernel starts with `size`.
 pub(super) fn serve(
     disk: &Rc<Disk>,
     device: u32,
@@ -55,13 +57,14 @@ pub(super) fn serve(
     resized: mpsc::Sender<u64>,
 ) -> io::Result<()> {
     let queue = Rc::new(Queue::open(device, slots)?);
-    // Memory that this thread needs is not to be got by writing to the very device that it serves (prctl(2)).
-    // Without CAP_SYS_RESOURCE it is as with a FUSE file.
+    // If this thread needs memory, the kernel must not free it by writing to the device that the thread
+    // serves (prctl(2)). Without CAP_SYS_RESOURCE this fails, and the device is no worse off than a FUSE
+    // file.
     let _ = configure_io_flusher_behavior(true);
     let over = Rc::new(RefCell::new(Some(over)));
     let tell = move |result| {
         if let Some(over) = over.take() {
-            // Nobody may be there any more.
+            // The receiver may be gone.
             let _ = over.send(result);
         }
     };
@@ -95,7 +98,7 @@ async fn serve_slot(queue: &Queue, disk: &Disk, slot: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives what the kernel wants to hear: bytes read or written, or a negative error number.
+/// Executes a request; returns the bytes read or written, or a negative error number.
 async fn carry_out(queue: &Queue, disk: &Disk, request: &Request) -> i32 {
     let (offset, len) = (request.offset, request.len);
     let (doing, done) = match request.operation {
@@ -109,7 +112,7 @@ async fn carry_out(queue: &Queue, disk: &Disk, request: &Request) -> i32 {
     done.unwrap_or_else(|error| -error.told(doing).raw_os_error())
 }
 
-/// Of what has no bytes to count.
+/// The result of an operation that transfers no bytes.
 fn nothing(done: Result<(), DiskError>) -> Result<i32, RequestError> {
     Ok(done.map(|()| 0)?)
 }
@@ -127,7 +130,7 @@ async fn write(queue: &Queue, disk: &Disk, request: &Request, durable: bool) -> 
     Ok(len)
 }
 
-/// Tells when the unit has another size than the one that is known, until it is dropped.
+/// Sends the unit's size whenever it differs from the known one, until the receiver is dropped.
 async fn follow_size(disk: Rc<Disk>, mut known: u64, resized: mpsc::Sender<u64>) {
     loop {
         rt::sleep(SIZE_LOOK).await;

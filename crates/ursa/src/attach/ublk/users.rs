@@ -1,5 +1,5 @@
-//! Who uses a block device: a file system, LVM and their like, which have it for themselves alone, and who
-//! just has it open.
+//! The users of a block device: exclusive ones (file systems, LVM and the like), and processes that have it
+//! open.
 
 use std::fs::{self, DirEntry, File};
 use std::io;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Takes the device for us alone. `None`: somebody has it, or one of its partitions.
+/// Opens the device exclusively. `None`: it, or one of its partitions, is in use exclusively.
 pub(super) fn claim(device: &Path) -> io::Result<Option<File>> {
-    // Without O_CREAT that is what O_EXCL means for block devices (open(2)).
+    // O_EXCL without O_CREAT, as open(2) defines it for block devices.
     let exclusive = OFlags::EXCL.bits().cast_signed();
     match File::options().read(true).custom_flags(exclusive).open(device) {
         Ok(claim) => Ok(Some(claim)),
@@ -21,16 +21,17 @@ pub(super) fn claim(device: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Whether the device is not there any more.
+/// Whether the error means that the device is gone.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::NXIO, Errno::NODEV];
     gone.iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
 }
 
-/// Who else has the device or one of its partitions open without having it alone: processes, as far as we may
-/// see them, as `name (number)`, and loop devices.
+/// Other users that have the device or one of its partitions open, not exclusively.
+///
+/// They are processes, as far as this one may see them, as `name (number)`, and loop devices.
 pub(super) fn of(device: &Path) -> Vec<String> {
-    // In the numbers of /proc, which may be those of another namespace.
+    // Uses the process ids of /proc, which may be those of another namespace.
     let ours = fs::read_link("/proc/self").ok();
     let others = entries("/proc").filter(|entry| ours.as_deref() != Some(Path::new(&entry.file_name())));
     let numbers = others.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -46,14 +47,15 @@ pub(super) fn of(device: &Path) -> Vec<String> {
     processes.chain(loops.map(|disk| disk.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Where file systems on the device or its partitions are mounted, as far as our mount namespace knows.
+/// Where file systems on the device or its partitions are mounted, in our mount namespace.
 pub(super) fn mounted(device: &Path) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mount_points(&mounts, &numbers(device))
 }
 
-/// The third field of a line is the number of the device, the fifth where it is mounted
-/// (proc_pid_mountinfo(5)).
+/// The mount points of these devices.
+///
+/// In a line, the third field is the device number, and the fifth the mount point (proc_pid_mountinfo(5)).
 fn mount_points(mounts: &str, devices: &[String]) -> Vec<String> {
     let of_line = |line: &str| {
         let mut fields = line.split(' ').skip(2);
@@ -64,7 +66,7 @@ fn mount_points(mounts: &str, devices: &[String]) -> Vec<String> {
     mounts.lines().filter_map(of_line).collect()
 }
 
-/// Of the device and its partitions, as the kernel writes them: `259:1`.
+/// The device numbers of the device and its partitions, as the kernel writes them: `259:1`.
 fn numbers(device: &Path) -> Vec<String> {
     let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let disk = format!("/sys/block/{name}");
@@ -74,7 +76,7 @@ fn numbers(device: &Path) -> Vec<String> {
     numbers.map(|number| number.trim_end().to_owned()).collect()
 }
 
-/// What is in a directory; nothing if it cannot be read: a process may end meanwhile.
+/// The entries of a directory; empty if it cannot be read, since a process may end meanwhile.
 fn entries(directory: &str) -> impl Iterator<Item = DirEntry> + use<> {
     fs::read_dir(directory).into_iter().flatten().flatten()
 }
@@ -83,7 +85,7 @@ fn name(number: u32) -> String {
     fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default().trim().to_owned()
 }
 
-/// Whether it is the device, or a partition of it: `/dev/ublkb0` and `/dev/ublkb0p1`.
+/// Whether the file is the device or a partition of it: `/dev/ublkb0` and `/dev/ublkb0p1`.
 fn is_of(file: &Path, device: &Path) -> bool {
     let (Some(file), Some(device)) = (file.to_str(), device.to_str()) else { return false };
     let Some(rest) = file.strip_prefix(device) else { return false };

@@ -1,4 +1,4 @@
-//! Floating addresses: what of them is to be added, what cannot be, and what the file does not name.
+//! Floating addresses: which to add, which conflict, and which the file does not name.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use super::Present;
 use super::declared::AddressDeclared;
 use super::step::{Step, numbers};
 
-/// What came of comparing them.
+/// The result of the comparison.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     pub(super) added: Vec<Step>,
-    /// What takes away those that the file does not name.
+    /// Steps that remove the addresses that the file does not name.
     pub(super) surplus: Vec<Step>,
-    /// What cannot be.
+    /// Differences that cannot be changed.
     pub(super) conflicts: Vec<String>,
 }
 
-/// Compares those of the file with those that there are.
+/// Compares the file's addresses with the present ones.
 pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compared {
     let mut compared = Compared::default();
     let mut named = BTreeSet::new();
@@ -44,7 +44,7 @@ pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compar
         }
     }
     for other in &present.addresses {
-        // What cannot be read is left alone.
+        // An address that this node cannot read stays.
         let readable = parsed(other).filter(|_| !is_unreadable(other));
         if let Some(range) = readable.filter(|range| !named.contains(&range.address())) {
             let step =
@@ -73,7 +73,7 @@ impl Compared {
     }
 }
 
-/// What of an address is not as it shall be: none of it can be changed. The order of nodes does not matter.
+/// The differences of an address, none of which can be changed. The order of nodes does not matter.
 fn differences(shall: &AddressDeclared, wanted: AddressRange, is: &FloatingAddress) -> Vec<String> {
     let length = |range: Option<AddressRange>| range.map(|range| range.prefix().to_string());
     let nodes = |nodes: &[u16]| {
@@ -99,7 +99,7 @@ fn differences(shall: &AddressDeclared, wanted: AddressRange, is: &FloatingAddre
         .collect()
 }
 
-/// Whether the node that is asked knows the address alone, since a later version has written it.
+/// Whether the node can only read the address itself, because a later version has written the rest.
 pub(super) fn is_unreadable(address: &FloatingAddress) -> bool {
     address.state == AddressState::Unreadable && address.portal_group.is_none()
 }

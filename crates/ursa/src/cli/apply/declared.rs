@@ -1,4 +1,4 @@
-//! The file: what there shall be.
+//! The file, which describes the intended configuration.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::super::exit::CliError;
 use crate::size::Size;
 
-/// All that a file says.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Declared {
@@ -33,15 +33,15 @@ pub(super) struct Declared {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct HostDeclared {
     pub(super) name: String,
-    /// None: any.
+    /// Empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) initiators: Vec<String>,
-    /// None: from anywhere.
+    /// Empty: from anywhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) addresses: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) chap_user: Option<String>,
-    /// Where the secret is, read when it is needed.
+    /// The file with the secret, which is read when it is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) chap_secret_file: Option<PathBuf>,
 }
@@ -55,19 +55,21 @@ pub(super) struct TargetDeclared {
     pub(super) alias: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) chap_user: Option<String>,
-    /// Where the secret is, read when it is needed.
+    /// The file with the secret, which is read when it is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) chap_secret_file: Option<PathBuf>,
 }
 
-/// A volume. What is absent is as the node likes it, and is not compared.
+/// A volume. The node chooses what is absent, which is not compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct VolumeDeclared {
     pub(super) name: String,
     pub(super) size: Size,
-    /// Where it is made. With copies, where those are made that are added; those that are there may lie in
-    /// pools of other names.
+    /// The pool in which the volume is created.
+    ///
+    /// For a volume with copies: the pool of copies that are added. Present copies may lie in pools of other
+    /// names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pool: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,12 +83,12 @@ pub(super) struct VolumeDeclared {
     /// The numbers of the nodes that have a copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) on: Vec<u16>,
-    /// How many copies it has, instead of `on`.
+    /// The number of copies, instead of `on`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) copies: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) split_brain_policy: Option<SplitBrainPolicy>,
-    /// What `heartbeat` needs.
+    /// The consent that `heartbeat` requires.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) accept_split_brain: bool,
 }
@@ -108,24 +110,23 @@ pub(super) struct MapDeclared {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct AddressDeclared {
-    /// With the length of its network.
+    /// With its prefix length.
     pub(super) address: String,
-    /// None: by its network.
+    /// None: the device in its network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<String>,
-    /// The numbers of the nodes that may have it; none: all but witnesses.
+    /// The numbers of the nodes that may hold it; empty: all but witnesses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) nodes: Vec<u16>,
-    /// The number of the node that is to have it when it can.
+    /// The number of the node that holds it if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) prefer: Option<u16>,
 }
 
 impl AddressDeclared {
-    /// The address and the length of its network; of one address alone if none is said.
+    /// The address and its prefix length; without one, the full length.
     ///
-    /// # Errors
-    /// What is none.
+    /// # Errors The text is not an address.
     pub(super) fn parsed(&self) -> Result<AddressRange, String> {
         let none = |_| {
             format!(
@@ -142,10 +143,9 @@ fn local() -> String {
 }
 
 impl Declared {
-    /// What a file, or standard input (`-`), says.
+    /// Reads a file, or standard input (`-`).
     ///
-    /// # Errors
-    /// A file that cannot be read, or says what makes no sense.
+    /// # Errors The file cannot be read, or is invalid.
     pub(super) fn read(path: &Path) -> Result<Declared, CliError> {
         let text = match path == Path::new("-") {
             true => {
@@ -168,7 +168,7 @@ impl Declared {
         *self == Declared::default()
     }
 
-    /// What is wrong whatever there is.
+    /// Checks what is invalid in any configuration.
     fn check(&self) -> Result<(), String> {
         once("host", self.hosts.iter().map(|host| &host.name))?;
         once("target", self.targets.iter().map(|target| &target.name))?;
@@ -219,10 +219,9 @@ fn once<T: ToString>(what: &str, names: impl IntoIterator<Item = T>) -> Result<(
     Ok(())
 }
 
-/// The name and the secret, if there is a name. `whose` is for the message.
+/// The name and the secret, if there is a name; `whose` is for the message.
 ///
-/// # Errors
-/// If there is no secret, or it cannot be read.
+/// # Errors There is no secret, or it cannot be read.
 pub(super) fn chap(
     whose: &str,
     user: Option<&String>,

@@ -1,12 +1,14 @@
-//! The file that makes what there is.
+//! The file that describes the present configuration.
 
 use super::Present;
 use super::addresses::is_unreadable;
 use super::declared::{AddressDeclared, Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared};
 use crate::size::Size;
 
-/// What there is, as a file says it. Maps to volumes that nobody can name now, since their pool is not open,
-/// are left out, and so are floating addresses that a later version has written.
+/// The present configuration in the form of a file.
+///
+/// Omits maps of volumes whose names are unknown because their pool is not open, and floating addresses that
+/// a later version has written.
 pub(super) fn declared(present: &Present) -> Declared {
     let hosts = present.hosts.iter().filter(|host| !host.built_in).map(|host| HostDeclared {
         name: host.name.clone(),
@@ -23,8 +25,8 @@ pub(super) fn declared(present: &Present) -> Declared {
     });
     let volumes = present.volumes.iter().map(|volume| {
         let policy = volume.split_brain_policy.as_ref().map(|chosen| chosen.policy);
-        // With copies each node has a pool for its own, and a node tells of one: the file is the same
-        // whichever is asked.
+        // With copies, each node has its own pool for the volume and reports only that one. Omit it, so that
+        // the file is the same whichever node exports it.
         let pool = volume.copies.is_empty().then(|| volume.pool.clone());
         VolumeDeclared {
             name: volume.name.clone(),
@@ -66,7 +68,7 @@ pub(super) fn declared(present: &Present) -> Declared {
     }
 }
 
-/// The file.
+/// The text of the file.
 pub(super) fn text(declared: &Declared) -> String {
     let secret = declared.hosts.iter().any(|host| host.chap_user.is_some())
         || declared.targets.iter().any(|target| target.chap_user.is_some());

@@ -1,8 +1,8 @@
-//! `ursa apply`, `ursa diff` and `ursa export`: what hosts use, as a file.
+//! `ursa apply`, `ursa diff` and `ursa export`: what hosts use, described in a file.
 //!
-//! The file says what there shall be; what it does not name stays as it is, unless `--prune` is given. What
-//! is compared with what stands in `plan`, which does nothing by itself: the same steps are shown by `diff`
-//! and carried out by `apply`.
+//! The file describes the intended configuration. What it does not name stays as it is, unless `--prune` is
+//! given. `plan` compares the file with the present configuration and changes nothing: `diff` shows its
+//! steps, and `apply` executes the same steps.
 
 mod addresses;
 mod declared;
@@ -53,7 +53,7 @@ pub struct Diff {
     exit_code: bool,
 }
 
-/// What there is of what a file can name.
+/// The present configuration, as far as a file can describe it.
 #[derive(Debug, Default)]
 struct Present {
     hosts: Vec<Host>,
@@ -61,7 +61,7 @@ struct Present {
     volumes: Vec<Volume>,
     /// The nodes of the cluster; empty without one.
     nodes: Vec<ClusterNode>,
-    /// Its floating addresses.
+    /// The cluster's floating addresses.
     addresses: Vec<FloatingAddress>,
 }
 
@@ -77,17 +77,17 @@ impl Present {
     }
 }
 
-/// What came of it, for programs.
+/// The outcome, for programs.
 #[derive(Serialize)]
 struct Outcome {
-    /// What was done.
+    /// The changes made.
     done: Vec<String>,
-    /// What failed, and why; absent if nothing did.
+    /// The change that failed, and why; absent if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<Failed>,
-    /// What was not done for that.
+    /// The changes not made because of that.
     not_done: Vec<String>,
-    /// What is to be done later, and when.
+    /// What can only be done later, and when.
     waiting: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ struct Failed {
 }
 
 impl Apply {
-    /// Changes what differs.
+    /// Makes the changes.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -127,7 +127,7 @@ impl Apply {
     }
 }
 
-/// One step after the other; the first that fails is the last.
+/// Executes the steps in order, until one fails.
 fn carry_out(plan: &Plan, client: &Client, output: &Output) -> Result<(), CliError> {
     let mut outcome =
         Outcome { done: Vec::new(), failed: None, not_done: Vec::new(), waiting: plan.waiting.clone() };
@@ -182,7 +182,7 @@ impl Diff {
     }
 }
 
-/// Prints the file that makes what there is.
+/// Prints a file that describes the present configuration.
 ///
 /// # Errors
 /// See [`CliError`].

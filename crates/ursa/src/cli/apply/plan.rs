@@ -1,7 +1,7 @@
-//! What is to be changed for what is to be as the file says: decided before anything is done, so that what
-//! cannot be is refused whole.
+//! The changes that lead to the configuration in the file.
 //!
-//! Who is let in comes before what they are let in to, and what is taken away goes the other way round.
+//! They are decided before any is made, so that a file with a conflict is rejected as a whole. Hosts come
+//! before what they get access to; removals are in the opposite order.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,17 @@ use super::addresses::{self, Compared};
 use super::declared::{Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared, chap};
 use super::step::{Step, numbers};
 
-/// What is to be done, in this order, and what the file does not name.
+/// The changes in order, and what the file does not name.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// What is left as it is though the file does not name it.
+    /// What stays although the file does not name it.
     pub(super) kept: Vec<String>,
-    /// What is to be done later, and when.
+    /// What can only be done later, and when.
     pub(super) waiting: Vec<String>,
 }
 
-/// For programs.
+/// The plan for programs.
 #[derive(Serialize)]
 pub(super) struct Shown {
     changes: Vec<String>,
@@ -36,27 +36,27 @@ pub(super) struct Shown {
     waiting: Vec<String>,
 }
 
-/// A plan in the making.
+/// A plan that is being made.
 struct Planner<'a> {
     declared: &'a Declared,
     present: &'a Present,
     prune: bool,
     plan: Plan,
-    /// What is done after all else, in this order: of floating addresses, maps, copies, volumes, targets,
-    /// hosts.
+    /// Removals, in this order: floating addresses, maps, copies, then volumes, targets and hosts.
+    ///
+    /// Those of addresses and maps come before new ones, and the others last.
     addresses_gone: Vec<Step>,
     maps_gone: Vec<Step>,
     copies_gone: Vec<Step>,
     gone: Vec<Step>,
-    /// What cannot be.
+    /// Differences that cannot be changed.
     conflicts: Vec<String>,
 }
 
 impl Plan {
-    /// Compares.
+    /// Compares the file with the present configuration.
     ///
-    /// # Errors
-    /// [`CliError::Conflict`] with all that cannot be changed, and secrets that cannot be read.
+    /// # Errors [`CliError::Conflict`] with all that cannot be changed; a secret that cannot be read.
     pub(super) fn new(declared: &Declared, present: &Present, prune: bool) -> Result<Plan, CliError> {
         let mut planner = Planner {
             declared,
@@ -86,7 +86,7 @@ impl Plan {
         planner.finish()
     }
 
-    /// What would be taken away, in words.
+    /// What the steps would remove, in words.
     pub(super) fn destroyed(&self) -> Vec<String> {
         self.steps.iter().filter_map(Step::destroys).collect()
     }
@@ -100,7 +100,7 @@ impl Plan {
     }
 }
 
-/// As `diff` shows it.
+/// The plan as `diff` shows it.
 pub(super) fn text(shown: &Shown) -> String {
     let mut text = match (shown.changes.as_slice(), shown.waiting.as_slice()) {
         ([], []) => "Nothing to do: the configuration matches the file.\n".to_owned(),
@@ -124,7 +124,7 @@ impl Planner<'_> {
         if !self.conflicts.is_empty() {
             return Err(CliError::Conflict(self.conflicts));
         }
-        // Addresses and maps first, since new ones may need their room.
+        // Remove addresses and maps first: new ones may take their place.
         let needs_room = |step: &Step| matches!(step, Step::CreateMap { .. } | Step::AddAddress(_));
         let at = self.plan.steps.iter().position(needs_room).unwrap_or(self.plan.steps.len());
         self.plan.steps.splice(at..at, self.addresses_gone.into_iter().chain(self.maps_gone));
@@ -155,7 +155,7 @@ impl Planner<'_> {
         if what.is_empty() {
             return Ok(());
         }
-        // The secret of a name that stays cannot be compared, and stays.
+        // The secret of an unchanged user name cannot be compared, so it stays.
         let chap = match *chap_user == present.chap_user {
             true => None,
             false => Some(chap()?),
@@ -185,7 +185,7 @@ impl Planner<'_> {
         if what.is_empty() {
             return Ok(());
         }
-        // As with hosts.
+        // As for hosts.
         let chap = match *chap_user == present.chap_user {
             true => None,
             false => Some(chap()?),
@@ -235,8 +235,8 @@ impl Planner<'_> {
 
     fn present_volume(&mut self, volume: &VolumeDeclared, present: &Volume) {
         let name = &volume.name;
-        // With copies each node has a pool for its own, and which of them is told of depends on the node that
-        // is asked.
+        // With copies, each node has its own pool for the volume; which one is reported depends on the node
+        // that is asked.
         let pool = volume.pool.clone().filter(|_| present.copies.is_empty());
         let fixed = [
             ("pool", pool, present.pool.clone()),
@@ -255,7 +255,7 @@ impl Planner<'_> {
                     .push(format!("volume {name:?}: its {what} is {is}, and cannot be changed to {shall}"));
             }
         }
-        // It was rounded up to whole blocks.
+        // The node rounds sizes up to whole blocks.
         let block = u64::from(present.block_size).max(1);
         let to = volume.size.0.div_ceil(block).saturating_mul(block);
         match present.size.cmp(&to) {
@@ -277,7 +277,7 @@ impl Planner<'_> {
         }
     }
 
-    /// On which nodes its copies are. One that is about to be taken away is none.
+    /// Plans the nodes of its copies. A copy that is being removed does not count.
     fn copies(&mut self, volume: &VolumeDeclared, present: &Volume) {
         let name = &volume.name;
         let is: BTreeSet<u16> =
@@ -301,12 +301,13 @@ impl Planner<'_> {
         let shall: BTreeSet<u16> = volume.on.iter().copied().collect();
         let mut surplus: Vec<u16> = is.difference(&shall).copied().collect();
         for node in shall.difference(&is).copied() {
-            // One that is not wanted any more moves: it goes when the new one is in sync.
+            // A copy that is no longer wanted moves: it is removed when the new one is in sync.
             let instead_of = if self.prune { surplus.pop() } else { None };
             let copy = CopyCreate { node, pool: volume.pool.clone(), instead_of };
             self.plan.steps.push(Step::AddCopy { volume: name.clone(), copy });
         }
-        // A good copy goes when all that the file names are good: until then it is one that can be needed.
+        // A surplus copy is removed only when all copies that the file names are in sync; until then it may
+        // be needed.
         let is_good = |node: &u16| {
             let mut copies = present.copies.iter().filter(|copy| !copy.leaves);
             copies.any(|copy| copy.node == *node && copy.state == CopyState::InSync)
@@ -360,7 +361,7 @@ impl Planner<'_> {
         if self.present.volumes.iter().all(|other| other.name != *volume)
             && !self.plan.steps.iter().any(is_new)
         {
-            // Why it cannot be made is said already.
+            // The conflict that keeps the target from being created is already reported.
             return;
         }
         let present = self.present.targets.iter().find(|present| present.name == *target);
@@ -390,27 +391,27 @@ impl Planner<'_> {
         self.plan.steps.push(Step::CreateMap { target: target.clone(), map: create });
     }
 
-    /// They come last: what hosts find there is there by then.
+    /// Addresses come last: by then, what hosts find there exists.
     fn addresses(&mut self) {
         let Compared { added, surplus, conflicts } =
             addresses::compare(&self.declared.addresses, self.present);
         self.plan.steps.extend(added);
         self.conflicts.extend(conflicts);
-        // A file that names none may be older than they are.
+        // A file without addresses may be older than they are.
         match self.prune && !self.declared.addresses.is_empty() {
             true => self.addresses_gone = surplus,
             false => self.plan.kept.extend(surplus.iter().map(kept)),
         }
     }
 
-    /// What the file does not name.
+    /// Plans the removal of what the file does not name.
     fn surplus(&mut self) {
         let declared = self.declared;
         let mut surplus = Vec::new();
         for target in &self.present.targets {
             for map in &target.maps {
-                // Whose volume nobody can name now, since its pool is not open: it stays, whatever the file
-                // says.
+                // The name of its volume is unknown, because its pool is not open: the map stays, whatever
+                // the file says.
                 let Some(volume) = &map.volume else { continue };
                 let named = declared.maps.iter().any(|other| {
                     (&other.target, &other.host, &other.volume) == (&target.name, &map.host, volume)
@@ -458,7 +459,7 @@ impl Planner<'_> {
     }
 }
 
-/// What stays, by the step that would take it away.
+/// Describes what stays, from the step that would remove it.
 fn kept(step: &Step) -> String {
     step.line().trim_start_matches("- ").replace(" with all its data", "")
 }
@@ -477,7 +478,7 @@ fn kind(kind: api::VolumeKind) -> String {
     }
 }
 
-/// What of a host group is not as it shall be. The order of names does not matter.
+/// The differences of a host group. The order of names does not matter.
 fn differences(host: &HostDeclared, present: &Host) -> Vec<String> {
     let mut what = Vec::new();
     for (name, is, shall) in [

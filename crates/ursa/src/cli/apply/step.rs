@@ -1,4 +1,4 @@
-//! One change.
+//! A single change.
 
 use api::{
     Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, PolicyChoice,
@@ -7,21 +7,21 @@ use api::{
 
 use super::super::table::size;
 
-/// A change that makes what is more like what the file says.
+/// A change towards the configuration in the file.
 #[derive(Debug)]
 pub(super) enum Step {
     CreateHost(HostCreate),
     ChangeHost {
         name: String,
         change: HostChange,
-        /// What is different, in words.
+        /// The differences, in words.
         what: String,
     },
     CreateTarget(TargetCreate),
     ChangeTarget {
         name: String,
         change: TargetChange,
-        /// What is different, in words.
+        /// The differences, in words.
         what: String,
     },
     CreateVolume(VolumeCreate),
@@ -30,7 +30,7 @@ pub(super) enum Step {
         from: u64,
         to: u64,
     },
-    /// With `instead_of` a copy moves.
+    /// With `instead_of`, the copy moves.
     AddCopy {
         volume: String,
         copy: CopyCreate,
@@ -43,7 +43,7 @@ pub(super) enum Step {
         target: String,
         lun: u16,
         host: String,
-        /// For people.
+        /// The volume's name, for people.
         volume: String,
     },
     CreateMap {
@@ -63,15 +63,15 @@ pub(super) enum Step {
     DeleteHost(String),
     AddAddress(FloatingAddressAdd),
     RemoveAddress {
-        /// Without the length of its network.
+        /// Without its prefix length.
         address: String,
-        /// For people: with it.
+        /// With its prefix length, for people.
         shown: String,
     },
 }
 
 impl Step {
-    /// In one line: `+` makes, `~` changes, `-` deletes.
+    /// The step in one line: `+` creates, `~` changes, `-` deletes.
     pub(super) fn line(&self) -> String {
         match self {
             Step::CreateHost(host) => format!("+ host {}", host.name),
@@ -121,7 +121,7 @@ impl Step {
         }
     }
 
-    /// What it takes away, in words that follow "for that"; `None` if nothing is.
+    /// What the step removes, in words that follow "which will"; `None`: nothing.
     pub(super) fn destroys(&self) -> Option<String> {
         match self {
             Step::AddCopy { volume, copy: CopyCreate { instead_of: Some(from), .. } }
@@ -146,7 +146,7 @@ impl Step {
         }
     }
 
-    /// Does it. What is gone already, with something that was deleted before, is as it should be.
+    /// Makes the change. What an earlier deletion has already removed is not an error.
     pub(super) fn run(&self, client: &Client) -> Result<(), ClientError> {
         match self {
             Step::CreateHost(host) => client.create_host(host).map(drop),

@@ -29,7 +29,7 @@ fn host(name: &str, initiators: &[&str], built_in: bool) -> Host {
     }
 }
 
-/// A cluster of three with a volume on two of them, mapped for a host.
+/// A cluster of three nodes, with a volume on two of them that is mapped to a host.
 fn present() -> Present {
     let target = Target {
         name: "iqn.x:t".into(),
@@ -143,7 +143,7 @@ fn what_is_exported_changes_nothing() {
     let file = export::text(&export::declared(&present));
     assert!(file.contains("chap-secret-file") && file.contains("size = \"10G\"\n"), "{file}");
     changes(&file, &present, true, &[]);
-    // Elsewhere all of it is made; but for secrets, which nobody has shown.
+    // In an empty cluster all of it is created, except secrets, which are not exported.
     let nothing =
         Present { hosts: vec![host("local", &[], true)], nodes: present.nodes, ..Present::default() };
     let error = planned(&file, &nothing, true).unwrap_err();
@@ -170,7 +170,7 @@ fn what_is_exported_changes_nothing() {
     );
 }
 
-/// A node tells the pool of its own copy: node 1 and node 2 tell of the same volume here.
+/// A node reports the pool of its own copy: here node 1 and node 2 report the same volume.
 #[test]
 fn any_node_takes_the_file_though_copies_lie_in_pools_of_different_names() {
     let told_by = |pool: &str| {
@@ -224,7 +224,7 @@ fn what_the_file_does_not_name_stays_unless_pruned() {
     present.hosts.push(host("web", &[], false));
     present.targets[0].maps.push(map(1, Some("old"), "esx"));
     present.targets.push(Target { name: "iqn.x:u".into(), alias: None, chap_user: None, maps: Vec::new() });
-    // Its volume's pool is not open: nobody knows what it is.
+    // The pool of its volume is not open, so its name is unknown.
     present.targets.push(Target {
         name: "iqn.x:away".into(),
         alias: None,
@@ -259,7 +259,7 @@ fn what_the_file_does_not_name_stays_unless_pruned() {
     );
     assert!(plan.destroyed().contains(&"DELETE VOLUME old (10G) WITH ALL ITS DATA".to_owned()));
     assert_eq!(plan.destroyed().len(), 5);
-    // A copy more than the file says is taken away, and the last but one is no move.
+    // A surplus copy is removed; this is not a move.
     changes(
         &FILE.replace("[2, 1]", "[1]"),
         &present,
@@ -272,7 +272,7 @@ fn what_the_file_does_not_name_stays_unless_pruned() {
             "- host web",
         ],
     );
-    // Two that shall be elsewhere move one by one, and so does the only good one.
+    // Two copies that belong elsewhere move one by one, and so does the only one in sync.
     let both = FILE.replace("[2, 1]", "[3]");
     let mut cluster = self::present();
     let plan = changes(&both, &cluster, true, &["~ copy of volume db: from node 2 to node 3"]);
@@ -288,7 +288,7 @@ fn what_the_file_does_not_name_stays_unless_pruned() {
     cluster.volumes[0].copies[0].state = CopyState::OutOfSync;
     changes(&both, &cluster, true, &["- copy of volume db on node 1"]);
 
-    // A move that is under way is not begun again.
+    // A move in progress is not started again.
     let copies = &mut present.volumes[0].copies;
     let new = VolumeCopy { node: 3, slot: 2, ..copies[1].clone() };
     copies[1].leaves = true;
@@ -303,7 +303,7 @@ fn addresses_come_last_and_go_first() {
     let named = "\n[[address]]\naddress = \"192.0.2.10/24\"\nnodes = [1, 2]\n";
     let plan = changes(&format!("{FILE}{named}"), &present, false, &[]);
     assert_eq!(plan.kept, ["address fd00::10/64"]);
-    // A file that is older than they are takes none away.
+    // A file that is older than the addresses removes none.
     let plan = changes(FILE, &present, true, &[]);
     assert_eq!(plan.kept, ["address 192.0.2.10/24", "address fd00::10/64"]);
 
@@ -401,7 +401,7 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     }
     let new = FILE.replace("name = \"db\"", "name = \"new\"");
     conflicts(&new.replace("[2, 1]", "[1, 9]"), &present, "the cluster has no node 9");
-    // On nodes of which the one that is asked is none.
+    // On nodes other than the one that is asked.
     let elsewhere = new.replace("[2, 1]", "[2, 3]").replace("volume = \"db\"", "volume = \"new\"");
     let plan = planned(&elsewhere, &present, false).unwrap();
     assert!(

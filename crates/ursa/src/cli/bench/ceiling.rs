@@ -1,4 +1,4 @@
-//! Arguments about the disks behind the targets, and what they do at best.
+//! Arguments about the disks behind the targets, and measurements of what these disks can do.
 
 use std::path::PathBuf;
 
@@ -37,17 +37,17 @@ pub struct CeilingArgs {
     copies: u32,
 }
 
-/// The disks as they were measured, for each pattern.
+/// The measurements of the disks, for each pattern.
 pub struct Raw {
     disks: u32,
     copies: u32,
-    /// What is known for all patterns.
+    /// The rates given for all patterns.
     known: RawDisk,
     measured: Vec<Run>,
 }
 
 impl CeilingArgs {
-    /// Measures the disk, if one is named: for each pattern its reads and its writes apart.
+    /// Measures the disk, if one is named: for each pattern, its reads and its writes separately.
     ///
     /// # Errors
     /// [`CliError::Bench`].
@@ -82,13 +82,13 @@ impl CeilingArgs {
     }
 }
 
-/// The pattern on a raw disk: all of it, only reads or only writes.
+/// The pattern on a raw disk: the whole disk, with only reads or only writes.
 fn raw_workload(workload: &Workload, write_percent: u8) -> Workload {
     Workload { write_percent, base: 0, span: None, verify: false, rate: None, ..workload.clone() }
 }
 
 impl Raw {
-    /// Says of each run what it reached of what the disks could do.
+    /// Adds to each run what part of the disks' rate it reached.
     pub fn mark(&self, runs: &mut [Run]) {
         for run in runs {
             let raw = RawDisk {

@@ -60,7 +60,7 @@ impl Compare {
         self.results.report(output, &document)
     }
 
-    /// Measures what both records have, in turn.
+    /// Repeats the runs of both records, in turns.
     fn measure(&self, a: &Document, b: &Document, rounds: u32) -> Result<(Vec<Run>, Vec<Run>), CliError> {
         let mut line = ProgressLine::start();
         let mut sides = [self.side("A", a, &mut line)?, self.side("B", b, &mut line)?];
@@ -88,7 +88,7 @@ impl Compare {
     }
 }
 
-/// What a record is, in a line.
+/// Describes a record in a line.
 fn label(path: &Path, document: &Document) -> String {
     let targets = document.runs.first().map(|run| {
         let targets: Vec<String> = run.subjects.iter().map(|subject| subject.target.to_string()).collect();

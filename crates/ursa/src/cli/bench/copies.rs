@@ -72,7 +72,7 @@ impl FromStr for Labelled {
     }
 }
 
-/// A number is how many copies there are.
+/// A number is the number of copies.
 fn name(label: &str) -> String {
     match label.parse::<u32>() {
         Ok(1) => "1 copy".to_owned(),

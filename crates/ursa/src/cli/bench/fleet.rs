@@ -75,7 +75,7 @@ impl Fleet {
     }
 }
 
-/// One client first, then so many more each time, and all in the end.
+/// One client first, then multiples of `step`, and finally all.
 fn sizes(volumes: usize, step: usize) -> Vec<usize> {
     let mut sizes = vec![1];
     while let Some(last) = sizes.last().copied().filter(|last| *last < volumes) {

@@ -1,39 +1,39 @@
-//! DISKSPD's letters, as its documentation has them, translated into long options.
+//! Translates DISKSPD's letters into long options, according to DISKSPD's documentation.
 //!
-//! A letter's value follows at once (`-b4K`) or, as many write it, as the next argument (`-b 4K`). Letters
-//! whose value may be left out take only what follows at once, or digits: `-r FILE` names a file. Sizes end
-//! with K, M, G, or b for blocks of `-b`.
+//! A letter's value follows immediately (`-b4K`) or, as many users write it, as the next argument (`-b 4K`).
+//! If the value is optional, only what follows immediately is taken, or digits: `-r FILE` names a file. Sizes
+//! end with K, M, G, or b for blocks of `-b`.
 
 use std::ffi::OsString;
 
 use crate::size::Size;
 
-/// A letter that cannot be translated.
+/// Why a letter cannot be translated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LetterError {
-    /// Its value is not there.
+    /// Its value is missing.
     #[error("-{0} needs a value, as in -{0}{1}")]
     NoValue(char, &'static str),
-    /// Its value is none.
+    /// Its value is invalid.
     #[error("-{letter}{value}: {reason}")]
     Value {
-        /// Which.
+        /// The letter.
         letter: char,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What it should be.
+        /// What is expected.
         reason: &'static str,
     },
-    /// DISKSPD has it, and we have not.
+    /// DISKSPD has the letter, but this program does not.
     #[error("-{0} of DISKSPD is not supported: {1}")]
     Unavailable(char, &'static str),
 }
 
-/// What a letter without spaces means.
+/// What a letter means.
 enum Letter {
-    /// A value must follow.
+    /// A value must follow: the option, and an example.
     Value(&'static str, &'static str),
-    /// A size must follow, perhaps in blocks.
+    /// A size must follow, which may be in blocks.
     Bytes(&'static str, &'static str),
     /// Digits may follow.
     Digits(&'static str, &'static str),
@@ -41,10 +41,10 @@ enum Letter {
     Sequential,
     Caching,
     Content,
-    /// Said by default, or always so.
+    /// The default, or always the case.
     Nothing,
     Unavailable(&'static str),
-    /// No letter of DISKSPD, or one that means something else to every command line.
+    /// No letter of DISKSPD, or one that has another meaning on every command line.
     Other,
 }
 
@@ -66,7 +66,7 @@ fn letter(letter: char) -> Letter {
         's' => Letter::Sequential,
         'S' => Letter::Caching,
         'Z' => Letter::Content,
-        // Latencies and series are always recorded, and threads are bound to processors only by -a.
+        // Latencies and series are always recorded; only -a binds threads to processors.
         'L' | 'D' | 'n' => Letter::Nothing,
         'F' => Letter::Unavailable("-t sets the threads per target"),
         'g' => Letter::Unavailable("use --rate, a total rate that counts delays"),
@@ -78,15 +78,14 @@ fn letter(letter: char) -> Letter {
     }
 }
 
-/// Translates the letters behind `bench`; all other arguments stay as they are.
+/// Translates the letters after `bench`; all other arguments stay unchanged.
 ///
-/// # Errors
-/// See [`LetterError`].
+/// # Errors See [`LetterError`].
 pub fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>, LetterError> {
     let Some(bench) = arguments.iter().position(|argument| argument == "bench") else {
         return Ok(arguments);
     };
-    // Behind a command of another noun, or as the value of an option, it is a name.
+    // After another command, `bench` is a name; the same goes for an option's value.
     if arguments[1..bench].iter().any(|argument| !argument.as_encoded_bytes().starts_with(b"-")) {
         return Ok(arguments);
     }
@@ -97,7 +96,7 @@ pub fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>, LetterError> {
     while let Some(argument) = rest.next() {
         let Some((name, value)) = argument.to_str().and_then(split) else {
             expanded.push(argument.clone());
-            // Nothing behind it is an option.
+            // No argument after it is an option.
             if argument == "--" {
                 expanded.extend(rest.by_ref().cloned());
             }
@@ -113,7 +112,7 @@ pub fn expand(arguments: Vec<OsString>) -> Result<Vec<OsString>, LetterError> {
     Ok(expanded)
 }
 
-/// A letter and what follows at once; `None` if it is no letter of DISKSPD.
+/// A letter and what follows it immediately; `None`: no letter of DISKSPD.
 fn split(argument: &str) -> Option<(char, &str)> {
     let rest = argument.strip_prefix('-')?;
     let name = rest.chars().next().filter(|name| !matches!(letter(*name), Letter::Other))?;
@@ -132,7 +131,7 @@ fn block(arguments: &[OsString]) -> u64 {
 
 struct Translated {
     options: Vec<String>,
-    /// The value was the next argument.
+    /// Whether the value was the next argument.
     used_next: bool,
 }
 
@@ -140,7 +139,7 @@ fn translate(name: char, value: &str, next: Option<&str>, block: u64) -> Result<
     let wrong = |reason| LetterError::Value { letter: name, value: value.to_owned(), reason };
     let one = |option: String| Ok(Translated { options: vec![option], used_next: false });
     match letter(name) {
-        // Hints for a page cache that is bypassed.
+        // Hints for a page cache, which is bypassed.
         Letter::Bytes("span", _) if !value.is_empty() && value.chars().all(|hint| "rst".contains(hint)) => {
             Ok(Translated { options: Vec::new(), used_next: false })
         }
@@ -194,7 +193,7 @@ fn translate(name: char, value: &str, next: Option<&str>, block: u64) -> Result<
     }
 }
 
-/// The value that must be there: behind the letter at once, or the next argument.
+/// A required value: immediately after the letter, or the next argument.
 fn given<'a>(
     name: char,
     value: &'a str,
@@ -228,8 +227,8 @@ mod tests {
         Ok(expanded.join(" "))
     }
 
-    /// From the usage that DISKSPD prints, from Microsoft's page on testing a cluster's storage with it, and
-    /// from VMFleet.
+    /// From DISKSPD's usage text, from Microsoft's page on testing the storage of a cluster with it, and from
+    /// VMFleet.
     #[test]
     fn published_command_lines() {
         for (letters, options) in [

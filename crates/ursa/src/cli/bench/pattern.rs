@@ -61,12 +61,12 @@ pub struct PatternArgs {
     verify: bool,
 }
 
-/// A seed, or another one each time.
+/// A seed, or a different one for each run.
 #[derive(Clone, Copy, Debug)]
 pub enum Seed {
-    /// This one.
+    /// This seed.
     Number(u64),
-    /// Another one each time.
+    /// A different seed for each run.
     Random,
 }
 
@@ -95,7 +95,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl PatternArgs {
-    /// The pattern, with the usual threads and depth.
+    /// The pattern, with default threads and depth.
     pub fn workload(&self) -> Workload {
         let block = u32::try_from(self.block.0).unwrap_or(u32::MAX);
         let step = |size: Option<Size>| size.map_or(u64::from(block), |size| size.0);

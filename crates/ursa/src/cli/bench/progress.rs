@@ -1,4 +1,4 @@
-//! What is shown while it is measured, and the key that ends it.
+//! The progress display of a measurement, and Ctrl-C, which ends it.
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bench::report::text::Style;
 use bench::{Phase, Progress, grouped, short_size};
 
-/// Shows progress on standard error, if that is a terminal, on one line that is written again and again.
+/// Shows progress on standard error, if that is a terminal, always on the same line.
 pub struct ProgressLine {
     terminal: bool,
-    /// What is being done: `3 of 12: `.
+    /// The current step: `3 of 12: `.
     title: String,
     interrupted: Arc<AtomicBool>,
 }
 
 impl ProgressLine {
-    /// From now on, Ctrl-C ends the measurement, not the program; pressed again, the program.
+    /// From now on, the first Ctrl-C ends the measurement, and the second one the program.
     pub fn start() -> ProgressLine {
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupted);
         let spawned =
             std::thread::Builder::new().name("signals".into()).spawn(move || wait_for_ctrl_c(&flag));
-        // Without it, Ctrl-C ends the program, as it does everywhere.
+        // If this fails, Ctrl-C ends the program as usual.
         drop(spawned);
         ProgressLine { terminal: io::stderr().is_terminal(), title: String::new(), interrupted }
     }
 
-    /// Says what is done next.
+    /// Sets the title of the next step.
     pub fn begin(&mut self, title: String) {
         self.title = title;
     }
@@ -38,20 +38,20 @@ impl ProgressLine {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Shows how it goes.
+    /// Shows the progress.
     pub fn show(&mut self, progress: &Progress) -> ControlFlow<()> {
         if self.interrupted() {
             return ControlFlow::Break(());
         }
         if self.terminal {
             let line = format!("{}{}", self.title, describe(progress));
-            // Nothing is lost if nobody sees it.
+            // Progress is optional, so errors are ignored.
             let _ = write!(io::stderr(), "\r\x1b[K{line}");
         }
         ControlFlow::Continue(())
     }
 
-    /// Takes the line away.
+    /// Clears the line.
     pub fn clear(&self) {
         if self.terminal {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -65,7 +65,7 @@ impl Drop for ProgressLine {
     }
 }
 
-/// How standard output is to look: plain if it is no terminal, or if `NO_COLOR` says so (no-color.org).
+/// The style of standard output: plain if it is no terminal, or if `NO_COLOR` asks for that (no-color.org).
 pub fn style() -> Style {
     let wished = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if wished && io::stdout().is_terminal() { Style::Terminal } else { Style::Plain }
@@ -95,7 +95,7 @@ fn wait_for_ctrl_c(interrupted: &AtomicBool) {
     runtime.block_on(async {
         while tokio::signal::ctrl_c().await.is_ok() {
             if interrupted.swap(true, Ordering::Relaxed) {
-                // 128 and the number of SIGINT, as shells have it.
+                // 128 plus the number of SIGINT, as in shells.
                 std::process::exit(130);
             }
         }

@@ -1,21 +1,23 @@
-//! A raw disk to measure: a device, or a file that is there, or one that is made for it and taken away again.
+//! A raw disk to measure: a device, an existing file, or one that is created for the measurement and then
+//! deleted.
 
 use std::path::{Path, PathBuf};
 
 use bench::{Setup, Target};
 
-/// A file that was made to be measured.
+/// A file that was created for the measurement, and is deleted when this is dropped.
 pub struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left behind is in nobody's way but its own: the next attempt says that it is there.
+        // If this fails, the next attempt reports that the file exists.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// How the disk at a path is reached, in all else like `like`. What is not there is made, of `size` bytes,
-/// and goes away with what is given back.
+/// The setup for the disk at a path; in all else it is like `like`.
+///
+/// A missing file is created with `size` bytes, and deleted with the returned value.
 pub fn raw_disk(path: &Path, size: u64, like: &Setup) -> (Setup, Option<Scratch>) {
     let scratch = (!path.exists()).then(|| Scratch(path.to_owned()));
     let setup = Setup {

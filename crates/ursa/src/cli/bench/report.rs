@@ -20,7 +20,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Shows it.
+    /// Shows the report.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -29,7 +29,7 @@ impl Report {
     }
 }
 
-/// The record in a file.
+/// Reads a record from a file.
 ///
 /// # Errors
 /// [`CliError::Bench`].

@@ -1,4 +1,4 @@
-//! Where results go.
+//! Where results are written.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ pub struct ResultArgs {
 }
 
 impl ResultArgs {
-    /// Makes sure that the files can be written: not to be found out after an hour.
+    /// Checks that the files can be written, so that this does not fail after an hour.
     ///
     /// # Errors
     /// [`bench::Error::Write`].
@@ -36,10 +36,9 @@ impl ResultArgs {
         Ok(())
     }
 
-    /// Shows and writes the results.
+    /// Shows the results and writes them to files.
     ///
-    /// # Errors
-    /// [`CliError::BenchIncomplete`] if a run has not come to its end, and whatever writing says.
+    /// # Errors [`CliError::BenchIncomplete`] if a run did not complete; errors of writing.
     pub fn report(&self, output: &Output, document: &Document) -> Result<(), CliError> {
         let json = document.to_json() + "\n";
         match &self.json {
@@ -66,7 +65,7 @@ fn failed(path: &Path, error: io::Error) -> CliError {
     CliError::Bench(bench::Error::Write(path.into(), error))
 }
 
-/// The arguments of this program, so that a shell takes them as they were. Secrets are never among them.
+/// The arguments of this program, quoted for a shell. They never contain secrets.
 pub fn command_line() -> String {
     let mut words: Vec<String> =
         std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();

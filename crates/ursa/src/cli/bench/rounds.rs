@@ -1,4 +1,5 @@
-//! Runs on several things in turn, round by round: what changes slowly hits all alike.
+//! Measures several sides in turns, round by round, so that slow changes of the environment affect all
+//! equally.
 
 use bench::record::Run;
 use bench::{Driver, Workload};
@@ -6,30 +7,31 @@ use bench::{Driver, Workload};
 use super::progress::ProgressLine;
 use crate::cli::exit::CliError;
 
-/// One of several things that are measured in turn.
+/// One of several sides that are measured in turns.
 pub struct Side {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// How it is reached.
+    /// The driver that reaches it.
     pub driver: Driver,
-    /// What is done with it, once a round.
+    /// The patterns that it runs in each round.
     pub workloads: Vec<Workload>,
-    /// What came of that, in the order of the rounds.
+    /// Their results, in the order of the rounds.
     pub runs: Vec<Run>,
 }
 
 impl Side {
-    /// That nothing was done with yet.
+    /// A side without results.
     pub fn new(name: &str, driver: Driver, workloads: Vec<Workload>) -> Side {
         Side { name: name.to_owned(), driver, workloads, runs: Vec::new() }
     }
 }
 
-/// Makes the runs of all rounds. Each round makes every pattern of all sides, one after the other, and the
-/// next begins with another side. The first run that does not come to its end is the last.
+/// Makes the runs of all rounds.
 ///
-/// # Errors
-/// [`CliError::Bench`].
+/// Each round runs every pattern on all sides, one after the other, and the next round begins with another
+/// side. After a run that does not complete, no more follow.
+///
+/// # Errors [`CliError::Bench`].
 pub fn take_turns(sides: &mut [Side], rounds: u32, line: &mut ProgressLine) -> Result<(), CliError> {
     let patterns = sides.iter().map(|side| side.workloads.len()).max().unwrap_or(0);
     let count = sides.len();

@@ -6,10 +6,9 @@ use bench::{Driver, Workload};
 use super::progress::ProgressLine;
 use crate::cli::exit::CliError;
 
-/// Makes the runs, in order. The first that does not come to its end is the last.
+/// Makes the runs in order. After a run that does not complete, no more follow.
 ///
-/// # Errors
-/// [`CliError::Bench`].
+/// # Errors [`CliError::Bench`].
 pub fn run_all(
     driver: &mut Driver,
     workloads: &[Workload],

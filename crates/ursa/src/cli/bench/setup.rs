@@ -1,4 +1,4 @@
-//! Arguments that say what is measured, and how it is reached.
+//! Arguments for the targets to measure, and for their sessions.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub struct SetupArgs {
 struct Processors(Vec<usize>);
 
 fn processors(text: &str) -> Result<Processors, String> {
-    // `-a1` is processor 1 here, and not a number of cores.
+    // `-a1` means processor 1 here, not a number of cores.
     let list = if text.contains(['-', ',']) { text.to_owned() } else { format!("{text}-{text}") };
     match list.parse::<Cores>() {
         Ok(Cores::Processors(processors)) => Ok(Processors(processors)),
@@ -57,10 +57,9 @@ fn processors(text: &str) -> Result<Processors, String> {
 }
 
 impl SetupArgs {
-    /// How these targets are reached.
+    /// The setup for these targets.
     ///
-    /// # Errors
-    /// If a secret cannot be read.
+    /// # Errors A secret cannot be read.
     pub fn setup(&self, targets: Vec<Target>) -> Result<Setup, CliError> {
         Ok(Setup {
             targets,

@@ -1,4 +1,4 @@
-//! What can still be lost: what the loss of each node would do to volumes now.
+//! What the loss of each node would do to volumes now.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use super::Observed;
 use crate::cli::table::list;
 use crate::loss::{Cluster, outcome};
 
-/// So many volumes are named in a line.
+/// The most volumes that a line names.
 const NAMED_MAX: usize = 3;
 
-/// A line for each node and each thing that its loss would do, by node, what is the most volumes' first.
+/// A line for each node and each outcome of its loss, by node; the outcome with the most volumes comes first.
 pub(super) fn lines(observed: &Observed) -> Vec<String> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
     let cluster = Cluster { nodes, record: observed.node.record.as_ref() };
     let mut lines = Vec::new();
     for node in nodes.iter().filter(|node| node.up) {
-        // By what would become of them, in the order in which that was met.
+        // Volumes by outcome, in the order in which the outcomes were found.
         let mut outcomes: Vec<(&'static str, Vec<&str>)> = Vec::new();
         for volume in &observed.volumes {
             let copy = volume.copies.iter().find(|copy| copy.node == node.id);
@@ -32,7 +32,7 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
             lines.push(format!("if node {} is lost: {}: {outcome}", node.id, named(&volumes)));
         }
     }
-    // Without a cluster. Those whose data would be lost come first.
+    // Volumes without a cluster; those whose data would be lost come first.
     let mut alone: BTreeMap<bool, Vec<&str>> = BTreeMap::new();
     for volume in observed.volumes.iter().filter(|volume| volume.copies.is_empty()) {
         let outlives_node = volume.kind != VolumeKind::Ram;

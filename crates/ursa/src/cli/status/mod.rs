@@ -1,5 +1,4 @@
-//! `ursa status`: what the node is and has, what is wrong, what can still be lost, and what to do, on one
-//! screen.
+//! `ursa status`: the node, its findings, what can still be lost, and what to do, on one screen.
 
 mod exposure;
 mod screen;
@@ -29,26 +28,26 @@ pub struct Status {
     check: bool,
 }
 
-/// What was asked of the node.
+/// What the node reports.
 #[derive(Debug)]
 struct Observed {
     node: Node,
     /// The nodes of its cluster; `None` without one.
     nodes: Option<Vec<ClusterNode>>,
-    /// What is wrong, the worst first.
+    /// The findings, the worst first.
     findings: Vec<Finding>,
-    /// Of all nodes, like volumes and sessions.
+    /// The pools of all nodes; the same holds for volumes and sessions.
     pools: Vec<Pool>,
     volumes: Vec<Volume>,
     targets: Vec<Target>,
     sessions: usize,
     /// Nodes whose pools, volumes or sessions are missing, by number.
     missing: Vec<Missing>,
-    /// When it was asked, in seconds since 1970.
+    /// The time of the request, in seconds since 1970.
     asked_at: u64,
 }
 
-/// The same for programs.
+/// The report for programs.
 #[derive(Serialize)]
 struct Report<'a> {
     health: &'static str,
@@ -59,11 +58,11 @@ struct Report<'a> {
     cluster: Option<&'a [ClusterNode]>,
     /// Volumes with copies that are not in sync.
     degraded: Vec<&'a str>,
-    /// How far these copies are.
+    /// The progress of their resyncs.
     syncs: Vec<Sync<'a>>,
     /// What the loss of each node would do now.
     losses: Vec<String>,
-    /// Of all nodes, like volumes and sessions.
+    /// The pools of all nodes; the same holds for volumes and sessions.
     pools: &'a [Pool],
     volumes: usize,
     targets: usize,
@@ -83,7 +82,7 @@ struct Sync<'a> {
 }
 
 impl Status {
-    /// Shows it. With `--check` the exit code says how it is.
+    /// Shows the status. With `--check`, the exit code is the worst severity.
     pub fn main(self, client: &Client, output: &Output) -> ExitCode {
         match self.run(client, output) {
             Ok(worst) if self.check => ExitCode::from(exit_code(worst)),
@@ -98,7 +97,7 @@ impl Status {
 
     fn run(&self, client: &Client, output: &Output) -> Result<Severity, CliError> {
         let node = client.node()?;
-        // With each of these a node that does not answer is waited for, two seconds: all at once.
+        // Each request may wait two seconds for a node that does not respond, so they run in parallel.
         let (volumes, findings, pools, sessions) = thread::scope(|scope| {
             let findings = scope.spawn(|| client.findings());
             let pools = scope.spawn(|| client.pools_of("all"));
@@ -132,7 +131,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// How it is when nothing is worse than that.
+/// The health if this is the worst severity.
 fn health(worst: Severity) -> &'static str {
     match worst {
         Severity::Info => "healthy",
@@ -141,7 +140,7 @@ fn health(worst: Severity) -> &'static str {
     }
 }
 
-/// Of `ursa status --check`.
+/// The exit code of `ursa status --check`.
 fn exit_code(worst: Severity) -> u8 {
     match worst {
         Severity::Info => 0,
@@ -150,7 +149,7 @@ fn exit_code(worst: Severity) -> u8 {
     }
 }
 
-/// With `--check`: nobody answered, or not what was asked.
+/// The exit code with `--check` if the status could not be read.
 const NOT_ASKED: u8 = 1;
 
 impl Observed {
@@ -187,11 +186,10 @@ impl Observed {
     }
 }
 
-/// What a node refuses with that knows no others. Why it takes no part in its cluster it says among its
-/// problems.
+/// Error codes of a node that knows no other nodes. Why it is not part of its cluster is among its findings.
 const NO_NODES: [&str; 2] = ["no_cluster", "cluster_unavailable"];
 
-/// The nodes of the cluster that the node is in, if it is in one and takes part in it.
+/// The nodes of the node's cluster, if it is part of one.
 fn cluster(client: &Client) -> Result<Option<Vec<ClusterNode>>, ClientError> {
     match client.cluster_nodes() {
         Ok(nodes) => Ok(Some(nodes)),

@@ -1,4 +1,4 @@
-//! The report in words, on one screen.
+//! The report as text, on one screen.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,10 +9,10 @@ use super::{Observed, Report, Sync, health};
 use crate::cli::sync::sync_line;
 use crate::cli::table::{age, fields, lasting, list, size};
 
-/// So many causes, syncs, losses, actions and pools are shown of each, so that it stays one screen.
+/// The most causes, resyncs, losses, actions and pools that are shown, so that all fit on one screen.
 const LINES_MAX: usize = 6;
 
-/// How it is in one line, for `--check`.
+/// The status in one line, for `--check`.
 pub(super) fn line(observed: &Observed) -> String {
     let mut bad = bad(&observed.findings);
     let word = word(observed.worst());
@@ -24,7 +24,7 @@ pub(super) fn line(observed: &Observed) -> String {
     format!("{word}: {}{more}\n", worst.cause)
 }
 
-/// All but advice.
+/// All findings but advice.
 fn bad(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
     findings.iter().filter(|finding| finding.severity > Severity::Info)
 }
@@ -36,7 +36,7 @@ fn word(worst: Severity) -> String {
     }
 }
 
-/// All of it.
+/// The whole report.
 pub(super) fn text(observed: &Observed, report: &Report<'_>) -> String {
     let node = report.node;
     let what = format!(
@@ -78,7 +78,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The first of these lines, and how many more there are.
+/// The first lines, and the number of further ones.
 fn shortened(mut lines: Vec<String>, none: &str) -> String {
     if lines.is_empty() {
         return none.to_owned();
@@ -115,7 +115,7 @@ fn state(observed: &Observed) -> String {
     if causes.is_empty() { word } else { format!("{word}: {}", shortened(causes, "")) }
 }
 
-/// How far the copies are that are not in sync: altogether, then each.
+/// The progress of copies that are not in sync: the total, then each copy.
 fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
     if syncs.is_empty() {
         let copies = observed.volumes.iter().map(|volume| volume.copies.len()).sum::<usize>();
@@ -132,8 +132,8 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
         (sum(|sync| sync.total_bytes), sum(|sync| sync.left_bytes), sum(|sync| sync.bytes_per_second));
     let done = total.saturating_sub(left);
     let percent = u128::from(done) * 100 / u128::from(total.max(1));
-    // Syncs share what nodes and links give: the sum at the sum of rates, and no sooner than the last of
-    // them.
+    // Resyncs share the bandwidth of nodes and links. So the total takes its bytes at the sum of the rates,
+    // but at least as long as the last resync.
     let last = syncs.iter().map(|sync| sync.sync.seconds_left).collect::<Option<Vec<_>>>();
     let eta = match last.and_then(|all| all.into_iter().max()) {
         Some(seconds) if rate > 0 => format!("{} to go", age(seconds.max(left / rate))),
@@ -141,7 +141,7 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
     };
     let copies = if syncs.len() == 1 { "1 copy".to_owned() } else { format!("{} copies", syncs.len()) };
     let whole = match total {
-        // A copy that is new, or whose node is away: nobody has counted yet.
+        // The copy is new, or its node is down: the amount is unknown.
         0 => format!("{copies}: amount to copy not known yet"),
         _ => format!(
             "{copies}: {} of {} copied ({percent} %), {}/s, {eta}",
@@ -154,7 +154,7 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
     format!("{whole}\n{}", shortened(syncs.iter().map(each).collect(), ""))
 }
 
-/// What to do, each command once.
+/// What to do, with each command once.
 fn action(findings: &[Finding]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for Finding { action, command, .. } in findings {
@@ -167,7 +167,7 @@ fn action(findings: &[Finding]) -> String {
     shortened(lines, "none needed")
 }
 
-/// A line for each node with its pools, and for each whose pools are missing; without a cluster one for each
+/// A line for each node with its pools, and for each whose pools are missing; without a cluster, a line per
 /// pool.
 fn pools(report: &Report<'_>) -> Vec<String> {
     let mut lines: BTreeMap<u16, String> = BTreeMap::new();
@@ -204,7 +204,7 @@ fn node_words(id: u16, name: &str) -> String {
     format!("node {id} ({name})")
 }
 
-/// How a command names the node of a pool.
+/// The option that names the pool's node in a command.
 fn at_node(pool: &Pool) -> String {
     pool.node.map(|node| format!(" --node {node}")).unwrap_or_default()
 }

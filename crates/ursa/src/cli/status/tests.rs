@@ -1,4 +1,4 @@
-//! The whole screen in each state.
+//! The whole screen in various states.
 
 use api::{
     Change, ClusterNode, CopyState, CopySync, Finding, FindingCode, Missing, Node, Pool, PoolState,
@@ -64,7 +64,7 @@ fn alone() -> Observed {
     }
 }
 
-/// A finding about some volume.
+/// A finding about a volume.
 fn finding(severity: Severity, cause: &str, action: Option<&str>, command: &str) -> Finding {
     Finding {
         code: FindingCode::VolumeUnavailable,
@@ -361,7 +361,7 @@ fn a_thousand_volumes_are_one_screen_too() {
     observed.findings = vec![resyncing()];
     let text = screen::text(&observed, &observed.report());
     assert!(text.lines().count() <= 24, "{text}");
-    // 3000 GiB at 64,000 MiB a second, and each says 48 s.
+    // 3000 GiB at 64,000 MiB per second; each resync reports 48 s.
     assert!(text.contains("1000 copies: 7000G of 9.8T copied (70 %), 62.5G/s, 48s to go\n"), "{text}");
     assert!(text.contains("if this node is lost: w0, w1, w2 and 497 more: unavailable"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Two readings of a node, and what happened between them.
+//! Two readings of a node, and the rates between them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,21 +10,21 @@ use serde::Serialize;
 use super::live::Live;
 use super::series::{Series, series};
 
-/// Counters at one moment.
+/// The counters at one moment.
 #[derive(Debug)]
 pub(super) struct Sample {
     at: Instant,
     node: String,
     version: String,
     findings: u64,
-    /// Of the cluster: which are up, by number.
+    /// The cluster's nodes by number, and whether each is up.
     nodes: BTreeMap<u16, bool>,
     volumes: BTreeMap<String, VolumeCounters>,
     /// By volume and node.
     copies: BTreeMap<(String, u16), CopyGauges>,
     cores: BTreeMap<u32, CoreCounters>,
     sessions: Vec<Session>,
-    /// What is read of other nodes instead of counters.
+    /// Live figures of other nodes, instead of counters.
     live: Option<Live>,
 }
 
@@ -40,7 +40,7 @@ struct KindCounters {
     operations: f64,
     seconds: f64,
     bytes: f64,
-    /// How many took no longer, by that in nanoseconds; the last is `u64::MAX`.
+    /// The number of operations up to each latency in nanoseconds, cumulative; the last bound is `u64::MAX`.
     buckets: BTreeMap<u64, f64>,
 }
 
@@ -68,15 +68,15 @@ struct CoreCounters {
 pub(super) struct Frame {
     pub(super) node: String,
     pub(super) version: String,
-    /// What somebody should look after.
+    /// The number of findings that need attention.
     pub(super) findings: u64,
-    /// Nodes that were asked, too, and did not answer.
+    /// Nodes that were asked but did not respond.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) missing: Vec<Missing>,
-    /// Nodes of the cluster that are up, and all; absent without one.
+    /// The cluster's nodes that are up, and all; absent without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodes: Option<(usize, usize)>,
-    /// How long it is between the readings.
+    /// The time between the readings.
     pub(super) seconds: f64,
     pub(super) volumes: Vec<VolumeRow>,
     pub(super) copies: Vec<CopyRow>,
@@ -84,7 +84,7 @@ pub(super) struct Frame {
     pub(super) cores: Vec<CoreRow>,
 }
 
-/// A volume, through this node. Rates are a second's.
+/// A volume through this node. Rates are per second.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct VolumeRow {
     pub(super) volume: String,
@@ -93,10 +93,10 @@ pub(super) struct VolumeRow {
     pub(super) writes: f64,
     pub(super) bytes_read: f64,
     pub(super) bytes_written: f64,
-    /// On average; absent without a read.
+    /// The mean latency; absent without reads.
     pub(super) read_seconds: Option<f64>,
     pub(super) write_seconds: Option<f64>,
-    /// 99 of a hundred reads and writes took no longer.
+    /// The 99th percentile of all reads and writes.
     pub(super) p99_seconds: Option<f64>,
     pub(super) copies: usize,
     pub(super) copies_in_sync: usize,
@@ -108,7 +108,7 @@ pub(super) struct CopyRow {
     pub(super) volume: String,
     pub(super) node: u16,
     pub(super) state: String,
-    /// Of what there was to copy; absent of a copy that is in sync.
+    /// The part of the resync that is done; absent for a copy in sync.
     pub(super) done: Option<f64>,
     pub(super) bytes_left: Option<f64>,
     pub(super) bytes_per_second: Option<f64>,
@@ -123,11 +123,11 @@ pub(super) struct PathRow {
     pub(super) initiator: String,
     pub(super) from: String,
     pub(super) target: String,
-    /// The number of its node, where several are shown.
+    /// The number of its node, if several nodes are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<u16>,
     pub(super) core: u16,
-    /// Seconds.
+    /// In seconds.
     pub(super) age: u64,
     pub(super) commands: f64,
     pub(super) bytes_received: f64,
@@ -137,21 +137,21 @@ pub(super) struct PathRow {
 /// A core.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct CoreRow {
-    /// The number of its node, where several are shown.
+    /// The number of its node, if several nodes are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<u16>,
     pub(super) core: u32,
-    /// Of its time, what it worked.
+    /// The part of its time in which it worked.
     pub(super) busy: f64,
-    /// And what it looked for work.
+    /// The part of its time in which it polled for work.
     pub(super) polling: f64,
-    /// Absent of other nodes, which do not tell.
+    /// Absent for other nodes, which do not report it.
     pub(super) enters: Option<f64>,
     pub(super) completions: Option<f64>,
 }
 
 impl Sample {
-    /// What the metrics say; volumes and all else in order.
+    /// Parses the metrics; volumes and all else are sorted.
     pub(super) fn new(at: Instant, metrics: &str, sessions: Vec<Session>) -> Sample {
         let mut sample = Sample {
             at,
@@ -171,12 +171,12 @@ impl Sample {
         sample
     }
 
-    /// What other nodes tell.
+    /// The live figures of other nodes.
     pub(super) fn live(at: Instant, live: Live, sessions: Vec<Session>) -> Sample {
         Sample { live: Some(live), ..Sample::new(at, "", sessions) }
     }
 
-    /// `None`: it has not the labels that it should have.
+    /// Stores a series; `None`: a label is missing.
     fn take(&mut self, series: &Series<'_>) -> Option<()> {
         let value = series.value;
         match series.name {
@@ -240,9 +240,9 @@ impl Sample {
 }
 
 impl Frame {
-    /// What happened between two readings of a node.
+    /// The rates between two readings of a node.
     pub(super) fn between(before: &Sample, after: &Sample) -> Frame {
-        // A millisecond at least: nobody divides by nothing.
+        // At least a millisecond, to avoid a division by zero.
         let seconds = after.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
         let up = after.nodes.values().filter(|up| **up).count();
         let rates = Rates { seconds };
@@ -270,14 +270,13 @@ struct Rates {
 }
 
 impl Rates {
-    /// A second's. A counter that fell belongs to a node that was started again: what it has is what was done
-    /// since.
+    /// A rate per second. If a counter has decreased, the node was restarted, and its value counts from zero.
     fn of(&self, before: f64, after: f64) -> f64 {
         grown(before, after) / self.seconds
     }
 }
 
-/// What people read of a cause.
+/// The cause in words.
 fn words_of(cause: &str) -> String {
     Cause::of_code(cause).to_string()
 }
@@ -312,8 +311,9 @@ fn mean(before: &KindCounters, after: &KindCounters) -> Option<f64> {
     (operations > 0.0).then(|| grown(before.seconds, after.seconds) / operations)
 }
 
-/// How long that part of all operations took at most, between the bounds of its bucket as if they were spread
-/// evenly there; of the last bucket, which has no upper bound, the lower one.
+/// The latency below which this part of all operations lies, interpolated within its bucket.
+///
+/// In the last bucket, which has no upper bound, it is the lower one.
 fn quantile(part: f64, kinds: &[(&KindCounters, &KindCounters)]) -> Option<f64> {
     let mut buckets: BTreeMap<u64, f64> = BTreeMap::new();
     for (before, after) in kinds {
@@ -346,7 +346,7 @@ fn copies(after: &Sample) -> Vec<CopyRow> {
         volume: volume.clone(),
         node: *node,
         state: copy.state.clone(),
-        // Of a copy that is new nobody may have counted yet.
+        // The amount of a new copy may be unknown.
         done: copy
             .total
             .filter(|total| *total > 0.0)
@@ -364,7 +364,7 @@ fn copies(after: &Sample) -> Vec<CopyRow> {
 fn paths(before: &Sample, after: &Sample, rates: &Rates) -> Vec<PathRow> {
     let of_several = after.live.as_ref().is_some_and(|live| live.node.is_none());
     let row = |now: &Session| {
-        // Numbers are used again: another session has begun since.
+        // TSIHs are reused: a session that is younger than before is another one.
         let is_it = |was: &&Session| {
             (was.node, was.tsih, &was.isid) == (now.node, now.tsih, &now.isid) && was.age <= now.age
         };
@@ -392,8 +392,8 @@ fn cores(before: &Sample, after: &Sample, rates: &Rates) -> Vec<CoreRow> {
         CoreRow {
             node: None,
             core: *core,
-            // Looking for work is measured by the clock, work by the processor: one may be a little more than
-            // the other.
+            // Polling is measured with the wall clock, work with CPU time, so `polling` may be slightly
+            // larger than `cpu`.
             busy: (cpu - polling).clamp(0.0, 1.0),
             polling: polling.clamp(0.0, 1.0),
             enters: Some(rates.of(was.enters, now.enters)),

@@ -1,5 +1,6 @@
-//! What other nodes do: the live figures that every node tells of all, with their sessions, and what is known
-//! of volumes and their copies. What a core asks of its kernel they do not tell.
+//! What other nodes do: the live figures that every node reports of all nodes, sessions, volumes and copies.
+//!
+//! They do not include a core's system calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,37 +14,37 @@ use api::{
 
 use super::frame::{CopyRow, CoreRow, Frame, Sample, VolumeRow};
 
-/// Until nodes have a sample that have not been asked just before: they take one a second.
+/// How long to wait for the first sample of nodes that were not asked recently: they take one per second.
 const FIRST_WITHIN: Duration = Duration::from_secs(4);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often it is asked for volumes with their copies, and for findings: that is long where there are many.
+/// How often volumes with their copies, and findings, are read: the responses are long in large clusters.
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// Whose figures are read: of a node by its number, or of all.
+/// Which figures are read: those of a node by its number, or of all.
 pub(super) struct Whose {
     node: String,
-    /// When it was asked for volumes and findings last, and what there was.
+    /// When volumes and findings were read last, and the result.
     seldom: Option<(Instant, Seldom)>,
 }
 
-/// What is not asked for with every reading.
+/// What is not read each time.
 #[derive(Clone)]
 struct Seldom {
     volumes: Arc<Vec<Volume>>,
-    /// How many findings of the cluster need attention.
+    /// The number of the cluster's findings that need attention.
     findings: u64,
 }
 
-/// One reading.
+/// A reading.
 #[derive(Debug)]
 pub(super) struct Live {
-    /// The only node; `None`: all of them.
+    /// The only node shown; `None`: all nodes.
     pub(super) node: Option<u16>,
     pub(super) samples: List<LiveSample>,
     pub(super) volumes: Arc<Vec<Volume>>,
     /// Empty without a cluster.
     pub(super) nodes: Vec<ClusterNode>,
-    /// How many findings of the cluster need attention.
+    /// The number of the cluster's findings that need attention.
     pub(super) findings: u64,
 }
 
@@ -52,10 +53,9 @@ impl Whose {
         Whose { node, seldom: None }
     }
 
-    /// Reads all of it.
+    /// Takes a reading.
     ///
-    /// # Errors
-    /// See [`ClientError`]: also a node that there is not.
+    /// # Errors See [`ClientError`]; also if the node does not exist.
     pub(super) fn read(&mut self, client: &Client) -> Result<Sample, ClientError> {
         let node = self.node.as_str();
         let nodes = match client.cluster_nodes() {
@@ -90,7 +90,7 @@ impl Whose {
 }
 
 impl Live {
-    /// Says all in a frame that sessions do not.
+    /// Fills a frame with everything except sessions.
     pub(super) fn fill(&self, frame: &mut Frame) {
         let (up, all) = (self.nodes.iter().filter(|node| node.up).count(), self.nodes.len());
         frame.node = self.name();
@@ -113,18 +113,18 @@ impl Live {
         }
     }
 
-    /// The volumes that these nodes have.
+    /// The volumes of these nodes.
     fn shown(&self) -> impl Iterator<Item = &Volume> {
         let of = self.node;
         self.volumes.iter().filter(move |volume| of.is_none_or(|node| is_on(volume, node)))
     }
 
-    /// A row for each volume, with what goes through all of these nodes.
+    /// A row for each volume, with the load through all of these nodes.
     fn volume_rows(&self) -> Vec<VolumeRow> {
         let mut rows: BTreeMap<&str, VolumeRow> =
             self.shown().map(|volume| (volume.id.as_str(), volume_row(volume, self.node))).collect();
         for done in self.samples.items.iter().flat_map(|sample| &sample.volumes) {
-            // One that was made since somebody asked for volumes.
+            // The volume was created after volumes were read.
             let unknown = || VolumeRow { volume: done.name.clone(), serving: true, ..VolumeRow::default() };
             add(rows.entry(&done.id).or_insert_with(unknown), done);
         }
@@ -150,7 +150,7 @@ fn is_on(volume: &Volume, node: u16) -> bool {
     volume.copies.iter().any(|copy| copy.node == node)
 }
 
-/// Without load. It is served by a node whose copy is in sync.
+/// A row without load. A node whose copy is in sync serves the volume.
 fn volume_row(volume: &Volume, node: Option<u16>) -> VolumeRow {
     let in_sync = || volume.copies.iter().filter(|copy| copy.state == CopyState::InSync);
     let serves = |copy: &VolumeCopy| node.is_none_or(|node| copy.node == node);
@@ -166,7 +166,7 @@ fn volume_row(volume: &Volume, node: Option<u16>) -> VolumeRow {
     }
 }
 
-/// Adds what goes through one node.
+/// Adds the load through one node.
 fn add(row: &mut VolumeRow, done: &LiveVolume) {
     let LiveVolume { read, write, .. } = done;
     row.read_seconds = mean((row.reads, row.read_seconds), read);
@@ -175,12 +175,12 @@ fn add(row: &mut VolumeRow, done: &LiveVolume) {
     row.writes += write.operations;
     row.bytes_read += read.bytes;
     row.bytes_written += write.bytes;
-    // Of several the longest: no more than one in a hundred of all took longer.
+    // The largest of several: no more than 1 % of all operations took longer.
     let p99 = [read.p99_us, write.p99_us].into_iter().flatten().map(|us| us / 1e6);
     row.p99_seconds = p99.chain(row.p99_seconds).reduce(f64::max);
 }
 
-/// How long one takes on average, with those of another node.
+/// The mean latency, combined with that of another node.
 fn mean((operations, seconds): (f64, Option<f64>), more: &LiveFlow) -> Option<f64> {
     let Some(us) = more.mean_us else { return seconds };
     let all = operations + more.operations;
@@ -210,7 +210,7 @@ fn copy_row(volume: &Volume, copy: &VolumeCopy) -> CopyRow {
     }
 }
 
-/// Nodes that are missing, for the head of a screen.
+/// The missing nodes, for the head of a screen.
 pub(super) fn missing(of: &[Missing]) -> String {
     let each = |one: &Missing| format!("node {} ({})", one.node, one.reason);
     of.iter().map(each).collect::<Vec<_>>().join(", ")

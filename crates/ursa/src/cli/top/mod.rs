@@ -1,8 +1,7 @@
 //! `ursa top`: what a node does now, second by second.
 //!
-//! Counters of `/metrics` and of sessions are read every so often by a thread of its own, so that a node that
-//! is slow to answer does not keep keys waiting; two readings make a [`Frame`], which [`screen`] shows.
-//! `--once` shows one and ends.
+//! A dedicated thread reads the counters of `/metrics` and of sessions at an interval, so that a slow node
+//! does not delay keys. Two readings make a [`Frame`], which [`screen`] shows. `--once` shows a single frame.
 
 mod frame;
 mod live;
@@ -42,15 +41,15 @@ pub struct Top {
     node: Option<String>,
 }
 
-/// Where figures are read.
+/// Where the figures come from.
 struct Source {
     client: Client,
-    /// `None`: counters of the node that is asked.
+    /// `None`: the counters of the node that is asked.
     others: Option<Whose>,
 }
 
 impl Top {
-    /// Shows it until somebody leaves, or once.
+    /// Shows the figures until the user quits, or once.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -69,7 +68,7 @@ impl Top {
 }
 
 impl Source {
-    /// Reads all counters, or what other nodes tell.
+    /// Reads all counters, or the live figures of other nodes.
     fn read(&mut self) -> Result<Sample, ClientError> {
         let client = &self.client;
         if let Some(others) = &mut self.others {

@@ -1,4 +1,4 @@
-//! A frame as it looks: a head, a table, the keys.
+//! Draws a frame: a head, a table, the keys.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,36 +13,36 @@ use super::view::{Grid, Tone, View, Views, bytes, count};
 /// Rows of the head, and of the keys.
 const HEAD_ROWS: u16 = 3;
 const KEY_ROWS: u16 = 1;
-/// Of the table's titles.
+/// Rows of the table's titles.
 const TITLE_ROWS: u16 = 1;
 const KEYS: &str = "q quit   v c p o or Tab: views   s < > sort   r reverse   arrows   space pause";
-/// Between two columns.
+/// Columns between two columns of the table.
 const GAP: u16 = 2;
-/// A name that is longer is cut: the numbers behind it matter more.
+/// The longest name that is shown in full: the numbers beside it matter more.
 const NAME_COLUMNS_MAX: usize = 44;
-/// Of `--once`, at least: the head fits.
+/// The minimum width with `--once`: the head fits.
 const TEXT_COLUMNS_MIN: u16 = 80;
 
-/// All that is to be drawn.
+/// All that is drawn.
 pub(super) struct Screen<'a> {
     pub(super) frame: &'a Frame,
     pub(super) views: &'a Views,
-    /// Why there is nothing newer; absent if there is.
+    /// Why there are no newer figures; absent if there are.
     pub(super) trouble: Option<&'a str>,
-    /// Without it there are no keys to name.
+    /// Whether the keys are shown.
     pub(super) keys: bool,
 }
 
-/// How many rows of a table a screen of this height has.
+/// The number of table rows on a screen of this height.
 pub(super) fn table_rows(height: u16) -> usize {
     usize::from(height.saturating_sub(HEAD_ROWS + TITLE_ROWS + KEY_ROWS))
 }
 
-/// All of it as text, however long.
+/// The whole frame as text of any length.
 pub(super) fn text(frame: &Frame, views: &Views) -> String {
     let grid = views.grid(frame);
     let width: u16 = widths(&grid).iter().map(|width| width + GAP).sum();
-    // A line for what is said without a row.
+    // An empty table has a line of text.
     let rows = u16::try_from(grid.rows.len().max(1)).unwrap_or(u16::MAX - HEAD_ROWS - TITLE_ROWS);
     let area = Rect::new(0, 0, width.max(TEXT_COLUMNS_MIN), HEAD_ROWS + TITLE_ROWS + rows);
     let mut buffer = Buffer::empty(area);
@@ -51,7 +51,7 @@ pub(super) fn text(frame: &Frame, views: &Views) -> String {
     lines(&buffer)
 }
 
-/// A buffer's letters.
+/// The text of a buffer.
 pub(super) fn lines(buffer: &Buffer) -> String {
     let area = buffer.area;
     let line = |y: u16| {
@@ -114,11 +114,11 @@ impl Screen<'_> {
     }
 }
 
-/// What each column needs.
+/// The width of each column.
 fn widths(grid: &Grid) -> Vec<u16> {
     let width = |column: usize| {
         let cells = grid.rows.iter().map(|(cells, _)| cells[column].chars().count());
-        // The mark of the order stands behind the title.
+        // The sort mark follows the title.
         let title = grid.titles[column].len() + 1;
         let width = cells.chain([title]).max().unwrap_or(title);
         if grid.right[column] { width } else { width.min(NAME_COLUMNS_MAX) }
@@ -159,7 +159,7 @@ fn draw(grid: &Grid, first: usize, area: Rect, buffer: &mut Buffer) {
         };
         Row::new(cells.iter().enumerate().map(|(column, cell)| aligned(column, cell.clone()))).style(style)
     };
-    // There may be fewer than when somebody scrolled.
+    // There may be fewer rows than when the user scrolled.
     let first = first.min(grid.rows.len() - 1);
     let rows = grid.rows.iter().skip(first).take(usize::from(area.height)).map(row);
     Table::new(rows, constraints(grid)).header(head).column_spacing(GAP).render(area, buffer);
@@ -168,7 +168,7 @@ fn draw(grid: &Grid, first: usize, area: Rect, buffer: &mut Buffer) {
 fn constraints(grid: &Grid) -> Vec<Constraint> {
     let widths = widths(grid);
     let right = grid.right.iter();
-    // Where it is too narrow names are cut first, and numbers stay.
+    // On a narrow screen names are cut first; numbers stay.
     widths
         .into_iter()
         .zip(right)

@@ -1,6 +1,6 @@
 //! Series in Prometheus' text format, as nodes write it.
 
-/// A line.
+/// A line of the text.
 #[derive(Debug, PartialEq)]
 pub(super) struct Series<'a> {
     pub(super) name: &'a str,
@@ -8,7 +8,7 @@ pub(super) struct Series<'a> {
     pub(super) value: f64,
 }
 
-/// All series of the text. What is none is left out.
+/// All series of the text. Invalid lines are skipped.
 pub(super) fn series(text: &str) -> impl Iterator<Item = Series<'_>> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let (series, value) = line.rsplit_once(' ')?;
@@ -35,8 +35,9 @@ impl Series<'_> {
     }
 }
 
-/// What stands before the closing quote, and how many bytes that is with the quote. A backslash, a quote and
-/// the end of a line are escaped.
+/// The text before the closing quote, and its length in bytes with the quote.
+///
+/// A backslash, a quote and a newline are escaped.
 fn unquoted(text: &str) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut letters = text.char_indices();

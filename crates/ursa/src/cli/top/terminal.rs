@@ -1,4 +1,4 @@
-//! The terminal: taken over, given back however it ends.
+//! Takes over the terminal, and restores it however the program ends.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use super::frame::{Frame, Sample};
 use super::screen::{Screen, table_rows};
 use super::view::{Asked, Views};
 
-/// How soon a signal, or a new reading, is noticed.
+/// How soon a signal or a new reading is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Gives the terminal back. A panic does so, too, by the hook that [`ratatui::try_init`] sets.
+/// Restores the terminal when dropped. After a panic, the hook that [`ratatui::try_init`] sets does so.
 struct Taken(DefaultTerminal);
 
 impl Drop for Taken {
@@ -31,12 +31,12 @@ impl Drop for Taken {
     }
 }
 
-/// Shows what the node does until somebody leaves, or a signal comes.
+/// Shows what the node does until the user quits or a signal arrives.
 pub(super) fn run(mut source: Source, mut views: Views, interval: Duration) -> Result<(), CliError> {
     if !io::stdout().is_terminal() {
         return Err(CliError::NoTerminal);
     }
-    // Whoever cannot be asked at all is told so on the terminal as it was.
+    // Before the terminal is taken over, so that an error of the first reading appears on the normal screen.
     let mut before = source.read()?;
     let mut frame = Frame::between(&before, &before);
     let readings = readings(source, interval);
@@ -55,7 +55,7 @@ pub(super) fn run(mut source: Source, mut views: Views, interval: Duration) -> R
                 }
                 Ok(Err(error)) => failed = Some(error),
                 Err(TryRecvError::Empty) => break,
-                // It has panicked, and given the terminal back: nothing is to be drawn any more.
+                // The reader has panicked, and the hook has restored the terminal: draw nothing more.
                 Err(TryRecvError::Disconnected) => panic!("who reads the node's figures has stopped"),
             }
         }
@@ -85,7 +85,7 @@ pub(super) fn run(mut source: Source, mut views: Views, interval: Duration) -> R
     Ok(())
 }
 
-/// Reads again and again, in a thread of its own, for as long as somebody listens.
+/// Reads at an interval, in a dedicated thread, until the receiver is dropped.
 fn readings(mut source: Source, interval: Duration) -> Receiver<Result<Sample, ClientError>> {
     let (taken, readings) = mpsc::channel();
     thread::spawn(move || {
@@ -99,7 +99,7 @@ fn readings(mut source: Source, interval: Duration) -> Receiver<Result<Sample, C
     readings
 }
 
-/// Becomes true with a signal that would end the program with the terminal as it is.
+/// Becomes true on a signal that would otherwise end the program without restoring the terminal.
 fn ended() -> io::Result<Arc<AtomicBool>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = {
@@ -149,7 +149,7 @@ mod tests {
         let output = command.output().unwrap();
         let shown = String::from_utf8_lossy(&output.stdout);
         let at = |what: &str| shown.find(what).unwrap_or_else(|| panic!("{what:?} is not in {shown:?}"));
-        // The other screen is entered, and left.
+        // The alternate screen is entered and left.
         assert!(at("\x1b[?1049h") < at("\x1b[?1049l"));
         assert!(at("\x1b[?1049l") < at("as a mistake of ours would"), "{shown:?}");
         assert_eq!(output.status.code(), Some(101), "{shown:?}");

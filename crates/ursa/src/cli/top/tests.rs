@@ -11,8 +11,8 @@ use super::screen::{Screen, lines, text};
 use super::view::{Asked, View, Views, bytes, count};
 use crate::samples;
 
-/// What a node says after so many seconds of the same work: 1,000 reads of 4 KiB and 100 writes of 64 KiB a
-/// second of `db`.
+/// A node's metrics after this many seconds of constant load on `db`: per second, 1,000 reads of 4 KiB and
+/// 100 writes of 64 KiB.
 fn metrics(seconds: u64) -> String {
     let mut text = format!(
         r#"ursa_build_info{{version="0.1.0",name="server1"}} 1
@@ -52,7 +52,7 @@ ursa_core_polling_seconds_total{{core="1"}} 5
         seconds * 1100,
     );
     let duration = "ursa_volume_operation_duration_seconds";
-    // Of reads 990 of 1,000 take 64 to 128 us, of writes all 256 to 512 us.
+    // 990 of 1,000 reads take 64 to 128 us; all writes take 256 to 512 us.
     for (operation, counts, sum) in
         [("read", [0, 990, 1000, 1000, 1000], 0.1), ("write", [0, 0, 0, 100, 100], 0.04)]
     {
@@ -88,7 +88,7 @@ fn session(commands: u64) -> Session {
     }
 }
 
-/// Two seconds of work.
+/// The rates over two seconds of this load.
 fn frame() -> Frame {
     let start = Instant::now();
     let before = Sample::new(start, &metrics(10), vec![session(10_000)]);
@@ -112,7 +112,7 @@ away         0       0        0        0           0      -       -      -
 idle         0       0        0        0           0      -       -      -
 ";
     let shown = text(&frame(), &Views::new(View::Volumes));
-    // 1,089 of 1,100 took at most: 89 of the 100 writes, spread over 256 to 512 us.
+    // The bound for 1,089 of 1,100 operations: 89 of the 100 writes, which are spread over 256 to 512 us.
     assert_eq!(shown, expected, "\n{shown}");
 }
 
@@ -222,7 +222,7 @@ fn keys_sort_switch_scroll_and_leave() {
         (KeyCode::Char('r'), ["away", "idle", "db"]),
         (KeyCode::Char('<'), ["away", "db", "idle"]),
         (KeyCode::Char('r'), ["idle", "db", "away"]),
-        // From the first column to the last, and on to the first.
+        // Left of the first column is the last, and right of the last is the first.
         (KeyCode::Left, ["db", "away", "idle"]),
         (KeyCode::Right, ["away", "db", "idle"]),
     ] {
@@ -265,7 +265,7 @@ fn figures_are_short() {
     assert_eq!(sizes, ["0", "999", "3.9M", "10G"]);
 }
 
-/// A second of a node: `db` is read, in so many microseconds.
+/// A second of a node: `db` is read, with this latency in microseconds.
 fn sample(node: u16, reads: f64, us: f64) -> LiveSample {
     let (mean_us, p99_us) = (Some(us), Some(2.0 * us));
     let read = LiveFlow { operations: reads, bytes: reads * 4096.0, mean_us, p99_us };
@@ -274,7 +274,7 @@ fn sample(node: u16, reads: f64, us: f64) -> LiveSample {
     LiveSample { seconds: 1.0, node: Some(node), cores, volumes: vec![db], ..LiveSample::default() }
 }
 
-/// What nodes 1 and 2 tell; `own` has a single copy, on node 2.
+/// What nodes 1 and 2 report; `own` has a single copy, on node 2.
 fn others(node: Option<u16>, samples: Vec<LiveSample>) -> Frame {
     let copies = vec![samples::copy(0, 1, CopyState::InSync), samples::copy(1, 2, CopyState::OutOfSync)];
     let db = samples::volume("db", copies);

@@ -1,4 +1,4 @@
-//! What is shown of a frame, in which order; and what keys do to that.
+//! What is shown of a frame, in which order, and how keys change that.
 
 use std::cmp::Ordering;
 
@@ -35,44 +35,44 @@ impl View {
     }
 }
 
-/// How somebody looks at it.
+/// The state of the display.
 #[derive(Clone, Debug)]
 pub(super) struct Views {
     pub(super) shown: View,
-    /// By which column each is sorted, and whether the other way round.
+    /// The sort column of each view, and whether the order is reversed.
     orders: [(usize, bool); 4],
-    /// The first row that is shown.
+    /// The first row shown.
     pub(super) first: usize,
     pub(super) paused: bool,
 }
 
-/// What a key asks for.
+/// What a key requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Stay,
     Leave,
 }
 
-/// How a row is shown.
+/// The style of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
-    /// Something mends itself.
+    /// The row shows a problem that is resolved automatically.
     Working,
-    /// Somebody should look after it.
+    /// The row needs attention.
     Bad,
 }
 
-/// A table ready to be drawn.
+/// A table that is ready to be drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     pub(super) titles: Vec<&'static str>,
-    /// Which columns are numbers.
+    /// Which columns are right-aligned: numbers.
     pub(super) right: Vec<bool>,
     pub(super) rows: Vec<(Vec<String>, Tone)>,
-    /// By which column it is sorted, and whether the other way round.
+    /// The sort column, and whether the order is reversed.
     pub(super) order: (usize, bool),
-    /// What is said without a row.
+    /// The text shown if there are no rows.
     pub(super) none: &'static str,
 }
 
@@ -80,17 +80,17 @@ struct Column<R> {
     title: &'static str,
     number: bool,
     text: fn(&R) -> String,
-    /// Numbers: the largest first; names as they are.
+    /// Numbers are sorted from the largest, names alphabetically.
     order: fn(&R, &R) -> Ordering,
 }
 
 impl Views {
-    /// Each by what one looks for first: the busiest, or what is not well.
+    /// The default order of each view has first what users look for: the busiest, or what is not healthy.
     pub(super) fn new(shown: View) -> Views {
         Views { shown, orders: [(1, false), (2, false), (5, false), (0, false)], first: 0, paused: false }
     }
 
-    /// What a key does. `rows` are on the screen at a time, of `all`.
+    /// Handles a key. The screen shows `rows` of `all` rows.
     pub(super) fn press(&mut self, key: KeyEvent, rows: usize, all: usize) -> Asked {
         let columns = self.columns();
         let (column, reversed) = self.orders[self.shown as usize];
@@ -134,7 +134,7 @@ impl Views {
         }
     }
 
-    /// The table that is shown.
+    /// The table of the current view.
     pub(super) fn grid(&self, frame: &Frame) -> Grid {
         let order = self.orders[self.shown as usize];
         match self.shown {
@@ -168,7 +168,7 @@ fn grid<R: Clone>(
     none: &'static str,
 ) -> Grid {
     let mut rows = rows.to_vec();
-    // Rows that are equal stay in the order of their names.
+    // The sort is stable: equal rows stay in the order of their names.
     rows.sort_by(|a, b| {
         let order = (columns[by].order)(a, b);
         if reversed { order.reverse() } else { order }
@@ -197,7 +197,7 @@ macro_rules! name {
     };
 }
 
-/// A column of numbers, the largest first.
+/// A column of numbers, sorted from the largest.
 macro_rules! number {
     ($title:literal, $shown:ident, |$row:ident| $value:expr) => {
         Column {
@@ -212,7 +212,7 @@ macro_rules! number {
     };
 }
 
-/// What can be compared as a number; what is absent is less than all else.
+/// Values that are compared as numbers; absent ones are smaller than all others.
 trait FromValue<T> {
     fn from_value(value: T) -> f64;
 }
@@ -253,7 +253,7 @@ static COPIES: [Column<CopyRow>; 8] = [
         title: "STATE",
         number: false,
         text: |row| state(&row.state).into(),
-        // What is not in sync comes first.
+        // Copies that are not in sync come first.
         order: |a, b| (a.state == "in_sync").cmp(&(b.state == "in_sync")),
     },
     number!("DONE", percent, |row| row.done),
@@ -297,7 +297,7 @@ static CORES: [Column<CoreRow>; 5] = [
     number!("COMPLETIONS/S", known, |row| row.completions),
 ];
 
-/// A copy's state for people; one that this version does not know as it is.
+/// A copy's state in words; a state unknown to this version is shown unchanged.
 fn state(state: &str) -> &str {
     match state {
         "in_sync" => "in sync",
@@ -307,7 +307,7 @@ fn state(state: &str) -> &str {
     }
 }
 
-/// A core's number; behind its node's where several nodes are shown.
+/// A core's number, with its node's if several nodes are shown.
 fn core(node: Option<u16>, core: u32) -> String {
     node.map_or_else(|| core.to_string(), |node| format!("{node}:{core}"))
 }
@@ -316,7 +316,7 @@ fn known(value: Option<f64>) -> String {
     value.map_or("-".into(), count)
 }
 
-/// Operations a second, in three digits or so.
+/// Operations per second, with about three digits.
 pub(super) fn count(value: f64) -> String {
     match value {
         value if value < 0.05 => "0".into(),
@@ -327,7 +327,7 @@ pub(super) fn count(value: f64) -> String {
     }
 }
 
-/// Bytes, in three digits or so, with a binary suffix.
+/// Bytes, with about three digits and a binary suffix.
 pub(super) fn bytes(value: f64) -> String {
     let (mut value, mut units) = (value.max(0.0).round(), ["", "K", "M", "G", "T", "P"].iter());
     let mut unit = units.next();

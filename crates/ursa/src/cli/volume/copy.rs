@@ -10,7 +10,7 @@ use super::super::confirm::Confirm;
 use super::super::exit::CliError;
 use super::super::output::Output;
 
-/// For how long `replace` waits until the old copy is gone.
+/// How long `replace` waits until the old copy is gone.
 const GONE_DEADLINE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -68,7 +68,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -108,7 +108,7 @@ impl Command {
     }
 }
 
-/// What [`replace`] would do: two things, of which the node says one at a time.
+/// What [`replace`] would do: two changes, for each of which the node has a dry run.
 fn would_replace(
     client: &Client,
     volume: &Volume,
@@ -124,8 +124,9 @@ fn would_replace(
     Ok(would)
 }
 
-/// Takes the copy away, unless an earlier attempt has, and makes it anew in that pool. `gone` is called in
-/// between.
+/// Removes the copy, unless an earlier attempt has, and creates it again in that pool.
+///
+/// `gone` is called in between.
 ///
 /// # Errors
 /// See [`CliError`].
@@ -146,7 +147,7 @@ pub fn replace(
     while is_there()? && Instant::now() < end {
         thread::sleep(LOOK_EVERY);
     }
-    // Too late, and the node says why it adds none.
+    // After the deadline, the node's error says why it cannot add a copy.
     gone();
     Ok(client.add_copy(volume, &CopyCreate { node, pool, instead_of: None })?)
 }

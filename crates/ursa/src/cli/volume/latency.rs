@@ -1,11 +1,12 @@
-//! How long the reads and writes of a volume took.
+//! The latencies of a volume's reads and writes.
 
 use api::{FlowCounters, VolumeCounters};
 
 use crate::cli::table::Table;
 
-/// The histogram as a table: how many took longer than the row above, and no longer than this one. Rows
-/// before the first and after the last are left out.
+/// The histogram as a table: operations that took longer than the row above, up to this row's time.
+///
+/// Empty rows at the start and the end are omitted.
 pub fn histogram(counters: &VolumeCounters) -> String {
     let VolumeCounters { read, write, .. } = counters;
     let [reads, writes] = [read, write].map(counts);
@@ -29,7 +30,7 @@ pub fn histogram(counters: &VolumeCounters) -> String {
     format!("{}\nSince{node} began to serve it.\n", table.text("No reads or writes."))
 }
 
-/// How many are in each bucket alone.
+/// The number of operations in each bucket, not cumulative.
 fn counts(flow: &FlowCounters) -> Vec<u64> {
     let so_far: Vec<u64> = flow.latencies.iter().map(|bucket| bucket.operations).collect();
     let before = std::iter::once(&0).chain(&so_far);

@@ -1,4 +1,4 @@
-//! How far a comparison of copies is, on a terminal.
+//! The progress of a verification, on a terminal.
 
 use std::io::Write;
 
@@ -6,11 +6,11 @@ use api::Verification;
 
 use super::super::table::size;
 
-/// Says on a terminal how far it is, again and again on one line, which ends when this is dropped.
+/// Shows the progress on a terminal, always on the same line, which ends when this is dropped.
 pub(super) struct Progress<W: Write> {
     onto: W,
     shows: bool,
-    /// The line has begun.
+    /// The line was begun.
     began: bool,
 }
 
@@ -22,7 +22,7 @@ impl<W: Write> Progress<W> {
     pub(super) fn tell(&mut self, found: &Verification) {
         if self.shows {
             let percent = found.checked_bytes * 100 / found.total_bytes.max(1);
-            // It is for who looks on: that it cannot be written ends nothing.
+            // Progress is optional, so errors are ignored.
             let _ = write!(self.onto, "\r{percent} % of {} compared ", size(found.total_bytes));
             let _ = self.onto.flush();
             self.began = true;

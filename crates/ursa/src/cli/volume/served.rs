@@ -2,7 +2,7 @@
 
 use api::{Volume, VolumeHealth};
 
-/// In a word, for a list.
+/// The health in a word, for a list.
 pub(super) fn state(volume: &Volume) -> &'static str {
     match volume.health {
         VolumeHealth::SplitBrain => "SPLIT BRAIN",
@@ -14,7 +14,7 @@ pub(super) fn state(volume: &Volume) -> &'static str {
     }
 }
 
-/// For a line of its own.
+/// Whether the volume is served, on its own line.
 pub(super) fn served(volume: &Volume) -> String {
     let is_unavailable = volume.health == VolumeHealth::Unavailable;
     match (&volume.problem, volume.serving) {
@@ -30,7 +30,7 @@ pub(super) fn served(volume: &Volume) -> String {
     }
 }
 
-/// What to say below a list of volumes of this one; `None`: nothing is wrong with its serving.
+/// A remark below a list with this volume; `None`: it is served normally.
 pub(super) fn remark(volume: &Volume) -> Option<String> {
     let name = &volume.name;
     let is = match volume.health {

@@ -49,7 +49,7 @@ pub struct Resolution {
 }
 
 impl Choice {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -79,7 +79,7 @@ impl Choice {
 }
 
 impl Resolution {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
     /// See [`CliError`].
@@ -99,13 +99,14 @@ impl Resolution {
     }
 }
 
-/// Where the record is of the cluster whose node is asked. Only for texts: an answer without it is as good
-/// for a program.
+/// Where the cluster of the node that is asked keeps its record.
+///
+/// Only for people, so errors are ignored.
 pub(super) fn record_place(client: &Client) -> RecordPlace {
     client.node().map(|node| node.record_place).unwrap_or_default()
 }
 
-/// Who says which nodes go on, unless one may go on alone.
+/// What decides which nodes continue, unless one may continue alone.
 fn decided_by(place: RecordPlace) -> &'static str {
     match place {
         RecordPlace::Nodes => "the preferred node or a majority continues",
@@ -113,7 +114,7 @@ fn decided_by(place: RecordPlace) -> &'static str {
     }
 }
 
-/// What was chosen, and by whom.
+/// The policy, and who chose it.
 pub(super) fn chosen(volume: &Volume, place: RecordPlace) -> String {
     match &volume.split_brain_policy {
         None => decided_by(place).into(),
@@ -127,7 +128,7 @@ pub(super) fn chosen(volume: &Volume, place: RecordPlace) -> String {
     }
 }
 
-/// What is to be said of a fork before all else.
+/// The message about a split brain, which comes before all else.
 pub(super) fn fork_line(volume: &Volume, fork: &VolumeFork) -> String {
     let (name, node) = (&volume.name, fork.node);
     if fork.split {

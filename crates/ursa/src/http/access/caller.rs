@@ -1,4 +1,4 @@
-//! Who asks.
+//! Who the caller of a request is.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::http::guard::Peer;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// Who asks, proved.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::http) struct Caller {
     /// The user's or the token's name.
@@ -24,13 +24,13 @@ pub(in crate::http) struct Caller {
     pub(in crate::http) by: ProvedBy,
 }
 
-/// The name of who has this machine's credential.
+/// The name of a caller with the local token.
 const LOCAL: &str = "local";
 
-/// What a token begins with: it is seen for what it is where it should not be.
+/// The prefix of tokens, which makes them recognizable where they leak.
 const TOKEN_PREFIX: &str = "ursa-token-";
 
-/// A token's text: what it is found by, and its secret.
+/// The text of a token: its ID, by which it is found, and its secret.
 pub(in crate::http) fn token_text(id: &str, secret: &str) -> String {
     format!("{TOKEN_PREFIX}{id}-{secret}")
 }
@@ -40,11 +40,11 @@ fn token_parts(text: &str) -> Option<(&str, &str)> {
 }
 
 impl Caller {
-    /// Who asks by these headers, from this machine or another. A token that is wrong is not made up for by a
-    /// cookie.
+    /// The caller of a request with these headers, from this machine or another. If the token is wrong, a
+    /// valid cookie does not help.
     ///
     /// # Errors
-    /// Nothing is proved: 401.
+    /// 401: nothing is proved.
     pub(super) async fn of(state: &State, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Refusal> {
         if headers.contains_key(AUTHORIZATION) {
             let token = bearer(headers).ok_or_else(unknown_token)?;
@@ -56,10 +56,11 @@ impl Caller {
         }
     }
 
-    /// Who it is now that has asked by these headers, for an answer that goes on: it is no use of a session.
+    /// The caller as of now, for a response that is still being sent. This does not count as use of a
+    /// session.
     ///
     /// # Errors
-    /// The proof is none any more.
+    /// The token or the session is no longer valid.
     pub(in crate::http) async fn now(
         state: &State,
         headers: &HeaderMap,
@@ -73,7 +74,7 @@ impl Caller {
 }
 
 async fn by_token(state: &State, token: String, is_local: bool) -> Result<Caller, Refusal> {
-    // From elsewhere it is no proof: it was read by somebody whom it was not left for.
+    // From another machine the local token proves nothing: its sender was not meant to read it.
     if is_local && state.access.local.is(&token) {
         return Ok(Caller { name: LOCAL.into(), role: Role::Admin, by: ProvedBy::Local });
     }
@@ -81,7 +82,7 @@ async fn by_token(state: &State, token: String, is_local: bool) -> Result<Caller
     if !state.access.strangers.may_have(state, id, secret).await? {
         return Err(unknown_token());
     }
-    // It may have been deleted since.
+    // It may have been deleted since the last lookup.
     let id = id.to_owned();
     let kept = state.call(move |control: Rc<Control>| async move { Ok(control.api_token(&id)) }).await?;
     let kept = kept.filter(|kept| Digested::parse(&kept.digest).is_some_and(|digest| digest.is_of(secret)));
@@ -93,7 +94,7 @@ async fn by_token(state: &State, token: String, is_local: bool) -> Result<Caller
     Ok(Caller { name: kept.name, role: shown_role(kept.role), by: ProvedBy::Token })
 }
 
-/// Whether somebody who asks makes a session one that was used.
+/// Whether a lookup counts as use of the session.
 #[derive(Clone, Copy)]
 enum Use {
     Counts,
@@ -111,7 +112,7 @@ async fn by_session(state: &State, secret: &str, counts: Use) -> Result<Caller, 
     match user.filter(|user| user.stamp == stamp) {
         Some(user) => Ok(Caller { name: user.name, role: shown_role(user.role), by: ProvedBy::Session }),
         None => {
-            // The user is gone, or has another role or password.
+            // The user was deleted, or has another role or password now.
             state.access.sessions().end(secret);
             Err(over())
         }
@@ -119,7 +120,7 @@ async fn by_session(state: &State, secret: &str, counts: Use) -> Result<Caller, 
 }
 
 impl Access {
-    /// Whose session this is, and that user's stamp when it began.
+    /// The user of a session, and the user's stamp when it began.
     pub(in crate::http) fn find_session(&self, secret: &str) -> Option<(String, u64)> {
         self.sessions().find(Instant::now(), secret)
     }
@@ -136,7 +137,7 @@ fn not_logged_in(detail: &str) -> Refusal {
         .hint("on the node itself, the user that runs the node needs no login for `ursa`; elsewhere, use a token (URSA_TOKEN)")
 }
 
-/// The only `Authorization` there is, if it is `Bearer` (RFC 6750 2.1).
+/// The token of the only `Authorization` header, if it is `Bearer` (RFC 6750 2.1).
 fn bearer(headers: &HeaderMap) -> Option<String> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next()?.to_str().ok()?, values.next()) else { return None };
@@ -144,8 +145,8 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
-/// The secret in the cookie of a session. Of several cookies of that name none counts: a page of another host
-/// of the site may have set one.
+/// The secret in the session cookie. If there are several cookies of that name, none counts: another host of
+/// the same site may have set one.
 pub(in crate::http) fn session_cookie(headers: &HeaderMap, secure: bool) -> Option<String> {
     let wanted = session_cookie_name(secure);
     let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
@@ -157,12 +158,12 @@ pub(in crate::http) fn session_cookie(headers: &HeaderMap, secure: bool) -> Opti
     }
 }
 
-/// What the cookie of a session is called over TLS, or without it.
+/// The name of the session cookie, with or without TLS.
 pub(in crate::http) fn session_cookie_name(secure: bool) -> &'static str {
     if secure { SECURE_SESSION_COOKIE } else { SESSION_COOKIE }
 }
 
-/// A role as the API has it.
+/// A role in the API's type.
 pub(in crate::http) fn shown_role(role: ::node::control::Role) -> Role {
     match role {
         ::node::control::Role::Viewer => Role::Viewer,
@@ -171,7 +172,7 @@ pub(in crate::http) fn shown_role(role: ::node::control::Role) -> Role {
     }
 }
 
-/// A role as the record has it.
+/// A role in the record's type.
 pub(in crate::http) fn kept_role(role: Role) -> ::node::control::Role {
     match role {
         Role::Viewer => ::node::control::Role::Viewer,

@@ -1,4 +1,4 @@
-//! The gate: what a route needs, who asks, and what is written down of it.
+//! The gate in front of all routes: checks the caller's role, and writes the audit log.
 
 use std::time::Duration;
 
@@ -22,10 +22,11 @@ use crate::http::refusal::{Refusal, RefusalCode, was_not_looked_at};
 use crate::http::state::State;
 use crate::http::there;
 
-/// When to try a change again that cannot be written down.
+/// When to retry a change that was refused because the audit log cannot be written.
 const AUDIT_AGAIN_SECONDS: u64 = 10;
 
-/// Lets through who may, and writes down changes, done or refused, of who is known.
+/// Admits callers with the required role. Writes the changes of authenticated callers to the audit log,
+/// whether done or refused.
 pub(in crate::http) async fn pass(
     Extracted(state): Extracted<State>,
     mut request: Request,
@@ -40,7 +41,7 @@ pub(in crate::http) async fn pass(
             return next.run(request).await;
         }
         Some(Need::RoleUnlessLocal(role) | Need::Role(role)) => role,
-        // The router says that there is no such method.
+        // The router answers that the method is not allowed.
         None if route.as_deref().is_some_and(is_known) => return no_such_method().into_response(),
         None => return undeclared().into_response(),
     };
@@ -50,7 +51,7 @@ pub(in crate::http) async fn pass(
         Err(refusal) => return refusal.into_response(),
     };
     let changes = !is_safe(request.method());
-    // On which node, too.
+    // With the node that the query names.
     let action = format!("{} {}{}", request.method(), request.uri().path(), there::said(request.uri()));
     let address = address_of(&request);
     let refused = match () {
@@ -70,11 +71,11 @@ pub(in crate::http) async fn pass(
     };
     let does = changes && !dry_run::is_asked(request.uri());
     let refused = match refused {
-        // Who runs the node must be able to mend what is wrong.
+        // The user who runs the node must be able to repair what is wrong.
         None if does && caller.by != ProvedBy::Local => not_written_down(&state).await,
         refused => refused,
     };
-    // What was only asked for is no deed.
+    // A dry run changes nothing, so it is not written.
     let to_write = does || refused.is_some();
     let answer = async move {
         let mut response = match refused {
@@ -84,7 +85,7 @@ pub(in crate::http) async fn pass(
                 state.answers.once(&caller, request, |request| next.run(request)).await
             }
         };
-        // What one caller may see, no cache gives to another.
+        // No cache may give one caller's response to another.
         response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         let code = response.extensions().get::<RefusalCode>().map(|code| code.0.clone());
         if to_write && !code.as_deref().is_some_and(was_not_looked_at) {
@@ -99,8 +100,7 @@ pub(in crate::http) async fn pass(
     }
 }
 
-/// Why a change is not carried out that this node's audit log would not have: nothing is done that nobody
-/// finds.
+/// The refusal of a change that this node's audit log cannot record: no change may be untraceable.
 pub(in crate::http) async fn not_written_down(state: &State) -> Option<Refusal> {
     let why = state.access.audit.trouble().await?;
     let happened = Happened::new(AUDIT_UNAVAILABLE, &state.name, why.clone());
@@ -112,7 +112,7 @@ pub(in crate::http) async fn not_written_down(state: &State) -> Option<Refusal> 
     )
 }
 
-/// Goes on to the end, and writes it down, also if who asked hangs up: its connection's task is then gone.
+/// Runs to the end and writes the audit log even if the client disconnects, which ends its connection's task.
 async fn to_the_end(answer: impl Future<Output = Response> + Send + 'static) -> Response {
     match tokio::spawn(answer).await.map_err(JoinError::try_into_panic) {
         Ok(response) => response,
@@ -121,7 +121,7 @@ async fn to_the_end(answer: impl Future<Output = Response> + Send + 'static) -> 
     }
 }
 
-/// RFC 9110 9.2.1. What is not known to be safe is not.
+/// Whether a method is safe (RFC 9110 9.2.1). Unknown methods are not.
 fn is_safe(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }

@@ -1,5 +1,5 @@
-//! This machine's credential: drawn at the start, in a file that only the user who runs the node can read,
-//! gone with the process.
+//! This machine's local token: each start of the node draws a new one and leaves it in files that only the
+//! user who runs the node can read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,23 +11,24 @@ use api::LocalCredential;
 
 use super::secret::{Digested, draw};
 
-/// The credential of this process.
+/// The local token of this process.
 pub(super) struct Local {
     token: String,
     kept: Digested,
 }
 
-/// The files that have it, until this is dropped; each is locked, so that others know that it is not stale.
+/// The files with the local token, until this is dropped. Each is locked, which shows other nodes that it is
+/// not stale.
 pub struct Left(Vec<(PathBuf, File)>);
 
 impl Local {
-    /// A new one.
+    /// Draws a new token.
     pub(super) fn draw() -> Local {
         let token = format!("ursa-local-{}", draw());
         Local { kept: Digested::of(&token), token }
     }
 
-    /// Whether it is this.
+    /// Whether `token` is this one.
     pub(super) fn is(&self, token: &str) -> bool {
         self.kept.is_of(token)
     }
@@ -37,7 +38,7 @@ impl Local {
         &self.token
     }
 
-    /// Writes it for each address, to the first directory that can be had.
+    /// Writes the token in a file for each address, in the first directory that can be used.
     pub(super) fn leave(&self, addresses: &[SocketAddr], certificate: Option<String>) -> Left {
         let credential = LocalCredential { token: self.token.clone(), certificate, locked: true };
         let mut left = Left(Vec::new());
@@ -56,13 +57,13 @@ impl Local {
     }
 }
 
-/// What systemd gives a service comes first.
+/// The directories to try. The one that systemd provides for a service comes first.
 fn directories() -> Vec<PathBuf> {
     let given = std::env::var_os("RUNTIME_DIRECTORY").filter(|path| !path.is_empty()).map(PathBuf::from);
     given.into_iter().chain(LocalCredential::directories()).collect()
 }
 
-/// Makes the directory, or sees to it that it is nobody else's.
+/// Creates the directory, or checks that it belongs to this user and that others cannot write to it.
 fn own(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -80,8 +81,8 @@ fn own(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what nodes have left that were killed: files in which it says that they are locked, and that
-/// nobody holds.
+/// Removes the files of nodes that were killed: such a file says that it is locked, but no process holds the
+/// lock.
 fn remove_stale(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -100,12 +101,12 @@ fn is_stale(path: &Path) -> io::Result<bool> {
     if !credential.locked || !lock(&file) {
         return Ok(false);
     }
-    // A node that starts may have put its own in this place meanwhile.
+    // Meanwhile a node that starts may have put its own file in this place.
     let (held, there) = (file.metadata()?, fs::symlink_metadata(path)?);
     Ok((held.dev(), held.ino()) == (there.dev(), there.ino()))
 }
 
-/// Whether nobody else holds it.
+/// Locks the file; false if another process holds the lock.
 fn lock(file: &File) -> bool {
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
 }
@@ -136,7 +137,7 @@ fn write_all(
 impl Drop for Left {
     fn drop(&mut self) {
         for (path, _) in &self.0 {
-            // Whoever has the address now may have written its own.
+            // A node that uses the address now may have written its own file here; that one is removed, too.
             let _ = fs::remove_file(path);
         }
     }

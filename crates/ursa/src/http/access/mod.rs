@@ -1,9 +1,10 @@
-//! Who asks, and whether that is enough: the gate before every call.
+//! Access control: who the caller is, and whether its role is sufficient.
 //!
-//! A caller proves itself by a token (`Authorization: Bearer`: one of the cluster's, or this machine's
-//! credential) or by a session's cookie. A browser sends a cookie by itself, also when a page of another site
-//! has it ask; so a change by cookie needs a header that such pages cannot set, beside the cookie's own
-//! `SameSite` and what [`super::guard`] refuses. Why it is as it is: `docs/why/access.md`.
+//! A caller proves its identity with a token (`Authorization: Bearer`: one of the cluster's, or this
+//! machine's local token) or with a session cookie. A browser sends cookies automatically, even when a page
+//! of another site causes the request. So a change with a cookie needs a header that such pages cannot set,
+//! in addition to the cookie's `SameSite` and the checks of [`super::guard`]. The reasons:
+//! `docs/why/access.md`.
 
 mod caller;
 mod gate;
@@ -41,24 +42,24 @@ pub(super) use self::role::{Need, all as needs, need};
 pub(super) use self::secret::{Digested, draw, draw_id, draw_number};
 pub(super) use self::session::AGE_MAX as SESSION_AGE_MAX;
 
-/// How long the link to make the first user is good; a restart prints another one.
+/// How long the link that creates the first user is valid. A restart prints a new one.
 const SET_UP_VALID: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How the API is opened.
+/// The settings with which the API opens.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// Where the node keeps its state.
+    /// The directory in which the node keeps its state.
     pub data_dir: PathBuf,
-    /// Programs of this machine may read `/metrics` without a token.
+    /// Whether programs of this machine may read `/metrics` without a token.
     pub metrics_without_token: bool,
-    /// Why other machines are not answered, if they should be.
+    /// Why the API does not answer other machines although it should.
     pub no_certificate: Option<String>,
 }
 
-/// Who may ask, as this node knows it; users and tokens themselves are in the record.
+/// Who may use the API. Users and tokens themselves are in the record.
 pub struct Access {
     pub(super) audit: Audit,
-    /// Why other machines are not answered, if they should be.
+    /// Why the API does not answer other machines although it should.
     pub(super) no_certificate: Option<String>,
     pub(super) passwords: Passwords,
     local: Local,
@@ -66,15 +67,15 @@ pub struct Access {
     sessions: Mutex<Sessions>,
     slowdown: Mutex<Slowdown>,
     strangers: Strangers,
-    /// What is kept of the set-up link's secret, and when it was drawn; used up with the first user.
+    /// The digest of the setup link's secret, and when it was drawn. `None` once the first user exists.
     set_up: Mutex<Option<(Digested, Instant)>>,
 }
 
 impl Access {
-    /// Begins the audit log, and draws this machine's credential.
+    /// Opens the audit log, and draws the local token.
     ///
     /// # Errors
-    /// What the system says.
+    /// A thread cannot be started.
     pub fn start(opening: &Opening) -> io::Result<Access> {
         Ok(Access {
             audit: Audit::open(&opening.data_dir.join("audit"))?,
@@ -89,41 +90,41 @@ impl Access {
         })
     }
 
-    /// Whether what is changed can be written down. What failed is tried again, for two seconds at most.
+    /// Whether the audit log can be written. After a failure this tries again, for two seconds at most.
     pub async fn can_write_down(&self) -> bool {
         self.audit.trouble().await.is_none()
     }
 
-    /// Leaves this machine's credential where the command line finds it, for an API at these addresses. It is
-    /// taken away when the result is dropped.
+    /// Leaves the local token where the command line finds it, for an API at these addresses. Dropping the
+    /// result removes it.
     pub fn leave_credential(&self, addresses: &[SocketAddr], certificate: Option<String>) -> CredentialLeft {
         self.local.leave(addresses, certificate)
     }
 
-    /// The secret of the link that makes the first user; the one before is good no more.
+    /// Draws the secret of the setup link, which creates the first user. An earlier secret becomes invalid.
     pub fn offer_set_up(&self) -> String {
         let secret = draw();
         *lock(&self.set_up) = Some((Digested::of(&secret), Instant::now()));
         secret
     }
 
-    /// Whether this is the set-up link's secret, and it was not used.
+    /// Whether this is the valid secret of the setup link.
     pub(super) fn is_set_up_secret(&self, secret: &str) -> bool {
         let offered = lock(&self.set_up);
         offered.as_ref().is_some_and(|(kept, drawn)| drawn.elapsed() < SET_UP_VALID && kept.is_of(secret))
     }
 
-    /// The link was used.
+    /// Makes the setup link invalid.
     pub(super) fn end_set_up(&self) {
         *lock(&self.set_up) = None;
     }
 
-    /// That the node runs, for whoever asks.
+    /// Checks that the node runs, for unauthenticated callers.
     pub(super) async fn health(&self, state: &State) -> Result<(), Refusal> {
         self.strangers.health(state).await
     }
 
-    /// Whether there was ever a user, for whoever asks; `None`: it is not known yet.
+    /// Whether there was ever a user, for unauthenticated callers; `None`: it is not known yet.
     pub(super) async fn is_set_up(&self, state: &State) -> Result<Option<bool>, Refusal> {
         self.strangers.is_set_up(state).await
     }
@@ -143,6 +144,6 @@ impl Access {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in there is whole between two statements.
+    // Each statement leaves the contents consistent, even if its thread panics later.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

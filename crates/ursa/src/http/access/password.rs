@@ -1,8 +1,8 @@
-//! Passwords: what is kept of them, and that checking them takes little from the data path.
+//! Hashes and checks passwords, without taking noticeable time from the data path.
 //!
-//! Argon2id is made to take memory and time. So one thread does it, at the lowest priority, and few wait for
-//! it: who comes when the queue is full is asked to come again. However many try at once, hosts lose at most
-//! what one idle thread takes.
+//! Argon2id takes much memory and time on purpose. So one thread runs it, at the lowest priority, with a
+//! short queue: when the queue is full, callers are told to try again. However many attempts arrive, hosts
+//! lose at most what one idle-priority thread takes.
 
 use std::io;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 
-/// Passwords that wait for their turn: a second's work or less, and 64 times 256 bytes.
+/// Passwords in the queue: work for at most a second, and 64 times 256 bytes.
 const WAITING_MAX: usize = 64;
 
 /// Checks and hashes passwords. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::http) struct Passwords {
     work: SyncSender<Work>,
-    /// What is checked against when there is no such user, so that an answer takes as long.
+    /// The hash to check against if there is no such user, so that the answer takes as long.
     nobodys: Arc<str>,
 }
 
-/// Too many wait already.
+/// The queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) struct TooMany;
 
@@ -40,17 +40,17 @@ enum Work {
 }
 
 impl Passwords {
-    /// Starts the thread, which ends when the last clone is gone.
+    /// Starts the thread, which ends when the last clone is dropped.
     ///
     /// # Errors
-    /// If there is no thread to have.
+    /// The thread cannot be started.
     pub(in crate::http) fn start() -> io::Result<Passwords> {
         let (work, waiting) = sync_channel(WAITING_MAX);
         std::thread::Builder::new().name("passwords".into()).spawn(move || run(&waiting))?;
         Ok(Passwords { work, nobodys: hash(&super::secret::draw()).into() })
     }
 
-    /// What is to be kept of a password.
+    /// Hashes a password for storage.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -60,7 +60,8 @@ impl Passwords {
         hashed.await.map_err(|_| TooMany)
     }
 
-    /// Whether it is the password of which `kept` was kept; `None`: of nobody, which takes as long.
+    /// Whether `kept` is a hash of the password. `None` stands for a user that does not exist: the check
+    /// takes as long and fails.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -87,7 +88,7 @@ fn run(waiting: &Receiver<Work>) {
     priority::lower("the thread for passwords");
     for work in waiting {
         match work {
-            // Nobody may wait any more: then it is not worth the time.
+            // If the caller has given up, the work is not worth the time.
             Work::Hash { password, answer } if !answer.is_closed() => {
                 let _ = answer.send(hash(&password));
             }
@@ -149,8 +150,7 @@ mod tests {
                 assert_eq!(passwords.check("wrong".into(), kept).await, Ok(false));
                 began.elapsed().as_secs_f64()
             };
-            // By turns, and the quickest of each: a machine that has other things to do makes some of them
-            // slow.
+            // Alternating, and the fastest of each: a busy machine makes some of them slow.
             let (mut somebody, mut nobody) = (f64::MAX, f64::MAX);
             for _ in 0..10 {
                 somebody = somebody.min(time(Some(kept.clone())).await);
@@ -181,7 +181,7 @@ mod tests {
                 }
             }
             assert_eq!(checked + refused, 1000);
-            // One that the thread has taken, beside those that wait; more if it is quick.
+            // The thread has taken one, beside those in the queue; more if it is fast.
             assert!(checked >= WAITING_MAX && refused > 500, "{checked} checked, {refused} refused");
         });
     }

@@ -1,5 +1,5 @@
-//! Which call needs which role: one table. What is not in it is refused, and a test compares it with the
-//! document of the API.
+//! Which call needs which role, as one table. A call that is not in it is refused. A test compares the table
+//! with the API's description.
 
 use api::Role;
 use axum::http::Method;
@@ -7,11 +7,11 @@ use axum::http::Method;
 /// What a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Need {
-    /// Nothing: who asks is about to prove who it is, or learns nothing that a stranger may not know.
+    /// Nothing: the caller is about to prove who it is, or learns only what anybody may know.
     Nothing,
-    /// As [`Need::Nothing`] for programs of this machine, if so set; the role for others.
+    /// As [`Need::Nothing`] for programs of this machine, if that is configured; the role for others.
     RoleUnlessLocal(Role),
-    /// Somebody who may at least so much.
+    /// A caller with at least this role.
     Role(Role),
 }
 
@@ -20,9 +20,11 @@ const VIEWER: Need = Need::Role(Role::Viewer);
 const OPERATOR: Need = Need::Role(Role::Operator);
 const ADMIN: Need = Need::Role(Role::Admin);
 
-/// Method, path, need. A viewer looks; an operator changes what hosts use; an administrator changes machines,
-/// their disks, the cluster, and who may do what. To name a path on a machine's disks is an administrator's,
-/// since a node may write there as root.
+/// Method, path, need.
+///
+/// A viewer reads; an operator changes what hosts use; an administrator changes machines, their disks, the
+/// cluster, and who may do what. Only an administrator may name a path on a machine's disks, since a node may
+/// write there as root.
 #[rustfmt::skip]
 const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/health", Nothing),
@@ -118,19 +120,19 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/audit", ADMIN),
 ];
 
-/// What a call of a route needs; `None`: nobody has said so, and it is refused.
+/// What a call of a route needs; `None`: it is not in the table, and is refused.
 pub(in crate::http) fn need(method: &Method, route: &str) -> Option<Need> {
-    // A HEAD is carried out as a GET whose answer is not sent.
+    // A HEAD is executed as a GET whose body is not sent.
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
     TABLE.iter().find(|(of, path, _)| *of == method && *path == route).map(|(_, _, need)| *need)
 }
 
-/// Whether the route takes some other method.
+/// Whether the table has the route, with any method.
 pub(in crate::http) fn is_known(route: &str) -> bool {
     TABLE.iter().any(|(_, path, _)| *path == route)
 }
 
-/// Each call with what it needs.
+/// All calls and what they need.
 pub(in crate::http) fn all() -> impl Iterator<Item = (&'static str, &'static str, Need)> {
     TABLE.iter().copied()
 }
@@ -156,7 +158,7 @@ mod tests {
                 }
             }
         }
-        // These describe themselves elsewhere.
+        // These two are not part of the API's description.
         for path in ["/v1/openapi.json", "/metrics"] {
             there.insert(("GET".into(), path.into()));
         }

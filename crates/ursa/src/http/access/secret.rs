@@ -1,9 +1,9 @@
-//! Secrets that are drawn: of sessions, tokens, the set-up link and this machine's credential.
+//! Randomly drawn secrets: of sessions, tokens, the setup link and the local token.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// 256 bits: nobody guesses them, so that no guess need be slowed.
+/// 256 bits: too many to guess, so guesses need not be slowed down.
 const SECRET_BYTES: usize = 32;
 
 /// A new secret, in hexadecimal.
@@ -11,12 +11,12 @@ pub(in crate::http) fn draw() -> String {
     hexadecimal(&random::<SECRET_BYTES>())
 }
 
-/// A new name that nobody has, in hexadecimal; no secret.
+/// A new unique ID, in hexadecimal; not a secret.
 pub(in crate::http) fn draw_id() -> String {
     hexadecimal(&random::<8>())
 }
 
-/// A new number.
+/// A new random number.
 pub(in crate::http) fn draw_number() -> u64 {
     u64::from_ne_bytes(random())
 }
@@ -31,27 +31,27 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is kept of a secret: knowing it lets nobody in.
+/// The stored form of a secret, which does not grant access.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::http) struct Digested([u8; 32]);
 
 impl Digested {
-    /// Of a secret. One hash is enough, since it was drawn and not thought of.
+    /// The digest of a secret. One SHA-256 is enough, since secrets are random and not chosen by a person.
     pub(in crate::http) fn of(secret: &str) -> Digested {
         Digested(Sha256::digest(secret).into())
     }
 
-    /// Whether it is that of `secret`; how long that takes says nothing.
+    /// Whether this is the digest of `secret`, in constant time.
     pub(in crate::http) fn is_of(&self, secret: &str) -> bool {
         self.0.ct_eq(&Digested::of(secret).0).into()
     }
 
-    /// As it is kept.
+    /// The digest as text, for storage.
     pub(in crate::http) fn text(&self) -> String {
         hexadecimal(&self.0)
     }
 
-    /// From how it is kept.
+    /// The digest from its text.
     pub(in crate::http) fn parse(text: &str) -> Option<Digested> {
         let mut digest = [0; 32];
         let digits = text.as_bytes().chunks(2);

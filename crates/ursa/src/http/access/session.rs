@@ -1,24 +1,24 @@
-//! Sessions of people who have logged in, in the memory of the node that they have logged in to.
+//! Sessions of users who have logged in, in the memory of the node they logged in to.
 //!
-//! A session ends when it was not used for a while, when it is old, at the logout, at the node's end, and
-//! with any change of the user's role or password on whichever node: it carries the user's stamp, and whoever
-//! looks it up compares.
+//! A session ends when it was not used for a while, when it reaches its greatest age, at logout, when the
+//! node stops, and with any change of the user's role or password on any node: it contains the user's stamp,
+//! which each lookup compares with the current one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::secret::{Digested, draw};
 
-/// A session that was not used for so long is over.
+/// A session ends when it was not used for this long.
 pub(in crate::http) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
-/// No session is older.
+/// The greatest age of a session.
 pub(in crate::http) const AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
-/// Sessions of one user; the one that was not used for longest ends.
+/// The number of sessions of one user. One more ends the least recently used one.
 const OF_USER_MAX: usize = 16;
-/// Sessions of a node; see [`OF_USER_MAX`].
+/// The number of sessions of a node; see [`OF_USER_MAX`].
 const SESSIONS_MAX: usize = 512;
 
-/// All sessions, by what is kept of their secrets.
+/// All sessions, by the digests of their secrets.
 #[derive(Default)]
 pub(in crate::http) struct Sessions(BTreeMap<Digested, Session>);
 
@@ -30,7 +30,7 @@ struct Session {
 }
 
 impl Sessions {
-    /// Begins a session; gives its secret.
+    /// Begins a session and returns its secret.
     pub(in crate::http) fn begin(&mut self, now: Instant, user: &str, stamp: u64) -> String {
         self.0.retain(|_, session| session.is_alive(now));
         let of_user = |session: &Session| session.user == user;
@@ -46,7 +46,7 @@ impl Sessions {
         secret
     }
 
-    /// Whose session it is, and that user's stamp when it began. It counts as used.
+    /// The user of a session, and the user's stamp when it began. Counts as use of the session.
     pub(in crate::http) fn find(&mut self, now: Instant, secret: &str) -> Option<(String, u64)> {
         let key = Digested::of(secret);
         let session = self.0.get_mut(&key)?;
@@ -58,7 +58,7 @@ impl Sessions {
         Some((session.user.clone(), session.stamp))
     }
 
-    /// As [`Sessions::find`]; it does not count as used.
+    /// As [`Sessions::find`], but does not count as use.
     pub(in crate::http) fn look_at(&self, now: Instant, secret: &str) -> Option<(String, u64)> {
         let session = self.0.get(&Digested::of(secret)).filter(|session| session.is_alive(now))?;
         Some((session.user.clone(), session.stamp))

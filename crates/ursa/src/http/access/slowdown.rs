@@ -1,28 +1,29 @@
-//! Guessing passwords is slow: for each account, wherever it is tried from, and for each address, whichever
-//! account it tries.
+//! Slows down password guessing: for each account, from whatever address, and for each address, whatever the
+//! account.
 //!
-//! A try counts when it begins, so that a thousand at once are a thousand. The first few are free; each one
-//! after them makes the next one wait twice as long as the one before. A success forgives the account.
-//! Whoever keeps trying can keep an account's owner from logging in with a password; tokens, sessions that
-//! are there and the command line on a node go on.
+//! An attempt counts when it begins, so a thousand concurrent ones count as a thousand. The first few are
+//! free; each further one doubles the wait before the next. A success clears the account's count. An attacker
+//! who keeps trying can keep the account's owner from logging in with a password; tokens, existing sessions
+//! and the command line on a node still work.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Tries of an account that cost nothing: somebody who does not remember has as many.
+/// Attempts on an account without a wait: for an owner who has to try several passwords.
 const FREE_OF_ACCOUNT: u32 = 5;
-/// Tries from an address that cost nothing: several people may be behind one.
+/// Attempts from an address without a wait: several people may share one.
 const FREE_OF_ADDRESS: u32 = 20;
-/// The first wait, and the longest: at best some 1,440 guesses a day.
+/// The first wait, and the longest, which allows some 1,440 guesses a day.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// After so long without a try all is forgiven.
+/// After this time without an attempt, the count is cleared.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(15 * 60);
-/// Accounts, and addresses, that are remembered: at some 100 bytes each less than 1 MiB for both.
+/// The number of accounts, and of addresses, that are remembered. At some 100 bytes each, both together take
+/// less than 1 MiB.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Who tries how often.
+/// How often each account and each address was tried.
 #[derive(Default)]
 pub(in crate::http) struct Slowdown {
     accounts: Table<String>,
@@ -38,18 +39,18 @@ impl<K> Default for Table<K> {
 }
 
 struct Tries {
-    /// Since the last success, or since all was forgiven.
+    /// Attempts since the last success, or since the count was cleared.
     count: u32,
     last: Instant,
-    /// Until then none is looked at.
+    /// Until then, attempts are refused without a check.
     wait_until: Instant,
 }
 
 impl Slowdown {
-    /// Somebody tries an account from an address.
+    /// Counts an attempt on an account from an address.
     ///
     /// # Errors
-    /// How long to wait before the next try: this one is not to be looked at.
+    /// How long to wait before the next attempt: this one must not be checked.
     pub(in crate::http) fn begin(
         &mut self,
         now: Instant,
@@ -66,15 +67,15 @@ impl Slowdown {
         Ok(())
     }
 
-    /// The try was right, or was not looked at after all: it does not count. `right`: those before it do not,
-    /// either.
+    /// Uncounts an attempt that was right, or that was not checked after all. `right`: earlier attempts on
+    /// the account are cleared, too.
     pub(in crate::http) fn forgive(&mut self, account: &str, address: IpAddr, right: bool) {
         if right {
             self.accounts.0.remove(account);
         } else {
             self.accounts.uncount(&account.to_owned());
         }
-        // Not all of it: who has one account must not get free tries at others by it.
+        // Only this attempt: otherwise the owner of one account would get free attempts on others.
         self.addresses.uncount(&network_of(address));
     }
 }
@@ -86,7 +87,8 @@ impl<K: Ord + Clone> Table<K> {
 
     fn count(&mut self, now: Instant, key: K, free: u32) {
         if !self.0.contains_key(&key) && self.0.len() >= REMEMBERED_MAX {
-            // Who has tried least, so that nobody is forgotten because of many others.
+            // Forget the one with the fewest attempts, so that an attacker cannot flush out its own entry
+            // with many others.
             let least = self.0.iter().min_by_key(|(_, tries)| (tries.count, tries.last));
             if let Some(key) = least.map(|(key, _)| key.clone()) {
                 self.0.remove(&key);
@@ -109,7 +111,7 @@ impl<K: Ord + Clone> Table<K> {
     }
 }
 
-/// How long the next try waits after so many that were not free.
+/// The wait before the next attempt, after this many that were not free.
 fn wait_after(tries: u32) -> Duration {
     match tries {
         0 => Duration::ZERO,
@@ -117,7 +119,8 @@ fn wait_after(tries: u32) -> Duration {
     }
 }
 
-/// Whose address it is: whoever has one of IPv6 has 2^64 of them, and all of loopback is this machine's.
+/// The network that counts as one address: an owner of an IPv6 address has 2^64 of them, and all of loopback
+/// is this machine.
 pub(in crate::http) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
@@ -198,7 +201,7 @@ mod tests {
             slowdown.begin(now, "alice", HOME).unwrap();
             slowdown.forgive("alice", HOME, true);
         }
-        // An own account gives no free tries at another.
+        // One's own account gives no free attempts on another.
         let tried = (0..100).filter(|_| {
             let _ = slowdown.begin(now, "mallory", HOME).map(|()| slowdown.forgive("mallory", HOME, true));
             slowdown.begin(now, "alice", HOME).is_ok()

@@ -1,4 +1,4 @@
-//! What strangers may have a node look up: together no more than a few times a second.
+//! What unauthenticated callers may make a node look up: together only a limited number of times per second.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,21 +13,22 @@ use crate::http::paced::Paced;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// A call takes a core some 5 µs: fifty of them a second are nothing to it, and nobody notices 20 ms.
+/// A lookup takes a core some 5 µs: fifty of them a second cost nothing, and a delay of 20 ms is not
+/// noticeable.
 const SOON: Duration = Duration::from_millis(20);
-/// Some 200 µs if there are as many tokens as there can be. Only a token that was made just now, on another
-/// node, is kept waiting by it.
+/// A lookup takes a core some 200 µs with the maximum number of tokens. Only a token that another node has
+/// just created waits for it.
 const TOKENS_EVERY: Duration = Duration::from_millis(100);
 
-/// Tokens by what they are found by.
+/// Digests of tokens, by the ID that is part of the token.
 type Tokens = BTreeMap<String, Digested>;
 
-/// What is asked by who has proved nothing.
+/// Rate-limited lookups for unauthenticated callers.
 pub(super) struct Strangers {
     health: Paced<()>,
     set_up: Paced<Option<bool>>,
     tokens: Paced<Tokens>,
-    /// As they were last looked up: who has none of them is not let in before they were looked up again.
+    /// The tokens of the last lookup. A token that is not among them is refused only after another lookup.
     known: Mutex<Tokens>,
 }
 
@@ -43,10 +44,10 @@ impl Default for Strangers {
 }
 
 impl Strangers {
-    /// That the node runs.
+    /// Checks that the node runs.
     ///
     /// # Errors
-    /// It does not.
+    /// The node does not run.
     pub(super) async fn health(&self, state: &State) -> Result<(), Refusal> {
         self.health.get(|| state.call(|_| async { Ok(()) })).await
     }
@@ -59,7 +60,7 @@ impl Strangers {
         self.set_up.get(|| state.call(|control| async move { Ok(control.is_set_up()) })).await
     }
 
-    /// Whether somebody may have this token: that it is still good is not said.
+    /// Whether this token exists, as of the last lookup. It may have been deleted or have expired since.
     ///
     /// # Errors
     /// The node does not run.

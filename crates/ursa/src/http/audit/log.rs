@@ -1,8 +1,8 @@
-//! The audit log's files: lines of JSON in the data directory, a bounded number of files of bounded length.
+//! The audit log's files: JSON lines in the data directory, in a bounded number of files of bounded length.
 //!
-//! An entry is written before its request is answered, and not flushed: what a power cut takes is less than
-//! what a flush for each change would cost. A log that cannot be written is said in the node's log, and the
-//! node goes on: it is there to serve.
+//! An entry is written before its request is answered, but not flushed: a power cut may lose some entries,
+//! but a flush for each change would cost more. If the log cannot be written, the node's log says so and the
+//! node continues to serve.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use api::AuditEntry;
 use serde::{Deserialize, Serialize};
 
-/// A file of this length is followed by the next one; some 20,000 entries.
+/// A file that would become longer is followed by the next one; some 20,000 entries.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Files; the oldest one goes. All together 16 MiB.
+/// The number of files, 16 MiB in total. The oldest one is deleted.
 const FILES_MAX: usize = 4;
 
 /// The files, and the number of the next entry.
@@ -26,16 +26,16 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Goes on with what is in the directory, which is made if it is not there.
+    /// Opens the log in this directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// What the system says.
+    /// An I/O error.
     pub(super) fn open(directory: &Path) -> io::Result<Log> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let path = path(directory, 0);
         let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
         let mut bytes = file.metadata()?.len();
-        // What a crash left of a line is a line by itself, and read over.
+        // The rest of a line that a crash has torn becomes a line of its own, which readers skip.
         if bytes > 0 && !fs::read(&path)?.ends_with(b"\n") {
             file.write_all(b"\n")?;
             bytes += 1;
@@ -44,10 +44,10 @@ impl Log {
         Ok(Log { directory: directory.to_owned(), file, bytes, next: last.map_or(1, |last| last + 1) })
     }
 
-    /// Writes an entry; its number is given here.
+    /// Writes an entry, and gives it its number.
     ///
     /// # Errors
-    /// What the system says.
+    /// An I/O error.
     pub(super) fn write(&mut self, entry: AuditEntry) -> io::Result<()> {
         let entry = AuditEntry { id: self.next, ..entry };
         let mut line = serde_json::to_vec(&entry)?;
@@ -74,13 +74,13 @@ impl Log {
     }
 }
 
-/// Which entries are wanted: of those that are meant the newest.
+/// Which entries are wanted: the newest `limit` that meet the conditions.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Wanted {
     pub(super) limit: usize,
-    /// Those before the one with this number.
+    /// Only entries before the one with this number.
     pub(super) before: Option<u64>,
-    /// Those that were written until then, in seconds since 1970.
+    /// Only entries up to this time, in seconds since 1970.
     pub(super) until: Option<u64>,
 }
 
@@ -90,10 +90,10 @@ impl Wanted {
     }
 }
 
-/// These entries, the newest first. Reads the files, which may grow meanwhile.
+/// The wanted entries, the newest first. Reads the files, which may grow meanwhile.
 ///
 /// # Errors
-/// What the system says.
+/// An I/O error.
 pub(super) fn last(directory: &Path, wanted: Wanted) -> io::Result<Vec<AuditEntry>> {
     let mut found = Vec::new();
     for age in 0..FILES_MAX {

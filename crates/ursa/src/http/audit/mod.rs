@@ -1,4 +1,4 @@
-//! Who has done what, from where, and what became of it.
+//! The audit log: who did what, from where, and with what result.
 
 mod log;
 mod writer;
@@ -24,11 +24,11 @@ use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
 
-/// Entries of an answer, unless told otherwise, and at most.
+/// The number of entries of a response: the default, and the maximum.
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1000;
 
-/// What is longer is cut: of names and paths that a stranger chooses.
+/// The length to which names and paths are truncated, since a stranger may choose them.
 const TEXT_BYTES_MAX: usize = 256;
 
 /// The audit log of a node. Cheap to clone.
@@ -38,7 +38,7 @@ pub(super) struct Audit {
     directory: PathBuf,
 }
 
-/// What was done, or tried.
+/// What was done or attempted.
 pub(super) struct Deed {
     pub(super) who: String,
     pub(super) by: Option<ProvedBy>,
@@ -49,20 +49,20 @@ pub(super) struct Deed {
 }
 
 impl Audit {
-    /// The log in this directory. That it cannot be opened is known later, by [`Audit::trouble`].
+    /// The log in this directory. If it cannot be opened, [`Audit::trouble`] reports it.
     ///
     /// # Errors
-    /// If there is no thread to have.
+    /// The thread cannot be started.
     pub(super) fn open(directory: &Path) -> io::Result<Audit> {
         Ok(Audit { writer: Writer::start(directory)?, directory: directory.to_owned() })
     }
 
-    /// Why changes cannot be written down at the moment, if they cannot.
+    /// Why changes cannot be written at the moment, if so.
     pub(super) async fn trouble(&self) -> Option<String> {
         Some(self.said(self.writer.trouble().await?))
     }
 
-    /// Where the log is and why it cannot be written, as far as that is known.
+    /// The directory, and why the log cannot be written, as of the last attempt.
     pub(super) fn known_error(&self) -> Option<(PathBuf, String)> {
         Some((self.directory.clone(), self.writer.known_trouble()?))
     }
@@ -74,7 +74,7 @@ impl Audit {
         )
     }
 
-    /// Writes it down.
+    /// Writes an entry.
     pub(super) async fn write(&self, deed: Deed) {
         let entry = AuditEntry {
             id: 0,
@@ -105,10 +105,10 @@ impl Audit {
     }
 }
 
-/// What another node asks for.
+/// Answers a question of another node.
 ///
 /// # Errors
-/// In words: it asks in a way that this one does not know, or the log cannot be read.
+/// As text: this node does not understand the question, or the log cannot be read.
 pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, String> {
     let wanted: Wanted = serde_json::from_str(question)
         .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
@@ -173,7 +173,7 @@ pub(super) async fn list(
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
     }
     let skip = skip_of(skip, until, LIMIT_MAX)?;
-    // Each node is asked for what is left out, too.
+    // Each node also has to return the entries that are skipped.
     let wanted = Wanted { limit: limit_of(limit, LIMIT, LIMIT_MAX - skip)? + skip, before, until };
     if asked == Asked::This {
         return Ok(axum::Json(List::of(rest(own(&state, wanted).await?, skip))));
@@ -193,13 +193,13 @@ pub(super) async fn list(
     Ok(axum::Json(List { items: rest(merged(lists, wanted.limit), skip), missing }))
 }
 
-/// Without the newest ones, which are left out.
+/// Without the newest `skip` entries.
 fn rest(mut entries: Vec<AuditEntry>, skip: usize) -> Vec<AuditEntry> {
     entries.drain(..skip.min(entries.len()));
     entries
 }
 
-/// What the log of this node has.
+/// The entries of this node's log.
 async fn own(state: &State, wanted: Wanted) -> Result<Vec<AuditEntry>, Refusal> {
     state.access.audit.last(wanted).await.map_err(|error| {
         Refusal::new(
@@ -217,7 +217,7 @@ fn of_node(node: Option<u16>, node_name: Option<String>, entries: Vec<AuditEntry
 /// The newest `limit` entries of these logs, the newest first.
 fn merged(logs: Vec<Vec<AuditEntry>>, limit: usize) -> Vec<AuditEntry> {
     let mut entries: Vec<AuditEntry> = logs.into_iter().flatten().collect();
-    // Of one node they stay in its order.
+    // The sort is stable: entries of one node keep their order.
     entries.sort_by_key(|entry| (Reverse(entry.at), entry.node));
     entries.truncate(limit);
     entries

@@ -1,8 +1,8 @@
-//! The thread that writes the audit log: its disk may hang, and nobody waits for that.
+//! The thread that writes the audit log, so that callers do not hang if the disk does.
 //!
-//! While the log cannot be written, changes of others are refused before they are carried out: nothing is to
-//! be done that nobody finds. Who asks with this machine's credential is let through, and what it does is in
-//! the node's log: an administrator must be able to mend what is wrong.
+//! While the log cannot be written, changes of other callers are refused before they are executed: no change
+//! may be untraceable. Callers with the local token are admitted, and their changes are in the node's log: an
+//! administrator must be able to repair what is wrong.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,12 @@ use tokio::sync::oneshot;
 
 use super::log::Log;
 
-/// Entries that wait to be written; each has some 600 bytes at most.
+/// The number of entries in the queue; each has some 600 bytes at most.
 const WAITING_MAX: usize = 256;
-/// How long an answer waits for its entry to be written, and after how long a disk is taken for one that
-/// hangs.
+/// How long a response waits for its entry to be written. After this time a disk counts as hung.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 
-/// The way to the thread, which ends when the last clone is gone. Cheap to clone.
+/// The handle of the thread, which ends when the last clone is dropped. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Writer {
     work: SyncSender<Work>,
@@ -29,12 +28,12 @@ pub(super) struct Writer {
 }
 
 struct Work {
-    /// `None`: only look whether the log can be opened.
+    /// `None`: only check whether the log can be opened.
     entry: Option<AuditEntry>,
     done: oneshot::Sender<()>,
 }
 
-/// How the log is.
+/// The state of the log.
 #[derive(Default)]
 struct State {
     /// Why the last entry was not written, or the log not opened.
@@ -47,20 +46,20 @@ impl Writer {
     /// Starts the thread, which opens the log in this directory.
     ///
     /// # Errors
-    /// If there is no thread to have.
+    /// The thread cannot be started.
     pub(super) fn start(directory: &Path) -> io::Result<Writer> {
         let (work, waiting) = sync_channel(WAITING_MAX);
         let state = Arc::new(Mutex::new(State::default()));
         let thread = Thread { directory: directory.to_owned(), state: Arc::clone(&state), log: None };
         std::thread::Builder::new().name("audit".into()).spawn(move || thread.run(&waiting))?;
         let writer = Writer { work, state };
-        // So that what is wrong is known before somebody asks.
+        // Opens the log now, so that an error is known before the first change.
         let _ = writer.give(None);
         Ok(writer)
     }
 
-    /// Writes an entry. Returns when it is written, or when that takes too long: then it is written when the
-    /// disk answers.
+    /// Writes an entry. Returns when it is written, or after [`WRITTEN_WITHIN`]: then the entry is written
+    /// when the disk responds.
     pub(super) async fn write(&self, entry: AuditEntry) {
         match self.give(Some(entry)) {
             Some(done) => drop(tokio::time::timeout(WRITTEN_WITHIN, done).await),
@@ -70,7 +69,7 @@ impl Writer {
 
     /// Why the log cannot be written at the moment; `None`: it can.
     pub(super) async fn trouble(&self) -> Option<String> {
-        // What failed may be mended.
+        // The cause of a failure may be repaired: try again.
         let failed = self.state().failed.is_some();
         if failed && let Some(done) = self.give(None) {
             let _ = tokio::time::timeout(WRITTEN_WITHIN, done).await;
@@ -78,7 +77,7 @@ impl Writer {
         self.known_trouble()
     }
 
-    /// As it was when it was last tried.
+    /// As [`Writer::trouble`], as of the last attempt.
     pub(super) fn known_trouble(&self) -> Option<String> {
         let state = self.state();
         let late = state.waits.map(|since| since.elapsed()).filter(|age| *age >= WRITTEN_WITHIN);
@@ -112,12 +111,12 @@ impl Thread {
             let written = self.carry_out(entry);
             let failed = written.err().map(|error| error.to_string());
             if let Some(error) = &failed {
-                // It is opened anew.
+                // The next entry opens the log again.
                 self.log = None;
                 tracing::error!(error, directory = %self.directory.display(), "the audit log cannot be written");
             }
             *lock(&self.state) = State { failed, waits: None };
-            // Nobody may wait any more.
+            // The caller may have given up.
             let _ = done.send(());
         }
     }
@@ -132,7 +131,7 @@ impl Thread {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // What is in there is whole between two statements.
+    // Each statement leaves the contents consistent, even if its thread panics later.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -162,7 +161,7 @@ mod tests {
     async fn a_log_that_cannot_be_opened_is_told_of_and_opened_when_it_can_be() {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("audit");
-        // A file is in the way.
+        // A file has the directory's name.
         fs::write(&directory, "").unwrap();
         let writer = Writer::start(&directory).unwrap();
         writer.write(entry()).await;
@@ -179,7 +178,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("audit");
         fs::create_dir(&directory).unwrap();
-        // Whoever opens it waits for somebody who reads.
+        // Opening a FIFO blocks until a reader opens it.
         rustix::fs::mknodat(
             rustix::fs::CWD,
             directory.join("audit.jsonl"),
@@ -189,7 +188,7 @@ mod tests {
         )
         .unwrap();
         let writer = Writer::start(&directory).unwrap();
-        // On a busy machine its thread may begin late.
+        // On a busy machine the thread may start late.
         while writer.trouble().await.is_none() {
             let waits = tokio::time::timeout(5 * WRITTEN_WITHIN, writer.write(entry()));
             waits.await.expect("an answer does not wait for the disk");

@@ -1,4 +1,4 @@
-//! Errands of the node that is asked: which calls it passes on, to whom, and what it answers with.
+//! Forwarding errands: which calls the queried node forwards, to which node, and how it responds.
 
 use std::rc::Rc;
 
@@ -21,20 +21,21 @@ use super::super::state::State;
 use super::super::{jobs, there};
 use super::{AT_NODES, Errand, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
 
-/// What a call is about that another node may carry out.
+/// What a call that another node may execute is about.
 #[derive(Clone, Debug)]
 enum About {
-    /// A volume, by name or identity.
+    /// A volume, by name or ID.
     Volume(String),
-    /// What is this node's own.
+    /// An object of this node.
     Node(u16),
-    /// A job of this node, if there is such a node.
+    /// A job of this node, if the node exists.
     Job(u16),
-    /// What needs the cluster's authority.
+    /// Something that needs the cluster's authority.
     Authority,
 }
 
-/// Passes on what this node cannot do because it has no copy of the volume, or is not the node that is named.
+/// Forwards calls that this node cannot execute, because it has no copy of the volume or is not the named
+/// node.
 pub(in crate::http) async fn pass_on(
     Extracted(state): Extracted<State>,
     request: Request,
@@ -52,7 +53,7 @@ pub(in crate::http) async fn pass_on(
         Err(refusal) => return refusal.into_response(),
     };
     let about = match node {
-        // Its id says whose it is, and nothing else does.
+        // Only its ID tells which node a job belongs to.
         _ if OF_JOBS.contains(&call) => node_of_job(&mut parts).await.map(About::Job),
         _ if OF_AUTHORITY.contains(&call) => Some(About::Authority),
         Some(node) => Some(About::Node(node)),
@@ -80,18 +81,18 @@ async fn volume_of(call: (&str, &str), parts: &mut Parts, body: &Bytes) -> Optio
     in_path("name", parts).await
 }
 
-/// The node whose own the job is that a call is about, if it is a node's.
+/// The node to which the job of a call belongs, if it belongs to a node.
 async fn node_of_job(parts: &mut Parts) -> Option<u16> {
     jobs::id::node_of(&in_path("id", parts).await?)
 }
 
-/// What a call's path has in this place.
+/// The value of a parameter in a call's path.
 async fn in_path(place: &str, parts: &mut Parts) -> Option<String> {
     let in_path = RawPathParams::from_request_parts(parts, &()).await.ok()?;
     in_path.iter().find(|(name, _)| *name == place).map(|(_, value)| value.to_owned())
 }
 
-/// The answer, unless it is this node that should give it.
+/// The other node's response; `None`: this node should execute the call.
 async fn at_another_node(
     state: &State,
     method: &str,
@@ -101,7 +102,7 @@ async fn at_another_node(
 ) -> Option<Response> {
     let body = match (std::str::from_utf8(body), &about) {
         (Ok(body), _) => body.to_owned(),
-        // It is no JSON: this node says so.
+        // It is not JSON: this node says so.
         (Err(_), About::Volume(_) | About::Job(_) | About::Authority) => return None,
         (Err(_), About::Node(_)) => {
             let detail = "invalid JSON in request body: it is not UTF-8";
@@ -126,7 +127,7 @@ async fn at_another_node(
             // There is no such job: this node says so.
             About::Job(node) if !control.node_names().contains_key(&node) => Passage::Stays,
             About::Node(node) | About::Job(node) => control.pass_on_to(node, &errand).await?,
-            // Who knows of none looks itself, and says why not.
+            // If no such node is known, this node tries itself and reports the reason.
             About::Authority => match control.token_maker() {
                 Some(node) => control.pass_on_to(node, &errand).await?,
                 None => Passage::Stays,
@@ -160,7 +161,7 @@ async fn at_another_node(
 }
 
 impl About {
-    /// No node that could carry it out has begun it.
+    /// The refusal if no node that could execute the call has begun.
     fn not_begun(&self, nodes: &[(u16, String)]) -> Refusal {
         let all: Vec<String> = nodes.iter().map(|(node, why)| format!("node {node}: {why}")).collect();
         let all = all.join("; ");
@@ -188,7 +189,7 @@ impl About {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).hint(hint)
     }
 
-    /// It was passed on, and nobody knows what has become of it.
+    /// The refusal if the call was forwarded, but its outcome is unknown.
     fn not_known(&self, node: Option<u16>, reason: &str) -> Refusal {
         let who = node.map_or("another node".into(), |node| format!("node {node}"));
         let (whose, hint) = match self {

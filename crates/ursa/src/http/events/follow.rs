@@ -1,13 +1,14 @@
-//! What several nodes see happen, as one stream.
+//! The events of several nodes, as one stream.
 //!
-//! Nodes answer questions and tell nothing by themselves: each is asked once a second for what has happened
-//! since it told last. So a reader misses nothing that a node still has, be it cut off for a while; nothing
-//! is kept here for a reader but how far it is with each node ([`Place`]) and what it was told lately
-//! ([`Told`]).
+//! Nodes only answer questions and send nothing on their own: the queried node asks each of them once per
+//! second for the events since its last answer. So a reader misses nothing that a node still has, even if
+//! that node is cut off for a while. For each reader, the queried node only keeps its position on each node
+//! ([`Place`]) and the events that it sent recently ([`Told`]).
 //!
-//! What nodes tell in a round comes in the order of time. While one of them has more than an answer holds,
-//! what others tell of later times is left to the next round. Where a reader is, it is told after each round,
-//! so that one that comes again goes on there: a round that it had in part comes again as a whole.
+//! The events of one round are sent in the order of their times. If a node has more events than an answer
+//! holds, later events of other nodes wait for the next round. After each round the reader receives its
+//! position, so that it can continue there after a reconnect: a round that it received in part is then sent
+//! again as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -29,32 +30,32 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::stream::{Gone, Messages};
 
-/// How often nodes are asked.
+/// The interval between questions.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// In place of this node's number while it is in no cluster: no node has it.
+/// Stands for this node's number while it is in no cluster. No node has this number.
 const NO_NUMBER: u16 = 0;
 
-/// How far a reader is.
+/// The position of a reader in the events of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// When it began, in seconds since 1970: it is told what has happened since then on nodes that have told
-    /// it nothing yet, by their clocks.
+    /// When the reader began, in seconds since 1970. From a node without an entry in `after`, it receives
+    /// events since then, by that node's clock.
     since: u64,
-    /// The number of the last event that it has, or has passed, of each node.
+    /// By node: the number of the last event that the reader has received or skipped.
     after: BTreeMap<u16, u64>,
 }
 
 impl Place {
-    /// After this event of a node.
+    /// The position after this event of one node.
     pub(super) fn of_one(node: u16, after: u64) -> Place {
         Place { since: unix_now(), after: [(node, after)].into() }
     }
 
-    /// As [`Place::written`] has it of all nodes.
+    /// Parses what [`Place::written`] writes for all nodes.
     ///
     /// # Errors
-    /// 400: it is none.
+    /// 400: the text is not such a position.
     pub(super) fn of_all(text: &str) -> Result<Place, Refusal> {
         let mut parts = text.split(',');
         let since: Option<u64> = parts.next().and_then(|since| since.parse().ok());
@@ -69,10 +70,10 @@ impl Place {
         }
     }
 
-    /// What a reader names to go on here; `None`: it has nothing of the node yet.
+    /// The position as text, with which a reader continues here; `None`: it has no position on the node yet.
     fn written(&self, asked: Asked) -> Option<String> {
         match asked {
-            // In the node's own numbers, as wherever one node is asked.
+            // The node's own event number, as in other calls about one node.
             Asked::One(node) => self.after.get(&node).map(u64::to_string),
             Asked::This | Asked::All => {
                 let of_node = |(node, after): (&u16, &u64)| format!(",{node}:{after}");
@@ -81,20 +82,21 @@ impl Place {
         }
     }
 
-    /// What a node is asked for. Who begins is told from the next event on.
+    /// The question to a node. `begins`: the reader wants only future events.
     fn question(&self, node: u16, begins: bool) -> Question {
         let (after, limit) = match begins {
             true => (None, 0),
-            // Of one that has told nothing yet, all that it has: what is older than the reader is left out
-            // here.
+            // From a node that has not answered yet: all events it has. Those before the reader's beginning
+            // are skipped here.
             false => (Some(self.after.get(&node).copied().unwrap_or(0)), LIMIT_MAX),
         };
-        // What is not wanted is passed over here, so that a reader's place is behind it.
+        // The filter is applied here and not by the node, so that the reader's position moves past unwanted
+        // events.
         Question { after, until: None, limit, skip: 0, wanted: Wanted::default() }
     }
 }
 
-/// A `Last-Event-ID` that no stream of these nodes has told.
+/// The refusal of a `Last-Event-ID` that is not from a stream of these nodes.
 pub(super) fn unreadable(text: &str) -> Refusal {
     let detail = format!(
         "`Last-Event-ID` must be an `id` from a stream with the same `node`: an event number for one node, a position on each node for all nodes; not {text:?}"
@@ -103,13 +105,13 @@ pub(super) fn unreadable(text: &str) -> Refusal {
         .hint("omit it to start with the next event")
 }
 
-/// One message of the stream.
+/// A message of the stream.
 enum Message {
     Event(Event),
     Gap(Gap),
-    /// What it sees is not told from now on.
+    /// A node no longer answers, so its events are missing from now on.
     Missing(Missing),
-    /// It is again, with what it has seen meanwhile.
+    /// The node answers again. The events in between follow.
     Back(Back),
 }
 
@@ -120,20 +122,20 @@ struct Back {
     node_name: String,
 }
 
-/// What is told next.
+/// What is sent next.
 struct Round {
     messages: Vec<Message>,
-    /// Nodes have more already.
+    /// Whether a node has more events already.
     is_more: bool,
 }
 
-/// What a reader has, and what it is told next.
+/// The state of a reader's stream.
 struct Course {
     place: Place,
     told: Told,
-    /// The nodes that have not answered last.
+    /// The nodes that did not answer the last question.
     missing: BTreeMap<u16, Missing>,
-    /// The nodes that still tell what is older than the reader, which had nothing of them.
+    /// Nodes that were new to the reader, and whose next events may still be older than its beginning.
     passing: BTreeSet<u16>,
     wanted: Wanted,
 }
@@ -143,7 +145,7 @@ impl Course {
         Course { place, told: Told::default(), missing: BTreeMap::new(), passing: BTreeSet::new(), wanted }
     }
 
-    /// What is new in these answers.
+    /// The messages that follow from these answers.
     fn next(&mut self, pages: BTreeMap<u16, Page>, missing: Vec<Missing>) -> Round {
         let mut messages = self.who_answers(&pages, missing);
         let full = pages.values().filter(|page| page.items.len() >= LIMIT_MAX);
@@ -173,7 +175,8 @@ impl Course {
         Round { messages, is_more: horizon.is_some() }
     }
 
-    /// Who does not answer any more, and who does again. Who is no node any more is forgotten.
+    /// The messages about nodes that no longer answer, or answer again. Drops the positions on nodes that
+    /// have been removed.
     fn who_answers(&mut self, pages: &BTreeMap<u16, Page>, missing: Vec<Missing>) -> Vec<Message> {
         let back = pages.keys().filter_map(|node| self.missing.get(node)).map(|one| {
             let Missing { node, node_name, .. } = one.clone();
@@ -187,8 +190,10 @@ impl Course {
     }
 }
 
-/// What a node tells until this time, and after which event it is asked then; `None`: it is asked for all
-/// again. Of the node that gives the time that is all: its last event is of that time.
+/// The events of a node up to this time, and the position after them; `None`: the node is asked for all of
+/// them again.
+///
+/// The node that determines the time is not cut short: its last event is of that time.
 fn until(horizon: Option<u64>, page: Page, is_known: bool) -> (Vec<Event>, Option<u64>) {
     let Page { mut items, next, .. } = page;
     let count = match horizon {
@@ -199,7 +204,7 @@ fn until(horizon: Option<u64>, page: Page, is_known: bool) -> (Vec<Event>, Optio
     let next = match (items.last(), rest.first()) {
         (_, None) => Some(next),
         (Some(last), Some(_)) => Some(last.id),
-        // A gap before it was told just now.
+        // The reader has a position already; a gap before this event was reported just now.
         (None, Some(first)) => is_known.then(|| first.id.saturating_sub(1)),
     };
     (items, next)
@@ -210,15 +215,16 @@ pub(super) struct Follower {
     state: State,
     asked: Asked,
     course: Course,
-    /// What has come of the first questions.
+    /// The messages that follow from the first answers.
     first: Round,
 }
 
 impl Follower {
-    /// What is wanted of these nodes, from this place on; without one, from the next event on.
+    /// Begins a stream of the wanted events of these nodes, from this position; without one, from the next
+    /// event.
     ///
     /// # Errors
-    /// A node that is none.
+    /// A node does not exist.
     pub(super) async fn begin(
         state: &State,
         asked: Asked,
@@ -232,10 +238,10 @@ impl Follower {
         Ok(Follower { state: state.clone(), asked, course, first })
     }
 
-    /// Sends all that happens.
+    /// Sends all events.
     ///
     /// # Errors
-    /// [`Gone`]: nobody reads any more, or the node that was named is none any more, or this one has stopped.
+    /// [`Gone`]: the reader is gone, the named node no longer exists, or this node has stopped.
     pub(super) async fn send_all(self, messages: Messages) -> Result<(), Gone> {
         let Follower { state, asked, mut course, first: mut round } = self;
         let mut place = None;
@@ -261,7 +267,7 @@ impl Follower {
 }
 
 impl Course {
-    /// Asks the nodes, and says what is new.
+    /// Asks the nodes, and returns the messages that follow.
     async fn ask(&mut self, state: &State, asked: Asked, begins: bool) -> Result<Round, Refusal> {
         let place = self.place.clone();
         let question =
@@ -273,7 +279,7 @@ impl Course {
         let mut pages: BTreeMap<u16, Page> = told.collect();
         if of_this {
             let node = me.unwrap_or(NO_NUMBER);
-            // It has joined a cluster since, and goes on with its numbers.
+            // The node has joined a cluster since then. It keeps its event numbers.
             if let Some(after) = self.place.after.remove(&NO_NUMBER) {
                 self.place.after.entry(node).or_insert(after);
             }
@@ -322,7 +328,7 @@ mod tests {
         Page { items, gap: false, next }
     }
 
-    /// So many of node 1, one a second from this time on, each of a revision of its own.
+    /// `count` events of node 1, one per second from this time, each of a different revision.
     fn many(at: u64, count: usize) -> Page {
         page((0..count as u64).map(|n| event(1, 1 + n, at + n, Some(10_000 + n))).collect())
     }
@@ -354,7 +360,7 @@ mod tests {
         let round = course.next([(1, of_1), (2, of_2)].into(), Vec::new());
         assert_eq!(shown(&round), ["101 11 [1, 2]", "103 72 [2]", "104 12 [1]"]);
         assert!(!round.is_more);
-        // Node 2 hears of revision 6 later than node 1.
+        // Node 2 learns of revision 6 later than node 1.
         let of_2 = page(vec![event(2, 73, 105, Some(6)), event(2, 74, 105, Some(7))]);
         let of_1 = Page { items: Vec::new(), gap: false, next: 12 };
         let round = course.next([(1, of_1), (2, of_2)].into(), Vec::new());
@@ -384,7 +390,7 @@ mod tests {
         let round = course.next([(2, of_2)].into(), Vec::new());
         assert_eq!(shown(&round), ["100 71 [2]"]);
         assert_eq!(course.place.after[&2], 71);
-        // More than an answer holds, and as it began in the middle of the second one.
+        // More events than an answer holds; the reader began in the middle of the second one.
         let round = course.next([(3, many(0, LIMIT_MAX))].into(), Vec::new());
         let last = LIMIT_MAX as u64;
         assert_eq!((shown(&round).len(), round.is_more), (LIMIT_MAX - 100, true));

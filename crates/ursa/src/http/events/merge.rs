@@ -1,15 +1,15 @@
-//! What several nodes tell, as one list.
+//! Merges the events of several nodes into one list.
 //!
-//! Each node tells what it sees; what several of them tell is one thing by [`Event::is_same_as`].
+//! Each node reports what it sees. Reports of several nodes are one event according to [`Event::is_same_as`].
 
 use std::collections::{BTreeMap, VecDeque};
 
 use api::Event;
 
-/// The newest `limit` of what nodes tell, the oldest first; what several tell is there once, with the numbers
-/// of all of them in `seen_by`.
+/// The newest `limit` events, the oldest first. What several nodes report appears once, with the numbers of
+/// all of them in `seen_by`.
 pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
-    // Of one node they stay as it has told them.
+    // The sort is stable: events of one node keep their order.
     told.sort_by_key(|event| (event.at, event.seen_by.first().copied()));
     let mut events: Vec<Event> = Vec::with_capacity(told.len());
     let mut last: BTreeMap<Kind, usize> = BTreeMap::new();
@@ -27,15 +27,16 @@ pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
     events.split_off(too_many)
 }
 
-/// Events that a stream remembers to have told: some 400 bytes each, so half a MiB at most.
+/// The number of sent events that a stream remembers: some 400 bytes each, so at most half a MiB.
 const TOLD_MAX: usize = 1024;
 
-/// What a stream has told lately, so that what another node tells later of the same is not told again.
+/// The events that a stream has sent recently, so that it does not send another node's report of the same
+/// again.
 #[derive(Default)]
 pub(super) struct Told(VecDeque<Event>);
 
 impl Told {
-    /// Whether it is told for the first time; it is remembered.
+    /// Whether the event has not been sent yet. Remembers it.
     pub(super) fn is_news(&mut self, event: &Event) -> bool {
         if let Some(before) = self.0.iter_mut().find(|before| is_same(before, event)) {
             before.seen_by.extend(&event.seen_by);
@@ -49,11 +50,12 @@ impl Told {
     }
 }
 
-/// What two events have in common that may be one: the last one of its kind is where to look.
+/// The properties that two reports of one event have in common. Only the last event of a kind can be the
+/// same.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     revision: Option<u64>,
-    /// The node that it is about.
+    /// The node that the event is about.
     node: Option<u16>,
     code: String,
     subject: Option<String>,
@@ -68,7 +70,7 @@ impl Kind {
     }
 }
 
-/// Whether another node has told the same thing before: each tells it once.
+/// Whether `before` is another node's report of the same event. A node reports an event only once.
 fn is_same(before: &Event, event: &Event) -> bool {
     let by_another = event.seen_by.iter().all(|node| !before.seen_by.contains(node));
     by_another && before.is_same_as(event)
@@ -102,7 +104,7 @@ mod tests {
         Event { revision: Some(revision), ..event(seen_by, at, at, text) }
     }
 
-    /// Of node 3, that nothing is heard of it.
+    /// Node 3 is lost.
     fn lost(seen_by: u16, at: u64) -> Event {
         Event { node: Some(3), ..event(seen_by, at, at, "lost") }
     }
@@ -127,9 +129,9 @@ mod tests {
     #[test]
     fn what_several_see_of_another_node_is_told_once_if_they_see_it_at_about_the_same_time() {
         let told = vec![lost(1, 100), lost(2, 103), lost(1, 106), lost(2, 117)];
-        // Node 1 has missed it twice; the second time node 2 has seen it too late.
+        // Node 1 lost it twice; the second time, node 2 noticed it too late.
         assert_eq!(shown(&merged(told, 10)), ["100 lost [1, 2]", "106 lost [1]", "117 lost [2]"]);
-        // What is about no node, and is not of the record, is each one's own.
+        // An event that is neither about a node nor of the record belongs to the node that reports it.
         let own = vec![event(1, 1, 100, "changed"), event(2, 1, 100, "changed")];
         assert_eq!(merged(own, 10).len(), 2);
     }
@@ -152,7 +154,7 @@ mod tests {
     fn the_newest_of_all_are_kept_in_the_order_of_time_and_of_each_node() {
         let first = [event(1, 1, 10, "a"), event(1, 2, 20, "b"), event(1, 3, 20, "c")];
         let second = [event(2, 9, 5, "d"), event(2, 10, 20, "e"), event(2, 11, 30, "f")];
-        // Whoever is asked comes first.
+        // The order in which nodes are asked does not matter.
         let told = [second.clone(), first.clone()].concat();
         let all = merged(told, 4);
         let texts: Vec<&str> = all.iter().map(|event| event.text.as_str()).collect();

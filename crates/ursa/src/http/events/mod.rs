@@ -1,5 +1,4 @@
-//! Events: what has happened, to be asked for and to be read as a stream. What there is:
-//! `docs/use/events.md`.
+//! Events: what has happened, as a list and as a stream. `docs/use/events.md` lists them.
 
 mod follow;
 mod merge;
@@ -39,13 +38,13 @@ pub use self::ring::Ring;
 
 /// The node has begun to serve.
 const NODE_STARTED: Code = Code::new("node_started", Severity::Info, None);
-/// Logins from an address, or of an account, wait.
+/// Logins from an address, or to an account, are delayed.
 pub(super) const LOGIN_THROTTLED: Code = Code::new(
     "login_throttled",
     Severity::Warning,
     Some("somebody is guessing passwords, or has forgotten one: `ursa audit` shows who"),
 );
-/// Changes are refused, since nobody could find out who has made them.
+/// Changes are refused, since the audit log could not record who made them.
 pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(
     "audit_unavailable",
     Severity::Warning,
@@ -53,7 +52,7 @@ pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(
         "check the node's data directory and its disk: changes by the API are refused until the audit log can be written",
     ),
 );
-/// Other machines are not answered, for want of a certificate.
+/// The API does not answer other machines, since it has no certificate.
 pub(super) const CERTIFICATE_UNAVAILABLE: Code = Code::new(
     "certificate_unavailable",
     Severity::Warning,
@@ -61,23 +60,23 @@ pub(super) const CERTIFICATE_UNAVAILABLE: Code = Code::new(
         "repair the certificate named in the text and restart the node: until then its API serves programs on its own machine only",
     ),
 );
-/// More has happened than is kept.
+/// More events have occurred than are kept.
 const EVENTS_DROPPED: Code =
     Code::new("events_dropped", Severity::Warning, Some("see the node's log for the rest"));
 
-/// Codes of what happens outside of the node's control.
+/// Codes of events that do not come from the node's control.
 #[cfg(test)]
 const OWN: [Code; 5] =
     [NODE_STARTED, LOGIN_THROTTLED, AUDIT_UNAVAILABLE, CERTIFICATE_UNAVAILABLE, EVENTS_DROPPED];
 
-/// How often this node looks what is wrong with it: since when it is so is noted.
+/// How often this node checks its own faults, to note since when each lasts.
 const FAULTS_EVERY: Duration = Duration::from_secs(1);
 
-/// Events of an answer, unless told otherwise, and at most.
+/// The number of events of a response: the default, and the maximum.
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1000;
 
-/// Takes events from the node for as long as it runs.
+/// Takes events from the node's control for as long as it runs.
 pub(super) async fn take_all(state: State) {
     let text = format!("{} serves", state.name);
     let mut started = Some(Happened::new(NODE_STARTED, &state.name, text));
@@ -156,20 +155,20 @@ pub(super) struct Window {
     severity: Option<api::Severity>,
 }
 
-/// The same, as it is passed to other nodes.
+/// A question about events, as it is sent to other nodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Question {
     after: Option<u64>,
     until: Option<u64>,
-    /// With those that are left out: each node is asked for them, too.
+    /// Including the events that are skipped: each node has to return them, too.
     limit: usize,
-    /// How many of the newest are left out, once what nodes tell is one list.
+    /// How many of the newest events are skipped after the answers are merged.
     #[serde(skip)]
     skip: usize,
     wanted: Wanted,
 }
 
-/// Why all nodes cannot be asked for what is after one event.
+/// Why `after` cannot be used for all nodes.
 const OF_EACH: &str =
     "each node numbers its own events: use `after` with a single node, `until` with all nodes";
 
@@ -194,7 +193,7 @@ impl Question {
         }
     }
 
-    /// As it is asked of other nodes.
+    /// The question as text for other nodes.
     fn written(&self) -> String {
         serde_json::to_string(self).expect("numbers and words can be written as JSON")
     }
@@ -206,7 +205,7 @@ impl Question {
         }
     }
 
-    /// Without what is left out.
+    /// Without the newest `skip` events.
     fn rest(&self, mut events: Events) -> Events {
         if self.skip == 0 {
             return events;
@@ -262,14 +261,14 @@ pub(super) async fn list(
     })))
 }
 
-/// What a node has answered, if it has.
+/// The answer of one node, if there is one.
 fn of_one(page: Option<Page>) -> Events {
     let next = page.as_ref().map(|page| page.next);
     let (items, gap) = page.map(|page| (page.items, page.gap)).unwrap_or_default();
     Events { items, gap, next, missing: Vec::new() }
 }
 
-/// With whose they are: a node that was in no cluster yet when something has happened did not know its
+/// Fills in the reporting node: a node that was not in a cluster when an event occurred did not know its
 /// number.
 fn told_by(node: Option<u16>, mut page: Page) -> Page {
     for event in page.items.iter_mut().filter(|event| event.seen_by.is_empty()) {
@@ -278,10 +277,10 @@ fn told_by(node: Option<u16>, mut page: Page) -> Page {
     page
 }
 
-/// What another node asks for.
+/// Answers a question of another node.
 ///
 /// # Errors
-/// In words: it asks in a way that this one does not know.
+/// As text: this node does not understand the question.
 pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, String> {
     let question: Question = serde_json::from_str(question)
         .map_err(|error| format!("this node's version does not understand the request: {error}"))?;
@@ -347,7 +346,7 @@ pub(super) async fn follow(
 ) -> Result<Response, Refusal> {
     let asked = Whose { node }.asked()?;
     let wanted = Wanted::of(subject, severity)?;
-    // One without anything is what some readers send that have had no place yet.
+    // Some readers send an empty header while they have no position yet.
     let last = headers.get("last-event-id").filter(|id| !id.is_empty());
     let last = last.map(|id| id.to_str().unwrap_or_default().to_owned());
     let reader = Reader { caller, peer, headers };
@@ -369,13 +368,13 @@ pub(super) async fn follow(
     stream::answer(&state, reader, move |messages| follower.send_all(messages))
 }
 
-/// A message that says that there is a gap.
+/// The message that reports a gap.
 #[derive(Serialize)]
 struct Gap {
-    /// Whose events they are; `None`: those of the node that is asked alone.
+    /// The node whose events are missing; `None`: the queried one.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<u16>,
-    /// The event that was named.
+    /// The event after which the reader wanted to continue.
     after: u64,
 }
 
@@ -411,7 +410,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows of the tables of `docs/use/events.md`: code, severity.
+    /// Rows of the tables in `docs/use/events.md`: code, severity.
     fn documented() -> BTreeMap<String, String> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/events.md");
         let text = std::fs::read_to_string(path).unwrap();

@@ -1,7 +1,7 @@
-//! The events that a node remembers.
+//! The events that a node keeps in memory.
 //!
-//! They are numbered without a gap; a later life of the node begins above all numbers of those before it,
-//! since they begin with the time. So whoever names the last event that it has seen is told whether it has
+//! They are numbered without gaps. The first number after a start is derived from the time, so it is above
+//! all numbers from before a restart. So a reader that names the last event it has seen learns whether it has
 //! missed any.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,45 +18,46 @@ use super::wanted::Wanted;
 use super::{EVENTS_DROPPED, LOGIN_THROTTLED};
 use crate::clock::unix_now;
 
-/// Events that are remembered: some 400 bytes each, so 2 MiB.
+/// The number of events that are kept: some 400 bytes each, so 2 MiB.
 pub(super) const EVENTS_MAX: usize = 4096;
 
-/// Numbers a second of the time with which they begin: no node has as many events.
+/// The first event number is the time in seconds times this. No node has as many events per second.
 const NUMBERS_PER_SECOND: u64 = 1 << 20;
 
-/// Events of one code in a minute; more would push all others out. What strangers can bring about has less.
+/// The number of events of one code per minute, so that one code cannot push out all others. The limit is
+/// lower for events that strangers can cause.
 const OF_CODE_MAX: usize = 512;
 const OF_STRANGERS_MAX: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// The events of a node; see the module.
 pub struct Ring {
     kept: Mutex<Remembered>,
-    /// The number of the newest; `None`: there will be no more.
+    /// The number of the newest event; `None`: there will be no more.
     newest: watch::Sender<Option<u64>>,
 }
 
-/// Some of the events of a node, the oldest first.
+/// Some of a node's events, the oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::http) struct Page {
     pub(super) items: Vec<Event>,
-    /// Events after the one that was named are not there any more, or it is none of this node's.
+    /// Whether events after the named one have been dropped, or the named one is not an event of this node.
     pub(super) gap: bool,
-    /// The number of the last event here, or of the last one of all.
+    /// The number of the last event in `items`, or of the newest event if there are no more.
     pub(super) next: u64,
 }
 
 struct Remembered {
     events: VecDeque<Event>,
-    /// The number of the next one.
+    /// The number of the next event.
     next: u64,
-    /// How many there were of each code since then, left out or not.
+    /// The number of events of each code since `since`, kept or not.
     counted: BTreeMap<&'static str, usize>,
     since: Instant,
 }
 
 impl Ring {
-    /// An empty one, of a node's life that began at this time.
+    /// An empty ring of a node that started at this time.
     pub fn new(unix_seconds: u64) -> Ring {
         let next = unix_seconds * NUMBERS_PER_SECOND;
         let kept =
@@ -64,7 +65,7 @@ impl Ring {
         Ring { kept: Mutex::new(kept), newest: watch::Sender::new(Some(next - 1)) }
     }
 
-    /// Something has happened, so long ago. `node`: the number of this one.
+    /// Adds an event that happened this long ago. `node`: the number of this node.
     pub(in crate::http) fn tell(&self, node: Option<u16>, age: Duration, event: Happened) {
         let mut kept = self.kept();
         kept.end_minute(node);
@@ -77,7 +78,7 @@ impl Ring {
         self.newest.send_replace(Some(kept.next - 1));
     }
 
-    /// Tells what was left out if its minute is over.
+    /// At the end of a minute, adds events that say how many were omitted in it.
     pub(super) fn tell_left_out(&self, node: Option<u16>) {
         let mut kept = self.kept();
         let before = kept.next;
@@ -87,28 +88,28 @@ impl Ring {
         }
     }
 
-    /// There will be no more: streams end.
+    /// There will be no more events: streams end.
     pub fn close(&self) {
         self.newest.send_replace(None);
     }
 
-    /// Waits until there will be no more.
+    /// Waits until there will be no more events.
     pub(in crate::http) async fn closed(&self) {
-        // The sender is here, and lives.
+        // The sender is part of `self`, so it is not dropped meanwhile.
         let _ = self.newest.subscribe().wait_for(Option::is_none).await;
     }
 
-    /// Says when there are more: the number of the newest, `None` at the end.
+    /// Notifies of new events: the number of the newest, `None` at the end.
     pub(super) fn watch(&self) -> watch::Receiver<Option<u64>> {
         self.newest.subscribe()
     }
 
-    /// At most `limit` of the wanted events after the one with this number; the newest without one.
+    /// At most `limit` of the wanted events after the one with this number; without a number, the newest.
     pub(super) fn after(&self, after: Option<u64>, limit: usize, wanted: &Wanted) -> Page {
         let kept = self.kept();
         let (last, oldest) = (kept.next - 1, kept.next - kept.events.len() as u64);
         let (skipped, gap) = match after {
-            // Whoever has seen nothing yet takes what is there.
+            // A reader that has seen nothing yet gets what is there.
             None | Some(0) => (0, false),
             Some(after) if after > last || after + 1 < oldest => (0, true),
             Some(after) => ((after + 1 - oldest) as usize, false),
@@ -118,13 +119,12 @@ impl Ring {
             None => newest(found, limit),
             Some(_) => found.take(limit).cloned().collect(),
         };
-        // Where there are fewer, all were looked at.
+        // With fewer than `limit` items, all events were searched.
         let next = items.last().filter(|_| items.len() >= limit).map_or(last, |event| event.id);
         Page { gap, next, items }
     }
 
-    /// At most `limit` of the wanted events, the newest of those that have happened until then, in seconds
-    /// since 1970.
+    /// The newest wanted events up to this time, in seconds since 1970; at most `limit`.
     pub(super) fn until(&self, until: u64, limit: usize, wanted: &Wanted) -> Page {
         let kept = self.kept();
         let happened = kept.events.iter().filter(|event| event.at <= until && wanted.has(event));
@@ -133,7 +133,7 @@ impl Ring {
     }
 
     fn kept(&self) -> MutexGuard<'_, Remembered> {
-        // What is in there is whole between two statements.
+        // Each statement leaves the contents consistent, even if its thread panics later.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -154,7 +154,7 @@ impl Remembered {
             subject_id: volume.map(|id| id.to_string()),
             text,
             action: code.action().map(str::to_owned),
-            // The record is all nodes': what changes in it is not about the one that tells it.
+            // A change of the record belongs to all nodes, so it is not about the node that reports it.
             node: about.or(node.filter(|_| revision.is_none())),
             revision,
             range: range.map(|range| Box::new(shown_range(range))),
@@ -187,7 +187,7 @@ fn shown_range(range: ::node::copies::DiskRange) -> DiskRange {
     DiskRange { node, pool, disk, offset, len, lba, blocks }
 }
 
-/// How many events of this code there may be in a minute.
+/// The number of events of this code that are kept per minute.
 fn most_in_a_minute(code: &str) -> usize {
     let is_of_strangers =
         [INITIATOR_DENIED, JOIN_REFUSED, LOGIN_THROTTLED].iter().any(|of| of.as_str() == code);
@@ -294,7 +294,7 @@ mod tests {
         for page in [ring.after(None, 1, &of("db")), ring.until(now, 1, &of("db"))] {
             assert_eq!(subjects(&page), ["db"]);
         }
-        // Who goes on is not told of the others, and goes on behind them.
+        // A filtered query returns only wanted events, and moves its position past the others.
         let page = ring.after(Some(nothing), 10, &of("db"));
         assert_eq!((subjects(&page), page.next, page.gap), (vec!["db"], last, false));
         let page = ring.after(Some(page.next), 10, &of("db"));

@@ -1,4 +1,4 @@
-//! Which events are wanted, of all that a node remembers.
+//! The filter for events.
 
 use api::{Event, Severity};
 use serde::{Deserialize, Serialize};
@@ -6,21 +6,22 @@ use serde::{Deserialize, Serialize};
 use super::invalid;
 use crate::http::refusal::Refusal;
 
-/// Characters of a subject: the longest are paths of disks, and Linux takes so many bytes of one.
+/// The greatest length of a subject in characters. The longest subjects are paths of disks, and Linux limits
+/// paths to 4096 bytes.
 const SUBJECT_MAX: usize = 4096;
 
-/// What events must be like; without anything all are wanted.
+/// The conditions that events have to meet. Without conditions, all events are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Wanted {
-    /// What they have happened to: the name that it had then, or a volume's identity.
+    /// The subject of the event: its name at that time, or a volume's ID.
     pub(super) subject: Option<String>,
-    /// How grave they are at least.
+    /// The lowest severity.
     pub(super) severity: Option<Severity>,
 }
 
 impl Wanted {
     /// # Errors
-    /// 400: nothing has so long a name.
+    /// 400: the subject is too long.
     pub(super) fn of(subject: Option<String>, severity: Option<Severity>) -> Result<Wanted, Refusal> {
         match subject.as_ref().is_some_and(|subject| subject.chars().count() > SUBJECT_MAX) {
             true => Err(invalid(&format!("`subject` can have at most {SUBJECT_MAX} characters"))),
@@ -28,7 +29,7 @@ impl Wanted {
         }
     }
 
-    /// Whether it is one of them.
+    /// Whether the event meets the conditions.
     pub(super) fn has(&self, event: &Event) -> bool {
         let is_grave = self.severity.is_none_or(|least| event.severity >= least);
         let is_of = |subject: &String| {

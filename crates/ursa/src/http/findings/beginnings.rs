@@ -1,7 +1,7 @@
-//! Since when a node's own faults are there.
+//! Since when a node's own faults last.
 //!
-//! Most faults say how long they have lasted. Of the others it is noted when they were first seen: the
-//! interface looks once a second for as long as it is open.
+//! Most faults tell how long they have lasted. For the others, this module notes when they were first seen:
+//! the HTTP interface checks once per second while it is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -11,8 +11,8 @@ use api::{FindingCode, Since, Subject};
 use super::identity::identity;
 use super::own::Report;
 
-/// Faults that are noted, of some 100 bytes each: a pool, a disk or another node has one at most, and a node
-/// has some dozens of these.
+/// The number of faults that are noted, some 100 bytes each. A pool, a disk or another node has at most one,
+/// and a node has some dozens of these.
 const NOTED_MAX: usize = 1024;
 
 /// When faults began.
@@ -22,18 +22,18 @@ pub(in crate::http) struct Beginnings(Mutex<Noted>);
 #[derive(Default)]
 struct Noted {
     since: BTreeMap<Key, Since>,
-    /// The interface has looked before.
+    /// Whether the interface has checked before.
     looked: bool,
 }
 
-/// Which fault.
+/// Identifies a fault.
 type Key = (FindingCode, Subject);
 
 impl Beginnings {
-    /// Notes what is there now, and forgets what is not. What is there at the first look was there when the
-    /// node started, or began with that.
+    /// Notes the faults that exist now, and forgets the others. A fault that exists at the first check may
+    /// have begun before.
     pub(in crate::http) fn note(&self, now: u64, reports: &[Report]) {
-        // What is in there is whole between two statements.
+        // Each statement leaves the contents consistent, even if its thread panics later.
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let or_earlier = !std::mem::replace(&mut noted.looked, true);
         let there: BTreeSet<Key> = reports.iter().map(identity).collect();
@@ -45,8 +45,8 @@ impl Beginnings {
         }
     }
 
-    /// Since when it is there; `None`: it has not been noted yet. A core of the node asks, which waits for no
-    /// lock.
+    /// Since when a fault lasts; `None`: it has not been noted yet. Called on a core of the node, so it does
+    /// not wait for the lock.
     pub(super) fn of(&self, report: &Report) -> Option<Since> {
         self.0.try_lock().ok()?.since.get(&identity(report)).copied()
     }
@@ -74,7 +74,7 @@ mod tests {
         beginnings.note(30, &[old.clone(), new.clone()]);
         assert_eq!(beginnings.of(&old), Some(Since { at: 10, or_earlier: true }), "from before the start");
         assert_eq!(beginnings.of(&new), Some(Since::exactly(20)));
-        // It comes again: another one.
+        // When the fault occurs again, it is a new one.
         beginnings.note(40, &[]);
         assert_eq!(beginnings.of(&new), None);
         beginnings.note(50, std::slice::from_ref(&new));

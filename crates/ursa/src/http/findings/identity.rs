@@ -1,4 +1,4 @@
-//! Which of all findings it is: the code, the severity and the subject of each.
+//! The identity of a finding: its code and its subject; and its severity.
 
 use ::node::control::FaultKind;
 use api::{FindingCode, Pool, Severity, Subject, SubjectKind, Volume};
@@ -6,7 +6,7 @@ use api::{FindingCode, Pool, Severity, Subject, SubjectKind, Volume};
 use super::judge::{Copy, Resync, What};
 use super::own::{OwnFault, Report};
 
-/// How bad it is.
+/// The severity of a finding.
 pub(super) fn severity(what: &What<'_>) -> Severity {
     match what {
         What::SplitBrain(_) | What::Unserved { .. } => Severity::Critical,
@@ -25,7 +25,7 @@ pub(super) fn severity(what: &What<'_>) -> Severity {
     }
 }
 
-/// How bad a node's own fault is. What it costs volumes is said of the volumes.
+/// The severity of a node's own fault. The consequences for volumes are findings of the volumes.
 pub fn severity_of(kind: &FaultKind) -> Severity {
     match kind {
         FaultKind::CopiesMismatch { .. } | FaultKind::BlocksLost { .. } => Severity::Critical,
@@ -33,7 +33,7 @@ pub fn severity_of(kind: &FaultKind) -> Severity {
     }
 }
 
-/// Which of all findings it is.
+/// The identity of a finding.
 pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
     use FindingCode as Code;
     match what {
@@ -67,7 +67,7 @@ pub(super) fn code_and_subject(what: &What<'_>) -> (FindingCode, Subject) {
     }
 }
 
-/// Which of all findings a report is.
+/// The identity of a report.
 pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
     use FindingCode as Code;
     let of = |kind: SubjectKind, name: &str| named(kind, name, report.node);

@@ -1,5 +1,5 @@
-//! Health, judged: from what nodes report and what this node knows of them, to what is wrong, as codes and
-//! facts. `words` puts it into words.
+//! Turns what nodes report, and what the queried node knows, into findings, as codes and facts. `words` has
+//! the texts.
 
 use std::cmp::Reverse;
 
@@ -13,32 +13,32 @@ use super::identity::{identity, severity};
 use super::own::{OwnFault, Report};
 use crate::http::volumes::health::{Unserved, unserved};
 
-/// What is known of the cluster.
+/// What the queried node knows about the cluster.
 #[derive(Debug)]
 pub(super) struct Observed {
-    /// The nodes of the cluster; `None` without one.
+    /// The nodes of the cluster; `None` without a cluster.
     pub(super) nodes: Option<Vec<ClusterNode>>,
-    /// etcd holds the cluster's record.
+    /// Whether the cluster's record is in etcd.
     pub(super) in_etcd: bool,
     pub(super) volumes: Vec<Volume>,
-    /// Of all nodes.
+    /// The pools of all nodes.
     pub(super) pools: Vec<Pool>,
     /// What nodes report about themselves.
     pub(super) reports: Vec<Report>,
-    /// Nodes that do not report about themselves.
+    /// Nodes that do not report their own faults.
     pub(super) silent: Vec<Missing>,
-    /// Nodes whose pools or volumes are missing.
+    /// Nodes that do not report their pools or volumes.
     pub(super) incomplete: Vec<Missing>,
 }
 
-/// Something that is wrong, and since when, if that is known.
+/// A finding, and since when it lasts, if that is known.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) what: What<'a>,
     pub(super) since: Option<Since>,
 }
 
-/// What is wrong.
+/// The facts of a finding.
 #[derive(Debug)]
 pub(super) enum What<'a> {
     SplitBrain(&'a Volume),
@@ -57,7 +57,7 @@ pub(super) enum What<'a> {
     NodeDown(&'a ClusterNode),
     NodeMaintenance(&'a ClusterNode),
     NodeCutOff(&'a ClusterNode),
-    /// It does not report its state, or what it has.
+    /// A node is up, but does not report its own faults, or (`reports_state`) its pools or volumes.
     NodeSilent {
         missing: &'a Missing,
         reports_state: bool,
@@ -66,7 +66,7 @@ pub(super) enum What<'a> {
         up: usize,
         voters: usize,
     },
-    /// Nobody knows who votes.
+    /// The voters are unknown.
     RecordSilent,
     NoWitness,
     DiskFailed {
@@ -83,39 +83,40 @@ pub(super) enum What<'a> {
         overcommit: Overcommit,
     },
     PoolNearlyFull(&'a Pool),
-    /// It has log volumes and has reached a level.
+    /// A pool with log volumes has reached a fill level.
     PoolFilling {
         pool: &'a Pool,
         logs: PoolLogs,
         level: u8,
     },
-    /// What nodes report about themselves: one node, or several about something of the cluster.
+    /// Faults that nodes report themselves: of one node, or of several about the same thing of the cluster.
     Own(Vec<&'a Report>),
 }
 
-/// What the loss of a pool means.
+/// The consequences of losing a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Impact {
-    /// In a cluster other nodes may have copies of what is on it: what is not served is said of the volumes.
+    /// In a cluster other nodes may have copies of its volumes; findings of the volumes say which ones are
+    /// unavailable.
     pub(super) severity: Severity,
-    /// Another node has copies of volumes on this node: they can be rebuilt in another pool.
+    /// Whether another node has copies of volumes on this node, so that they can be rebuilt in another pool.
     pub(super) can_rebuild: bool,
 }
 
-/// What becomes of a copy that is out of sync.
+/// The state of the resync of a copy that is out of sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resync {
     Paused,
     Waiting,
     Running,
-    /// No node reports a resync of it.
+    /// No node reports a resync of this copy.
     Unknown,
 }
 
-/// A copy, and whose it is.
+/// A copy and its volume.
 pub(super) type Copy<'a> = (&'a Volume, &'a VolumeCopy);
 
-/// Of a pool, below which it is nearly full.
+/// A pool with less free space than this is nearly full.
 const FREE_PERCENT_MIN: u64 = 5;
 
 impl<'a> What<'a> {
@@ -124,16 +125,17 @@ impl<'a> What<'a> {
     }
 }
 
-/// All that is wrong, the worst first; of what is equally bad, what ends automatically last.
+/// All findings, the worst first; among equally severe ones, those that end automatically come last.
 pub(super) fn judge(observed: &Observed) -> Vec<Found<'_>> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
     let is_removed = observed.reports.iter().any(|report| is_here(nodes, report) && report.is_removal());
-    // The other nodes are not down for a node that they refuse: its own report says what to do.
+    // If the other nodes refuse this node because it was removed, they are not down: its own report says what
+    // to do.
     let nodes = if is_removed { &[] } else { nodes };
     let mut found: Vec<Found<'_>> = Vec::new();
     found.extend(observed.volumes.iter().filter_map(|volume| of_volume(volume, nodes)));
     found.extend(observed.pools.iter().filter_map(|pool| of_pool(pool, observed)));
-    // A node says itself what is wrong with etcd, in which no node votes.
+    // If the record is in etcd, no node votes, and nodes report themselves what is wrong with etcd.
     found.extend(of_votes(nodes).filter(|_| !observed.in_etcd));
     found.extend(nodes.iter().filter_map(of_node));
     found.extend(of_copies(observed));
@@ -146,7 +148,7 @@ pub(super) fn judge(observed: &Observed) -> Vec<Found<'_>> {
 }
 
 impl What<'_> {
-    /// Nobody needs to do anything.
+    /// Whether the finding ends without any action.
     pub(super) fn ends_automatically(&self) -> bool {
         matches!(self, What::Resync { how: Resync::Running | Resync::Unknown, .. })
     }
@@ -157,13 +159,13 @@ impl Report {
         matches!(self.fault, OwnFault::Node(FaultKind::RemovedFromCluster | FaultKind::LeftBehind))
     }
 
-    /// It is about something of the cluster that each node sees alike.
+    /// Whether it is about something of the cluster that every node sees alike.
     fn is_of_cluster(&self) -> bool {
         matches!(self.fault, OwnFault::Node(FaultKind::RecordLost { .. } | FaultKind::FloatingIpLost { .. }))
     }
 }
 
-/// Whether the queried node reports it.
+/// Whether the report is the queried node's own.
 fn is_here(nodes: &[ClusterNode], report: &Report) -> bool {
     nodes.iter().any(|node| node.here && Some(node.id) == report.node)
 }
@@ -177,7 +179,7 @@ fn of_volume<'a>(volume: &'a Volume, nodes: &[ClusterNode]) -> Option<Found<'a>>
     if let Some(why) = unserved(volume, nodes) {
         let since = match why {
             Unserved::Problem(_) => None,
-            // Since the last node with a copy in sync is down.
+            // Since the last node with a copy in sync went down.
             Unserved::NotReached => {
                 let has = |node: &&ClusterNode| volume.copies.iter().any(|copy| is_in_sync_on(copy, node.id));
                 last(nodes.iter().filter(has).filter_map(|node| node.down_since))
@@ -207,7 +209,7 @@ fn last(all: impl IntoIterator<Item = Since>) -> Option<Since> {
     all.into_iter().max_by_key(|since| since.at)
 }
 
-/// Others reach it, and the queried node does not.
+/// Whether other nodes reach this node, but the queried node does not.
 fn is_cut_off(node: &ClusterNode) -> bool {
     !node.up && !node.reached_by.is_empty()
 }
@@ -231,7 +233,7 @@ fn of_votes(nodes: &[ClusterNode]) -> Option<Found<'_>> {
     if voters == 0 {
         return Some(What::RecordSilent.since(None));
     }
-    // Since so many are down that the others are no majority.
+    // Since so many voters are down that the rest is no majority.
     let mut down: Vec<Since> = votes().filter_map(|node| node.down_since).collect();
     down.sort_by_key(|since| since.at);
     Some(What::NoQuorum { up, voters }.since(down.get(voters.div_ceil(2) - 1).copied()))
@@ -241,7 +243,7 @@ fn is_well(pool: &Pool) -> bool {
     matches!(pool.state, PoolState::Online | PoolState::Exported)
 }
 
-/// Whether what a node reports is the state of this pool.
+/// Whether the report is about the state of this pool.
 fn is_about(report: &Report, pool: &Pool) -> bool {
     let of_pool = match &report.fault {
         OwnFault::Node(
@@ -278,7 +280,7 @@ fn of_pool<'a>(pool: &'a Pool, observed: &'a Observed) -> Option<Found<'a>> {
     })
 }
 
-/// What logs have borrowed of a pool is not taken.
+/// Whether a pool is nearly full. Not for pools with logs, whose borrowed space is not all in use.
 fn is_nearly_full(pool: &Pool) -> bool {
     if pool.logs.is_some() {
         return false;
@@ -286,8 +288,8 @@ fn is_nearly_full(pool: &Pool) -> bool {
     u128::from(pool.free) * 100 < u128::from(pool.total) * u128::from(FREE_PERCENT_MIN)
 }
 
-/// Copies that are out of sync while their node is up, by what becomes of them. Of a node that is down or in
-/// maintenance it is said already.
+/// Copies that are out of sync while their node is up, grouped by the state of their resync. If the node is
+/// down or in maintenance, another finding says so.
 fn of_copies(observed: &Observed) -> impl Iterator<Item = Found<'_>> {
     let in_use = |copy: &VolumeCopy| {
         let mut nodes = observed.nodes.iter().flatten();
@@ -319,8 +321,8 @@ fn resync(copy: &VolumeCopy) -> Resync {
     }
 }
 
-/// What nodes report about themselves, unless it is said already: of a pool, or of a node that is cut off
-/// from the queried one. What several report about the cluster is one finding.
+/// The faults that nodes report, unless there is another finding about the same pool, or about a node that is
+/// cut off from the queried one. Reports of several nodes about the cluster become one finding.
 fn of_reports(observed: &Observed) -> Vec<Found<'_>> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
     let is_said = |report: &Report| {
@@ -349,7 +351,7 @@ fn of_reports(observed: &Observed) -> Vec<Found<'_>> {
         .collect()
 }
 
-/// Nodes of which not all is known, though they are up: of one that is down it is said already.
+/// Nodes that are up but do not report everything. If a node is down, another finding says so.
 fn of_missing(observed: &Observed) -> impl Iterator<Item = Found<'_>> {
     let is_down =
         |missing: &&Missing| observed.nodes.iter().flatten().any(|node| node.id == missing.node && !node.up);

@@ -1,8 +1,9 @@
-//! Findings: what is wrong in the cluster now, judged once, by the node that is asked. The command line and
-//! the console show them.
+//! Findings: what is wrong in the cluster now, as determined by the queried node. The command line and the
+//! console only show them.
 //!
-//! Nodes tell each other codes and facts ([`own`]); [`mod@judge`] makes findings of these and of what this
-//! node knows; [`identity`] says which each is, [`words`] has its text.
+//! Nodes report codes and facts to each other ([`own`]). [`mod@judge`] derives findings from these reports
+//! and from what the queried node knows; [`identity`] determines code and subject of each, [`words`] its
+//! text.
 
 mod beginnings;
 mod identity;
@@ -49,7 +50,7 @@ async fn observe(state: &State) -> Result<Observed, Refusal> {
     let opened = Arc::clone(&state.opened);
     let own = move |control: Rc<Control>| async move { Ok(reports(&control, &opened)) };
     let pools = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
-    // All at once: a node that does not answer is waited for.
+    // All at once, since each question may wait for a node that does not answer.
     let (members, volumes, pools, reports) = tokio::join!(
         state.call(members),
         volumes::all(state),
@@ -71,8 +72,8 @@ async fn observe(state: &State) -> Result<Observed, Refusal> {
     })
 }
 
-/// The nodes of the cluster, and whether etcd holds its record. Why this node knows none, though it is in a
-/// cluster, is among its reports.
+/// The nodes of the cluster, and whether its record is in etcd. If this node is in a cluster but cannot list
+/// its nodes, its own reports give the reason.
 async fn members(
     control: Rc<Control>,
 ) -> Result<(Option<Vec<ClusterNode>>, bool), ::node::control::ControlError> {

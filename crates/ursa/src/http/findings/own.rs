@@ -1,7 +1,7 @@
-//! What a node reports about itself: what its control finds wrong, and what the HTTP interface does.
+//! What a node reports about itself: faults that its control knows, and faults of its HTTP interface.
 //!
-//! Nodes ask each other over links, which may be up before the interface is: until then they report what
-//! control knows.
+//! Nodes ask each other over links, which may be up before the HTTP interface is. Until then a node reports
+//! only what its control knows.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,19 +16,19 @@ use super::beginnings::Beginnings;
 use crate::clock::unix_now;
 use crate::http::access::Access;
 
-/// A change that takes longer does not get what it needs: most take less than a second, none is waited for
-/// longer than 45.
+/// A change that takes longer counts as stuck. Most take less than a second, and callers wait at most 45
+/// seconds.
 const CHANGE_MAX: Duration = Duration::from_secs(300);
 
-/// What is wrong with a node, as nodes tell each other.
+/// A fault of a node, as nodes report it to each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum OwnFault {
-    /// What its control knows.
+    /// A fault that the node's control knows.
     Node(FaultKind),
     /// The audit log cannot be written.
     AuditUnavailable {
-        /// Where it is.
+        /// The directory of the log.
         directory: PathBuf,
         /// The error.
         error: String,
@@ -38,16 +38,16 @@ pub(super) enum OwnFault {
         /// The error.
         error: String,
     },
-    /// A change does not end.
+    /// A change does not finish.
     ChangeStuck {
-        /// What it does.
+        /// What the change does.
         what: String,
         /// What it waits for.
         waits_for: String,
     },
 }
 
-/// A fault of a node, and whose it is.
+/// A fault of a node, with the node that reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::http) struct Report {
     pub(super) fault: OwnFault,
@@ -60,7 +60,7 @@ pub(in crate::http) struct Report {
     pub(super) node_name: Option<String>,
 }
 
-/// What is wrong with this node.
+/// The faults of this node.
 pub(in crate::http) fn reports(control: &Control, opened: &Opened) -> Vec<Report> {
     let (node, node_name) = control.number_and_name();
     let now = unix_now();
@@ -75,7 +75,7 @@ pub(in crate::http) fn reports(control: &Control, opened: &Opened) -> Vec<Report
     faults(control, opened).into_iter().map(report).collect()
 }
 
-/// What is wrong, and for how long, if that is known.
+/// The faults, and how long each has lasted, if that is known.
 fn faults(control: &Control, opened: &Opened) -> Vec<(OwnFault, Option<Duration>)> {
     let mut faults: Vec<_> =
         control.faults().into_iter().map(|fault| (OwnFault::Node(fault.kind), fault.age)).collect();
@@ -86,7 +86,7 @@ fn faults(control: &Control, opened: &Opened) -> Vec<(OwnFault, Option<Duration>
         let certificate = access.no_certificate.clone();
         faults.extend(certificate.map(|error| (OwnFault::CertificateUnavailable { error }, None)));
     }
-    // The oldest: others may wait for the same.
+    // Only the oldest one: others may wait for the same.
     if let Some(change) = control.changes().into_iter().find(|change| change.age > CHANGE_MAX) {
         let (what, waits_for) = (change.work.to_string(), change.waits_for.to_string());
         faults.push((OwnFault::ChangeStuck { what, waits_for }, Some(change.age)));
@@ -94,8 +94,8 @@ fn faults(control: &Control, opened: &Opened) -> Vec<(OwnFault, Option<Duration>
     faults
 }
 
-/// What the HTTP interface knows, for nodes that ask over links, too: nothing before it is open, and when it
-/// has ended.
+/// What the HTTP interface knows, as needed for answers over links as well. Without content before the
+/// interface opens and after it has closed.
 #[derive(Default)]
 pub struct Opened {
     access: OnceLock<Weak<Access>>,
@@ -103,9 +103,9 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// The interface is open. Said once.
+    /// Makes the interface's knowledge available when it opens. Called once.
     pub fn tell(&self, access: &Arc<Access>) {
-        // It is not opened twice.
+        // An error would mean that the interface opens twice, which does not happen.
         let _ = self.access.set(Arc::downgrade(access));
     }
 

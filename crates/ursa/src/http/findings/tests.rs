@@ -1,4 +1,4 @@
-//! What is judged how, and in which words.
+//! Which findings follow from which facts, and their texts.
 
 use ::node::control::{FaultKind, UnreadBlock};
 use ::node::{RecordDamage, RecordFault, RecordMissing};
@@ -36,12 +36,12 @@ fn volume(of: &[(u16, CopyState)]) -> Volume {
     samples::volume("db", copies(of))
 }
 
-/// Its copy on the first node, which is the one that is asked, has failed.
+/// A volume whose copy on the first node, which is the queried one, has failed.
 fn failed(of: &[(u16, CopyState)]) -> Volume {
     Volume { problem: Some("a write to this copy failed".into()), serving: false, ..volume(of) }
 }
 
-/// Its second copy is out of sync, and this is known of it.
+/// A volume whose second copy is out of sync, with this resync.
 fn syncing(sync: CopySync) -> Volume {
     let mut volume = volume(&[(1, InSync), (2, OutOfSync)]);
     volume.copies[1].sync = Some(sync);
@@ -68,7 +68,7 @@ fn pool(node: Option<u16>, state: PoolState) -> Pool {
     }
 }
 
-/// What a node reports; `None`: one without a cluster.
+/// A report of a node; `None`: a node without a cluster.
 fn own(node: Option<u16>, fault: OwnFault) -> Report {
     Report { fault, since: None, node, node_name: node.map(|node| format!("server{node}")) }
 }
@@ -90,7 +90,7 @@ fn disk_failed() -> FaultKind {
     FaultKind::DiskFailed { pool, disk, error: "Input/output error".into() }
 }
 
-/// Three nodes, a volume with two copies: all is well.
+/// A healthy cluster: three nodes, and a volume with two copies.
 fn cluster() -> Observed {
     Observed {
         nodes: Some(vec![node(1), node(2), node(3)]),
@@ -103,7 +103,7 @@ fn cluster() -> Observed {
     }
 }
 
-/// A node without a cluster, and a volume.
+/// A node without a cluster, with a volume.
 fn alone() -> Observed {
     Observed {
         nodes: None,
@@ -118,7 +118,7 @@ fn findings(observed: &Observed) -> Vec<Finding> {
     judge(observed).iter().map(|found| words::told(found, nodes)).collect()
 }
 
-/// That this is found, in this order.
+/// Asserts that these are the findings, in this order.
 #[track_caller]
 fn finds(observed: Observed, expected: &[(Severity, FindingCode)]) {
     let found = findings(&observed);
@@ -193,7 +193,7 @@ fn copies_out_of_sync_are_found_by_what_becomes_of_them() {
     let paused = Some(SyncPaused { by: "eva".into(), since: 9 });
     let paused = CopySync { waits_for, paused, ..samples::sync() };
     finds(of(syncing(paused)), &[(Warning, Code::ResyncPaused)]);
-    // Of a copy on a node that is down it is said with the node.
+    // If the node of the copy is down, the finding is about the node.
     let nodes = Some(vec![node(1), down(2), node(3)]);
     finds(Observed { nodes, ..of(syncing(samples::sync())) }, &[(Warning, Code::NodeDown)]);
 }
@@ -221,7 +221,7 @@ fn nodes_that_are_down_cut_off_or_in_maintenance_are_found_once() {
     finds(said_with(down(3), Vec::new()), &[(Warning, Code::NodeDown)]);
     let cut = || FaultKind::NodeCutOff { node: 3, heard: false, reached_by: vec![2] };
     finds(said_with(cut_off(3, &[2]), vec![report(1, cut())]), &[(Warning, Code::NodeCutOff)]);
-    // That another node does not reach it is another finding.
+    // If another node does not reach it either, that is a finding of its own.
     let both = vec![report(1, cut()), report(2, cut())];
     finds(said_with(cut_off(3, &[2]), both), &[(Warning, Code::NodeCutOff); 2]);
 }
@@ -265,12 +265,12 @@ fn pools_are_judged_by_whether_others_have_copies() {
     finds(disk, &[(Warning, Code::DiskFailed)]);
     let reports = vec![own(None, OwnFault::Node(FaultKind::PoolReadOnly { pool: "default".into() }))];
     finds(Observed { reports, ..here(one(PoolState::ReadOnly)) }, &[(Warning, Code::PoolReadOnly)]);
-    // What the only copies were on is not rebuilt.
+    // The pool of the only copies cannot be rebuilt.
     let action = |observed| findings(&observed).remove(0).action.unwrap_or_default();
     let rebuild = "`ursa volume copy rebuild VOLUME --on 2`";
     assert!(action(there(two(PoolState::Unavailable))).contains(rebuild));
     assert!(!action(here(one(PoolState::Unavailable))).contains("rebuild"));
-    // A report about a pool that nobody lists is all that is known of it.
+    // A report about a pool that no node lists is all that is known about it.
     let reports = vec![report(3, disk_failed())];
     finds(Observed { reports, ..cluster() }, &[(Warning, Code::DiskFailed)]);
 }
@@ -290,7 +290,7 @@ fn a_pool_that_fills_up_is_advice() {
 fn a_pool_with_log_volumes_warns_by_level() {
     let level = |level| {
         let logs = Some(PoolLogs { lent: 90, used: 80, room: 8, percent: 91, level });
-        // What logs have borrowed is not taken.
+        // Space that logs have borrowed is not used.
         Observed { pools: vec![Pool { free: 0, logs, ..pool(None, PoolState::Online) }], ..alone() }
     };
     finds(level(None), &[]);
@@ -312,7 +312,7 @@ fn what_nodes_report_about_the_cluster_is_one_finding() {
     let [etcd] = found.as_slice() else { panic!("{found:#?}") };
     assert!(etcd.cause.starts_with("Node 1 (server1), node 3 (server3): etcd, which holds"), "{etcd:?}");
     assert_eq!((etcd.since, etcd.seen_by.as_slice()), (Some(Since::exactly(980)), &[1, 3][..]));
-    // What is each node's own is not.
+    // Faults of each node itself are not combined.
     let latched = |node| report(node, FaultKind::RecordLatched);
     assert_eq!(of(vec![latched(1), latched(2)]).len(), 2);
     let both = of(vec![report(1, disk_failed()), report(2, disk_failed())]);
@@ -377,7 +377,7 @@ fn a_finding_says_since_when() {
     let since = |observed: Observed| findings(&observed).iter().map(|it| it.since).collect::<Vec<_>>();
     let down_at = |id, at| ClusterNode { down_since: Some(Since::exactly(at)), ..down(id) };
     let at = |at| Some(Since::exactly(at));
-    // A majority was there until the second was lost.
+    // There was a majority until the second voter was lost.
     let nodes = Some(vec![node(1), down_at(2, 60), down_at(3, 50)]);
     assert_eq!(since(Observed { nodes, ..cluster() }), [at(60), at(60), at(50)]);
     let both = Some(vec![node(1), down_at(2, 60), down_at(3, 50)]);

@@ -1,4 +1,4 @@
-//! The one table of what people read about findings.
+//! The texts of all findings.
 
 use std::fmt::Display;
 
@@ -12,26 +12,26 @@ use super::judge::{Copy, Found, Impact, Resync, What};
 use super::own::{OwnFault, Report};
 use crate::http::volumes::health::Unserved;
 
-/// What people read: a cause and an action as sentences, the action without a full stop.
+/// A cause and an action as sentences, the action without a period; and a command.
 struct Words {
     cause: String,
     action: String,
     command: String,
 }
 
-/// The logs of a node, where no other command helps.
+/// The log of the node, if no other command helps.
 const LOG: &str = "journalctl -u ursa";
 const NODES: &str = "ursa node list";
 const LINKS: &str = "ursa node links";
 const CHECK_NETWORK: &str =
     "Check the network between the two nodes (cables, switches, firewalls, port 3270)";
 
-/// A finding, in words. `nodes`: those of the cluster.
+/// A finding with its text. `nodes`: the nodes of the cluster.
 pub(super) fn told(found: &Found<'_>, nodes: &[ClusterNode]) -> Finding {
     let Found { what, since } = found;
     let (code, mut subject) = code_and_subject(what);
     if let (SubjectKind::Node, None, Some(id)) = (subject.kind, &subject.name, subject.node) {
-        // A node reports about another one by its number.
+        // A node that reports another one knows only its number.
         subject.name = nodes.iter().find(|node| node.id == id).map(|node| node.name.clone());
     }
     let Words { cause, action, command } = words(what, nodes);
@@ -173,7 +173,7 @@ fn of_unserved(volume: &Volume, why: Unserved<'_>) -> Words {
     Words { cause, action: action.into(), command: format!("ursa volume show {name}") }
 }
 
-/// One copy by name, and how many more there are.
+/// One copy by name, and the number of further ones.
 fn of_resync(how: Resync, copies: &[Copy<'_>]) -> Words {
     let (volume, copy) = copies[0];
     let (name, sync) = (&volume.name, copy.sync.as_ref());
@@ -224,7 +224,7 @@ fn of_resync(how: Resync, copies: &[Copy<'_>]) -> Words {
     }
 }
 
-/// How much of what these copies missed is copied, as ` (70 %)`; nothing before anybody has counted.
+/// The progress of these resyncs, as ` (70 %)`; empty while the total is not known.
 fn percent(copies: &[Copy<'_>]) -> String {
     let syncs = || copies.iter().filter_map(|(_, copy)| copy.sync.as_ref());
     let total: u64 = syncs().map(|sync| sync.total_bytes).sum();
@@ -235,7 +235,7 @@ fn percent(copies: &[Copy<'_>]) -> String {
     }
 }
 
-/// `by`: the node that does not reach it; `reached_by`: those that do.
+/// `by`: the node that does not reach it; `reached_by`: the nodes that do.
 fn of_cut_off(node: u16, by: &str, reached_by: &[u16], nodes: &[ClusterNode]) -> Words {
     let reach = match reached_by {
         [] => String::new(),
@@ -514,7 +514,7 @@ fn of_set_back((pool, on, disks): (&str, &str, &str), resynced: usize, stuck: &[
     }
 }
 
-/// `default on node 2 (san2)`; without a cluster the name alone.
+/// `default on node 2 (san2)`; without a cluster only the name.
 fn pool_of(pool: &Pool) -> String {
     match pool.node {
         Some(node) => {
@@ -537,7 +537,7 @@ fn rebuild(pool: &Pool, impact: Impact) -> String {
     }
 }
 
-/// How a command names the node of something.
+/// The option that names a node in a command.
 fn at(node: Option<u16>) -> String {
     node.map(|node| format!(" --node {node}")).unwrap_or_default()
 }
@@ -558,7 +558,7 @@ fn listed(ids: &[u16], nodes: &[ClusterNode]) -> String {
     joined(ids.iter().map(|id| node_named(*id, nodes)))
 }
 
-/// Some of these, and how many more there are.
+/// The first of these, and how many more there are.
 fn shortened(keys: &[String]) -> String {
     const SHOWN: usize = 5;
     match keys.len().saturating_sub(SHOWN) {

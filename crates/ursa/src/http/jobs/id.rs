@@ -1,20 +1,20 @@
-//! What jobs are found by: those of different nodes by different texts.
+//! IDs of jobs, which are unique in the cluster.
 
 use ::node::VolumeId;
 use axum::http::HeaderName;
 use axum::http::header::LOCATION;
 
-/// Of what is done with the copy of a volume, by its identity, on a node.
+/// The ID of a job on the copy of a volume, by the volume's ID and the copy's node.
 pub(in crate::http) fn of_copy(volume: &str, node: u16) -> String {
     format!("copy.{volume}.{node}")
 }
 
-/// Of a comparison of a volume's copies by a node.
+/// The ID of a verification of a volume by a node.
 pub(in crate::http) fn of_verification(volume: VolumeId, node: Option<u16>) -> String {
     with_node(format!("verify.{volume}"), node)
 }
 
-/// Of a change of a node, which may be in no cluster.
+/// The ID of a change of a node, which may be in no cluster.
 pub(in crate::http) fn of_change(number: u64, node: Option<u16>) -> String {
     with_node(format!("change.{number}"), node)
 }
@@ -26,12 +26,12 @@ fn with_node(id: String, node: Option<u16>) -> String {
     }
 }
 
-/// The volume's identity in a job's; of a change something else.
+/// The volume's ID in the ID of a job. For a change, something else.
 pub(super) fn volume_of(id: &str) -> &str {
     id.split('.').nth(1).unwrap_or_default()
 }
 
-/// The node whose own job it is; `None`: it is the cluster's, or of a node in no cluster.
+/// The node to which the job belongs; `None`: it belongs to the cluster, or to a node in no cluster.
 pub(in crate::http) fn node_of(id: &str) -> Option<u16> {
     let mut parts = id.split('.');
     match parts.next()? {
@@ -40,12 +40,12 @@ pub(in crate::http) fn node_of(id: &str) -> Option<u16> {
     }
 }
 
-/// Where a job is told of.
+/// The path of a job in the API.
 pub(in crate::http) fn path(id: &str) -> String {
     format!("/v1/jobs/{id}")
 }
 
-/// The header that says where it is told how far the job is, and how it has ended.
+/// The `Location` header that refers to a job.
 pub(in crate::http) fn location(id: &str) -> [(HeaderName, String); 1] {
     [(LOCATION, path(id))]
 }

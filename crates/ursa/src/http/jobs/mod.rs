@@ -1,9 +1,8 @@
-//! Jobs: work that takes its time, as the cluster's record and its nodes know it. Nothing is kept of them
-//! here.
+//! Jobs: work in progress, as the cluster's record and its nodes know it. This module stores nothing.
 //!
-//! What is done with copies is the cluster's, and every node tells of it. Comparisons and changes are a
-//! node's own: others ask it for them ([`super::peers`]), and have it do what is to be done with one
-//! ([`super::errands`]). How jobs have ended each node remembers for itself (`Control::ended_jobs`).
+//! Jobs on copies belong to the cluster, and every node reports them. Verifications and changes belong to a
+//! node: other nodes ask it for them ([`super::peers`]), and forward calls about them to it
+//! ([`super::errands`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
 
 pub(super) mod id;
 mod shown;
@@ -78,7 +77,7 @@ pub(super) async fn list(
     let mut items = if of_this { known } else { known.of_cluster() }.shown();
     let (theirs, missing) = answers.read::<Job>();
     items.extend(theirs);
-    // Stable: what is under way stays as it is.
+    // The sort is stable: jobs in progress keep their order.
     items.sort_by_key(|job| Reverse(job.ended.as_ref().map(|end| end.at)));
     Ok(axum::Json(List { items, missing }))
 }
@@ -198,7 +197,7 @@ pub(super) async fn resume(
     }
     let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
     state.call(move |control| async move { control.resume_sync(&volume, node).await }).await?;
-    // It may be over by now.
+    // The resync may have finished by now.
     let now = find(&state, &id).await;
     let done = Job { state: JobState::Running, paused: None, waits_for: None, ..job };
     Ok(axum::Json(now.unwrap_or(done)))
@@ -217,11 +216,11 @@ fn not_pausable(job: &Job) -> Refusal {
     Refusal::new(StatusCode::CONFLICT, "job_not_pausable", detail)
 }
 
-/// The job that is found by this: the one under way, or the last one that has ended.
+/// The job with this ID: the one in progress, or the last one that has ended.
 async fn find(state: &State, id: &str) -> Result<Job, Refusal> {
     let look = |control: Rc<Control>| async move {
         let under_way = Known::under_way(&control).await;
-        // Afterwards: what ends meanwhile is in one of them at least.
+        // Read afterwards, so that a job that ends meanwhile is in at least one of the lists.
         Ok(Known { ended: control.ended_jobs(), ..under_way })
     };
     let known = state.call(look).await?;
@@ -233,7 +232,7 @@ async fn find(state: &State, id: &str) -> Result<Job, Refusal> {
     })
 }
 
-/// As [`find`]; one that has ended is refused.
+/// As [`find`], but refuses a job that has ended.
 async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
     let job = find(state, id).await?;
     if job.ended.is_none() {
@@ -249,18 +248,18 @@ async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
         .hint(format!("`ursa job show {id}` shows the result")))
 }
 
-/// What this node knows of jobs.
+/// The jobs that this node knows.
 #[derive(Default)]
 struct Known {
     /// This node's number; `None` without a cluster.
     node: Option<u16>,
-    /// Volumes of the cluster with copies that something is done with.
+    /// Volumes of the cluster with jobs on their copies.
     volumes: Vec<CopiesStatus>,
-    /// Comparisons of this node.
+    /// Verifications by this node.
     comparisons: Vec<(VolumeId, Verification)>,
     /// Changes of this node.
     changes: Vec<ChangeStatus>,
-    /// What has ended, of the cluster and of this node, newest first, and how long ago.
+    /// Ended jobs of the cluster and of this node, the newest first, and how long ago each ended.
     ended: Vec<(Duration, EndedJob)>,
 }
 
@@ -273,7 +272,7 @@ impl Known {
         Known { volumes, ..Known::own(control) }
     }
 
-    /// What is under way that is this node's own.
+    /// This node's own jobs in progress.
     fn own(control: &Control) -> Known {
         let node = control.number();
         let (comparisons, changes) = (control.verifications(), control.changes());
@@ -285,13 +284,13 @@ impl Known {
         Known { node, ended: control.ended_jobs(), ..Known::default() }
     }
 
-    /// Without what is this node's own.
+    /// Without this node's own jobs.
     fn of_cluster(self) -> Known {
         let ended = self.ended.into_iter().filter(|(_, job)| is_of_cluster(job)).collect();
         Known { node: self.node, volumes: self.volumes, ended, ..Known::default() }
     }
 
-    /// As the API tells of it. Not for the node's core, where there may be much of it.
+    /// The jobs as the API shows them. Not to be called on the node's core if there may be many.
     fn shown(self) -> Vec<Job> {
         let (node, now) = (self.node, unix_now());
         let copies = self.volumes.iter().flat_map(of_volume);
@@ -303,12 +302,12 @@ impl Known {
     }
 }
 
-/// What is under way that is this node's own, for other nodes.
+/// This node's own jobs in progress, for other nodes.
 pub(super) fn own(control: &Control) -> Vec<Job> {
     Known::own(control).shown()
 }
 
-/// What has ended that was this node's own, for other nodes.
+/// This node's own jobs that have ended, for other nodes.
 pub(super) fn own_ended(control: &Control) -> Vec<Job> {
     let mut known = Known::ended(control);
     known.ended.retain(|(_, job)| !is_of_cluster(job));

@@ -1,4 +1,4 @@
-//! Jobs, as the API tells of them.
+//! Jobs as the API shows them.
 
 use ::node::VolumeId;
 use ::node::control::{ChangeStatus, EndedJob, EndedWork, JobOutcome, Verification};
@@ -8,7 +8,7 @@ use api::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
 use super::id;
 use crate::http::volumes::copies::restraint;
 
-/// What is done with copies of a volume.
+/// The jobs on copies of a volume.
 pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
     let entry = &volume.entry;
     let job = |copy: &CopyEntry| {
@@ -20,7 +20,7 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
             false => sync.and_then(|sync| sync.waits_for.as_ref()).map(ToString::to_string),
         };
         let paused = entry.paused.get(&copy.slot).filter(|_| !leaves);
-        // Who takes new writes already is given the rest.
+        // A copy that is catching up gets the rest even while paused.
         let stands = copy.standing == StandingEntry::Outside && !leaves;
         let done = sync.map(|sync| sync.total_bytes.saturating_sub(sync.left_bytes));
         let state = match (&waits_for, paused) {
@@ -51,7 +51,7 @@ pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
     entry.copies.iter().filter_map(job).collect()
 }
 
-/// A comparison of the node with this number.
+/// A verification by the node with this number.
 pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u16>) -> Job {
     let rate = (found.done * 1000).checked_div(found.took.as_millis() as u64).unwrap_or_default();
     let state = if found.done == 0 { JobState::Waiting } else { JobState::Running };
@@ -73,7 +73,7 @@ pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u1
 pub(super) fn of_change(change: ChangeStatus) -> Job {
     let (id, subject) = (id::of_change(change.number, change.node), change.work.to_string());
     let (zeroed, age_s) = (change.zeroed, Some(change.age.as_secs()));
-    // Over all of it: it is given to the disk in pieces that may take seconds.
+    // The mean over the whole time: the disk takes pieces that may last seconds.
     let rate = zeroed.and_then(|zeroed| (zeroed.done.0 * 1000).checked_div(zeroed.took.as_millis() as u64));
     let left = zeroed.map_or(0, |zeroed| zeroed.total.0 - zeroed.done.0);
     let gets_on = zeroed.is_some_and(|zeroed| zeroed.gets_on);
@@ -91,7 +91,7 @@ pub(super) fn of_change(change: ChangeStatus) -> Job {
     }
 }
 
-/// What has ended at this time, in seconds since 1970; `here` is the number of this node.
+/// A job that ended at this time, in seconds since 1970; `here` is the number of this node.
 pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
     let EndedJob { work, subject, outcome, reason, took } = job;
     let state = match outcome {
@@ -134,7 +134,7 @@ pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
     }
 }
 
-/// What is done, and the node that a copy moves from.
+/// The kind of a job, and the node that a copy moves from.
 fn kind_of(work: CopyWork) -> (JobKind, Option<u16>) {
     match work {
         CopyWork::Sync => (JobKind::Sync, None),
@@ -144,12 +144,12 @@ fn kind_of(work: CopyWork) -> (JobKind, Option<u16>) {
     }
 }
 
-/// A volume that was made larger meanwhile has more than it had.
+/// The part that is done. A volume that has grown meanwhile has more blocks than the verification counted.
 fn part_done(found: &Verification) -> f64 {
     (found.done as f64 / found.total.max(1) as f64).min(1.0)
 }
 
-/// A job of which nothing else is known.
+/// A job with no other properties.
 fn plain(id: String, kind: JobKind, subject: String, state: JobState) -> Job {
     Job {
         id,
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(of_volume(&behind)[0].limited_by, None);
         behind.syncs.get_mut(&1).unwrap().limited_by = Some(Restraint::NodeLimit);
         assert_eq!(of_volume(&behind)[0].limited_by, Some(SyncRestraint::NodeLimit));
-        // What goes is given nothing.
+        // A copy that is being removed is not resynced.
         behind.entry.copies[1].leaves = Some(Leaves::Now);
         assert_eq!(of_volume(&behind)[0].limited_by, None);
     }
@@ -273,7 +273,7 @@ mod tests {
         let paused = job(&behind);
         assert_eq!((paused.state, paused.can_be_paused), (JobState::Paused, false));
         assert_eq!(paused.paused, Some(SyncPaused { by: "eva".into(), since: 9 }));
-        // What takes new writes already ends, and what leaves is given nothing.
+        // A copy that is catching up completes its resync, and one that is being removed is not resynced.
         behind.entry.copies[1].standing = Joining;
         assert_eq!((job(&behind).state, job(&behind).can_be_paused), (JobState::Running, false));
         behind.entry.copies[1].leaves = Some(Leaves::Now);

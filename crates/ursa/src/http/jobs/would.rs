@@ -1,4 +1,4 @@
-//! What taking a job back would do, or why it cannot be taken back.
+//! Dry runs of a job's cancellation, and the reasons against one.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::http::dry_run;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// Says what taking a job back would do.
+/// Answers a dry run of a job's cancellation.
 pub(super) async fn cancel(state: &State, job: &Job) -> Result<Response, Refusal> {
     let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
     match job.kind {
@@ -51,7 +51,7 @@ fn cancelling(job: &Job) -> Vec<String> {
     }
 }
 
-/// Why a job of a kind that always goes on to its end is not taken back.
+/// The refusal to cancel a job of a kind that always runs to its end.
 pub(super) fn not_cancellable(job: &Job) -> Refusal {
     let (detail, hint) = match job.kind {
         JobKind::Sync => {

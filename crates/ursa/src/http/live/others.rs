@@ -1,5 +1,5 @@
-//! What goes on now on the other nodes of the cluster: each is asked once a second, as long as somebody
-//! reads, and all readers get what it says.
+//! Current rates and latencies of the other nodes of the cluster. Each is asked once per second while there
+//! are readers, and all readers get its answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -17,37 +17,38 @@ use crate::http::peers::{self, Asked, LIVE};
 use crate::http::state::State;
 use crate::http::stream::Gone;
 
-/// Messages that wait for a reader; who is that late misses some. Some seconds of a large cluster.
+/// The number of messages that may wait for a reader, some seconds of a large cluster. A slower reader misses
+/// some.
 const WAITING_MAX: usize = 64;
 
-/// What is told of another node.
+/// A message about another node.
 pub(super) enum Told {
     Sample(LiveSample),
-    /// Its samples do not come from now on.
+    /// The node no longer answers, so its samples are missing from now on.
     Missing(Missing),
-    /// They come again.
+    /// The node answers again.
     Back(Back),
 }
 
-/// A node whose samples come again.
+/// A node that answers again.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Back {
     node: u16,
     node_name: String,
 }
 
-/// What is told, and which nodes are missing now.
+/// The messages to readers, and the nodes that are missing now.
 pub(super) struct Others {
     told: broadcast::Sender<Arc<Told>>,
     known: Mutex<Known>,
-    /// Rung when somebody wants to read.
+    /// Notified when a reader arrives.
     wanted: Notify,
 }
 
 #[derive(Default)]
 struct Known {
     missing: BTreeMap<u16, Missing>,
-    /// What each has said last: it may be asked again before it has something new.
+    /// The last sample of each node, which may be asked again before it has a new one.
     last: BTreeMap<u16, LiveSample>,
 }
 
@@ -57,11 +58,11 @@ impl Default for Others {
     }
 }
 
-/// A reader of what is told; none reads of the node alone that is asked.
+/// A reader of these messages; `None`: the reader wants only the queried node.
 pub(super) type Follower = Option<broadcast::Receiver<Arc<Told>>>;
 
 impl Others {
-    /// What is told from now on, and who is missing already.
+    /// A reader of the messages from now on, and the nodes that are missing already.
     pub(super) fn follow(&self) -> (Follower, Vec<Missing>) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let follower = self.told.subscribe();
@@ -69,7 +70,7 @@ impl Others {
         (Some(follower), known.missing.values().cloned().collect())
     }
 
-    /// Tells what is new in a node's answer.
+    /// Sends what is new in a node's answer.
     fn note(&self, node: u16, name: &str, answer: Result<Option<LiveSample>, Missing>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let told = match answer {
@@ -86,14 +87,14 @@ impl Others {
                 new.inspect(|sample| drop(known.last.insert(node, sample.clone()))).map(Told::Sample)
             }
         };
-        // Told while it is held: a reader that comes now has it from one or the other. Nobody may read any
-        // more.
+        // Sent while the lock is held, so that a new reader gets it exactly once: from the map or as a
+        // message. An error means that there are no readers.
         if let Some(told) = told {
             let _ = self.told.send(Arc::new(told));
         }
     }
 
-    /// These are the nodes that there are.
+    /// Forgets nodes that no longer exist.
     fn keep(&self, nodes: &BTreeMap<u16, String>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.missing.retain(|node, _| nodes.contains_key(node));
@@ -101,10 +102,10 @@ impl Others {
     }
 }
 
-/// What is told next; for ever without a follower.
+/// The next message; never returns without a follower.
 ///
 /// # Errors
-/// [`Gone`]: there will be no more.
+/// [`Gone`]: there will be no more messages.
 pub(super) async fn next(follower: &mut Follower) -> Result<Arc<Told>, Gone> {
     let Some(follower) = follower else { return std::future::pending().await };
     loop {
@@ -116,13 +117,13 @@ pub(super) async fn next(follower: &mut Follower) -> Result<Arc<Told>, Gone> {
     }
 }
 
-/// Asks the others whenever somebody wants to read, for as long as the node runs.
+/// Asks the other nodes while there are readers, for as long as the node runs.
 pub(in crate::http) async fn ask_all(state: State) {
     let live = Arc::clone(&state.live);
     let others = &live.others;
     loop {
         others.wanted.notified().await;
-        // One that is slow is asked again when it has answered, and holds up no other.
+        // A slow node is asked again only after it has answered, and delays no other.
         let mut asking: JoinSet<u16> = JoinSet::new();
         let mut asked = BTreeSet::new();
         while others.told.receiver_count() > 0 {
@@ -135,7 +136,7 @@ pub(in crate::http) async fn ask_all(state: State) {
             let Ok(nodes) = state.call(there).await else { break };
             others.keep(&nodes);
             while let Some(done) = asking.try_join_next() {
-                // One that has panicked is asked no more.
+                // A node whose task has panicked is not asked again.
                 asked.remove(&done.unwrap_or_default());
             }
             for (node, name) in nodes {
@@ -153,7 +154,7 @@ async fn ask(state: State, node: u16, name: String) -> u16 {
     let question = move |control: Rc<Control>| async move {
         peers::ask(&control, [(node, LIVE.to_owned())].into()).await
     };
-    // It was removed just now, or this node has stopped.
+    // The node has just been removed, or this node has stopped.
     let Ok(answers) = state.call(question).await else { return node };
     let (samples, missing) = answers.read::<LiveSample>();
     let answer = match missing.into_iter().next() {

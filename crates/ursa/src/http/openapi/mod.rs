@@ -1,5 +1,5 @@
-//! The description of the API (OpenAPI 3.1), from the code. `docs/openapi.json` is a copy of it to read and
-//! to generate clients from.
+//! The description of the API (OpenAPI 3.1), generated from the code. `docs/openapi.json` is a copy, for
+//! readers and client generators.
 
 mod parameters;
 mod refusals;
@@ -32,7 +32,7 @@ use super::access::{Need, needs};
 )]
 struct Document;
 
-/// Says of each call which role it needs, how that is proved, and what any call may be refused with.
+/// Adds to each call the role that it needs, how callers prove it, and the refusals that any call may have.
 pub(super) fn say_of_each(document: &mut utoipa::openapi::OpenApi) {
     let schemes = [
         ("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer))),
@@ -74,7 +74,7 @@ pub(super) fn document() -> utoipa::openapi::OpenApi {
 mod tests {
     use std::path::Path;
 
-    /// Set, it makes the test write the file instead of comparing it.
+    /// If this variable is set, the test writes the file instead of comparing it.
     const UPDATE: &str = "URSA_UPDATE_OPENAPI";
 
     #[test]

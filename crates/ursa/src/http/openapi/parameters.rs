@@ -1,9 +1,9 @@
-//! What is said of parameters besides what calls say themselves: how far those of 64 bits go, and the header
-//! that has a `POST` carried out once.
+//! Adds to the parameters of calls: the range of 64-bit integers, and the header that makes a `POST`
+//! idempotent.
 //!
-//! utoipa says `int64` of them, which ends at half of what they take; its feature for other formats
-//! (`non_strict_integers`) writes `u-int64`, which nobody knows. `uint64` is in OpenAPI's registry of
-//! formats; `maximum` is for those who do not know it either.
+//! For such integers utoipa writes `int64`, which covers only half of the range. Its feature for other
+//! formats (`non_strict_integers`) writes `u-int64`, which no tool knows. `uint64` is in OpenAPI's registry
+//! of formats; `maximum` is for tools that do not know it either.
 
 use utoipa::Number;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
@@ -15,7 +15,7 @@ use crate::http::once::{KEY, KEY_BYTES_MAX};
 
 const FORMAT: &str = "uint64";
 
-/// Says of a call's parameters which take all numbers of 64 bits.
+/// Corrects the format of the unsigned 64-bit parameters of a call.
 pub(super) fn say(operation: &mut Operation) {
     for parameter in operation.parameters.iter_mut().flatten() {
         if let RefOr::T(parameter) = parameter
@@ -28,8 +28,7 @@ pub(super) fn say(operation: &mut Operation) {
     }
 }
 
-/// Says of a call that has it that it takes the header with which it is carried out once
-/// ([`crate::http::once`]).
+/// Adds the idempotency header to a call that supports it ([`crate::http::once`]).
 pub(super) fn say_key(method: &str, operation: &mut Operation, need: Need) {
     if method != "POST" || need == Need::Nothing {
         return;
@@ -48,7 +47,7 @@ pub(super) fn say_key(method: &str, operation: &mut Operation, need: Need) {
 
 const _: () = assert!(usize::MAX as u64 == u64::MAX, "it is the largest number of 64 bits, too");
 
-/// utoipa says of unsigned ones alone where they begin, unless it is told.
+/// utoipa writes a minimum only for unsigned integers, unless a parameter sets one.
 fn is_unsigned(schema: &Object) -> bool {
     schema.format == Some(SchemaFormat::KnownFormat(KnownFormat::Int64)) && schema.minimum.is_some()
 }

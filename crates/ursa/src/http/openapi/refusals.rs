@@ -1,5 +1,4 @@
-//! What a call may be refused with besides its own reasons: said of each, by what it takes, and described
-//! once.
+//! Refusals that calls have in common: described once, and added to each call according to its properties.
 
 use api::Problem;
 use axum::http::StatusCode as Status;
@@ -60,7 +59,7 @@ const COMMON: [(Status, &str, &str); 12] = [
     (Status::INSUFFICIENT_STORAGE, "Full", "`record_full`, `metadata_full`"),
 ];
 
-/// What is true of a call that its refusals follow from.
+/// The properties of a call that determine its common refusals.
 struct Traits {
     changes: bool,
     needs_role: bool,
@@ -74,7 +73,7 @@ impl Traits {
     fn of(method: &str, operation: &Operation, need: Need) -> Traits {
         let place = |parameter: &RefOr<Parameter>| match parameter {
             RefOr::T(parameter) => Some(parameter.parameter_in.clone()),
-            // None of ours is.
+            // Our parameters are never references.
             RefOr::Ref(_) => None,
         };
         let places: Vec<ParameterIn> = operation.parameters.iter().flatten().filter_map(place).collect();
@@ -93,7 +92,7 @@ impl Traits {
         match status {
             Status::BAD_REQUEST => self.has_body || self.in_path || self.in_query || self.is_post,
             Status::UNAUTHORIZED => self.needs_role,
-            // Pages of other sites, and other machines without TLS, are refused everywhere.
+            // All calls refuse pages of other sites, and other machines without TLS.
             Status::FORBIDDEN | Status::MISDIRECTED_REQUEST => true,
             Status::CONFLICT => deed,
             Status::PAYLOAD_TOO_LARGE => self.has_body || self.is_post,
@@ -106,7 +105,7 @@ impl Traits {
     }
 }
 
-/// Describes them.
+/// Adds the descriptions to the document.
 pub(super) fn describe(document: &mut OpenApi) {
     let components = document.components.get_or_insert_default();
     for (_, name, description) in COMMON {
@@ -119,7 +118,7 @@ fn problem(description: &str) -> Response {
     ResponseBuilder::new().description(description).content(Problem::MEDIA_TYPE, content).build()
 }
 
-/// Says of a call which of them it may be answered with. What it says itself is left as it is.
+/// Adds the refusals that a call may have. What the call describes itself is left as it is.
 pub(super) fn say(method: &str, operation: &mut Operation, need: Need) {
     let traits = Traits::of(method, operation, need);
     for (status, name, _) in COMMON.into_iter().filter(|(status, ..)| traits.may_be(*status)) {

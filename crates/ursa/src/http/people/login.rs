@@ -1,4 +1,4 @@
-//! Logging in and out, and the first user.
+//! Login, logout, and creation of the first user.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ use crate::http::input::Json;
 use crate::http::refusal::{Refusal, was_not_looked_at};
 use crate::http::state::State;
 
-/// A cookie to be kept, or to be forgotten.
+/// A `Set-Cookie` header that sets or deletes the cookie.
 type Cookie = [(HeaderName, String); 1];
 
 const SETUP_TOKEN_INVALID: &str = "setup_token_invalid";
@@ -66,7 +66,7 @@ pub(in crate::http) async fn set_up(
     Json(SetUp { token, name, password }): Json<SetUp>,
 ) -> Result<(StatusCode, Cookie, axum::Json<LoggedIn>), Refusal> {
     let result = make_first(&state, &peer, &token, &name, password).await;
-    // Who has not the link is a stranger, and could turn the audit log over.
+    // Without a valid link the caller is unauthenticated, and could flood the audit log.
     let by_stranger =
         |refusal: &Refusal| refusal.code() == SETUP_TOKEN_INVALID || was_not_looked_at(refusal.code());
     if !result.as_ref().is_err_and(by_stranger) {
@@ -84,7 +84,7 @@ async fn make_first(
     name: &str,
     password: String,
 ) -> Result<User, Refusal> {
-    // The secret has 256 random bits: only wrong ones are slowed, so that nobody keeps the one who has it
+    // The secret has 256 random bits, so only wrong ones are slowed down: others cannot keep its owner
     // waiting.
     if !state.access.is_set_up_secret(token) {
         let address = peer.address.ip();
@@ -105,7 +105,7 @@ async fn make_first(
     Ok(made)
 }
 
-/// A user to be kept, with its password hashed.
+/// A user for the record, with its password hashed.
 pub(super) async fn new_user(
     state: &State,
     name: &str,
@@ -116,7 +116,7 @@ pub(super) async fn new_user(
     Ok(User { name, role: kept_role(role), password, stamp: draw_number(), created: unix_now() })
 }
 
-/// What is to be kept of a new password.
+/// Hashes a new password.
 pub(super) async fn hashed(state: &State, field: &'static str, password: String) -> Result<String, Refusal> {
     if !(PASSWORD_CHARACTERS_MIN..=PASSWORD_CHARACTERS_MAX).contains(&password.chars().count()) {
         let detail =
@@ -148,7 +148,7 @@ pub(in crate::http) async fn log_in(
     Json(Login { name, password }): Json<Login>,
 ) -> Result<(Cookie, axum::Json<LoggedIn>), Refusal> {
     let result = check(&state, &peer, &name, password).await;
-    // One that was not looked at is not written down: there may be as many as somebody likes.
+    // Attempts that were not checked are not written to the audit log: there may be any number of them.
     if !result.as_ref().is_err_and(|refusal| was_not_looked_at(refusal.code())) {
         write_down(&state, &peer, "login", &name, &result, StatusCode::OK).await;
     }
@@ -157,16 +157,16 @@ pub(in crate::http) async fn log_in(
     Ok((cookie, axum::Json(LoggedIn { role: shown_role(user.role), name: user.name })))
 }
 
-/// The user of this name, if that is the password.
+/// The user of this name, if the password is right.
 async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Result<User, Refusal> {
     let (access, address) = (&state.access, peer.address.ip());
-    // What no name can be is one account for all: it is not remembered.
+    // Names that are too long for a user count as one account, and are not remembered.
     let account = if name.len() <= 63 { name } else { "" };
     access.slowdown().begin(Instant::now(), account, address).map_err(|wait| slowed(state, peer, wait))?;
     let of_name = name.to_owned();
     let user = state.call(move |control: Rc<Control>| async move { Ok(control.user(&of_name)) }).await;
     let kept = user.as_ref().ok().and_then(Option::as_ref).map(|user| user.password.clone());
-    // Longer than any that was ever taken: it is the wrong one, and takes no longer than another.
+    // A password longer than any that is accepted is wrong; its check takes no longer than others.
     let fits = password.chars().count() <= PASSWORD_CHARACTERS_MAX;
     let checked = access.passwords.check(if fits { password } else { String::new() }, kept).await;
     match (user, checked) {
@@ -191,7 +191,7 @@ async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Resu
 
 fn slowed(state: &State, peer: &Peer, wait: Duration) -> Refusal {
     let seconds = wait.as_secs() + 1;
-    // Without the account's name: it is a stranger's text.
+    // The text does not contain the account's name, since a stranger chose it.
     let text = format!("login from {} delayed after too many wrong passwords", peer.ip());
     state.events.tell(None, Duration::ZERO, Happened::new(LOGIN_THROTTLED, peer.ip(), text));
     let detail = format!("too many failed attempts: try again in {seconds} seconds");

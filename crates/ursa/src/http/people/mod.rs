@@ -1,4 +1,4 @@
-//! Users and tokens, and logging in.
+//! Users, tokens, and login.
 
 pub(super) mod login;
 pub(super) mod tokens;

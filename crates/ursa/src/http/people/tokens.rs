@@ -1,4 +1,4 @@
-//! Tokens for scripts.
+//! API tokens.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::http::input::{Json, Parameters, Segments};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// The longest that a token with an end is good: ten years.
+/// The longest validity of a token that expires: ten years.
 const VALID_SECONDS_MAX: u64 = 10 * 366 * 24 * 60 * 60;
 
 /// All tokens of the cluster, without their secrets.
@@ -91,7 +91,7 @@ pub(in crate::http) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What deleting a token would do.
+/// The steps of deleting a token.
 fn would_delete(token: &control::ApiToken) -> Vec<String> {
     let control::ApiToken { id, name, role, created_by, .. } = token;
     let role = shown_role(*role);

@@ -41,13 +41,14 @@ pub(in crate::http) async fn create(
 ) -> Result<(StatusCode, axum::Json<User>), Refusal> {
     let set_up = state.call(|control| async move { Ok(control.is_set_up()) }).await?;
     if set_up == Some(false) && role != Role::Admin {
-        // The link ends with it, and nobody could make others from elsewhere.
+        // The setup link becomes invalid with the first user. If that one were no administrator, no further
+        // users could be created from other machines.
         return Err(Refusal::invalid("role", "the first user must be an administrator")
             .hint("create that one first: `ursa user create NAME --role admin`"));
     }
     let user = new_user(&state, &name, role, password).await?;
     let made = state.call(move |control| async move { control.change_user(Change::Add(user)).await }).await?;
-    // Whoever has the link makes no second first user.
+    // The setup link must not create another first user.
     state.access.end_set_up();
     Ok((StatusCode::CREATED, axum::Json(shown(made))))
 }
@@ -85,7 +86,7 @@ pub(in crate::http) async fn change(
     Ok(axum::Json(Answer::Done(shown(user))))
 }
 
-/// What changing a user would do, who is like this then.
+/// The steps of changing a user; `user` is the user after the change.
 fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Vec<String> {
     let name = &user.name;
     let role = role.map(|role| format!("user {name} gets the role {role}"));
@@ -117,7 +118,7 @@ pub(in crate::http) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Says what deleting a user would do.
+/// Answers the dry run of deleting a user.
 async fn would_delete(state: &State, name: String) -> Result<Response, Refusal> {
     let check = move |control: Rc<Control>| async move {
         let user = control.check_user_change(Change::Delete(name))?;

@@ -1,5 +1,5 @@
-//! What would be done with pools, step by step. The node refuses it as it would refuse to do it, and does
-//! nothing.
+//! Dry runs of calls about pools, step by step. The node makes the same checks as for the change itself, and
+//! changes nothing.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::size::Size;
 
-/// What making a pool would do.
+/// The steps of creating a pool.
 pub(super) async fn create(state: &State, node: Option<u16>, spec: PoolSpec) -> Result<Response, Refusal> {
     let name = spec.name.clone();
     let reserved: Vec<bool> = spec.disks.iter().map(|disk| disk.reserve).collect();
@@ -26,7 +26,7 @@ pub(super) async fn create(state: &State, node: Option<u16>, spec: PoolSpec) -> 
     Ok(dry_run::would(taken.chain([made]).collect(), Vec::new()))
 }
 
-/// What importing a pool would do.
+/// The steps of importing a pool.
 pub(super) async fn import(
     state: &State,
     node: Option<u16>,
@@ -36,7 +36,7 @@ pub(super) async fn import(
     Ok(dry_run::would(importing(&found), Vec::new()))
 }
 
-/// What exporting a pool would do.
+/// The steps of exporting a pool.
 pub(super) async fn export(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let pool = name.clone();
     let volumes = looked(state, node, move |control| async move { control.check_export(&pool) }).await?;
@@ -48,7 +48,7 @@ pub(super) async fn export(state: &State, node: Option<u16>, name: String) -> Re
     Ok(dry_run::would(steps, Vec::new()))
 }
 
-/// What adding a disk to a pool would do.
+/// The steps of adding a disk to a pool.
 pub(super) async fn add_disk(
     state: &State,
     node: Option<u16>,
@@ -66,20 +66,20 @@ pub(super) async fn add_disk(
     Ok(dry_run::would(steps, Vec::new()))
 }
 
-/// What growing a pool would do.
+/// The steps of growing a pool.
 pub(super) async fn grow(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let grown = looked(state, node, move |control| async move { control.check_growth(&name) }).await?;
     Ok(dry_run::would(grown.iter().map(growing).collect(), Vec::new()))
 }
 
-/// What reopening a pool would do.
+/// The steps of reopening a pool.
 pub(super) async fn reopen(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let pool = name.clone();
     let volumes = looked(state, node, move |control| async move { control.check_reopening(&pool) }).await?;
     Ok(dry_run::would(reopening(&name, volumes.as_deref()), Vec::new()))
 }
 
-/// What accepting the older data of a pool would do.
+/// The steps of accepting the older data of a pool.
 pub(super) async fn accept_older(
     state: &State,
     node: Option<u16>,
@@ -98,7 +98,7 @@ pub(super) async fn accept_older(
     Ok(dry_run::would(steps, Vec::new()))
 }
 
-/// What forgetting a pool would do.
+/// The steps of forgetting a pool.
 pub(super) async fn forget(
     state: &State,
     node: Option<u16>,
@@ -111,7 +111,7 @@ pub(super) async fn forget(
     Ok(dry_run::would(forgetting(&name, &remains, unmap), Vec::new()))
 }
 
-/// What this node's control says, if it is this node that is meant.
+/// The result of `look` on this node's control, after checking that the call is about this node.
 async fn looked<T, F>(
     state: &State,
     node: Option<u16>,
@@ -128,7 +128,7 @@ where
     state.call(look).await
 }
 
-/// What becomes of a disk that a pool gets.
+/// What happens to a disk that is added to a pool.
 fn taking(disk: &LookedAt, reserve: bool, pool: &str) -> String {
     let (path, size) = (text(&disk.path), Size(disk.size.0));
     let becomes = format!("{path} ({size}) becomes a disk of pool {pool}");
@@ -148,7 +148,7 @@ fn growing(GrownDisk { path, before, after }: &GrownDisk) -> String {
     format!("volumes can then use {after} of {} instead of {before}", text(path))
 }
 
-/// What a disk says that is one of a pool.
+/// A disk of a pool, as described by its metadata.
 fn of_pool(ProbedContents { name, host, exported, volumes }: &ProbedContents) -> String {
     let used = if *exported { "has exported" } else { "used last" };
     let volumes = match volumes.iter().map(|volume| volume.name.as_str()).collect::<Vec<_>>().join(", ") {
@@ -176,7 +176,7 @@ fn importing(Importable { pool, name, used_by }: &Importable) -> Vec<String> {
     steps
 }
 
-/// What reopening a pool would do; `volumes` are those on it if it is open.
+/// The steps of reopening a pool; `volumes`: those on it if it is open.
 fn reopening(name: &str, volumes: Option<&[String]>) -> Vec<String> {
     let Some(volumes) = volumes else { return vec![format!("pool {name} is opened, if its disks respond")] };
     let mut steps = vec![format!("pool {name} is closed and reopened, as after a power failure")];
@@ -188,7 +188,7 @@ fn reopening(name: &str, volumes: Option<&[String]>) -> Vec<String> {
     steps
 }
 
-/// What forgetting a pool would leave.
+/// The steps of forgetting a pool, and what remains of it.
 fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
     let mut steps = vec![format!(
         "this node forgets pool {name}; its disks are not touched, and it can be imported again"

@@ -1,4 +1,4 @@
-//! What clusters refuse.
+//! Refusals of cluster operations.
 
 use ::node::control::{EnterError, JoinError};
 use ::node::copies::ClusterError;
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use super::{Refusal, with_causes};
 
-/// It could not make a cluster, or go on in one.
+/// The node could not create a cluster, or restart in one.
 pub(super) fn not_entered(error: &EnterError) -> Refusal {
     match error {
         EnterError::Already => {
@@ -22,7 +22,7 @@ pub(super) fn not_entered(error: &EnterError) -> Refusal {
     }
 }
 
-/// It could not join.
+/// The node could not join a cluster.
 pub(super) fn not_joined(error: &JoinError) -> Refusal {
     let detail = with_causes(error);
     match error {
@@ -38,7 +38,7 @@ pub(super) fn not_joined(error: &JoinError) -> Refusal {
     }
 }
 
-/// The cluster's record or another node did not do it.
+/// The cluster's record or another node did not execute the call.
 pub(super) fn refused(error: &ClusterError) -> Refusal {
     let detail = with_causes(error);
     match error {

@@ -1,4 +1,4 @@
-//! What the node's control refuses.
+//! Refusals of the node's control.
 
 use ::node::RecordError;
 use ::node::control::{ChangeStatus, ControlError, WaitsFor, Zeroed};
@@ -216,7 +216,7 @@ impl From<ControlError> for Refusal {
     }
 }
 
-/// What to do about a change that does not end.
+/// The hint about a change that does not finish.
 fn advice(waits_for: &WaitsFor) -> &'static str {
     match waits_for {
         WaitsFor::Disks(_) | WaitsFor::Commands(_) | WaitsFor::Record(_) => {
@@ -232,7 +232,7 @@ fn advice(waits_for: &WaitsFor) -> &'static str {
     }
 }
 
-/// The name that a field of the control's has in requests.
+/// The name in requests of a field in the control's types.
 fn field_path(field: &'static str) -> &'static str {
     match field {
         "chap secret" => "chap.secret",

@@ -15,32 +15,31 @@ use axum::response::{IntoResponse, Response};
 
 use super::jobs::id;
 
-/// When to ask again where nothing better is known, in seconds: what is in the way of a change lasts as long
-/// as another change, or a node that returns.
+/// The default `Retry-After` in seconds: what blocks a change lasts as long as another change, or until a
+/// node returns.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// A request was refused.
+/// A refused request.
 #[derive(Debug)]
 pub struct Refusal {
     problem: Box<Problem>,
-    /// After how many seconds it makes sense to ask again.
+    /// After how many seconds a retry makes sense.
     retry_after: Option<u64>,
-    /// What goes on all the same: the id of a job.
+    /// The ID of the job that continues nevertheless.
     job: Option<String>,
 }
 
-/// Why a request was refused, beside its answer: for the audit log.
+/// The code of a refusal, attached to its response for the audit log.
 #[derive(Clone, Debug)]
 pub(super) struct RefusalCode(pub(super) String);
 
-/// Whether these are tries that were sent away before anything was checked; there may be as many as somebody
-/// likes.
+/// Whether this is an attempt that was refused before anything was checked. There may be any number of these.
 pub(super) fn was_not_looked_at(code: &str) -> bool {
     matches!(code, "login_throttled" | "login_busy")
 }
 
 impl Refusal {
-    /// A refusal. `code` is part of the interface and stays; `detail` is for people.
+    /// A refusal. `code` is part of the API and does not change; `detail` is for people.
     pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Refusal {
         let problem = Problem {
             kind: "about:blank".into(),
@@ -55,31 +54,31 @@ impl Refusal {
         Refusal { problem: Box::new(problem), retry_after: None, job: None }
     }
 
-    /// With what to do about it.
+    /// Adds a hint: what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
         self.problem.hint = Some(hint.into());
         self
     }
 
-    /// With the field of the request that is concerned.
+    /// Adds the field of the request that is wrong.
     pub fn field(mut self, field: impl Into<String>) -> Refusal {
         self.problem.field = Some(field.into());
         self
     }
 
-    /// With what was looked at and does not do.
+    /// Adds the candidates that were considered and are not suitable.
     pub fn candidates(mut self, candidates: Vec<Candidate>) -> Refusal {
         self.problem.candidates = candidates;
         self
     }
 
-    /// With when to ask again.
+    /// Adds the time after which a retry makes sense.
     pub fn retry_after(mut self, seconds: u64) -> Refusal {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// With the job that goes on all the same, by its id.
+    /// Adds the ID of the job that continues nevertheless.
     pub fn job(mut self, id: String) -> Refusal {
         self.job = Some(id);
         self
@@ -90,17 +89,17 @@ impl Refusal {
         &self.problem
     }
 
-    /// Its reason, for programs.
+    /// The reason, for programs.
     pub fn code(&self) -> &str {
         &self.problem.code
     }
 
-    /// Its HTTP status.
+    /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// A field has a value that cannot be.
+    /// A field has an invalid value.
     pub fn invalid(field: &'static str, detail: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "field_invalid", detail).field(field)
     }
@@ -109,7 +108,7 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, Refusal { problem, retry_after, job }) = (self.status(), self);
-        // Whoever likes could fill the log with what is not looked at.
+        // Attempts that were not checked are not logged: otherwise anybody could fill the log.
         if status.is_server_error() && !was_not_looked_at(&problem.code) {
             tracing::warn!(code = problem.code, detail = problem.detail, "a request failed");
         }
@@ -119,7 +118,7 @@ impl IntoResponse for Refusal {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(Problem::MEDIA_TYPE));
         if status == StatusCode::UNAUTHORIZED {
-            // RFC 9110 15.5.2 wants one. No browser asks for a password because of this one.
+            // RFC 9110 15.5.2 requires this header. `Bearer` makes no browser ask for a password.
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ursa\""));
         }
         let of_status = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS);

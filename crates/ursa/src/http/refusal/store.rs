@@ -1,4 +1,4 @@
-//! What a pool refuses.
+//! Refusals of a pool.
 
 use axum::http::StatusCode;
 use store::StoreError;

@@ -1,4 +1,4 @@
-//! Who may do what: users, sessions, tokens, and what is tried against them.
+//! Access control: users, sessions, tokens, and attacks on them.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,12 @@ use super::rig::{Answer, Rig, Stranger, with_json};
 use crate::http::access::{Need, needs};
 use crate::http::guard::Peer;
 
-/// Until a token that is good for a second is good no more, by a clock that counts whole seconds, on a busy
-/// machine.
+/// Until a token that is valid for one second has expired, by a clock of whole seconds, on a busy machine.
 const EXPIRED_LIMIT: Duration = Duration::from_secs(60);
 
 const PASSWORD: &str = "correct horse battery";
 
-/// Proves who asks.
+/// How the caller proves its identity.
 #[derive(Clone, Debug)]
 enum Proof {
     Nothing,
@@ -50,7 +49,7 @@ fn user(rig: &Rig, name: &str, role: &str) {
     rig.post("/v1/users", json!({"name": name, "role": role, "password": PASSWORD})).json(201);
 }
 
-/// A token, and its identity.
+/// A token and its ID.
 fn token(rig: &Rig, role: &str) -> (Proof, String) {
     let made = rig.post("/v1/tokens", json!({"name": "t", "role": role})).json(201);
     (Proof::Token(made["secret"].as_str().unwrap().into()), made["id"].as_str().unwrap().into())
@@ -75,7 +74,7 @@ fn whoami(rig: &Rig, proof: &Proof) -> Answer {
     send(rig, proof, "GET", "/v1/whoami", None)
 }
 
-/// A path of this route.
+/// A path that this route matches.
 fn path_of(route: &str) -> String {
     let number =
         |route: &str| route.contains("{id}") && route.contains("/nodes/") || route.contains("{tsih}");
@@ -97,7 +96,7 @@ fn every_call_is_refused_to_who_may_not_and_to_strangers() {
     let mut counted = (0, 0);
     for (method, route, need) in needs() {
         let path = path_of(route);
-        // So little that nothing comes of it where it is let through.
+        // A body with which the call fails if it is admitted.
         let body = (method != "GET" && method != "DELETE").then(|| json!({"nothing": true}));
         let ask = |proof: &Proof| send(&rig, proof, method, &path, body.clone());
         let role = match need {
@@ -119,7 +118,7 @@ fn every_call_is_refused_to_who_may_not_and_to_strangers() {
                 counted.1 += 1;
             }
         }
-        // From elsewhere nothing is open but by proof.
+        // From another machine, nothing is admitted without a token or session.
         let mut request =
             Request::builder().method(method).uri(&path).extension(outsider).extension(Stranger);
         request = request.header("host", "san1.example");
@@ -155,7 +154,7 @@ fn the_first_user_is_made_by_the_link_and_once() {
     let alice = cookie_of(&answer);
     assert_eq!(whoami(&rig, &alice).json(200), json!({"name": "alice", "role": "admin", "by": "session"}));
     set_up(&link, "mallory").refused(403, "setup_token_invalid");
-    // Nor by a link that was drawn before, should one be left.
+    // Nor with a link drawn earlier, should there be one.
     let again = rig.state.access.offer_set_up();
     set_up(&again, "mallory").refused(409, "set_up_already");
     assert_eq!(rig.names("/v1/users"), ["alice"]);
@@ -208,9 +207,9 @@ fn a_change_by_cookie_needs_the_header() {
     assert!(rig.names("/v1/volumes").is_empty());
     with(Some(("origin", "http://evil.example"))).refused(403, "cross_origin");
     with(Some((REQUEST_HEADER, "1"))).json(201);
-    // Looking needs none.
+    // Reading needs no such header.
     rig.send(Request::get("/v1/volumes").header(COOKIE, &cookie).body(Body::empty()).unwrap()).json(200);
-    // A method in a header is none.
+    // A header cannot replace the method.
     let mut tricked = Request::get("/v1/volumes/v").header(COOKIE, &cookie);
     tricked = tricked.header("x-http-method-override", "DELETE");
     rig.send(tricked.body(Body::empty()).unwrap()).json(200);
@@ -234,7 +233,7 @@ fn who_is_changed_or_deleted_is_out_at_once() {
     let alice = cookie_of(&try_login(&rig, "alice", "another password"));
     rig.delete("/v1/users/alice").empty(204);
     whoami(&rig, &alice).refused(401, "login_needed");
-    // Somebody else of the same name is somebody else.
+    // Another user of the same name does not inherit the session.
     user(&rig, "alice", "admin");
     whoami(&rig, &alice).refused(401, "login_needed");
     rig.delete("/v1/users/alice").empty(204);
@@ -251,7 +250,7 @@ fn a_token_is_shown_once_expires_and_is_deleted() {
     let listed = rig.get("/v1/tokens");
     assert_eq!(listed.json(200)["items"][0]["id"], id);
     assert!(!listed.text.contains(secret.rsplit('-').next().unwrap()));
-    // Every other secret, part or case is none.
+    // No variation of the secret is accepted, nor a part of it, nor another case.
     let mut wrong = secret.clone();
     wrong.replace_range(wrong.len() - 1.., if secret.ends_with('0') { "1" } else { "0" });
     for text in [&wrong, &secret[..secret.len() - 1], &secret.to_uppercase(), &id, "", " "] {
@@ -296,8 +295,8 @@ fn a_wrong_token_is_not_made_up_for_by_a_cookie() {
     whoami(&rig, &doubled).refused(401, "login_needed");
 }
 
-/// Each wait is twice as long as the one before: of so many tries at least one comes within it, on a busy
-/// machine, too.
+/// Each wait is twice as long as the one before. Of this many attempts at least one falls into a wait, on a
+/// busy machine, too.
 const SLOW_TRIES_MAX: u64 = 4;
 
 fn until_slowed(rig: &Rig, name: &str) {
@@ -318,7 +317,7 @@ fn wrong_passwords_are_slowed_and_say_nothing_of_who_exists() {
     for _ in 0..5 {
         try_login(&rig, "alice", &"x".repeat(300)).refused(401, "login_failed");
     }
-    // The next one waits, the right one, too; and so it is for who does not exist.
+    // The next attempt has to wait, even with the right password; the same for a user that does not exist.
     until_slowed(&rig, "alice");
     let slowed = try_login(&rig, "alice", PASSWORD);
     slowed.refused(429, "login_throttled");
@@ -328,7 +327,7 @@ fn wrong_passwords_are_slowed_and_say_nothing_of_who_exists() {
         try_login(&rig, "bob", "wrong password").refused(401, "login_failed");
     }
     until_slowed(&rig, "bob");
-    // Tokens and this machine's credential go on.
+    // Tokens and the local token still work.
     rig.get("/v1/whoami").json(200);
     std::thread::sleep(Duration::from_secs(wait));
     login(&rig, "alice");
@@ -344,7 +343,7 @@ fn people_change_their_own_password_and_no_others() {
         send(&rig, proof, "PUT", "/v1/password", Some(json!({"old": old, "new": new})))
     };
     change(&alice, "wrong password", "another password").refused(401, "login_failed");
-    // Nine characters, of 18 bytes; 257, and 256 of two bytes each, which is the longest.
+    // Nine characters with 18 bytes; 257 characters; and 256 of two bytes each, which is the longest.
     let longest = "ä".repeat(256);
     for refused in ["short", "äöüäöüäöü", &format!("{longest}!")] {
         change(&alice, PASSWORD, refused).refused(422, "field_invalid");
@@ -395,7 +394,7 @@ fn paths_written_otherwise_open_nothing() {
             assert!(!answer.text.contains("items"), "{path}");
         }
     }
-    // Methods that no call has are none, whoever asks.
+    // Methods that no call has are refused, whoever the caller is.
     for method in ["OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get"] {
         for proof in [&Proof::Nothing, &viewer] {
             let answer = send(&rig, proof, method, "/v1/users", None);
@@ -503,7 +502,7 @@ fn strangers_who_try_to_set_up_are_slowed_and_not_written_down() {
     slowed.refused(429, "login_throttled");
     assert!(slowed.headers.contains_key("retry-after"));
     assert_eq!(rig.get("/v1/audit").json(200)["items"], json!([]));
-    // Who has the link is not kept waiting by strangers.
+    // Strangers cannot keep the owner of the link waiting.
     set_up(&link).json(201);
     let log = rig.get("/v1/audit").json(200);
     assert_eq!((&log["items"][0]["action"], &log["items"][0]["status"]), (&json!("setup"), &json!(201)));
@@ -551,7 +550,7 @@ fn what_cannot_be_written_down_is_not_done_but_by_who_runs_the_node() {
     let problem = answer.refused(503, "audit_unavailable");
     assert!(problem["detail"].as_str().unwrap().contains("audit"), "{problem}");
     assert!(answer.headers.contains_key("retry-after"));
-    // Nothing was done, everything can be looked at, and what is wrong is said.
+    // Nothing was changed, everything can be read, and a finding reports the problem.
     send(&rig, &operator, "GET", "/v1/hosts/a", None).refused(404, "host_not_found");
     let found = send(&rig, &operator, "GET", "/v1/findings", None).json(200);
     assert_eq!(found["items"][0]["code"], "audit-unavailable", "{found}");

@@ -1,4 +1,4 @@
-//! Floating portal addresses: declared, taken by a node, removed.
+//! Floating IPs: added, configured by a node, removed.
 
 use node::floating::Devices;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn addresses(rig: &Rig) -> Vec<Value> {
 
 #[test]
 fn an_address_is_declared_and_a_node_takes_it() {
-    // Whatever it is asked for is done.
+    // These devices accept every request.
     let devices = Devices::new(|_| Box::pin(std::future::ready(Ok(()))));
     let rig = Rig::with(|_| {}, |config| config.devices = devices);
     rig.get("/v1/floating-ips").refused(409, "no_cluster");

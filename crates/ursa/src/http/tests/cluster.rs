@@ -37,7 +37,7 @@ fn what_cannot_be_a_cluster_is_refused_and_leaves_nothing() {
         let problem = rig.post("/v1/cluster", json!({"listen": listen})).refused(422, "field_invalid");
         assert_eq!(problem["field"], "listen");
     }
-    // For documentation (RFC 5737): no machine has it.
+    // An address for documentation (RFC 5737), which no machine has.
     let problem = rig.post("/v1/cluster", json!({"listen": ["192.0.2.1:3270"]})).refused(422, "listen");
     assert_eq!(problem["field"], "listen");
     rig.get("/v1/nodes").refused(409, "no_cluster");
@@ -78,7 +78,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     let would = rig.post("/v1/volumes?dry_run=true", json!({"name": "db", "size": 4 * MIB, "copies": 1}));
     assert!(would.json(200)["would"].to_string().contains("ITS DATA IS LOST"), "{}", would.text);
     let volume = create(json!({"copies": 1})).json(201);
-    // Every answer with a volume says what a loss would do.
+    // Every response with a volume has its failure tolerance.
     let renamed = rig.patch("/v1/volumes/db", json!({"name": "other"})).json(200);
     assert_eq!(renamed["losses"][0]["outcome"], "unavailable", "{renamed}");
     rig.patch("/v1/volumes/other", json!({"name": "db"})).json(200);
@@ -106,7 +106,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
 
     rig.post("/v1/cluster/force-new", json!({})).refused(409, "cluster_works");
     rig.post("/v1/cluster/force-new?dry_run=true", json!({})).refused(409, "cluster_works");
-    // Nobody could keep a volume served that has never had another copy.
+    // No other node could keep the volume served, which has never had another copy.
     let would = rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": true})).json(200);
     assert_eq!(
         would["would"],
@@ -158,7 +158,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     rig.patch("/v1/volumes/db", json!({"name": "mail"})).refused(409, "volume_exists");
 }
 
-/// A copy serves as soon as all cores act by what the record says of it.
+/// A copy serves as soon as all cores know what the record says about it.
 fn wait_until_served(rig: &Rig) {
     let end = Instant::now() + Duration::from_secs(10);
     while rig.get("/v1/volumes/db").json(200)["serving"] != true {

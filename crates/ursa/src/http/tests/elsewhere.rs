@@ -1,4 +1,4 @@
-//! Volumes that have their copies on other nodes, seen and changed through one that has none.
+//! Volumes with copies on other nodes only, shown and changed through a node without a copy.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn a_volume_is_seen_and_changed_through_a_node_without_a_copy() {
     (there["serving"], there["copies"][0]["here"]) = (json!(false), json!(false));
     let shown = |rig: &Rig, path: &str| {
         let mut shown = rig.get(&format!("/v1/volumes/{path}")).json(200);
-        // What a loss would do changes with what is known of the nodes.
+        // Failure tolerance depends on what is known about the nodes.
         shown.as_object_mut().unwrap().remove("losses");
         shown
     };
@@ -64,7 +64,7 @@ fn a_volume_is_seen_and_changed_through_a_node_without_a_copy() {
     }
 }
 
-/// More than one question has room for.
+/// More volumes than fit in one question.
 const MANY: usize = 150;
 
 #[test]
@@ -89,7 +89,7 @@ fn live_figures_of_others_are_read_one_by_one() {
         let found = second.get(&format!("/v1/live/sample{query}")).json(200);
         found["items"].as_array().unwrap().iter().map(|sample| sample["node"].as_u64().unwrap()).collect()
     };
-    // Whoever asks has the nodes begin. A rig samples only while something is sent to it.
+    // Requests start the sampling. A rig samples only while requests are sent to it.
     wait("this node has a sample", || nodes("") == [2]);
     wait("the other one has one, too", || {
         let _ = first.get("/v1/live/sample");

@@ -1,4 +1,4 @@
-//! Two nodes of a cluster, and what is asked of the one that has no copy of the volume.
+//! Two nodes of a cluster, and calls to the one without a copy of the volume.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::rig::{Answer, MIB, Rig, with_json};
 use crate::http::Errands;
 
-/// Until two nodes know each other, on a busy machine.
+/// Until two nodes have connected, on a busy machine.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 
 const TARGET: &str = "iqn.2026-11.io.ursa:other";
@@ -29,17 +29,17 @@ pub(super) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Where another node can be told to find this one: its links listen there in a moment.
+/// An address for the links of a node, so that other nodes can find it.
 pub(super) fn free_address() -> String {
     e2e::ports::free().to_string()
 }
 
-/// Nodes 1 and 2 of a cluster.
+/// Makes these two nodes 1 and 2 of a cluster.
 pub(super) fn cluster_of(first: &Rig, second: &Rig) {
     first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
     let made = first.post("/v1/cluster/tokens", json!({})).json(201);
     second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]})).empty(204);
-    // Of two nodes one votes.
+    // Of two nodes only one votes.
     let both_up = |rig: &Rig| {
         let list = rig.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
         list.len() == 2 && list.iter().all(|node| node["up"] == true)
@@ -47,12 +47,12 @@ pub(super) fn cluster_of(first: &Rig, second: &Rig) {
     wait("two nodes that hear each other", || both_up(first) && both_up(second));
 }
 
-/// A volume on node 1 alone, which the cluster knows.
+/// Creates a volume of the cluster with a single copy on node 1.
 fn make(rig: &Rig, name: &str) -> Answer {
     rig.post("/v1/volumes", json!({"name": name, "size": 4 * MIB, "nodes": [1], "map": false}))
 }
 
-/// A script takes "not found" for "deleted", and makes what it did not find.
+/// A script takes "not found" for "deleted", and creates what it did not find.
 #[test]
 fn what_one_node_has_made_is_found_by_the_other_at_once() {
     let (first, second) = (Rig::new(), Rig::new());
@@ -61,7 +61,7 @@ fn what_one_node_has_made_is_found_by_the_other_at_once() {
         let name = format!("v{number}");
         let far = json!({"name": name, "size": 2 * MIB, "nodes": [2], "map": false});
         first.post("/v1/volumes", far).json(201);
-        // The node with the copy writes to the record now.
+        // At this time, the node with the copy writes to the record.
         let lost = json!({"name": "lost", "size": 2 * MIB, "nodes": [2], "host": "nobody"});
         first.post("/v1/volumes", lost).refused(404, "host_not_found");
         first.get("/v1/volumes/nothing").refused(404, "volume_not_found");
@@ -83,7 +83,7 @@ fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() 
     assert_eq!(would.as_array().unwrap().len(), 2, "{would}");
     let changed = second.patch("/v1/volumes/db", json!({"size": 6 * MIB, "name": "mail"})).json(200);
     assert_eq!((&changed["name"], &changed["size"]), (&json!("mail"), &json!(6 * MIB)));
-    // It is the other node's answer, as this node would give it.
+    // The response comes from the other node, but is adapted to this one.
     assert_eq!((&changed["copies"][0]["here"], &changed["serving"]), (&json!(false), &json!(false)));
     let shown = |rig: &Rig| rig.get("/v1/volumes/mail").json(200);
     assert_eq!(shown(&second)["size"], 6 * MIB, "what was changed is seen at once where it was asked for");
@@ -131,7 +131,7 @@ fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() 
         rig.get("/v1/volumes/mail").refused(404, "volume_not_found");
     }
 
-    // It is written down where it was asked for, by whom, and what came of it.
+    // The audit log of the queried node has the call, the caller and the result.
     let deeds = |rig: &Rig| -> Vec<Value> {
         let list = rig.get("/v1/audit").json(200)["items"].as_array().unwrap().clone();
         let on_volume =
@@ -145,7 +145,7 @@ fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() 
         (&last, &json!(204), &json!("local"))
     );
     assert_eq!((&here[1]["action"], &here[1]["code"]), (&last, &json!("volume_mapped")));
-    // And where it was carried out, by whom, and through which node.
+    // So does the audit log of the executing node, with the node that forwarded it.
     let (asked, carried): (Vec<&Value>, Vec<&Value>) =
         there.iter().partition(|deed| deed["address"] != "through node test");
     assert_eq!(asked.len(), 1, "what that node was asked itself: {there:?}");
@@ -165,7 +165,7 @@ fn what_a_node_cannot_write_down_it_does_not_do_for_another_one() {
     cluster_of(&first, &second);
     let _carrying = first.carry_out();
     make(&second, "db").json(201);
-    // Who runs node 2 asks.
+    // The caller has the local token of node 2.
     let rename = |rig: &Rig, query: &str| {
         let path = format!("/v1/volumes/db{query}");
         rig.patch(&path, json!({"name": "mail"}))
@@ -174,7 +174,7 @@ fn what_a_node_cannot_write_down_it_does_not_do_for_another_one() {
     assert!(problem["detail"].as_str().unwrap().contains("audit"), "{problem}");
     rename(&second, "?dry_run=true").json(200);
     assert_eq!(second.get("/v1/volumes/db/counters").json(200)["node"], 1);
-    // Who runs node 1 goes on.
+    // With the local token of node 1 it still works.
     assert_eq!(rename(&first, "").json(200)["name"], "mail");
 }
 
@@ -194,7 +194,7 @@ fn copies_come_move_and_go_through_a_node_that_has_none() {
         wait(what, || copies(&first) == wanted && copies(&second) == wanted);
     };
 
-    // What else the nodes write about the volume may come in between: the answer says to try again.
+    // Nodes may change the volume's entry at the same time: then the response says to try again.
     let add = |rig: &Rig, body: Value| {
         let mut added = Value::Null;
         wait("a copy is added", || {
@@ -209,11 +209,11 @@ fn copies_come_move_and_go_through_a_node_that_has_none() {
         added
     };
 
-    // One comes to the node that is asked: what it passes on comes back to it as a question of the other.
+    // A copy on the queried node: while the other node executes the forwarded call, it asks the queried one.
     let added = add(&second, json!({"node": 2}));
     assert_eq!((&added["name"], added["copies"].as_array().unwrap().len()), (&json!("db"), 2), "{added}");
     wait_for("both have it", &[1, 2]);
-    // It moves away from there, and so does the other one, each through the node without.
+    // The copies are moved and removed, each through the node without one.
     second.delete("/v1/volumes/db/copies/1").empty(204);
     wait_for("node 2 alone has it", &[2]);
     wait("what was on node 1 is deleted", || {
@@ -254,7 +254,7 @@ fn a_node_with_the_copy_that_cannot_be_asked_is_named_and_nothing_is_done() {
     make(&first, "unseen").json(201);
     first.stop();
     let rename = |name: &str| second.patch(&format!("/v1/volumes/{name}"), json!({"name": "x"}));
-    // A link that is lost just now may have taken it.
+    // The request may already be on a link that is being lost.
     wait("it is known that the node is gone", || match rename("db").status {
         503 => true,
         status => {
@@ -269,11 +269,11 @@ fn a_node_with_the_copy_that_cannot_be_asked_is_named_and_nothing_is_done() {
     );
     assert!(problem["detail"].as_str().unwrap().contains("nothing was done"), "{problem}");
     assert!(problem["hint"].as_str().unwrap().contains("ursa node list"), "{problem}");
-    // What it has told before is still known; of the other one nothing is, but that it is there.
+    // What the node has reported earlier is still known. Of the other volume, only its existence is known.
     assert_eq!(second.get("/v1/volumes/db").json(200)["size"], 4 * MIB);
     let problem = second.get("/v1/volumes/unseen").refused(503, "copy_unreachable");
     assert!(problem["detail"].as_str().unwrap().contains("node 1"), "{problem}");
-    // Without a majority of the voters nobody can tell whether it was created since.
+    // Without a majority of the voters, it is unknown whether the volume has been created since.
     second.get("/v1/volumes/nothing").refused(503, "record_unavailable");
 }
 
@@ -282,7 +282,7 @@ fn a_node_that_is_lost_while_it_carries_something_out_may_have_done_it() {
     let (mut first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     make(&second, "db").json(201);
-    // Nobody carries out anything on node 1.
+    // Node 1 executes no errands.
     let problem = thread::scope(|scope| {
         let asked = scope.spawn(|| second.patch("/v1/volumes/db", json!({"name": "mail"})));
         wait("node 1 has it", || first.state.errands.waiting() == 1);
@@ -299,7 +299,7 @@ fn who_only_asks_does_not_wait_for_a_node_as_for_a_change() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     make(&second, "db").json(201);
-    // Nobody carries out anything on node 1.
+    // Node 1 executes no errands.
     let began = Instant::now();
     let problem = second.get("/v1/volumes/db/counters").refused(503, "copy_unreachable");
     assert_eq!(problem["candidates"][0]["node"], 1);
@@ -319,7 +319,7 @@ fn a_volume_that_its_node_does_not_tell_of_was_made_all_the_same() {
     for field in
         ["id", "naa", "slices", "block_size", "physical_block_size", "created", "kind", "maps", "copies"]
     {
-        // But for whose it is, that is what the node itself says.
+        // Except for `here`, it is what the node itself reports.
         let mut of_node = known[field].clone();
         if field == "copies" {
             of_node[0]["here"] = json!(false);
@@ -364,7 +364,7 @@ fn what_taking_a_node_out_would_do_is_said_and_not_done() {
     wait("the volume is known", || second.get("/v1/volumes/db").status == 200);
     let problem = try_out("?dry_run=true").refused(409, "node_has_copies");
     assert_eq!(problem, try_out("").refused(409, "node_has_copies"));
-    // Nobody is told to delete what others have copies of.
+    // The hint must not suggest to delete volumes with copies on other nodes.
     let hint = problem["hint"].as_str().unwrap();
     assert!(hint.contains("copy move db --from 1") && hint.contains("copy remove db --on 1"), "{hint}");
     assert!(!hint.contains("delete"), "{hint}");
@@ -421,7 +421,7 @@ fn pools_of_another_node_are_worked_with_through_the_one_that_is_asked() {
     assert_eq!(second.post("/v1/pools/import?node=1", paths).json(201)["node"], 1);
     assert_eq!((first.names("/v1/pools"), second.names("/v1/pools")), (far_too(), vec!["default".into()]));
 
-    // Who looks after either of them finds it in its log.
+    // The audit logs of both nodes have it.
     let deeds = |rig: &Rig| -> Vec<Value> {
         let list = rig.get("/v1/audit").json(200)["items"].as_array().unwrap().clone();
         list.into_iter().filter(|deed| deed["action"] == "POST /v1/pools/far/export?node=1").collect()
@@ -436,7 +436,7 @@ fn pools_of_another_node_are_worked_with_through_the_one_that_is_asked() {
     drop(carrying);
     first.stop();
     let export = || second.post("/v1/pools/far/export?node=1", json!({}));
-    // A link that is lost just now may have taken it; who only asks is told at once.
+    // The request may already be on a link that is being lost. A read is answered at once.
     second.get("/v1/pools/far?node=1").refused(503, "node_unreachable");
     wait("it is known that the node is gone", || export().status == 503);
     let problem = export().refused(503, "node_unreachable");
@@ -458,7 +458,7 @@ fn a_session_with_another_node_is_ended_through_the_one_that_is_asked() {
     let portal = first.state.portals[0];
     first.client(move || async move {
         let session = Session::connect(portal, "iqn.2026-11.io.ursa:db", &Options::default()).await.unwrap();
-        // It stays logged in.
+        // The session stays logged in.
         rt::spawn(async move {
             let _session = session;
             std::future::pending::<()>().await;
@@ -466,7 +466,7 @@ fn a_session_with_another_node_is_ended_through_the_one_that_is_asked() {
         .detach();
     });
     let sessions = || second.get("/v1/sessions?node=1").json(200)["items"].as_array().unwrap().clone();
-    // It is listed a moment after its login was answered.
+    // The session is listed shortly after the login response.
     wait("it is logged in", || !sessions().is_empty());
     let number = sessions()[0]["tsih"].as_u64().unwrap();
     let end = |query: &str| second.delete(&format!("/v1/sessions/{number}{query}"));
@@ -499,7 +499,7 @@ fn a_node_looks_itself_whether_the_role_of_who_asks_another_one_is_enough() {
         let (status, body) = carried(method, target, Role::Admin);
         assert!(status == 409 && body.contains("node_refused"), "{method} {target}: {status} {body}");
     }
-    // What is meant for another node is not done to what has the same name here.
+    // A call for another node must not act on an object of the same name here.
     assert_eq!(carried("POST", "/v1/pools/default/export?node=2", Role::Admin).0, 500);
     assert_eq!(rig.names("/v1/pools"), ["default"]);
 }

@@ -1,4 +1,4 @@
-//! Events: what the node has told, as a list and as a stream.
+//! Events of the node, as a list and as a stream.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rig::Rig;
 
-/// Events after the one with this number, once there is one with this code.
+/// The events after the one with this number, as soon as there is one with this code.
 fn until(rig: &Rig, after: u64, code: &str) -> Vec<Value> {
     let answer = rig.read_stream(&format!("/v1/events/stream?after={after}"), |text| text.contains(code));
     let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -38,7 +38,7 @@ fn what_is_done_is_told_with_names() {
     assert_eq!((&made["subject"], &made["severity"]), (&json!("db"), &json!("info")));
     assert!(made["at"].as_u64().unwrap() > 1_700_000_000);
 
-    // The same as a list, page by page.
+    // The same events as a list, page by page.
     let page = rig.get(&format!("/v1/events?after={last}&limit=1")).json(200);
     assert_eq!((&page["items"][0], &page["gap"]), (&events[0], &json!(false)));
     let rest = rig.get(&format!("/v1/events?after={}", page["next"])).json(200);
@@ -113,7 +113,7 @@ fn a_stream_goes_on_where_it_was_and_tells_a_gap() {
     let again = rig.read_stream_of(request(&first.to_string()), |text| text.contains("host_created"));
     assert!(!again.contains("event: gap") && !again.contains("node_started"), "{again}");
     assert!(again.contains("\nid: "), "{again}");
-    // Of another life.
+    // A number from before the start of the node.
     let other = rig.read_stream_of(request("17"), |text| text.contains("host_created"));
     assert!(other.contains("event: gap\ndata: {\"after\":17}\n"), "{other}");
 }

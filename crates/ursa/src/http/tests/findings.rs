@@ -1,4 +1,4 @@
-//! What is wrong in the cluster, seen from any node of it.
+//! Findings of a cluster, as seen from each node.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::errands::{cluster_of, wait};
 use super::rig::Rig;
 use crate::clock::unix_now;
 
-/// All findings but that two nodes have no witness.
+/// All findings except that two nodes have no witness.
 fn findings(rig: &Rig) -> Vec<Value> {
     let found = rig.get("/v1/findings").json(200);
     let items = found["items"].as_array().unwrap().iter();

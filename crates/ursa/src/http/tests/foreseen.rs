@@ -1,10 +1,10 @@
-//! What would be done is said before, is refused as it would be, and is not done.
+//! Dry runs: they report the steps, are refused like the change itself, and change nothing.
 
 use serde_json::{Value, json};
 
 use super::rig::{Answer, MIB, Rig};
 
-/// What the dry run says, step by step.
+/// The steps of a dry run.
 #[track_caller]
 fn would(answer: &Answer) -> Vec<String> {
     let told = answer.json(200);
@@ -33,7 +33,7 @@ fn who_makes_a_pool_is_told_what_its_disks_hold() {
     assert!(std::fs::read(&used).unwrap() == vec![7; 32 << 20], "nothing was done");
     assert_eq!(rig.names("/v1/pools"), ["default"]);
 
-    // As it would be refused.
+    // Refused like the change itself.
     let twice = json!([{"path": new, "size": 32 * MIB}, {"path": new, "size": 32 * MIB}]);
     let refused = [
         (pool("default", json!([{"path": new, "size": 32 * MIB}]), false), 409, "pool_exists"),
@@ -54,7 +54,7 @@ fn who_makes_a_pool_is_told_what_its_disks_hold() {
         rig.post("/v1/pools", body).refused(status, code);
     }
 
-    // What is said to be possible is; and a disk of a pool says which.
+    // What the dry run says is possible; and a disk of a pool says which pool.
     rig.post("/v1/pools", wiped).json(201);
     rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "pool": "fast", "map": false})).json(201);
     rig.post("/v1/pools/fast/export", json!({})).empty(204);
@@ -72,9 +72,9 @@ fn who_imports_a_pool_is_told_what_comes_and_from_whom_it_is_taken() {
     let told = |import: Value| rig.post("/v1/pools/import?dry_run=true", import);
     other.post("/v1/pools", json!({"name": "far", "disks": [{"path": path, "size": 32 * MIB}]})).json(201);
     other.post("/v1/volumes", json!({"name": "db", "size": MIB, "pool": "far", "map": false})).json(201);
-    // While the other one has it open.
+    // While the other node has it open.
     told(json!({"paths": [path], "force": true})).refused(422, "disk_unusable");
-    // As it was when the other one was lost.
+    // The disk as the other node left it when it failed.
     let lost = rig.path("lost");
     std::fs::copy(&path, &lost).unwrap();
     let import = |force: bool| json!({"paths": [lost], "force": force});

@@ -1,4 +1,4 @@
-//! What has happened and what was done on all nodes, as one of them tells it.
+//! Events and audit logs of all nodes, as one of them shows them.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -12,7 +12,7 @@ fn items(list: &Value) -> Vec<Value> {
     list["items"].as_array().unwrap().clone()
 }
 
-/// What the node has seen by now: it takes its events while it is asked for something else.
+/// The events of the node so far. A rig takes its events only while requests are sent to it.
 fn seen(rig: &Rig) -> Vec<Value> {
     rig.get("/v1/volumes").json(200);
     items(&rig.get("/v1/events?limit=1000").json(200))
@@ -60,20 +60,20 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
     assert!(started.contains(&json!([1])) && started.contains(&json!([2])), "each node's own: {started:?}");
     let times: Vec<u64> = of_all.iter().map(|event| event["at"].as_u64().unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
-    // Whoever is asked.
+    // The result does not depend on the queried node.
     let by_second = items(&second.get("/v1/events?node=all&limit=1000").json(200));
     for code in ["host_created", "pool_created"] {
         assert_eq!(of_code(&by_second, code), of_code(&of_all, code));
     }
     assert_eq!(items(&first.get("/v1/events?node=all&limit=2").json(200)).len(), 2);
-    // Of one thing, however much else has happened since.
+    // A filter by subject finds the event, however many others have followed.
     make_host(&first, "b");
     for path in ["/v1/events?node=all&subject=a&limit=1", "/v1/events?node=2&subject=a&limit=1"] {
         assert_eq!(of_code(&items(&first.get(path).json(200)), "host_created").len(), 1, "{path}");
     }
     assert_eq!(first.get("/v1/events?node=all&until=1").json(200)["items"], json!([]));
 
-    // One by one, in its own numbers.
+    // Page by page, by the node's own numbers.
     let told = || {
         let page = first.get("/v1/events?node=2&after=0&limit=1").json(200);
         let rest = first.get(&format!("/v1/events?node=2&after={}&limit=1000", page["next"])).json(200);
@@ -102,20 +102,20 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
 
 const STREAM_OF_ALL: &str = "/v1/events/stream?node=all";
 
-/// Asks for a stream from this place on.
+/// A request for a stream from this position.
 fn from(place: &str, path: &str) -> Request<Body> {
     Request::get(path).header("last-event-id", place).body(Body::empty()).unwrap()
 }
 
-/// What a stream has told, and the place after it.
+/// The events of a stream, and the position after them.
 fn told(text: &str) -> (Vec<Value>, String) {
-    // A place has none.
+    // The data of a position message is empty.
     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "{}");
     let place = text.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap();
     (data.map(|data| serde_json::from_str(data).unwrap()).collect(), place.to_owned())
 }
 
-/// It has told a place.
+/// Whether the stream has sent a position.
 fn has_place(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("id: ")) && text.ends_with("\n\n")
 }
@@ -145,22 +145,22 @@ fn a_stream_of_all_nodes_goes_on_where_its_reader_was() {
     let (events, _) = told(&first.read_stream_of(from(&place, STREAM_OF_ALL), has_place));
     assert_eq!(hosts(&events), Vec::<Value>::new(), "all was told");
 
-    // All that is kept: of node 2, of which the reader has nothing, too.
+    // All stored events, including those of node 2, for which the reader has no position.
     let (all, _) = told(&first.read_stream_of(from("0,1:0", STREAM_OF_ALL), has_place));
     assert_eq!(hosts(&all), ["a", "b"]);
     let started: Vec<Value> =
         of_code(&all, "node_started").into_iter().map(|event| event["seen_by"].clone()).collect();
     assert!(started.contains(&json!([1])) && started.contains(&json!([2])), "each node's own: {started:?}");
-    // Another life of node 2.
+    // An event number from before the start of node 2.
     let gap = first.read_stream_of(from("0,1:0,2:17", STREAM_OF_ALL), has_place);
     assert!(gap.contains("event: gap\ndata: {\"node\":2,\"after\":17}\n"), "{gap}");
 
-    // One, in its own numbers.
+    // The stream of one node has that node's own numbers.
     let (of_second, place) = told(&first.read_stream("/v1/events/stream?node=2&after=0", has_place));
     assert!(!of_second.is_empty() && numbers(&seen(&second)).starts_with(&numbers(&of_second)));
     assert_eq!(place, of_second.last().unwrap()["id"].to_string());
 
-    // Of one thing; the place is behind all that has happened.
+    // With a filter, the position still moves past all events.
     let of_b = from("0,1:0", &format!("{STREAM_OF_ALL}&subject=b"));
     let (of_b, _) = told(&first.read_stream_of(of_b, has_place));
     assert!(hosts(&of_b) == ["b"] && of_b.iter().all(|event| event["subject"] == "b"), "{of_b:?}");
@@ -201,7 +201,7 @@ fn who_has_done_what_on_another_node_is_told_to_administrators() {
     assert_eq!(items(&first.get("/v1/audit?node=all&limit=2").json(200)).len(), 2);
     assert_eq!(first.get("/v1/audit?node=all&until=1").json(200)["items"], json!([]));
 
-    // One by one, in its own numbers.
+    // Page by page, by the node's own numbers.
     let own = numbers(&items(&second.get("/v1/audit").json(200)));
     assert_eq!(numbers(&items(&first.get("/v1/audit?node=2").json(200))), own);
     let older = first.get(&format!("/v1/audit?node=2&before={}", own[0])).json(200);

@@ -1,4 +1,4 @@
-//! What has gone on: measured, kept, and asked for.
+//! History: measured, kept and shown.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::clock::unix_now;
 use crate::history::{EVERY, PoolUse, Row, Value as Kept};
 use crate::http::history;
 
-/// What is measured comes after ten seconds, or fifteen where the clock has it so.
+/// A measurement comes after ten seconds, or after fifteen, depending on the clock.
 const MEASURED_DEADLINE: Duration = Duration::from_secs(60);
 
 fn points(history: &Value, series: &str) -> Vec<Option<f64>> {
@@ -46,7 +46,7 @@ fn what_was_kept_is_shown_step_by_step() {
         (&shown["series"][1]["unit"], &shown["series"][0]["unit"]),
         (&json!("ratio"), &json!("microseconds"))
     );
-    // Of a time that is kept by the minute.
+    // A time for which only values per minute are kept.
     let minutes = rig.get(&format!("/v1/history?series=cpu&from={}&to={now}", now - 86_400)).json(200);
     assert_eq!((&minutes["step_s"], minutes.get("missing")), (&json!(240), None));
 
@@ -66,7 +66,7 @@ fn a_node_measures_itself() {
     let path = "/v1/history?series=pool_used_bytes,pool_size_bytes,read_operations,out_of_sync_bytes,cpu";
     let end = Instant::now() + MEASURED_DEADLINE;
     let shown = loop {
-        // Its task goes on while something is asked.
+        // The rig's task runs only during such calls.
         rig.tokio().block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
         let shown = rig.get(path).json(200);
         if points(&shown, "cpu").iter().any(Option::is_some) {
@@ -95,13 +95,13 @@ fn when_a_pool_is_full_is_told_by_what_was_kept() {
     assert_eq!(rig.get("/v1/forecasts").json(200)["items"], json!([]), "nothing was kept yet");
     let pool = rig.get("/v1/pools/default").json(200);
     let id = u128::from_str_radix(pool["id"].as_str().unwrap(), 16).unwrap();
-    // An eighth of the pool a day, for two days.
+    // An eighth of the pool per day, for two days.
     let (now, size, hours) = (unix_now() / 60 * 60, pool["total"].as_u64().unwrap(), 48);
     for hour in 0..=hours {
         let pools = vec![PoolUse { id, used: size / 8 / 24 * hour, size }];
         let at = now - (hours - hour) * 3600;
         rig.state.history.keep(Row { at, step: EVERY, values: Default::default(), pools });
-        // The thread answers when it has kept what came before.
+        // The thread answers after it has kept the rows before the request.
         rig.get("/v1/history?series=cpu").json(200);
     }
     let forecast = rig.get("/v1/forecasts?node=all").json(200)["items"][0].clone();

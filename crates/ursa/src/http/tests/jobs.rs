@@ -1,4 +1,4 @@
-//! Jobs of two nodes, through each of them, and how they have ended.
+//! Jobs of two nodes, through each of them, and their results.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::errands::{cluster_of, wait};
 use super::rig::{MIB, Rig, with_json};
 
-/// What is found there, but for changes: which of them take long enough to be remembered depends on the
-/// machine.
+/// The IDs of jobs except changes: which changes take long enough to be remembered depends on the machine.
 fn ids(rig: &Rig, path: &str) -> BTreeSet<String> {
     let list = rig.get(path).json(200);
     let ids = list["items"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned());
@@ -25,7 +24,7 @@ fn how_jobs_have_ended_is_told_by_every_node() {
     let volume = first.post("/v1/volumes", new).json(201)["id"].as_str().unwrap().to_owned();
     wait("the volume is known", || second.get("/v1/volumes/db").status == 200);
 
-    // The other node carries it out, and what it says of the job is given back, again and again.
+    // The other node executes the call. Each repetition gets the same response.
     let add = || {
         let mut request = with_json("POST", "/v1/volumes/db/copies", &json!({"node": 2}));
         request.headers_mut().insert("idempotency-key", HeaderValue::from_static("a"));
@@ -44,7 +43,7 @@ fn how_jobs_have_ended_is_told_by_every_node() {
         assert!(job["ended"]["at"].is_u64() && job["ended"].get("reason").is_none(), "{job}");
     }
 
-    // A comparison is the node's that makes it.
+    // A verification belongs to the node that runs it.
     assert_eq!(first.post("/v1/volumes/db/verify", json!({})).json(200)["equal"], true);
     let compared = format!("/v1/jobs/verify.{volume}.1");
     for rig in [&first, &second] {
@@ -68,7 +67,7 @@ fn how_jobs_have_ended_is_told_by_every_node() {
         all["items"].as_array().unwrap().iter().map(|job| job["ended"]["at"].as_u64().unwrap()).collect();
     assert!(ended.is_sorted_by(|newer, older| newer >= older), "{all}");
 
-    // It is over.
+    // The jobs have ended.
     for path in [&copy, &compared] {
         second.delete(path).refused(409, "job_ended");
         second.post(&format!("{path}/pause"), json!({})).refused(409, "job_ended");
@@ -94,7 +93,7 @@ fn a_job_that_nobody_has_is_not_found() {
     second.get("/v1/jobs?node=7").refused(404, "node_not_found");
     for id in ["verify.ab.7", "verify.ab.1", "change.900000.1"] {
         second.get(&format!("/v1/jobs/{id}")).refused(404, "job_not_found");
-        // Its id alone says which node is asked.
+        // Only the ID determines which node is asked.
         second.get(&format!("/v1/jobs/{id}?node=7")).refused(404, "job_not_found");
     }
     let missing: Value = second.get("/v1/jobs?node=all").json(200)["missing"].clone();

@@ -1,4 +1,4 @@
-//! The links between nodes, seen from any of them.
+//! The links between nodes, as seen from each node.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn any_node_tells_of_the_links_between_all() {
     for link in [one, other] {
         assert_eq!((&link["node_name"], &link["peer_name"]), (&json!("test"), &json!("test")));
         assert_eq!(link["encrypted"], true, "{link}");
-        // Both run on two cores.
+        // Both nodes run on two cores.
         for (role, count) in [("control", 1), ("replication", 2)] {
             let of_role = &link[role];
             assert_eq!((&of_role["up"], &of_role["of"]), (&json!(count), &json!(count)), "{link}");

@@ -1,4 +1,4 @@
-//! The whole way of requests: routes, control, cores, disks. Each test has a node of its own.
+//! Requests through all layers: routes, control, cores, disks. Each test has a node of its own.
 
 mod access;
 mod addresses;

@@ -53,6 +53,6 @@ fn metrics_follow_what_there_is() {
         assert!(lines.contains(&line), "{line} is not in {}", answer.text);
     }
     assert!(answer.text.contains(r#"ursa_core_cpu_seconds_total{core="1"} "#));
-    // Nothing has been read or written.
+    // There was no read and no write.
     assert!(!answer.text.contains("ursa_volume_operation_duration_seconds_bucket"));
 }

@@ -1,4 +1,4 @@
-//! What is sent twice is done once, and what is only asked for is not done.
+//! Repeated requests with an idempotency key are executed once, and dry runs change nothing.
 
 use axum::http::HeaderValue;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn the_same_key_gets_the_same_answer() {
     post(&rig, "a", "/v1/volumes", &other).refused(422, "idempotency_key_reused");
     post(&rig, "", "/v1/volumes", &other).refused(400, "idempotency_key_invalid");
     assert_eq!(rig.names("/v1/volumes"), ["db"]);
-    // A secret is not kept to be shown again.
+    // A secret is not kept, so it is not shown again.
     let token = json!({"name": "t", "role": "viewer"});
     assert!(post(&rig, "t", "/v1/tokens", &token).json(201)["secret"].is_string());
     post(&rig, "t", "/v1/tokens", &token).refused(409, "already_done");
@@ -73,7 +73,7 @@ fn what_would_be_done_is_said_and_not_done() {
     assert_eq!(rig.names("/v1/volumes"), ["db"]);
     rig.post("/v1/volumes/db/copies?dry_run=true", json!({"node": 2})).refused(409, "no_cluster");
     rig.delete("/v1/volumes/db/copies/2?dry_run=true").refused(409, "no_cluster");
-    // Who asks what would happen does not find that it has happened.
+    // A call without a dry run must not be executed when a dry run is requested.
     rig.post("/v1/hosts?dry_run=true", json!({"name": "a"})).refused(422, "dry_run_not_possible");
     let target = "/v1/targets/iqn.2026-11.io.ursa:db";
     rig.delete(&format!("{target}?dry_run=true")).refused(409, "target_has_maps");
@@ -122,11 +122,11 @@ fn what_growing_and_renaming_would_do_is_said() {
     would(json!({"name": "../x"})).refused(422, "name_invalid");
     rig.patch("/v1/volumes/no?dry_run=true", json!({})).refused(404, "volume_not_found");
     assert_eq!(rig.get("/v1/volumes/db").json(200), before);
-    // Who does not ask before is told the same.
+    // Without a dry run the refusal is the same.
     let refused = rig.patch("/v1/volumes/db", json!({"name": "mail", "size": 1024 * MIB}));
     assert_eq!(refused.refused(507, "no_space")["candidates"], problem["candidates"]);
     assert_eq!(rig.get("/v1/volumes/db").json(200)["name"], "db");
-    // What is said to be possible is.
+    // What the dry run says is possible.
     let all = rig.get("/v1/pools/default").json(200)["free"].as_u64().unwrap() + 4 * MIB;
     would(json!({"size": all})).json(200);
     rig.patch("/v1/volumes/db", json!({"size": all})).json(200);

@@ -41,7 +41,7 @@ fn a_pool_is_made_given_away_and_taken_back() {
     assert_eq!(pool["volumes"], 1);
     assert!(pool["free"].as_u64().unwrap() <= pool["total"].as_u64().unwrap() - 4 * MIB);
     let mapped = rig.post("/v1/pools/fast/export", json!({})).refused(409, "volume_mapped");
-    // It has no option that takes maps along.
+    // The call has no option that also deletes maps.
     assert_eq!(mapped["hint"], "delete the map first: `ursa map delete iqn.2026-11.io.ursa:db 0`");
     rig.delete("/v1/targets/iqn.2026-11.io.ursa:db?force=true").empty(204);
     rig.post("/v1/pools/fast/export", json!({})).empty(204);

@@ -1,4 +1,4 @@
-//! What is wrong with a request whatever it is about.
+//! Invalid requests, whatever they are about.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -46,7 +46,7 @@ fn a_body_is_json_and_not_too_long() {
     let deep = "[".repeat(100_000);
     post("application/json", &format!(r#"{{"name": {deep}"#)).refused(422, "field_invalid");
     post("application/json", &deep).refused(422, "field_invalid");
-    // Fields by their places: what a parser of structures would take.
+    // Lists with the fields in order, which serde would accept.
     for body in [r#"["a", 1048576]"#, " [null]"] {
         let problem = post("application/json", body).refused(422, "field_invalid");
         assert!(problem["detail"].as_str().unwrap().contains("send an object"), "{problem}");

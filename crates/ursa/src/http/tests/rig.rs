@@ -34,7 +34,7 @@ use crate::http::{
 
 pub(super) const MIB: u64 = 1 << 20;
 
-/// How long something may take to be in a stream.
+/// How long it may take until something appears in a stream.
 const STREAM_DEADLINE: Duration = Duration::from_secs(20);
 
 pub(super) struct Rig {
@@ -60,7 +60,7 @@ impl Drop for Carrying {
     }
 }
 
-/// A request with it comes without this machine's credential.
+/// Marks a request that is sent without the local token.
 #[derive(Clone)]
 pub(super) struct Stranger;
 
@@ -82,7 +82,7 @@ impl Answer {
         assert_eq!((self.status, self.text.as_str()), (status, ""));
     }
 
-    /// It is a problem document with this code; gives it.
+    /// Asserts that the response is a problem document with this code, and returns it.
     #[track_caller]
     pub(super) fn refused(&self, status: u16, code: &str) -> Value {
         let problem = self.json(status);
@@ -99,7 +99,7 @@ impl Rig {
         Rig::prepared(|_| {})
     }
 
-    /// With something done to its data directory before the API starts.
+    /// A rig whose data directory is changed by `prepare` before the API starts.
     pub(super) fn prepared(prepare: impl FnOnce(&Path)) -> Rig {
         Rig::with(prepare, |_| {})
     }
@@ -173,8 +173,8 @@ impl Rig {
         Rig { dir, running: Some(running), tokio, state, router }
     }
 
-    /// Carries out what other nodes pass on to this one, and tells them of its events and its audit log,
-    /// until the result is dropped: what the rig's own thread runs stands still while nothing is sent to it.
+    /// Executes errands of other nodes, and answers their questions about events and the audit log, until the
+    /// result is dropped. The rig's own tasks run only while requests are sent to it.
     pub(super) fn carry_out(&self) -> Carrying {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let state = self.state.clone();
@@ -210,7 +210,7 @@ impl Rig {
         self.tokio.block_on(async {
             let response = self.router.clone().oneshot(request).await.unwrap();
             let (parts, body) = response.into_parts();
-            // One that goes on is not read: see `read_stream`.
+            // A stream has no end and is not read here: see `read_stream`.
             let goes_on = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
             let body = if goes_on { Body::empty() } else { body };
             let text = to_bytes(body, usize::MAX).await.unwrap().to_vec();
@@ -222,7 +222,7 @@ impl Rig {
         })
     }
 
-    /// Reads a stream until it has what is wanted, or ends.
+    /// Reads a stream until it is long enough, or ends.
     pub(super) fn read_stream(&self, path: &str, is_enough: impl Fn(&str) -> bool) -> String {
         self.read_stream_of(Request::get(path).body(Body::empty()).unwrap(), is_enough)
     }
@@ -245,7 +245,7 @@ impl Rig {
         self.tokio.block_on(async { tokio::time::timeout(STREAM_DEADLINE, read).await }).expect("it goes on")
     }
 
-    /// Sends it and hangs up before the answer.
+    /// Sends a request and disconnects before the response.
     pub(super) fn send_and_hang_up(&self, request: Request<Body>) {
         let request = self.completed(request);
         self.tokio.block_on(async {
@@ -255,7 +255,7 @@ impl Rig {
         });
     }
 
-    /// With what every client sends, from this machine by its command line unless it says otherwise.
+    /// Adds what clients send: by default those of the command line on this machine.
     fn completed(&self, mut request: Request<Body>) -> Request<Body> {
         request.headers_mut().entry(HOST).or_insert("127.0.0.1:3280".parse().unwrap());
         let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], 40000)), secure: false };
@@ -288,7 +288,7 @@ impl Rig {
         self.send(with_json("PATCH", path, &body))
     }
 
-    /// The names of all of them.
+    /// The names of all items.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let list = self.get(path).json(200);
         let items = list["items"].as_array().unwrap();
@@ -313,7 +313,7 @@ impl Rig {
         self.tokio.block_on(cores.call(CoreId(1), function)).unwrap()
     }
 
-    /// Stops the node; requests still come.
+    /// Stops the node. Requests can still be sent.
     pub(super) fn stop(&mut self) {
         if let Some(running) = self.running.take() {
             self.tokio.block_on(self.state.node.drain());

@@ -19,7 +19,7 @@ fn a_session_is_shown_counted_and_ended() {
         session.read(Lun(0), Lba(0), BlockCount(8), BlockSize::B512).await.unwrap();
         // Beyond the end.
         session.read(Lun(0), Lba(1 << 20), BlockCount(1), BlockSize::B512).await.unwrap_err();
-        // It stays logged in.
+        // The session stays logged in.
         rt::spawn(async move {
             let _session = session;
             std::future::pending::<()>().await;
@@ -62,7 +62,7 @@ fn a_session_is_shown_counted_and_ended() {
     assert_eq!(rig.get("/v1/sessions").json(200)["items"].as_array().unwrap().len(), 1);
     rig.delete(&format!("/v1/sessions/{tsih}")).empty(204);
     rig.delete(&format!("/v1/sessions/{}", tsih ^ 0x8000)).refused(404, "session_not_found");
-    // It ends when the initiator has logged out, or soon by itself.
+    // The session ends when the initiator has logged out, or soon after without that.
     for _ in 0..200 {
         if rig.get("/v1/sessions").json(200) == json!({"items": []}) {
             return;

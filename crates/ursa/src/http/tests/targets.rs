@@ -67,7 +67,7 @@ fn a_targets_alias_and_secret_change_and_its_maps_stay() {
         assert!(!text.contains("opensesame"), "{text}");
     }
 
-    // What is absent stays.
+    // Absent fields stay as they are.
     let chap = json!({"user": "target", "secret": "another secret"});
     assert_eq!(rig.patch(&path, json!({"chap": chap})).json(200)["alias"], "a target");
     assert_eq!(secret().as_deref(), Some("another secret"));
@@ -133,7 +133,7 @@ fn secrets_are_kept_and_never_shown() {
     let with = |user: &str, secret: &str| {
         rig.post("/v1/targets", json!({"name": name, "chap": {"user": user, "secret": secret}}))
     };
-    // The second has 22 bytes, but 11 characters.
+    // The second has 22 bytes, but only 11 characters.
     for short in ["too short", "äöüäöüäöüäö"] {
         let problem = with("u", short).refused(422, "field_invalid");
         assert_eq!(problem["field"], "chap.secret");

@@ -1,4 +1,4 @@
-//! TLS on the API's port, beside plain requests of this machine.
+//! TLS on the API's port, and plain requests of this machine on the same port.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 use super::rig::Rig;
 use crate::http::{Certificate, Listeners, serve, with_causes};
 
-/// The rig's interface at a real port, with the node's own certificate.
+/// The rig's API on a real port, with the node's own certificate.
 struct Served {
     address: SocketAddr,
-    /// Of its certificate.
+    /// The fingerprint of the certificate.
     fingerprint: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -46,7 +46,7 @@ impl Served {
         Served { address: told.recv().unwrap(), fingerprint, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// A request by TLS, to a server that shows this certificate.
+    /// Sends a request over TLS; the server must have this certificate.
     fn by_tls(&self, trusted: &Path, request: &str) -> std::io::Result<String> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
@@ -135,7 +135,7 @@ fn another_certificate_is_not_taken_for_it_and_nonsense_ends_one_connection() {
     let other = tempfile::tempdir().unwrap();
     Certificate::load(None, other.path(), "san1", &[]).unwrap();
     served.by_tls(&other.path().join("api/certificate.pem"), &get("/v1/health")).unwrap_err();
-    // It begins as TLS does, and is none.
+    // Bytes that begin like TLS, but are not.
     let mut stream = served.connect();
     stream.write_all(&[22, 3, 1, 255, 255, 0, 0]).unwrap();
     stream.write_all(&[0; 4096]).unwrap();
@@ -154,7 +154,7 @@ fn the_command_lines_client_sends_its_token_to_nobody_but_the_node() {
     let known = Trust::Fingerprint(served.fingerprint.parse().unwrap());
     let client_of_node = client().with_trust(&known);
     assert_eq!(client_of_node.node().unwrap().name, rig.state.name);
-    // Large answers, and one connection for several requests.
+    // Large responses, and several requests on one connection.
     assert!(client_of_node.metrics().unwrap().contains("ursa_build_info"));
 
     let signed = Trust::authorities(&rig.dir().join("api/certificate.pem")).unwrap();

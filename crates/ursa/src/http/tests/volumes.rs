@@ -16,7 +16,7 @@ fn a_volume_can_be_used_as_soon_as_it_is_made() {
     assert_eq!(volume["slices"], 2);
     assert!(volume["reserved"].as_u64().unwrap() >= 4 * MIB);
     assert_eq!(volume["maps"], json!([{"target": TARGET, "lun": 0, "host": "local"}]));
-    // A company identifier, then the volume's identity.
+    // A company identifier, then the volume's ID.
     let (id, naa) = (volume["id"].as_str().unwrap(), volume["naa"].as_str().unwrap());
     assert_eq!(naa, format!("6025552{}", &id[7..]));
     assert!(volume["created"].as_u64().unwrap() > 1_700_000_000);
@@ -31,7 +31,7 @@ fn a_volume_can_be_used_as_soon_as_it_is_made() {
 #[test]
 fn the_target_that_was_made_with_a_volume_goes_with_it_whatever_it_is_called_then() {
     let rig = Rig::new();
-    // One that somebody has made stays, whatever its name.
+    // A target that an administrator has created stays, whatever its name.
     rig.post("/v1/targets", json!({"name": "iqn.2026-11.io.ursa:own"})).json(201);
     for name in ["db", "own"] {
         rig.post("/v1/volumes", json!({"name": name, "size": MIB, "kind": "ram"})).json(201);
@@ -42,7 +42,7 @@ fn the_target_that_was_made_with_a_volume_goes_with_it_whatever_it_is_called_the
         rig.delete("/v1/volumes/renamed?force=true").empty(204);
     }
     assert_eq!(rig.names("/v1/targets"), ["iqn.2026-11.io.ursa:own"]);
-    // Also when it was unmapped before; but not with what somebody has given it since.
+    // Also if it was unmapped before, but not if it was changed since.
     for alias in [None, Some("shared")] {
         rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "kind": "ram"})).json(201);
         rig.delete(&format!("/v1/targets/{TARGET}/maps/0")).empty(204);
@@ -74,7 +74,7 @@ fn it_goes_where_it_is_told() {
         rig.post("/v1/volumes", json!({"name": "c", "size": MIB, "kind": "ram", "map": false})).json(201);
     assert_eq!(volume["maps"], json!([]));
     assert_eq!(rig.names("/v1/targets"), [target]);
-    // Letters that iSCSI names do not have.
+    // Characters that are not allowed in iSCSI names.
     let volume = rig.post("/v1/volumes", json!({"name": "Mail_2", "size": MIB, "kind": "ram"})).json(201);
     assert_eq!(volume["maps"][0]["target"], "iqn.2026-11.io.ursa:mail-2");
 }
@@ -97,7 +97,7 @@ fn what_cannot_be_mapped_is_not_made() {
     assert!(rig.names("/v1/volumes").is_empty());
     assert!(rig.names("/v1/targets").is_empty(), "targets that were made go, too");
 
-    // A target that was there stays as it was.
+    // An existing target stays as it was.
     rig.post("/v1/volumes", json!({"name": "other", "size": MIB, "kind": "ram", "target": TARGET})).json(201);
     create(json!({"lun": 0})).refused(409, "lun_taken");
     assert_eq!(rig.names("/v1/volumes"), ["other"]);
@@ -146,7 +146,7 @@ fn it_grows_and_changes_its_name() {
     rig.patch("/v1/volumes/db2", json!({"name": "no name"})).refused(422, "name_invalid");
     rig.patch("/v1/volumes/nothing", json!({"name": "x"})).refused(404, "volume_not_found");
     rig.patch("/v1/volumes/db2", json!({"pool": "x"})).refused(422, "field_invalid");
-    // Both or none.
+    // Both changes or neither.
     rig.patch("/v1/volumes/db2", json!({"name": "db3", "size": 1_u64 << 40})).refused(507, "no_space");
     rig.patch("/v1/volumes/db2", json!({"name": "other", "size": 16 * MIB})).refused(409, "volume_exists");
     assert_eq!(rig.get("/v1/volumes/db2").json(200), after);
@@ -166,7 +166,7 @@ fn a_volume_in_use_goes_by_force_alone() {
     rig.post("/v1/volumes", json!({"name": "a", "size": MIB, "map": false})).json(201);
     rig.delete("/v1/volumes/a").empty(204);
 
-    // A target that somebody has made stays.
+    // A target that an administrator has created stays.
     rig.post("/v1/targets", json!({"name": TARGET, "alias": "mine"})).json(201);
     rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
     rig.delete("/v1/volumes/db?force=true").empty(204);

@@ -1,31 +1,31 @@
-//! Where a copy of a volume could be: every node with the pool that would be taken, and by which rule it does
-//! not do.
+//! Candidates for a copy of a volume: each node with the pool that would be used, and the rule by which it is
+//! not suitable, if any.
 
 use api::{Candidate, ClusterNode, Missing, Pool, PoolState, VolumeKind};
 use base::ByteLen;
 
-/// What is looked for.
+/// The requirements for the place.
 pub(super) struct Wanted<'a> {
-    /// The pool by name; `None`: the only one, or the one named `default`.
+    /// The pool by name; `None`: the only pool, or the one named `default`.
     pub(super) pool: Option<&'a str>,
     pub(super) kind: VolumeKind,
-    /// In bytes.
+    /// The size in bytes.
     pub(super) size: u64,
-    /// The nodes by number; empty: any.
+    /// The nodes by number; empty: any node.
     pub(super) nodes: &'a [u16],
 }
 
-/// What is known of the nodes.
+/// What is known about the nodes.
 pub(super) struct Known {
     /// The cluster's nodes; empty without a cluster.
     pub(super) nodes: Vec<ClusterNode>,
     pub(super) pools: Vec<Pool>,
     pub(super) missing: Vec<Missing>,
-    /// The name of the node that was asked.
+    /// The name of the queried node.
     pub(super) name: String,
 }
 
-/// Each node that is asked for, by number.
+/// A candidate for each wanted node, ordered by number.
 pub(super) fn all(wanted: &Wanted<'_>, known: &Known) -> Vec<Candidate> {
     if known.nodes.is_empty() {
         let pools: Vec<&Pool> = known.pools.iter().collect();

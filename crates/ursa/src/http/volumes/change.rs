@@ -1,4 +1,4 @@
-//! A volume that grows, or gets another name.
+//! Growing and renaming a volume.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ pub(in crate::http) async fn change(
     }
 }
 
-/// The refusal with the nodes that have no room for the volume to grow, if it is for want of that.
+/// If the refusal is about space, adds the nodes on which the volume cannot grow.
 async fn with_room(state: &State, name: String, to: Option<u64>, refusal: Refusal) -> Refusal {
     let Some(to) = to.filter(|_| is_for_want_of_a_place(&refusal)) else { return refusal };
     let look = move |control: Rc<Control>| async move { Ok(named(&control, control.volume(&name)?)) };
@@ -67,7 +67,7 @@ async fn with_room(state: &State, name: String, to: Option<u64>, refusal: Refusa
     }
 }
 
-/// Renames and grows, both or none.
+/// Renames and grows the volume, both or neither.
 async fn changed(
     control: Rc<Control>,
     name: String,
@@ -76,7 +76,7 @@ async fn changed(
 ) -> Result<VolumeStatus, ControlError> {
     let before = control.volume(&name)?;
     let id = before.info.id.to_string();
-    // The name first: a name can be taken back, a size cannot.
+    // The rename comes first, since it can be undone; growing cannot.
     let new_name = new_name.filter(|name| *name != before.info.name);
     if let Some(new_name) = &new_name {
         control.rename_volume(&id, new_name).await?;
@@ -92,7 +92,7 @@ async fn changed(
     grown
 }
 
-/// Says what growing and renaming a volume would do.
+/// Answers a dry run of growing and renaming a volume.
 async fn would_change(state: &State, name: String, change: VolumeChange) -> Result<DryRun, Refusal> {
     let VolumeChange { name: new_name, size } = change;
     let wanted = new_name.clone();
@@ -127,8 +127,7 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
     Ok(DryRun { would: steps, candidates: found })
 }
 
-/// Where the volume is, and whether there is room for it to grow: all nodes that have a copy must be up and
-/// have it.
+/// The nodes with a copy, and whether the volume can grow there: all of them must be up and have the space.
 async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candidate>, Refusal> {
     let of_copies: Vec<u16> = volume.copies.iter().map(|copy| copy.node).collect();
     let (of_state, one, id) = (state.name.clone(), volume.clone(), volume.id.clone());
@@ -136,7 +135,7 @@ async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candida
         let here = control.number();
         let others = || of_copies.iter().copied().filter(|node| Some(*node) != here);
         let nodes = if of_copies.is_empty() { Vec::new() } else { nodes(&control).await };
-        // What each node says of its own copy: in which pool it is, and what it takes there.
+        // Each node reports the pool of its copy, and the space it takes there.
         let questions = others().map(|node| (node, format!("{VOLUMES} {id}"))).collect();
         let (mut there, _) = peers::ask(&control, questions).await?.read::<Volume>();
         there.push(one);
@@ -149,7 +148,7 @@ async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candida
     Ok(room.of_each(&of_state, volume, there, to))
 }
 
-/// What is known of the nodes that a volume is on.
+/// What is known about the nodes with a copy.
 struct Room {
     nodes: Vec<ClusterNode>,
     pools: Vec<Pool>,
@@ -157,9 +156,9 @@ struct Room {
 }
 
 impl Room {
-    /// Whether there is room on each; `there` is what they say of their copies.
+    /// Whether each node has space to grow; `there` is what the nodes report about their copies.
     fn of_each(self, name: &str, volume: &Volume, there: Vec<Volume>, to: u64) -> Vec<Candidate> {
-        // A node that is in maintenance grows its copy as well.
+        // A node in maintenance grows its copy as well.
         let nodes = self.nodes.into_iter().map(|node| ClusterNode { maintenance: false, ..node }).collect();
         let known =
             candidates::Known { nodes, pools: self.pools, missing: self.missing, name: name.to_owned() };
@@ -173,7 +172,7 @@ impl Room {
                 &candidates::Wanted {
                     pool: told.map(|told| told.pool.as_str()),
                     kind: volume.kind,
-                    // Of what it has now the last piece may be half empty.
+                    // The last piece of what is reserved may be half empty.
                     size: to.saturating_sub(reserved),
                     nodes: &nodes,
                 },
@@ -187,7 +186,7 @@ impl Room {
     }
 }
 
-/// The node that has said it.
+/// The node that has reported this volume.
 fn here(volume: &Volume) -> Option<u16> {
     volume.copies.iter().find(|copy| copy.here).map(|copy| copy.node)
 }

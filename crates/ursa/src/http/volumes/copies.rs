@@ -1,4 +1,4 @@
-//! The copies of volumes as they are shown.
+//! The copies of volumes as the API shows them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use api::{CopyState, CopySync, SyncPaused, SyncRestraint, VolumeCopy};
 
 use crate::http::since::since;
 
-/// The copies as the interface shows them.
+/// The copies of a volume as the API shows them.
 pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec<VolumeCopy> {
     let here = status.here.map(|(slot, _)| slot.index());
     let copies = status.entry.copies.iter().map(|copy| VolumeCopy {
@@ -47,7 +47,7 @@ pub(in crate::http) fn restraint(restraint: Restraint) -> SyncRestraint {
     }
 }
 
-/// What a copy may do.
+/// The state of a copy.
 fn state(standing: StandingEntry) -> CopyState {
     match standing {
         StandingEntry::InSync => CopyState::InSync,

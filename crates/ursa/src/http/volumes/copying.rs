@@ -1,4 +1,4 @@
-//! Copies of a volume that are added, moved and taken away.
+//! Adding, moving and removing copies of a volume.
 
 use std::rc::Rc;
 
@@ -48,7 +48,7 @@ pub(in crate::http) async fn add_copy(
     }
     let CopyCreate { node, pool, instead_of } = copy.clone();
     let of_volume = name.clone();
-    // In two steps: each may be done twice, and a copy is added once.
+    // In two calls: each may run twice (see [`State::call`]), but the copy must be added once.
     let add = move |control: Rc<Control>| async move {
         control.add_copy(&of_volume, AddedCopy { node, pool, instead_of }).await
     };
@@ -64,7 +64,7 @@ pub(in crate::http) async fn add_copy(
     Ok((StatusCode::ACCEPTED, id::location(&job), axum::Json(volume)).into_response())
 }
 
-/// The refusal with the node and the pool that were looked at, if it is for want of a place.
+/// If the refusal is about the place for the copy, adds the node and the pool that were considered.
 async fn with_places(state: &State, name: String, copy: &CopyCreate, refusal: Refusal) -> Refusal {
     match state.call(move |control| async move { control.volume(&name) }).await {
         Ok(volume) => with_candidates(state, &as_made(&volume, copy), refusal).await,
@@ -72,7 +72,7 @@ async fn with_places(state: &State, name: String, copy: &CopyCreate, refusal: Re
     }
 }
 
-/// The volume that would have to be made for a copy of this one.
+/// The request for a volume with the same requirements as a copy of this one.
 fn as_made(volume: &VolumeStatus, copy: &CopyCreate) -> VolumeCreate {
     let mut asked = VolumeCreate::new(&volume.info.name, volume.info.capacity.0);
     asked.pool = copy.pool.clone();
@@ -81,7 +81,7 @@ fn as_made(volume: &VolumeStatus, copy: &CopyCreate) -> VolumeCreate {
     asked
 }
 
-/// Says what adding a copy would do.
+/// Answers a dry run of adding a copy.
 async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result<Response, Refusal> {
     let instead_of = copy.instead_of;
     let look = move |control: Rc<Control>| async move { control.check_added_copy(&name, instead_of) };
@@ -137,13 +137,13 @@ pub(in crate::http) async fn remove_copy(
     }
 }
 
-/// Takes the copy away.
+/// Removes the copy.
 async fn removed(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
     let remove = move |control: Rc<Control>| async move {
         if control.remove_copy(&name, node).await? {
             return Ok(None);
         }
-        // What the record has no more is gone.
+        // If the record no longer has the volume, the copy is gone.
         Ok(control.volume_entry(&name).ok())
     };
     Ok(match state.call(remove).await? {
@@ -152,7 +152,7 @@ async fn removed(state: &State, name: String, node: u16) -> Result<Response, Ref
     })
 }
 
-/// Says what taking a copy away would do.
+/// Answers a dry run of removing a copy.
 async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
     let check = move |control: Rc<Control>| async move {
         let entry = control.volume_entry(&name)?;

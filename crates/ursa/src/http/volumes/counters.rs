@@ -1,4 +1,4 @@
-//! What has gone through a node to a volume, with how long it took.
+//! Counters of a volume on one node: operations, bytes and latencies.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! A volume that is made.
+//! Creating a volume.
 
 use std::rc::Rc;
 
@@ -53,7 +53,7 @@ pub(in crate::http) async fn create(
     }
     let (known, wanted) = (state.elsewhere.clone(), asked.clone());
     let created = new.created;
-    // In two steps: each may be done twice, and a volume is made once.
+    // In two calls: each may run twice (see [`State::call`]), but the volume must be created once.
     let make = |control: Rc<Control>| async move {
         let slices = new.slices_on_nodes();
         Ok((control.create_volume(new).await?.to_string(), slices))
@@ -74,8 +74,8 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, axum::Json(state.call(show).await?)).into_response())
 }
 
-/// A volume that was made a moment ago on other nodes, none of which has told of it since: as it was asked
-/// for.
+/// A volume that was just created on other nodes, none of which has reported it since: shown with the
+/// properties of the request.
 fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16, created: u64) -> Volume {
     let Untold { status, reasons } = untold;
     let problem = format!(
@@ -98,7 +98,7 @@ fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16,
         naa: VolumeId::parse(&status.entry.id).map(naa).unwrap_or_default(),
         maps: Vec::new(),
         problem: None,
-        // Judged by whoever asked for it.
+        // The caller determines the health.
         health: VolumeHealth::Healthy,
         serving: false,
         copies: Vec::new(),
@@ -112,7 +112,7 @@ fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16,
     Volume { problem: Some(problem), ..elsewhere::seen_by(control, &status, &told) }
 }
 
-/// Says what making a volume would do.
+/// Answers a dry run of creating a volume.
 async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Result<Response, Refusal> {
     let check = |control: Rc<Control>| async move { control.check_volume(&new).await };
     let ranking = match state.call(check).await {
@@ -159,10 +159,11 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
     Ok(dry_run::would(steps, found))
 }
 
-/// Where the copies would be: the best nodes that have room. `ranking` is `None` if it is this node alone.
+/// The nodes that would get the copies: the best ones that have space. `ranking`: `None` if only this node is
+/// considered.
 ///
 /// # Errors
-/// Too few have room; or one that was named has none.
+/// Too few nodes are suitable, or a named one is not.
 fn taken<'a>(found: &'a [Candidate], ranking: Option<&Ranking>) -> Result<Vec<&'a Candidate>, Refusal> {
     let refused = |bad: &Candidate| {
         let code = bad.rule.clone().unwrap_or_default();
@@ -192,7 +193,7 @@ fn taken<'a>(found: &'a [Candidate], ranking: Option<&Ranking>) -> Result<Vec<&'
     Err(Refusal::new(StatusCode::CONFLICT, "too_few_nodes", detail))
 }
 
-/// Refusals that say that there is no place.
+/// The codes of refusals that are about the place of a volume.
 const NO_PLACE: [&str; 12] = [
     "no_pool",
     "pool_ambiguous",
@@ -208,12 +209,12 @@ const NO_PLACE: [&str; 12] = [
     "too_many_volumes",
 ];
 
-/// Whether it says that there is no place for a volume, or for more of one.
+/// Whether the refusal is about the place for a volume, or for its growth.
 pub(super) fn is_for_want_of_a_place(refusal: &Refusal) -> bool {
     NO_PLACE.contains(&refusal.code())
 }
 
-/// The refusal with every node and pool that was looked at, if it is for want of a place.
+/// If the refusal is about the place, adds every node and pool that was considered.
 pub(super) async fn with_candidates(state: &State, asked: &VolumeCreate, refusal: Refusal) -> Refusal {
     if !is_for_want_of_a_place(&refusal) {
         return refusal;
@@ -224,7 +225,7 @@ pub(super) async fn with_candidates(state: &State, asked: &VolumeCreate, refusal
     }
 }
 
-/// Every node and pool where it could be, or by which rule it could not.
+/// Every node and pool as a candidate, with the rule by which it is not suitable, if any.
 pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Result<Vec<Candidate>, Refusal> {
     let placement = placement(asked)?;
     let nodes = state.call(|control| async move {
@@ -244,10 +245,10 @@ pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Resul
     Ok(candidates::all(&wanted, &known))
 }
 
-/// What a request for a volume asks for, checked as far as it can be without the node.
+/// Parses a request for a volume, and checks it as far as possible without the node.
 ///
 /// # Errors
-/// Fields that cannot be, or not together.
+/// Fields that are invalid, or that contradict each other.
 fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     let block_size = BlockSize::from_bytes(new.block_size)
         .ok_or_else(|| Refusal::invalid("block_size", "block size must be 512 or 4096 bytes"))?;
@@ -286,10 +287,10 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     })
 }
 
-/// Where its copies are to be.
+/// Where the copies should be.
 ///
 /// # Errors
-/// Both `copies` and `nodes`.
+/// Both `copies` and `nodes` are given.
 fn placement(asked: &VolumeCreate) -> Result<Option<Placement>, Refusal> {
     match (asked.copies, &asked.nodes) {
         (None, None) => Ok(Some(Placement::Default)),

@@ -1,4 +1,4 @@
-//! The deletion of a volume.
+//! Deleting a volume.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -62,7 +62,7 @@ async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), 
     control.delete_volume(&volume.id.to_string(), force).await
 }
 
-/// Says what deleting a volume would do.
+/// Answers a dry run of deleting a volume.
 async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
     let look = move |control: Rc<Control>| async move {
         let volume = control.volume(&name)?;

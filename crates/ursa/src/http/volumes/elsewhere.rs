@@ -1,8 +1,7 @@
-//! Volumes of the cluster that have no copy on the node that is asked.
+//! Volumes of the cluster that have no copy on the queried node.
 //!
-//! The cluster's record says what they are called, how large they are and where their copies are. The rest
-//! (blocks, slices, kind) only a node with a copy knows: it is asked once, and what it says is remembered,
-//! since none of it changes.
+//! The cluster's record has their names, sizes and copies. Only nodes with a copy know the rest (block size,
+//! slices, kind): one of them is asked once, and its answer is kept, since none of this changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,29 +18,29 @@ use crate::http::peers::{self, VOLUMES};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// What other nodes have said of their volumes, by identity: at most those that the record has.
+/// What other nodes have reported about their volumes, by ID; at most the volumes in the record.
 ///
-/// The node's core looks here, too: it is not locked for longer than one of them takes, but for when some
-/// have gone.
+/// The node's core uses this, too. So the lock is held only for the time of one lookup, except when deleted
+/// volumes are dropped.
 #[derive(Clone, Default)]
 pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<Volume>>>>);
 
-/// The volumes with these identities that have a copy on this node, for another one that asks.
+/// The volumes with these IDs that have a copy on this node, for another node that asks.
 pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume> {
     let names = control.node_names();
     let of_id = |id| Some(shown(control.volume(id).ok()?, &names));
     parts::filter_map(ids.split_whitespace(), of_id).await
 }
 
-/// A volume of the record of which no node tells.
+/// A volume of the record that no node reports.
 pub(super) struct Untold {
     pub(super) status: Box<CopiesStatus>,
-    /// Why, node by node.
+    /// The reasons, node by node.
     pub(super) reasons: String,
 }
 
 impl Untold {
-    /// It is there, but cannot be shown.
+    /// The refusal: the volume exists, but cannot be shown.
     pub(super) fn refusal(self) -> Refusal {
         let (name, reasons) = (&self.status.entry.name, self.reasons);
         let detail = format!("volume {name:?} exists, but no node with a copy reports its state: {reasons}");
@@ -50,13 +49,13 @@ impl Untold {
     }
 }
 
-/// The volumes of the record without a copy that is open on this node.
+/// The volumes of the record that have no open copy on this node.
 pub(super) struct There {
-    /// And where they are mapped.
+    /// The volumes, and their maps.
     volumes: Vec<(CopiesStatus, Maps)>,
-    /// This node.
+    /// The number of this node.
     me: u16,
-    /// The nodes that are heard of.
+    /// The nodes that are up.
     heard: BTreeSet<u16>,
 }
 
@@ -64,7 +63,7 @@ pub(super) struct There {
 type Maps = Vec<(String, u16, String)>;
 
 impl There {
-    /// All that are not among these.
+    /// All volumes of the record except those in `here`.
     pub(super) async fn look(control: &Control, here: BTreeSet<VolumeId>) -> There {
         let Some(keeper) = control.keeper() else {
             return There { volumes: Vec::new(), me: 0, heard: BTreeSet::new() };
@@ -84,8 +83,8 @@ impl There {
         self.volumes.is_empty()
     }
 
-    /// What has to be asked of which node: who is in sync has a volume open, and of these one that is heard
-    /// of.
+    /// The questions to other nodes about unknown volumes. A copy on a node that is up is preferred, then one
+    /// in sync, since its node has the volume open.
     fn questions(&self, known: &Elsewhere) -> BTreeMap<u16, String> {
         let mut questions: BTreeMap<u16, String> = BTreeMap::new();
         let unknown = self.volumes.iter().filter(|(volume, _)| known.of(&volume.entry.id).is_none());
@@ -101,7 +100,7 @@ impl There {
         questions
     }
 
-    /// Those that are known.
+    /// The volumes about which another node has reported.
     pub(super) fn shown(self, known: &Elsewhere, names: &BTreeMap<u16, String>) -> Vec<Volume> {
         let volume = |(status, maps): (CopiesStatus, Maps)| {
             let told = known.of(&status.entry.id)?;
@@ -111,11 +110,11 @@ impl There {
     }
 }
 
-/// Forgets volumes that are not there any more, and asks other nodes for those that are not known; who has
-/// not answered.
+/// Forgets volumes that no longer exist, and asks other nodes about unknown ones. Returns the nodes that did
+/// not answer.
 ///
 /// # Errors
-/// What the node's control says.
+/// Those of the node's control.
 pub(super) async fn learn(state: &State, there: &There) -> Result<Vec<Missing>, Refusal> {
     let ids = there.volumes.iter().map(|(volume, _)| volume.entry.id.as_str());
     state.elsewhere.keep(&ids.collect());
@@ -129,10 +128,10 @@ pub(super) async fn learn(state: &State, there: &There) -> Result<Vec<Missing>, 
     Ok(missing)
 }
 
-/// The volume of the record of this name or identity; `None`: it has none.
+/// The volume of this name or ID in the record; `None`: there is none.
 ///
 /// # Errors
-/// What the node's control says.
+/// Those of the node's control.
 pub(super) async fn one(
     control: &Rc<Control>,
     known: Elsewhere,
@@ -171,12 +170,12 @@ fn other_copies(me: u16, volume: &CopiesStatus) -> impl Iterator<Item = &CopyEnt
     volume.entry.copies.iter().filter(move |copy| copy.node != me)
 }
 
-/// The volume as the node of this control knows it now, with what another one has told of it.
+/// The volume as the node of this control knows it now, completed with another node's report.
 pub(super) fn seen_by(control: &Control, status: &CopiesStatus, told: &Volume) -> Volume {
     seen(status, control.maps_of(&status.entry.id), told, &control.node_names())
 }
 
-/// The volume as this node knows it now, with what another one has told of it.
+/// The volume as this node knows it now, completed with another node's report.
 fn seen(status: &CopiesStatus, maps: Maps, told: &Volume, names: &BTreeMap<u16, String>) -> Volume {
     Volume {
         name: status.entry.name.clone(),
@@ -206,7 +205,7 @@ impl Elsewhere {
         }
     }
 
-    /// Forgets all others.
+    /// Forgets all other volumes.
     fn keep(&self, ids: &BTreeSet<&str>) {
         let mut known = self.lock();
         if known.len() > ids.len() {

@@ -1,21 +1,23 @@
-//! Whether anybody serves a volume: judged here for lists, for what is shown of a volume, and for findings.
+//! Whether any node serves a volume: the one place where it is determined, for lists, single volumes and
+//! findings.
 
 use api::{ClusterNode, CopyState, Volume, VolumeCopy, VolumeHealth};
 
 /// Why no node serves a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Unserved<'a> {
-    /// The only node that could serve it says this.
+    /// The only node that could serve the volume reports this problem.
     Problem(&'a str),
     /// No node with a copy in sync responds.
     NotReached,
-    /// None of its copies is in sync.
+    /// No copy is in sync.
     NoneInSync,
 }
 
-/// Why no node serves it, if that is so. `nodes`: those of the cluster; none if they are not known.
+/// Why no node serves the volume; `None`: one does. `nodes`: the nodes of the cluster; empty if unknown.
 ///
-/// A problem is that of the queried node's copy: while another copy is in sync, its node serves the volume.
+/// A problem is about the queried node's copy. It does not count while another node with a copy in sync
+/// serves the volume.
 pub(in crate::http) fn unserved<'a>(volume: &'a Volume, nodes: &[ClusterNode]) -> Option<Unserved<'a>> {
     let copies = &volume.copies;
     let serves_elsewhere = copies.iter().any(|copy| !copy.here && can_serve(copy, nodes));
@@ -29,14 +31,14 @@ pub(in crate::http) fn unserved<'a>(volume: &'a Volume, nodes: &[ClusterNode]) -
     Some(if any_in_sync { Unserved::NotReached } else { Unserved::NoneInSync })
 }
 
-/// Whether a copy is in sync, and its node is up. A node that others reach is; so is one that nobody has
-/// reported down.
+/// Whether a copy is in sync and its node is up. A node also counts as up if other nodes reach it, or if
+/// nothing is known about it.
 fn can_serve(copy: &VolumeCopy, nodes: &[ClusterNode]) -> bool {
     let is_down = |node: &ClusterNode| node.id == copy.node && !node.up && node.reached_by.is_empty();
     copy.state == CopyState::InSync && !nodes.iter().any(is_down)
 }
 
-/// Its health in a word. `nodes`: as for [`unserved`].
+/// The health of a volume. `nodes`: as for [`unserved`].
 pub(super) fn health(volume: &Volume, nodes: &[ClusterNode]) -> VolumeHealth {
     let is_resyncing = |copy: &VolumeCopy| {
         let running = copy.sync.as_ref().filter(|sync| sync.waits_for.is_none() && sync.paused.is_none());
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// Its disk has failed on the node that is asked, which is the first.
+    /// A volume whose disk has failed on the queried node, which has the first copy.
     fn failed(copies: &[CopyState]) -> Volume {
         let copies = copies.iter().zip(1..).enumerate();
         let copies = copies.map(|(slot, (state, node))| samples::copy(slot, node, *state)).collect();

@@ -40,17 +40,17 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
     all(&state).await.map(axum::Json)
 }
 
-/// All volumes of the cluster, and which nodes have not told of theirs.
+/// All volumes of the cluster, and the nodes that did not report theirs.
 ///
 /// # Errors
-/// What the node's control says.
+/// Those of the node's control.
 pub(super) async fn all(state: &State) -> Result<List<Volume>, Refusal> {
     let everywhere = state.call(everywhere).await?;
     let missing = elsewhere::learn(state, &everywhere.there).await?;
     Ok(List { items: everywhere.shown(&state.elsewhere), missing })
 }
 
-/// What the list of volumes is made of.
+/// What the list of volumes is made from.
 struct Everywhere {
     here: Vec<VolumeStatus>,
     there: There,
@@ -60,8 +60,8 @@ struct Everywhere {
 }
 
 impl Everywhere {
-    /// All of it by name, but for volumes of which no node has told. Not for the node's core, which has
-    /// requests of hosts to answer.
+    /// All volumes by name, except those that no node has reported. Not to be called on the node's core,
+    /// which also answers hosts.
     fn shown(self, known: &Elsewhere) -> Vec<Volume> {
         let cluster = Cluster { nodes: &self.nodes, record: self.record.as_ref() };
         let here = self.here.into_iter().map(|volume| shown(volume, &self.names));
@@ -75,8 +75,7 @@ impl Everywhere {
     }
 }
 
-/// How long it is waited for the cluster's record to say who votes: without that it is not said what a loss
-/// would do.
+/// How long to wait for the record to list the voters. Without them, failure tolerance is not shown.
 const VOTES_DEADLINE: Duration = Duration::from_secs(1);
 
 async fn everywhere(control: Rc<Control>) -> Result<Everywhere, ControlError> {
@@ -90,7 +89,7 @@ async fn everywhere(control: Rc<Control>) -> Result<Everywhere, ControlError> {
     Ok(Everywhere { here, there, names: control.node_names(), nodes, record })
 }
 
-/// The nodes of the cluster; none if that cannot be said soon.
+/// The nodes of the cluster; empty if they are not known in time.
 async fn nodes(control: &Control) -> Vec<ClusterNode> {
     match rt::timeout(VOTES_DEADLINE, control.nodes()).await {
         Ok(Ok(nodes)) => nodes.into_iter().map(super::cluster::shown).collect(),
@@ -117,7 +116,7 @@ pub(super) async fn show(
     Ok(axum::Json(state.call(find).await?.map_err(Untold::refusal)?))
 }
 
-/// The volume of this name or identity, wherever its copies are, or that no node tells of it.
+/// The volume of this name or ID, wherever its copies are, or that no node reports it.
 async fn found(
     control: Rc<Control>,
     known: Elsewhere,
@@ -135,7 +134,7 @@ async fn found(
     Ok(Ok(volume))
 }
 
-/// A volume of this node, as every call answers with it.
+/// A volume of this node, completed as every call returns it.
 async fn whole(control: &Control, volume: VolumeStatus) -> Volume {
     judged(control, named(control, volume)).await
 }
@@ -154,7 +153,7 @@ fn named(control: &Control, volume: VolumeStatus) -> Volume {
     shown(volume, &control.node_names())
 }
 
-/// A volume of this node.
+/// A volume of this node, without the other nodes' view.
 fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
     let VolumeStatus { info, pool, maps, problem, copies } = volume;
     let mut volume = Volume {
@@ -182,7 +181,7 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         health: VolumeHealth::Healthy,
         losses: Vec::new(),
     };
-    // As far as it can be judged without the other nodes.
+    // As far as it can be determined without the other nodes.
     volume.health = health(&volume, &[]);
     volume
 }
@@ -195,7 +194,7 @@ fn kind(kind: store::VolumeKind) -> VolumeKind {
     }
 }
 
-/// What another node has said of a volume of which nothing is on this one.
+/// A volume as another node has returned it, adapted to a node without a copy.
 pub(super) fn seen_from_here(mut volume: Volume) -> Volume {
     volume.serving = false;
     volume.problem = None;

@@ -1,4 +1,4 @@
-//! Split brain: the policy of a volume, and which side of a split is kept.
+//! Split brain: a volume's policy, and the decision which data to keep.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -69,7 +69,7 @@ pub(in super::super) async fn set_split_brain_policy(
     answer.map(axum::Json)
 }
 
-/// What choosing it would do.
+/// The steps of choosing a policy.
 fn would_choose(volume: &str, policy: Strategy, change: StrategyChange) -> Vec<String> {
     let mut steps = vec![match policy {
         Strategy::Prefer if change.etcd_decides => {
@@ -133,7 +133,7 @@ pub(in super::super) async fn resolve_fork(
     }
 }
 
-/// What deciding it so would do.
+/// The steps of a decision after a split brain.
 fn would_resolve(decision: &ForkDecision, keep: u16, names: &BTreeMap<u16, String>) -> Vec<String> {
     let named = |node: u16| match names.get(&node) {
         Some(name) => format!("node {node} ({name})"),
@@ -152,7 +152,7 @@ fn would_resolve(decision: &ForkDecision, keep: u16, names: &BTreeMap<u16, Strin
     steps
 }
 
-/// What was chosen.
+/// The policy that an administrator has chosen.
 pub(super) fn chosen(copies: &CopiesStatus) -> Option<ChosenPolicy> {
     let entry = copies.strategy.as_ref()?;
     let policy = match entry.strategy {
@@ -162,7 +162,7 @@ pub(super) fn chosen(copies: &CopiesStatus) -> Option<ChosenPolicy> {
     Some(ChosenPolicy { policy, by: entry.by.clone(), at: entry.at })
 }
 
-/// Who has gone on alone.
+/// The node that has continued alone.
 pub(super) fn fork(copies: &CopiesStatus) -> Option<VolumeFork> {
     let fork = copies.fork.as_ref()?;
     Some(VolumeFork { node: fork.node, since: fork.since, split: fork.state == ForkState::Split })

@@ -1,4 +1,4 @@
-//! Comparing the copies of a volume.
+//! Verifying a volume: its copies in sync are compared.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::there::OfNode;
 
-/// How long somebody who begins it waits for the end: small volumes need no second question.
+/// How long the call that starts a verification waits for its end, so that small volumes need no second
+/// request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -93,7 +94,7 @@ pub(in crate::http) async fn show(
     Ok(axum::Json(shown(found)))
 }
 
-/// How a volume's copies were compared last, and when they are next.
+/// The result of the last verification, and when the next one is due.
 pub(super) fn compared(copies: &CopiesStatus, id: VolumeId, created: u64) -> Comparison {
     let found = &copies.verification;
     let last = found.last.as_ref();

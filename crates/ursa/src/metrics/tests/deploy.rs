@@ -1,4 +1,4 @@
-//! What `deploy/` has for Prometheus and Grafana, compared with what is written here and with the page of
+//! Compares the files for Prometheus and Grafana in `deploy/` with the metrics that nodes write, and with the
 //! runbooks.
 
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ fn written_names() -> BTreeSet<String> {
     names
 }
 
-/// The names in an expression that look like ours.
+/// The names in an expression that begin like ours.
 fn used_names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.filter(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix))).map(str::to_owned).collect()
@@ -70,7 +70,7 @@ fn dashboards() -> Vec<(PathBuf, Value)> {
         .collect()
 }
 
-/// Every text under one of these keys, however deep.
+/// All strings under one of these keys, at any depth.
 fn texts<'a>(value: &'a Value, keys: &[&str], found: &mut Vec<&'a str>) {
     match value {
         Value::Object(fields) => {
@@ -115,7 +115,7 @@ fn dashboards_use_what_nodes_write() {
     }
 }
 
-/// The page names them in full, or by their end behind one that is in full.
+/// The page has the full names; a name may be abbreviated to its end after a full one.
 #[test]
 fn the_page_of_metrics_names_what_nodes_write() {
     let written = written_names();
@@ -154,7 +154,7 @@ fn the_page_of_metrics_names_what_nodes_write() {
     }
 }
 
-/// Nothing overlaps, is without a word or a unit, or asks for a variable or a data source that is not there.
+/// Panels do not overlap, and have a title and a unit; all their variables and data sources exist.
 #[test]
 fn dashboards_are_whole() {
     for (path, dashboard) in dashboards() {
@@ -162,7 +162,7 @@ fn dashboards_are_whole() {
         let variables = dashboard["templating"]["list"].as_array().unwrap();
         let mut names: Vec<&str> = variables.iter().map(|one| one["name"].as_str().unwrap()).collect();
         assert!(names.contains(&"datasource"), "{}", path.display());
-        // Grafana's own.
+        // Grafana's own variable.
         names.push("__rate_interval");
         let panels = dashboard["panels"].as_array().unwrap();
         let mut taken = BTreeSet::new();
@@ -191,7 +191,7 @@ fn dashboards_are_whole() {
     }
 }
 
-/// How many columns a dashboard has.
+/// The number of columns of a dashboard.
 const GRID_WIDTH: u64 = 24;
 
 /// The names after `$` in an expression.
@@ -218,10 +218,10 @@ fn every_alert_has_a_runbook_and_a_test() {
         );
         assert_eq!(annotation("runbook_url"), url);
         let severity = rule["labels"]["severity"].as_str().unwrap();
-        // That of the finding, for what has no alert of its own.
+        // The alert for findings without an alert of their own has the finding's severity.
         let of_finding = alert == "UrsaFinding" && severity == "{{ $labels.severity }}";
         assert!(of_finding || ["critical", "warning", "info"].contains(&severity), "{alert}: {severity}");
-        // Once where it fires, once where it does not.
+        // One test in which the alert fires, and one in which it does not.
         let (fires, silent) = expectations(&tests, &alert);
         assert!(fires && silent, "{alert}: a test where it fires: {fires}, one where it does not: {silent}");
         assert!(alerts.insert(alert.clone()), "{alert} comes twice");
