@@ -181,17 +181,33 @@ impl Disk {
         }
     }
 
-    /// Checks whether the file or block device has become larger, on behalf of all cores that use it; returns
-    /// its size in bytes.
+    /// The size in bytes that the file or block device has now.
     ///
-    /// A disk that has become smaller keeps its size: reads and writes beyond its end fail.
+    /// It may differ from [`Disk::size`], which stays as it was when the disk was opened.
     ///
     /// # Errors
     /// The system's.
-    pub fn look_for_growth(&self) -> io::Result<u64> {
+    pub fn present_size(&self) -> io::Result<u64> {
         match &self.0 {
-            Inner::Uring(disk) => disk.look_for_growth(),
-            Inner::Sim(disk) => Ok(disk.look_for_growth()),
+            Inner::Uring(disk) => disk.present_size(),
+            Inner::Sim(disk) => Ok(disk.present_size()),
+        }
+    }
+
+    /// Lets operations on all cores that use the disk reach up to `size` bytes from now on.
+    pub fn set_size(&self, size: u64) {
+        match &self.0 {
+            Inner::Uring(disk) => disk.set_size(size),
+            Inner::Sim(disk) => disk.set_size(size),
+        }
+    }
+
+    /// Whether its file system has `bytes` left for it; true for a block device, and where the system does
+    /// not say.
+    pub fn has_free(&self, bytes: u64) -> bool {
+        match &self.0 {
+            Inner::Uring(disk) => disk.has_free(bytes),
+            Inner::Sim(_) => true,
         }
     }
 

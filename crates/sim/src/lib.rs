@@ -2,7 +2,7 @@
 //!
 //! The sessions, units, volumes, copies, stores and links of production run in one thread, on a virtual
 //! clock, network and disks. A seed determines everything: [`Plan::from_seed`] turns it into a plan, and
-//! [`run`] executes the plan and panics if a check fails.
+//! [`run()`] executes the plan and panics if a check fails.
 //!
 //! | what must hold | checked by |
 //! |---|---|

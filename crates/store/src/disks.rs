@@ -116,9 +116,24 @@ impl PoolDisk {
         self.disk.allocate(offset, len).await
     }
 
-    /// See [`Disk::look_for_growth`].
-    pub(crate) fn look_for_growth(&self) -> Result<u64, DiskError> {
-        self.disk.look_for_growth().map_err(DiskError::Media)
+    /// See [`Disk::size`].
+    pub(crate) fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    /// See [`Disk::present_size`].
+    pub(crate) fn present_size(&self) -> Result<u64, DiskError> {
+        self.disk.present_size().map_err(DiskError::Media)
+    }
+
+    /// See [`Disk::set_size`].
+    pub(crate) fn set_size(&self, size: u64) {
+        self.disk.set_size(size);
+    }
+
+    /// See [`Disk::has_free`].
+    pub(crate) fn has_free(&self, bytes: u64) -> bool {
+        self.disk.has_free(bytes)
     }
 
     /// See [`Disk::room`].

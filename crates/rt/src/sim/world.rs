@@ -355,8 +355,7 @@ impl World {
 
     /// Makes a disk, or a file, larger, as when a logical volume is enlarged; the new part reads as zeros.
     ///
-    /// A process that has it open must check for it
-    /// ([`Disk::look_for_growth`](crate::Disk::look_for_growth)).
+    /// A process that has it open uses only what it had before ([`Disk::set_size`](crate::Disk::set_size)).
     pub fn grow_disk(&self, node: NodeId, path: impl AsRef<Path>, size: u64) {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.grow(size);
     }

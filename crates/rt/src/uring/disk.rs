@@ -152,13 +152,22 @@ impl Disk {
         self.file.size.load(Ordering::Relaxed)
     }
 
-    /// See [`crate::Disk::look_for_growth`].
+    /// See [`crate::Disk::present_size`].
     ///
     /// # Errors
     /// As there.
-    pub fn look_for_growth(&self) -> io::Result<u64> {
-        let found = open::whole_blocks(open::size_of(&self.file.file, self.file.is_device)?, self.file.block);
-        Ok(self.file.size.fetch_max(found, Ordering::Relaxed).max(found))
+    pub fn present_size(&self) -> io::Result<u64> {
+        Ok(open::whole_blocks(open::size_of(&self.file.file, self.file.is_device)?, self.file.block))
+    }
+
+    /// See [`crate::Disk::set_size`].
+    pub fn set_size(&self, size: u64) {
+        self.file.size.store(size, Ordering::Relaxed);
+    }
+
+    /// See [`crate::Disk::has_free`].
+    pub fn has_free(&self, bytes: u64) -> bool {
+        self.file.is_device || open::file_system(&self.file.file).is_ok_and(|space| space.free >= bytes)
     }
 
     /// The unit of offsets and lengths.

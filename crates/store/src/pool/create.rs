@@ -59,7 +59,7 @@ pub struct LookedAt {
 }
 
 /// How many bytes are cleared at once.
-const CLEAR_BYTES: u64 = 1 << 20;
+pub(super) const CLEAR_BYTES: u64 = 1 << 20;
 
 /// How much of the end of a disk is checked: backup partition tables, superblocks of RAID and of pools.
 const TAIL_LOOKED_AT_BYTES: u64 = 64 << 10;
@@ -273,25 +273,18 @@ impl Host {
 /// Old content is gone, and a sparse file has the space from now on, so that a full file system cannot fail a
 /// change.
 pub(super) async fn clear_metadata(disk: &PoolDisk, geometry: &Geometry) -> Result<(), StoreError> {
-    clear(disk, 0..geometry.extents_offset()).await?;
-    clear_tail(disk, geometry).await
-}
-
-/// Like [`clear_metadata`], but only at the end of the disk.
-pub(super) async fn clear_tail(disk: &PoolDisk, geometry: &Geometry) -> Result<(), StoreError> {
-    clear(disk, geometry.slot_offset(End::Tail, 0)..geometry.disk_bytes).await?;
-    disk.flush().await.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })
-}
-
-async fn clear(disk: &PoolDisk, range: std::ops::Range<u64>) -> Result<(), StoreError> {
     let zeros = Buf::zeroed(CLEAR_BYTES as usize).share();
-    let mut at = range.start;
-    while at < range.end {
-        let len = CLEAR_BYTES.min(range.end - at);
-        let data = zeros.slice(0..len as usize);
-        let written = disk.write(at, data, Durability::Cached).await;
-        written.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })?;
-        at += len;
+    let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
+    let head = 0..geometry.extents_offset();
+    let tail = geometry.slot_offset(End::Tail, 0)..geometry.disk_bytes;
+    for range in [head, tail] {
+        let mut at = range.start;
+        while at < range.end {
+            let len = CLEAR_BYTES.min(range.end - at);
+            let data = zeros.slice(0..len as usize);
+            disk.write(at, data, Durability::Cached).await.map_err(failed)?;
+            at += len;
+        }
     }
-    Ok(())
+    disk.flush().await.map_err(failed)
 }

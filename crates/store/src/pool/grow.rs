@@ -7,10 +7,11 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use base::ByteLen;
+use base::{Buf, ByteLen};
+use rt::DiskError;
 
 use super::commit::Superblocks;
-use super::create::clear_tail;
+use super::create::CLEAR_BYTES;
 use super::layout::Layout;
 use super::{Inner, MetadataState};
 use crate::catalog::Catalog;
@@ -31,42 +32,65 @@ pub struct GrownDisk {
 }
 
 impl Inner {
-    /// The disks of which the pool could use more. Nothing is written.
+    /// Which disks the pool could use more of. Nothing is changed.
     pub(super) fn check_growth(&self) -> Result<Vec<GrownDisk>, StoreError> {
         self.writable()?;
+        if self.closing.get() {
+            return Err(StoreError::Exported(self.id));
+        }
         let layout = self.layout();
-        Ok(self.larger(&layout)?.into_iter().map(|(index, after)| grown(&layout, index, &after)).collect())
+        let larger = self.larger(&layout)?;
+        Ok(larger.iter().map(|(index, after)| grown(&layout, *index, after)).collect())
     }
 
     pub(super) async fn grow(self: Rc<Inner>) -> Result<Vec<GrownDisk>, StoreError> {
         let _change = self.begin_change()?;
-        let _turn = self.turn().await;
+        self.growing.acquire(1).await;
+        let grown = self.grow_alone().await;
+        self.growing.release(1);
+        grown
+    }
+
+    /// No other growth is under way.
+    async fn grow_alone(&self) -> Result<Vec<GrownDisk>, StoreError> {
         self.writable()?;
         let before = self.layout();
         let larger = self.larger(&before)?;
-        for (index, geometry) in &larger {
-            let disk = &before.disks.all()[*index];
-            set_space_aside(disk, before.geometry[*index].disk_bytes..geometry.disk_bytes).await?;
-            // Perhaps it holds what another pool wrote there.
-            clear_tail(disk, geometry).await?;
+        let sizes: Vec<u64> = larger.iter().map(|(index, _)| before.disks.all()[*index].size()).collect();
+        // This takes its time, and other changes need not wait for it.
+        let prepared = rt::join_all(larger.iter().map(|(index, after)| {
+            let (disk, before) = (&before.disks.all()[*index], &before.geometry[*index]);
+            prepare(disk, before, after)
+        }));
+        let prepared = prepared.await.into_iter().collect::<Result<(), StoreError>>();
+        let committed = match prepared {
+            Ok(()) => self.commit_growth(&larger).await,
+            Err(error) => Err(error),
+        };
+        if committed.is_err() && self.state.borrow().metadata == MetadataState::Writable {
+            // Whoever makes the disk as small as it was has cut nothing off.
+            larger.iter().zip(sizes).for_each(|((index, _), size)| before.disks.all()[*index].set_size(size));
         }
+        committed?;
+        Ok(larger.iter().map(|(index, geometry)| grown(&before, *index, geometry)).collect())
+    }
+
+    async fn commit_growth(&self, larger: &[(usize, Geometry)]) -> Result<(), StoreError> {
+        let _turn = self.turn().await;
+        // Another disk may have been added meanwhile.
+        let before = self.layout();
         let mut after = Layout::clone(&before);
         larger.iter().for_each(|(index, geometry)| after.geometry[*index] = *geometry);
         let catalog = Catalog { disks: after.entries(), ..self.state.borrow().catalog.clone() };
         self.commit_on(Rc::new(after), catalog.clone(), Superblocks::OfAllDisks, 0).await?;
-        for (index, geometry) in &larger {
+        for (index, geometry) in larger {
             let start = before.geometry[*index].extents;
             let new = ExtentRun { disk: *index as u16, start, count: geometry.extents - start };
             self.state.borrow_mut().allocator.put(new);
         }
-        // So far the new tails hold one generation only, and they need two. If this second commit fails, the
-        // pool has grown nevertheless, and its metadata state shows the failure.
-        if let Err(error) = self.commit(catalog, Superblocks::OfAllDisks).await
-            && self.state.borrow().metadata == MetadataState::Failed
-        {
-            return Err(error);
-        }
-        Ok(larger.iter().map(|(index, geometry)| grown(&before, *index, geometry)).collect())
+        // The superblocks of the generation before still lead to the old tail, which belongs to volumes from
+        // now on.
+        self.commit(catalog, Superblocks::OfAllDisks).await
     }
 
     /// The disks that are large enough for more extents, by index, with their new layouts.
@@ -74,13 +98,20 @@ impl Inner {
         let mut larger = Vec::new();
         for (index, (disk, before)) in layout.disks.all().iter().zip(&layout.geometry).enumerate() {
             let path = || disk.path().to_owned();
-            let size =
-                disk.look_for_growth().map_err(|error| StoreError::Disk { path: path(), source: error })?;
+            let failed = |source| StoreError::Disk { path: path(), source };
+            if disk.failure().is_some() {
+                return Err(failed(DiskError::Latched));
+            }
+            let size = disk.present_size().map_err(failed)?;
             let after = Geometry::new(size, self.extent_bytes, self.slot_bytes)
                 .ok_or_else(|| StoreError::DiskTooLarge { path: path(), size, extent: self.extent_bytes })?;
             // The new tail must not overlap the old one: a power cut would destroy both.
             let is_apart = after.slot_offset(End::Tail, 0) >= before.disk_bytes;
             if is_apart && after.extents > before.extents {
+                if disk.is_reserved() && !disk.has_free(after.disk_bytes - before.disk_bytes) {
+                    // Some file systems first use up what is left, which other files need.
+                    return Err(failed(DiskError::Full));
+                }
                 larger.push((index, after));
             }
         }
@@ -96,13 +127,28 @@ impl Inner {
     }
 }
 
-/// Allocates the new part of a file whose space is reserved.
-async fn set_space_aside(disk: &PoolDisk, new: std::ops::Range<u64>) -> Result<(), StoreError> {
-    if !disk.is_reserved() {
-        return Ok(());
-    }
+/// Makes sure that the new part of a disk can be used, and clears the place of its metadata.
+async fn prepare(disk: &PoolDisk, before: &Geometry, after: &Geometry) -> Result<(), StoreError> {
     let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
-    disk.allocate(new.start, new.end - new.start).await.map_err(failed)
+    disk.set_size(after.disk_bytes);
+    if disk.is_reserved() {
+        disk.allocate(before.disk_bytes, after.disk_bytes - before.disk_bytes).await.map_err(failed)?;
+    }
+    // It may hold what another pool wrote there. A write that fails must not take the disk out of service:
+    // nothing depends on its new part yet.
+    clear_tail(disk, after).await.map_err(failed)
+}
+
+/// Overwrites the tail with zeros, and reads it back.
+async fn clear_tail(disk: &PoolDisk, geometry: &Geometry) -> Result<(), DiskError> {
+    let zeros = Buf::zeroed(CLEAR_BYTES as usize).share();
+    let mut at = geometry.slot_offset(End::Tail, 0);
+    while at < geometry.disk_bytes {
+        let len = CLEAR_BYTES.min(geometry.disk_bytes - at);
+        disk.rewrite(at, zeros.slice(0..len as usize)).await?;
+        at += len;
+    }
+    Ok(())
 }
 
 fn grown(before: &Layout, index: usize, after: &Geometry) -> GrownDisk {

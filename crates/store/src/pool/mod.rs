@@ -72,6 +72,8 @@ struct Inner {
     ram: RamBudget,
     /// One permit, so that generations are written one after the other.
     turns: rt::sync::Semaphore,
+    /// One permit: disks grow one time after the other.
+    growing: rt::sync::Semaphore,
     /// How many changes are under way, including the zeroing that belongs to them.
     changes: Cell<usize>,
     change_ended: Notify,
@@ -398,6 +400,7 @@ impl Inner {
             layout: RefCell::new(Rc::new(layout)),
             ram,
             turns: rt::sync::Semaphore::new(1),
+            growing: rt::sync::Semaphore::new(1),
             changes: Cell::new(0),
             change_ended: Notify::default(),
             closing: Cell::new(false),

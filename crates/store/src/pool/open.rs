@@ -10,7 +10,7 @@ use rt::Disk;
 use super::layout::Layout;
 use super::{Inner, METADATA_DISKS, Parts, Pool, Superblocks, VolumeInfo, volumes};
 use crate::budget::RamBudget;
-use crate::catalog::{Catalog, Host, Malformed};
+use crate::catalog::{Catalog, DiskEntry, Host, Malformed};
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::{MissingDisk, StoreError};
 use crate::geometry::{self, DISK_BYTES_MIN, End, Geometry, SUPERBLOCK_BYTES};
@@ -112,7 +112,7 @@ pub(super) async fn check(paths: &[PathBuf], options: &OpenPool) -> Result<Found
 }
 
 pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, StoreError> {
-    let Assembled { members, generation, mut catalog } = assemble(paths, &options).await?;
+    let Assembled { members, generation, mut catalog, is_behind } = assemble(paths, &options).await?;
     // A disk with a damaged superblock is not judged: the newest one may have been under way when the power
     // failed.
     let is_older = |member: &&Member| member.superblock.generation < catalog.sealed && !member.torn;
@@ -136,7 +136,11 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
     // Record this host as the user, and bring all copies of the metadata to the same generation again.
     let catalog = Catalog { host: options.host.cut(), exported: false, ..catalog };
     inner.allocate_again(&catalog).await;
-    inner.commit(catalog, Superblocks::OfAllDisks).await?;
+    inner.commit(catalog.clone(), Superblocks::OfAllDisks).await?;
+    if is_behind {
+        // The other superblock of such a disk may be from before the disk grew, and lead to the old tail.
+        inner.commit(catalog, Superblocks::OfAllDisks).await?;
+    }
     Ok(Pool(inner))
 }
 
@@ -145,6 +149,8 @@ struct Assembled {
     members: Vec<Member>,
     generation: u64,
     catalog: Catalog,
+    /// A disk has no superblock of this generation.
+    is_behind: bool,
 }
 
 /// Opens all disks of a pool, and checks that none is missing and that this host may open the pool.
@@ -185,6 +191,7 @@ async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, St
         }
     };
     members.sort_by_key(|member| member.superblock.index);
+    let is_behind = members.iter().any(|member| member.superblock.generation < generation);
     for member in &mut members {
         member.grow(generation, &catalog)?;
     }
@@ -192,7 +199,7 @@ async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, St
     if !catalog.exported && catalog.host.id != options.host.id && !options.force {
         return Err(StoreError::UsedElsewhere { pool: first.pool, host: catalog.host });
     }
-    Ok(Assembled { members, generation, catalog })
+    Ok(Assembled { members, generation, catalog, is_behind })
 }
 
 /// A disk that claims to belong to a pool.
@@ -222,11 +229,12 @@ impl Member {
     fn grow(&mut self, generation: u64, catalog: &Catalog) -> Result<(), StoreError> {
         let Superblock { index, disk, geometry, .. } = self.superblock;
         let entry = catalog.disks.get(usize::from(index)).filter(|entry| entry.id == disk);
-        let Some(entry) = entry.filter(|entry| entry.bytes > geometry.disk_bytes) else { return Ok(()) };
-        let grown = Geometry::new(entry.bytes, geometry.extent_bytes, geometry.slot_bytes);
-        if let Some(grown) = grown.filter(|_| self.superblock.generation < generation) {
-            self.superblock.geometry = grown;
-        }
+        let is_older = self.superblock.generation < generation;
+        let larger = entry.filter(|entry| is_older && entry.bytes > geometry.disk_bytes);
+        let grown =
+            |entry: &DiskEntry| Geometry::new(entry.bytes, geometry.extent_bytes, geometry.slot_bytes);
+        let Some(grown) = larger.and_then(grown) else { return Ok(()) };
+        self.superblock.geometry = grown;
         self.is_as_long()
     }
 

@@ -18,10 +18,11 @@ use crate::budget::RamBudget;
 use crate::catalog::{Host, VolumeKind};
 use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES, PoolMark};
 use crate::error::StoreError;
-use crate::geometry::{End, Geometry};
+use crate::geometry::{End, Geometry, SUPERBLOCK_BYTES};
 use crate::id::{ClusterId, HostId, VolumeId};
 use crate::slice::Slice;
 use crate::slot;
+use crate::superblock::Superblock;
 
 const SECTOR: u64 = 512;
 const EXTENT: u64 = 64 << 10;
@@ -100,7 +101,7 @@ async fn open_with(disks: usize, joining: Option<PathBuf>) -> Result<Pool, Store
 }
 
 /// An act on the pool. Volumes are named by letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Act {
     Create(char, u64),
     Delete(char),
@@ -221,37 +222,35 @@ struct Life {
     /// The disks of the machine, including those that are added later.
     all_disks: usize,
     block: u32,
+    /// Its disks are larger than the pool knows at first.
+    grows: bool,
 }
 
 impl Life {
     fn of(disks: usize, block: u32) -> Life {
-        Life { acts: LIFE, disks, all_disks: disks, block }
+        Life { acts: LIFE, disks, all_disks: disks, block, grows: false }
     }
 
     fn of_copies(disks: usize, block: u32) -> Life {
-        Life { acts: LIFE_OF_COPIES, disks, all_disks: disks, block }
+        Life { acts: LIFE_OF_COPIES, disks, all_disks: disks, block, grows: false }
     }
 
     fn that_grows(disks: usize) -> Life {
-        Life { acts: LIFE_THAT_GROWS, disks, all_disks: disks, block: 512 }
+        Life { acts: LIFE_THAT_GROWS, disks, all_disks: disks, block: 512, grows: true }
     }
 
     /// Creates a pool to live in.
     async fn begin(self) -> Pool {
-        if self.acts == LIFE_THAT_GROWS { self.open().await.unwrap() } else { create(self.disks).await }
+        if self.grows { self.open().await.unwrap() } else { create(self.disks).await }
     }
 
     /// What the machine's disks hold at first.
     fn images(self) -> Vec<DiskImage> {
-        if self.acts == LIFE_THAT_GROWS {
-            grown_disks(self.disks, self.block)
-        } else {
-            used_disks(self.all_disks, self.block)
-        }
+        if self.grows { grown_disks(self.disks, self.block) } else { used_disks(self.all_disks, self.block) }
     }
 
     fn with_more(disks: usize) -> Life {
-        Life { acts: LIFE_WITH_MORE, disks, all_disks: disks + 1, block: 512 }
+        Life { acts: LIFE_WITH_MORE, disks, all_disks: disks + 1, block: 512, grows: false }
     }
 
     /// Opens the pool like a node that knows which disk was being added.
@@ -670,6 +669,60 @@ fn a_pool_grows_when_its_disk_has_grown_enough() {
     drop(pool);
     let reopened = world.block_on(node, CORE, || async { open(1).await.unwrap().usage().total.0 });
     assert_eq!(reopened, totals[1]);
+}
+
+/// No superblock leads to the old tail, which belongs to volumes now: also where growing was cut off.
+#[test]
+fn all_superblocks_of_grown_disks_lead_to_the_new_tail() {
+    let life = Life { acts: &[Act::GrowDisks], ..Life::that_grows(4) };
+    let (recording, history) = record(life, None);
+    let total = *history.borrow().totals.last().unwrap();
+    let mut grown = 0;
+    for_each_cut(&recording, Subsets { bits: 1, seed: 3 }, |cut| {
+        let world = World::new(12);
+        let node = machine(&world, cut.images.clone());
+        let found =
+            world.block_on(node, CORE, move || async move { life.open().await.unwrap().usage().total });
+        if found != total {
+            return;
+        }
+        grown += 1;
+        for disk in 0..4 {
+            let image = world.disk_image(node, path(disk));
+            for offset in [0, SUPERBLOCK_BYTES] {
+                let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
+                image.read(offset, &mut bytes);
+                let superblock = Superblock::decode(&bytes).unwrap();
+                assert_eq!(superblock.geometry.disk_bytes, 6 << 20, "{cut}: disk {disk}");
+            }
+        }
+    });
+    assert!(grown > 10, "{grown}");
+}
+
+/// What the new part of a disk does says nothing of the old one, nor does looking at it.
+#[test]
+fn a_growth_that_fails_leaves_the_disk_in_service() {
+    let world = World::new(1);
+    let node = machine(&world, used_disks(1, 512));
+    let pool = world.block_on(node, CORE, || create(1));
+    let before = pool.0.layout().geometry[0].disk_bytes;
+    world.grow_disk(node, path(0), 6 << 20);
+    let grow = |pool: &Pool| {
+        let pool = pool.clone();
+        world.block_on(node, CORE, move || async move {
+            pool.check_growth().unwrap();
+            pool.grow().await.map(|grown| grown.len())
+        })
+    };
+    let bad = DiskFaults { write_error_one_in: 1, ..DiskFaults::default() };
+    world.set_disk_faults(node, path(0), bad);
+    assert!(matches!(grow(&pool), Err(StoreError::Disk { .. })));
+    world.set_disk_faults(node, path(0), DiskFaults::default());
+    let disk = Rc::clone(&pool.0.layout().disks.all()[0]);
+    assert_eq!((disk.size(), disk.failure()), (before, None));
+    assert_eq!(grow(&pool).unwrap(), 1);
+    assert!(disk.size() > before);
 }
 
 #[test]

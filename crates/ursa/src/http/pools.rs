@@ -200,6 +200,7 @@ pub(super) async fn add_disk(
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_not_grown`: no disk is larger, or not by enough", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`disk_too_large`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`: a file is preallocated, and its file system has too little space", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

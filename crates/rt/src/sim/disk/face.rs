@@ -106,10 +106,14 @@ impl Disk {
         self.file.size.load(Ordering::Relaxed)
     }
 
-    /// See [`crate::Disk::look_for_growth`].
-    pub fn look_for_growth(&self) -> u64 {
-        let found = universe::current().0.disk_size(self.file.disk);
-        self.file.size.fetch_max(found, Ordering::Relaxed).max(found)
+    /// See [`crate::Disk::present_size`].
+    pub fn present_size(&self) -> u64 {
+        universe::current().0.disk_size(self.file.disk)
+    }
+
+    /// See [`crate::Disk::set_size`].
+    pub fn set_size(&self, size: u64) {
+        self.file.size.store(size, Ordering::Relaxed);
     }
 
     /// The logical block size in bytes.
