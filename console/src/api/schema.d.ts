@@ -7535,7 +7535,15 @@ export interface operations {
                 };
             };
             504: components["responses"]["Late"];
-            507: components["responses"]["Full"];
+            /** @description `no_space`: a file is preallocated, and its file system has too little space */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     show_pool_remains: {
