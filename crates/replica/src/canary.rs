@@ -74,7 +74,7 @@ pub enum Canary {
     CompareEarly,
     /// R18: an older write that is sent again makes a block count as resynced.
     OldWriteFresh,
-    /// R8: a copy clears bits before all members have finished what they began before it was a member.
+    /// R8: a copy clears bits before all members have finished what they began before a copy was added.
     NoFinished,
     /// R17: a resync ignores what a slice has grown by.
     GrownUnseen,

@@ -98,7 +98,7 @@ impl Media {
         self.under_way.contains_key(&id)
     }
 
-    /// Forgets waiting writes and those under way, since the copy is no longer a member.
+    /// Forgets waiting writes and those under way: the copy was not a member all the time since they began.
     ///
     /// Writes that were handed out still happen.
     pub fn abandon(&mut self) {

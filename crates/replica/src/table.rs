@@ -74,7 +74,7 @@ impl Table {
         }
     }
 
-    /// Forgets everything, since the copy is no longer a member.
+    /// Forgets everything: the copy was not a member all the time.
     ///
     /// All earlier marks count as changed, whatever is noted later.
     pub fn clear(&mut self) {

@@ -15,7 +15,7 @@ pub(super) struct View {
 
 /// Classes of paths, the worst first.
 ///
-/// A path that may be dead is used only if no other is available; a detour comes before it.
+/// A path that may be dead is used only if no other is available: even a detour is preferred to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Unusable,

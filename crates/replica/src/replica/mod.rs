@@ -1,7 +1,7 @@
 //! One copy of one slice.
 //!
 //! One task drives a copy: it reports each event with a `handle_*` call or a command, and then calls
-//! [`Replica::poll`] until nothing is left to do. [`Output::Apply`]s that overlap are carried out in the
+//! [`Replica::poll`] until nothing is left to do. It must carry out overlapping [`Output::Apply`]s in the
 //! order in which they came.
 //!
 //! A write that a host gave to this copy is a *round*: this copy sends it to all members, and the round ends
@@ -51,8 +51,8 @@ pub const TICK: Duration = Duration::from_millis(250);
 /// all the rest.
 pub const VALIDATE_AFTER: Duration = Duration::from_millis(10);
 
-/// How many ticks after the last write to a region its bits are cleared: 5 seconds. With less, a file
-/// system's journal would write the map all the time; with more, a crash leaves more to copy.
+/// How many ticks after the last write to a region its bits are cleared, at the earliest: 5 seconds. With
+/// less, a file system's journal would write the map all the time; with more, a crash leaves more to copy.
 const WARM_TICKS: u32 = 20;
 
 /// How many regions one tick examines for bits to clear: 4 GiB, so that a TiB takes a minute.

@@ -129,8 +129,8 @@ impl Running {
 
     /// How many blocks the log can hold.
     ///
-    /// Excluded are the reserve, segments that cannot be cleaned, the map and twice its size in holes, and
-    /// the heads in the fullest segments.
+    /// Excluded are the reserve, the segments being written, those that cannot be cleaned, what the next
+    /// checkpoint takes at most, the map at twice its size, and the heads in the fullest segments.
     fn usable(&self) -> u64 {
         let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need() + self.segments.stuck;
         let segments = self.segments.total().saturating_sub(kept);

@@ -155,8 +155,8 @@ impl SliceCopy {
 
 /// Reads a range.
 ///
-/// What takes no space, or holds nothing but zeros, is returned as [`Payload::Zeros`]: it is not sent as
-/// data.
+/// What takes no space is not read. It, and what holds nothing but zeros, is returned as [`Payload::Zeros`]:
+/// it is not sent as data.
 async fn read_or_zeros(
     layout: &store::Slice,
     offset: ByteOffset,

@@ -322,8 +322,8 @@ impl SliceCopy {
 
     /// Stops sending anything to other copies and taking anything from them.
     ///
-    /// The node continues alone with the volume. Until that is settled, what this copy holds must not be
-    /// mixed with what the others hold, nor overwrite it.
+    /// The node continues alone with the volume. Until that is settled, what this copy holds must neither be
+    /// mixed with what the others hold, nor be overwritten by it.
     pub fn detach(self: &Rc<Self>) {
         if self.detached.replace(true) {
             return;
