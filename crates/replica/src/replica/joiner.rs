@@ -99,6 +99,11 @@ pub(super) struct Probe {
 }
 
 impl Joiner {
+    /// See [`Replica::count_from`].
+    pub fn count_from(&mut self, number: u64) {
+        self.last = number;
+    }
+
     /// This copy begins to act in a configuration.
     pub fn enter(&mut self, config: &Config, standing: Standing, kept: bool) {
         let stage = match standing {

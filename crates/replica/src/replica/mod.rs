@@ -222,6 +222,14 @@ pub struct Replica {
 }
 
 impl Replica {
+    /// Numbers what this copy asks for from here on.
+    ///
+    /// A link may outlive a copy that is closed and opened again: answers to what the former one has asked
+    /// must not be taken for answers to this one. So no number may be used twice in a life of the process.
+    pub fn count_from(&mut self, number: u64) {
+        self.joiner.count_from(number);
+    }
+
     /// The copy in slot `me`, with the dirty map from its disk, before it has any configuration.
     pub fn new(me: Slot, incarnation: Incarnation, geometry: Geometry, map: DirtyMap) -> Replica {
         Replica {

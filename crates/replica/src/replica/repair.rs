@@ -170,10 +170,10 @@ impl Replica {
 mod tests {
     use super::*;
     use crate::canary::make;
-    use crate::message::{Envelope, Message};
+    use crate::message::{Envelope, Message, SyncId};
     use crate::{
-        Activation, ApplyKind, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, NodeId, Output,
-        PAGE_BYTES, Revision, Slot, Terms, Timestamp,
+        Activation, ApplyKind, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, LostUnits, NodeId,
+        Output, PAGE_BYTES, Receivers, Revision, Slot, Terms, Timestamp,
     };
 
     const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
@@ -286,6 +286,49 @@ mod tests {
             what_happens(&mut replica);
             assert_eq!(write_pages(&mut replica), [0; 0]);
         }
+    }
+
+    /// A copy outside has got the region meanwhile. The rewrite may still change neighboring blocks if the
+    /// power fails, and waits for these bits if they are not on the disk yet.
+    #[test]
+    fn its_bits_stay_though_a_copy_outside_was_given_the_region() {
+        let three = Config::initial(&[1, 2, 3].map(|node| (NodeId(node), LIFE)), Revision(1));
+        let config = three.remove(slot(2)).unwrap();
+        let mut map = DirtyMap::new(GEOMETRY.regions());
+        map.mark(0..1, Slots::NONE.with(slot(2)));
+        let mut replica = Replica::new(slot(0), LIFE, GEOMETRY, map);
+        let epoch = config.epoch;
+        replica.activate(Activation { config, kept: false });
+        let from = |replica: &mut Replica, number: usize, message: Message| {
+            replica.handle_message(slot(number), Envelope { epoch, incarnation: LIFE, message });
+        };
+        from(&mut replica, 1, Message::Floor { floor: Timestamp::first_of(epoch) });
+        let [mut leases, mut given] = [leases(), leases()];
+        leases.set_applied(Revision(2));
+        given.set_applied(Revision(2));
+        let grant = given.handle_request(Instant(1), NodeId(1), leases.request(Instant(1))).unwrap();
+        leases.handle_grant(NodeId(2), grant);
+        replica.handle_tick();
+
+        let mark = replica.readable(Instant(1), &leases, BLOCK).unwrap();
+        replica.repair(mark, Instant(1), &leases, BLOCK, Payload::Zeros).unwrap();
+        replica.handle_link_up(slot(2));
+        let dirty = [0].into_iter().collect();
+        from(&mut replica, 2, Message::SyncOpen { sync: SyncId(1), dirty, lost: LostUnits::new() });
+        replica.begin_regions(u32::MAX, Receivers::All);
+        let mut was_sent = false;
+        while let Some(output) = replica.poll() {
+            match output {
+                Output::ReadRegion(read) => replica.handle_region_read(read, Ok(Payload::Zeros)),
+                Output::Send(to, Envelope { message: Message::SyncRegion { .. }, .. }) => {
+                    was_sent |= to == slot(2);
+                }
+                _ => {}
+            }
+        }
+        assert!(was_sent);
+        from(&mut replica, 2, Message::SyncDone { sync: SyncId(1), region: 0 });
+        assert!(replica.map().get(0).contains(slot(2)), "the rewrite has not ended");
     }
 
     #[test]

@@ -520,7 +520,9 @@ impl Replica {
         }
         let blocks = self.geometry.blocks_of(region);
         self.brought[from.index()] += blocks.count() * u64::from(self.geometry.block_bytes);
-        if source.phase == Phase::Bulk && !in_flight.touched && self.table.is_quiet(blocks) {
+        // The table does not know of blocks that are being rewritten (R25).
+        let is_quiet = self.table.is_quiet(blocks) && !self.media.touches(blocks);
+        if source.phase == Phase::Bulk && !in_flight.touched && is_quiet {
             // Both disks hold the same, and the next write sets the bit again before it changes this one.
             self.map.clear(region, Slots::NONE.with(from));
         }

@@ -663,8 +663,7 @@ impl World {
         if let Ok(mark) = readable {
             let (look_at, end_at) = self.reading();
             let node = &mut self.nodes[index];
-            let confirms = node.confirms && node.replica.has_other_members();
-            let confirmation = confirms.then(|| node.replica.ask_confirmation());
+            let confirmation = node.confirms.then(|| node.replica.ask_confirmation());
             node.host_reads.push(HostRead {
                 look_at,
                 end_at,

@@ -4,7 +4,7 @@
 use replica::canary::{Canary, make};
 use replica::{Config, DirtyMap, Incarnation, NodeId, Revision, Slots, Standing};
 
-use crate::copies::{Copies, GEOMETRY, LIFE, slot};
+use crate::copies::{Copies, GEOMETRY, LIFE, MISSED, slot};
 
 const NEXT_LIFE: Incarnation = Incarnation(2);
 /// More ticks than bits are kept for after the last write.
@@ -124,4 +124,33 @@ fn a_copy_is_dropped_while_a_write_waits(canary: Option<Canary>) -> [u8; 3] {
 fn a_write_waits_for_no_bit_of_a_copy_that_is_gone() {
     assert_eq!(a_copy_is_dropped_while_a_write_waits(None)[..2], [7, 7]);
     assert_eq!(a_copy_is_dropped_while_a_write_waits(Some(Canary::IntentOutlives))[..2], [0, 0]);
+}
+
+/// A copy outside is closed and opened again while a region is on its way to it. What it says of that region
+/// is not taken for an answer to what it has asked since.
+#[test]
+fn a_copy_that_is_opened_again_does_not_answer_for_what_it_asked_before() {
+    let two = Config::initial(&[1, 2, 3].map(|node| (NodeId(node), LIFE)), Revision(1));
+    let config = two.remove(slot(2)).unwrap();
+    for (first_number, is_still_missed) in [(0, false), (1 << 32, true)] {
+        let mut all = Copies::new(&config);
+        wait(&mut all, WARM_TICKS);
+        all.cut(1, 2);
+        all.budget = u32::MAX;
+        all.copies[2].catch_up();
+        all.carry_out(2);
+        while all.deliver(2, 0).is_some() {}
+        // The region is on its way to copy 2.
+        all.reopen(2, first_number, &config);
+        all.copies[2].catch_up();
+        all.carry_out(2);
+        while all.deliver(0, 2).is_some() {}
+        all.write_elsewhere(9);
+        all.deliver_between(0, 1);
+        while all.deliver(2, 0).is_some() {}
+        // What was sent since is lost.
+        all.cut(0, 2);
+        let is_missed = all.copies[0].map().get(MISSED).contains(slot(2));
+        assert_eq!(is_missed, is_still_missed, "numbers from {first_number}");
+    }
 }

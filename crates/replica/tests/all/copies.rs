@@ -11,7 +11,7 @@ use replica::{
 pub const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
 pub const LIFE: Incarnation = Incarnation(1);
 /// The region that copies outside miss.
-const MISSED: u64 = 7;
+pub const MISSED: u64 = 7;
 /// A block in another region.
 const BLOCK: u64 = 3;
 
@@ -94,6 +94,22 @@ impl Copies {
         let mut map = DirtyMap::new(GEOMETRY.regions());
         (0..GEOMETRY.regions()).for_each(|region| map.mark(region..region + 1, before.get(region)));
         self.start(number, life, map, config);
+    }
+
+    /// Closes the copy and opens it again, in the same life and over the same links.
+    pub fn reopen(&mut self, number: usize, first_number: u64, config: &Config) {
+        let before = self.copies[number].map();
+        let mut map = DirtyMap::new(GEOMETRY.regions());
+        (0..GEOMETRY.regions()).for_each(|region| map.mark(region..region + 1, before.get(region)));
+        self.copies[number] = Replica::new(slot(number), LIFE, GEOMETRY, map);
+        self.copies[number].count_from(first_number);
+        self.activate(number, config, false);
+        for other in (0..3).filter(|other| *other != number) {
+            if self.links.contains_key(&(number, other)) {
+                self.copies[number].handle_link_up(slot(other));
+                self.carry_out(number);
+            }
+        }
     }
 
     pub fn activate(&mut self, number: usize, config: &Config, kept: bool) {

@@ -55,6 +55,13 @@ pub(super) struct Fetches {
     late: RefCell<Vec<Range<u64>>>,
 }
 
+impl Fetches {
+    /// `first_number`: see [`replica::Replica::count_from`].
+    pub(super) fn new(first_number: u64) -> Fetches {
+        Fetches { last: Cell::new(first_number), ..Fetches::default() }
+    }
+}
+
 struct Question {
     slot: Slot,
     len: u64,

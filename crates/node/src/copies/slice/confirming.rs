@@ -40,16 +40,27 @@ pub(super) enum Release {
     TooLate,
 }
 
+/// What a read waits for.
+pub(super) enum Asked {
+    /// Nothing: this machine's clocks run.
+    Nothing,
+    /// There is no other member to ask, but the epoch must still be this one at the end of the read.
+    Epoch(Confirmation),
+    /// The other members.
+    Members(Receiver<Release>),
+}
+
 impl SliceCopy {
     /// Begins the confirmation of a read.
-    ///
-    /// `None`: the read needs none, since this machine's clocks run, or there is no other member.
-    pub(super) fn ask_confirmation(self: &Rc<Self>) -> Option<Receiver<Release>> {
+    pub(super) fn ask_confirmation(self: &Rc<Self>) -> Asked {
         let copies = Copies::current();
-        if !copies.read_confirm() || !self.replica.borrow().has_other_members() {
-            return None;
+        if !copies.read_confirm() {
+            return Asked::Nothing;
         }
         let confirmation = self.replica.borrow_mut().ask_confirmation();
+        if !self.replica.borrow().has_other_members() {
+            return Asked::Epoch(confirmation);
+        }
         let (release, released) = oneshot();
         let mut confirming = self.confirming.borrow_mut();
         confirming.waiting.push_back(Waiting { confirmation, came: rt::now(), release });
@@ -57,7 +68,7 @@ impl SliceCopy {
             // The question is sent with those of all reads that come in this turn.
             copies.will_send(Rc::clone(self));
         }
-        Some(released)
+        Asked::Members(released)
     }
 
     /// Waits for the confirmation of a read.
@@ -67,8 +78,12 @@ impl SliceCopy {
     /// # Errors
     /// [`SliceError::Unavailable`]: the confirmation did not come within [`HOLD_MAX`], or this copy does not
     /// serve.
-    pub(super) async fn is_confirmed(&self, asked: Option<Receiver<Release>>) -> Result<bool, SliceError> {
-        let Some(released) = asked else { return Ok(true) };
+    pub(super) async fn is_confirmed(&self, asked: Asked) -> Result<bool, SliceError> {
+        let released = match asked {
+            Asked::Nothing => return Ok(true),
+            Asked::Epoch(of) => return Ok(self.replica.borrow().confirmation(of) == Confirmed::Yes),
+            Asked::Members(released) => released,
+        };
         match released.await {
             Ok(Release::Confirmed) => Ok(true),
             Ok(Release::Again) => Ok(false),

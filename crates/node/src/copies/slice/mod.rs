@@ -161,6 +161,9 @@ impl SliceCopy {
             layout.hold_nothing().await?;
         }
         let mut replica = Replica::new(me, incarnation, geometry, map);
+        // The clock is ahead of all numbers that were given since the last opening.
+        let first_number = rt::now().0;
+        replica.count_from(first_number);
         replica.set_lost(lost_units(&layout.lost()));
         Ok(Rc::new(SliceCopy {
             address,
@@ -185,7 +188,7 @@ impl SliceCopy {
             cache_policy: Cell::new(CachePolicy::WriteThrough),
             locks: Locks::new(hosts),
             shortage: Shortage::default(),
-            fetches: Fetches::default(),
+            fetches: Fetches::new(first_number),
             repairs: Repairs::default(),
             merging: RefCell::default(),
             looks_for_lost: LooksForLost::default(),
