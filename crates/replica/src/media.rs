@@ -106,8 +106,9 @@ impl Media {
         self.under_way.clear();
     }
 
-    /// Only these slots still have a copy. Waiting writes need no bits for the others: those were cleared, and
-    /// would never reach the disk.
+    /// Only these slots still have a copy.
+    ///
+    /// Waiting writes need no bits for the others: those were cleared, and would never reach the disk.
     pub fn drop_intents_but(&mut self, slots: Slots) {
         self.waiting.iter_mut().for_each(|(_, intents)| *intents = intents.and(slots));
     }

@@ -127,7 +127,7 @@ impl Control {
         for volume in pool.volumes() {
             let state = self.close_volume(changing, pool, volume.id).await;
             let mut all = self.set_aside.borrow_mut();
-            // A volume that was set aside and is not open again yet has no unit: its state is the one from then.
+            // A volume that was set aside and is not open again yet has no unit: the former state counts.
             let former = all.remove(&volume.id).and_then(|former| former.state);
             all.insert(volume.id, SetAside { pool: pool.name(), state: state.or(former) });
         }

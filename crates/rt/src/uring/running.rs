@@ -17,6 +17,10 @@ use super::idle::Idle;
 use super::slice;
 use crate::executor::{Core, CoreId, Handle, Remote, spawn};
 
+/// How often a core tries again to get memory for its ring, and how long it pauses before.
+const MEMORY_TRIES: u32 = 20;
+const MEMORY_PAUSE: Duration = Duration::from_millis(100);
+
 /// The settings for running a node.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -203,6 +207,23 @@ impl Running {
     }
 }
 
+/// Makes the driver of this thread, and waits a little for memory.
+///
+/// The kernel frees the rings of a process that has ended a moment later, so a node that is restarted at once
+/// may not get any yet.
+fn driver_at_last() -> io::Result<Rc<Driver>> {
+    let mut attempts = 0;
+    loop {
+        match Driver::new() {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && attempts < MEMORY_TRIES => {
+                attempts += 1;
+                std::thread::sleep(MEMORY_PAUSE);
+            }
+            made => return made,
+        }
+    }
+}
+
 /// The thread of a core. A panic stops the node and is passed to the caller of `join`.
 fn run_core<F: Future<Output = ()> + 'static>(
     start: Start,
@@ -211,7 +232,7 @@ fn run_core<F: Future<Output = ()> + 'static>(
     block_signals();
     slice::ask_for_short();
     let core = Core::new(start.id, Arc::clone(&start.remotes), Rc::new(SinceBoot), seed());
-    let ring = bind(start.processor).and_then(|()| Driver::new().map_err(StartError::of_ring));
+    let ring = bind(start.processor).and_then(|()| driver_at_last().map_err(StartError::of_ring));
     let driver = match ring {
         Ok(driver) => driver,
         Err(error) => {

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use base::{Buf, ByteLen};
 use rt::DiskError;
 
+use super::Inner;
 use super::commit::Superblocks;
 use super::create::CLEAR_BYTES;
 use super::layout::Layout;
-use super::{Inner, MetadataState};
 use crate::catalog::Catalog;
 use crate::disks::PoolDisk;
 use crate::error::StoreError;
@@ -67,8 +67,9 @@ impl Inner {
             Ok(()) => self.commit_growth(&larger).await,
             Err(error) => Err(error),
         };
-        if committed.is_err() && self.state.borrow().metadata == MetadataState::Writable {
-            // Whoever makes the disk as small as it was has cut nothing off.
+        let is_as_before = self.layout().geometry.starts_with(&before.geometry) && self.writable().is_ok();
+        if committed.is_err() && is_as_before {
+            // Nobody who makes the disk as small as it was cuts anything off.
             larger.iter().zip(sizes).for_each(|((index, _), size)| before.disks.all()[*index].set_size(size));
         }
         committed?;
