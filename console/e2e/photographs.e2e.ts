@@ -217,7 +217,7 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
     await ask('POST', '/v1/volumes', { name: 'mail', size: 64 * MIB, copies: 2 })
     await ask('POST', '/v1/volumes', { name: 'orders-database', size: 128 * MIB, copies: 2 })
     await until('both copies are in sync', async () => (await shown(2))?.copies?.every((copy: { state: string }) => copy.state === 'in_sync'))
-    await ask('PUT', '/v1/volumes/mail/split-brain-policy', { strategy: 'heartbeat', accept_split_brain: true, by: 'admin' })
+    await ask('PUT', '/v1/volumes/mail/split-brain-policy', { policy: 'heartbeat', accept_split_brain: true, by: 'admin' })
     await write(1)
     const login = await logIn(browser, cluster.node(1), 'admin', wrong)
     expect(await lookAtAll(browser, { url: cluster.node(1).url, login, prefix: 'two', volume: 'mail' }, wrong)).toEqual([])
@@ -226,7 +226,7 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
   it('of a volume that is split', async () => {
     // The second continues alone and is lost; the first one returns and continues, too: each has data that
     // the other lacks.
-    await until('the second node knows what was chosen', async () => (await shown(2))?.strategy?.strategy === 'heartbeat')
+    await until('the second node knows what was chosen', async () => (await shown(2))?.split_brain_policy?.policy === 'heartbeat')
     await cluster.node(1).kill()
     await until('the second node goes on alone', async () => {
       const volume = await shown(2)
