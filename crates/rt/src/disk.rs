@@ -202,8 +202,8 @@ impl Disk {
         }
     }
 
-    /// Whether its file system has `bytes` left for it; true for a block device, and where the system does
-    /// not say.
+    /// Whether its file system has `bytes` left for it, as far as the system says; always true for a block
+    /// device.
     pub fn has_free(&self, bytes: u64) -> bool {
         match &self.0 {
             Inner::Uring(disk) => disk.has_free(bytes),

@@ -172,8 +172,8 @@ mod tests {
     use crate::canary::make;
     use crate::message::{Envelope, Message, SyncId};
     use crate::{
-        Activation, ApplyKind, Command, Config, DirtyMap, Epoch, Geometry, Incarnation, LostUnits, NodeId,
-        Output, PAGE_BYTES, Receivers, Revision, Slot, Terms, Timestamp,
+        Activation, ApplyKind, Command, Config, DirtyMap, Geometry, Incarnation, LostUnits, NodeId, Output,
+        PAGE_BYTES, Receivers, Revision, Slot, Terms, Timestamp,
     };
 
     const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
@@ -229,13 +229,19 @@ mod tests {
     /// One of two copies in sync, which have both finished what they began, and its leases.
     fn one_of_two() -> (Replica, Leases) {
         let two = Config::initial(&[(NodeId(1), LIFE), (NodeId(2), LIFE)], Revision(1));
-        let mut replica = Replica::new(slot(0), LIFE, GEOMETRY, DirtyMap::new(GEOMETRY.regions()));
-        replica.activate(Activation { config: two, kept: false });
-        let message = Message::Floor { floor: Timestamp::first_of(Epoch(1)) };
-        replica.handle_message(slot(1), Envelope { epoch: Epoch(1), incarnation: LIFE, message });
+        one_of(two, DirtyMap::new(GEOMETRY.regions()))
+    }
+
+    /// Copy 0 of this configuration, in which copy 1 is the only other one in sync.
+    fn one_of(config: Config, map: DirtyMap) -> (Replica, Leases) {
+        let (epoch, revision) = (config.epoch, Revision(2));
+        let mut replica = Replica::new(slot(0), LIFE, GEOMETRY, map);
+        replica.activate(Activation { config, kept: false });
+        let message = Message::Floor { floor: Timestamp::first_of(epoch) };
+        replica.handle_message(slot(1), Envelope { epoch, incarnation: LIFE, message });
         let [mut leases, mut given] = [leases(), leases()];
-        leases.set_applied(Revision(1));
-        given.set_applied(Revision(1));
+        leases.set_applied(revision);
+        given.set_applied(revision);
         let grant = given.handle_request(Instant(1), NodeId(1), leases.request(Instant(1))).unwrap();
         leases.handle_grant(NodeId(2), grant);
         replica.handle_tick();
@@ -296,25 +302,16 @@ mod tests {
         let config = three.remove(slot(2)).unwrap();
         let mut map = DirtyMap::new(GEOMETRY.regions());
         map.mark(0..1, Slots::NONE.with(slot(2)));
-        let mut replica = Replica::new(slot(0), LIFE, GEOMETRY, map);
         let epoch = config.epoch;
-        replica.activate(Activation { config, kept: false });
-        let from = |replica: &mut Replica, number: usize, message: Message| {
-            replica.handle_message(slot(number), Envelope { epoch, incarnation: LIFE, message });
+        let (mut replica, leases) = one_of(config, map);
+        let hear = |replica: &mut Replica, message| {
+            replica.handle_message(slot(2), Envelope { epoch, incarnation: LIFE, message });
         };
-        from(&mut replica, 1, Message::Floor { floor: Timestamp::first_of(epoch) });
-        let [mut leases, mut given] = [leases(), leases()];
-        leases.set_applied(Revision(2));
-        given.set_applied(Revision(2));
-        let grant = given.handle_request(Instant(1), NodeId(1), leases.request(Instant(1))).unwrap();
-        leases.handle_grant(NodeId(2), grant);
-        replica.handle_tick();
-
         let mark = replica.readable(Instant(1), &leases, BLOCK).unwrap();
         replica.repair(mark, Instant(1), &leases, BLOCK, Payload::Zeros).unwrap();
         replica.handle_link_up(slot(2));
         let dirty = [0].into_iter().collect();
-        from(&mut replica, 2, Message::SyncOpen { sync: SyncId(1), dirty, lost: LostUnits::new() });
+        hear(&mut replica, Message::SyncOpen { sync: SyncId(1), dirty, lost: LostUnits::new() });
         replica.begin_regions(u32::MAX, Receivers::All);
         let mut was_sent = false;
         while let Some(output) = replica.poll() {
@@ -327,7 +324,7 @@ mod tests {
             }
         }
         assert!(was_sent);
-        from(&mut replica, 2, Message::SyncDone { sync: SyncId(1), region: 0 });
+        hear(&mut replica, Message::SyncDone { sync: SyncId(1), region: 0 });
         assert!(replica.map().get(0).contains(slot(2)), "the rewrite has not ended");
     }
 

@@ -88,19 +88,23 @@ impl Copies {
         self.activate(number, config, false);
     }
 
-    /// Restarts the copy's process; its disk has everything that was noted.
-    pub fn restart(&mut self, number: usize, life: Incarnation, config: &Config) {
+    /// The map as the next opening of the copy finds it on its disk.
+    fn noted(&self, number: usize) -> DirtyMap {
         let before = self.copies[number].map();
         let mut map = DirtyMap::new(GEOMETRY.regions());
         (0..GEOMETRY.regions()).for_each(|region| map.mark(region..region + 1, before.get(region)));
+        map
+    }
+
+    /// Restarts the copy's process; its disk has everything that was noted.
+    pub fn restart(&mut self, number: usize, life: Incarnation, config: &Config) {
+        let map = self.noted(number);
         self.start(number, life, map, config);
     }
 
     /// Closes the copy and opens it again, in the same life and over the same links.
     pub fn reopen(&mut self, number: usize, first_number: u64, config: &Config) {
-        let before = self.copies[number].map();
-        let mut map = DirtyMap::new(GEOMETRY.regions());
-        (0..GEOMETRY.regions()).for_each(|region| map.mark(region..region + 1, before.get(region)));
+        let map = self.noted(number);
         self.copies[number] = Replica::new(slot(number), LIFE, GEOMETRY, map);
         self.copies[number].count_from(first_number);
         self.activate(number, config, false);

@@ -57,16 +57,16 @@ impl Inner {
         let before = self.layout();
         let larger = self.larger(&before)?;
         let sizes: Vec<u64> = larger.iter().map(|(index, _)| before.disks.all()[*index].size()).collect();
-        // This takes its time, and other changes need not wait for it.
-        let prepared = rt::join_all(larger.iter().map(|(index, after)| {
+        let prepared = larger.iter().map(|(index, after)| {
             let (disk, before) = (&before.disks.all()[*index], &before.geometry[*index]);
             prepare(disk, before, after)
-        }));
-        let prepared = prepared.await.into_iter().collect::<Result<(), StoreError>>();
-        let committed = match prepared {
-            Ok(()) => self.commit_growth(&larger).await,
-            Err(error) => Err(error),
+        });
+        let committed = async {
+            // This takes its time, and other changes need not wait for it.
+            rt::join_all(prepared).await.into_iter().collect::<Result<(), StoreError>>()?;
+            self.commit_growth(&larger).await
         };
+        let committed = committed.await;
         let is_as_before = self.layout().geometry.starts_with(&before.geometry) && self.writable().is_ok();
         if committed.is_err() && is_as_before {
             // Nobody who makes the disk as small as it was cuts anything off.
