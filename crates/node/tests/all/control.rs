@@ -1,6 +1,7 @@
 //! Administrators' changes during I/O.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -277,6 +278,21 @@ fn a_change_of_one_target_does_not_disturb_the_sessions_of_another() {
     });
 }
 
+/// Writes these bytes of the volume, and reads them back.
+async fn write_and_read(session: Rc<Session>, bytes: Range<u64>) {
+    session.make_ready(Lun(LUN)).await.unwrap();
+    let stamp = Stamp { client: 1, sequence: 1 };
+    for at in bytes.clone().step_by(MIB as usize) {
+        let data = stamped(volume_number(LUN), at / 512, MIB as usize / 512, stamp);
+        session.write(Lun(LUN), Lba(at / 4096), data, BlockSize::B4096).await.unwrap();
+    }
+    for at in bytes.step_by(MIB as usize) {
+        let count = BlockCount(MIB / 4096);
+        let found = session.read(Lun(LUN), Lba(at / 4096), count, BlockSize::B4096).await.unwrap();
+        assert_eq!(single_stamp(volume_number(LUN), at / 512, &found), Some(stamp));
+    }
+}
+
 #[test]
 fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
     each_seed(4, |seed| {
@@ -298,20 +314,7 @@ fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
         });
         assert_eq!(pool.unwrap().paths.len(), 2);
         grow(80).unwrap();
-        client.run(move |_| async move {
-            session.make_ready(Lun(LUN)).await.unwrap();
-            let stamp = Stamp { client: 1, sequence: 1 };
-            let (first, count) = (40 * MIB, 40 * MIB);
-            for at in (first..first + count).step_by(MIB as usize) {
-                let data = stamped(volume_number(LUN), at / 512, MIB as usize / 512, stamp);
-                session.write(Lun(LUN), Lba(at / 4096), data, BlockSize::B4096).await.unwrap();
-            }
-            for at in (first..first + count).step_by(MIB as usize) {
-                let count = BlockCount(MIB / 4096);
-                let found = session.read(Lun(LUN), Lba(at / 4096), count, BlockSize::B4096).await.unwrap();
-                assert_eq!(single_stamp(volume_number(LUN), at / 512, &found), Some(stamp));
-            }
-        });
+        client.run(move |_| write_and_read(session, 40 * MIB..80 * MIB));
         rig.power_cycle();
         let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
         assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
@@ -343,20 +346,7 @@ fn a_volume_grows_onto_what_its_disk_has_grown_by_while_clients_write() {
         assert_eq!(total(&after), total(&before) + 64 * MIB);
         assert_eq!((foreseen.len(), foreseen[0].after.0), (1, total(&after)));
         grow(80).unwrap();
-        client.run(move |_| async move {
-            session.make_ready(Lun(LUN)).await.unwrap();
-            let stamp = Stamp { client: 1, sequence: 1 };
-            let (first, count) = (40 * MIB, 40 * MIB);
-            for at in (first..first + count).step_by(MIB as usize) {
-                let data = stamped(volume_number(LUN), at / 512, MIB as usize / 512, stamp);
-                session.write(Lun(LUN), Lba(at / 4096), data, BlockSize::B4096).await.unwrap();
-            }
-            for at in (first..first + count).step_by(MIB as usize) {
-                let count = BlockCount(MIB / 4096);
-                let found = session.read(Lun(LUN), Lba(at / 4096), count, BlockSize::B4096).await.unwrap();
-                assert_eq!(single_stamp(volume_number(LUN), at / 512, &found), Some(stamp));
-            }
-        });
+        client.run(move |_| write_and_read(session, 40 * MIB..80 * MIB));
         rig.power_cycle();
         let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
         assert_eq!(volume.info.capacity, ByteLen(80 * MIB));

@@ -139,7 +139,7 @@ impl Keeper {
         if !(kept.open || kept.reopens) || kept.proposing || self.waits(look, id, kept) {
             return None;
         }
-        let takes_part = kept.open && (!kept.is_partly_open() || makes(Canary::PartSpeaks));
+        let takes_part = kept.open && (kept.whole || makes(Canary::PartSpeaks));
         let view = if takes_part { views.of(kept)? } else { SliceView::CLOSED };
         let view = view.holds_in(kept.membership.active().map(|config| config.epoch));
         kept.failed = view.failed.is_some();

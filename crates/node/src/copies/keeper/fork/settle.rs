@@ -323,7 +323,7 @@ impl Keeper {
     /// Gives up the data of the fork: this copy becomes what the record says, one that is out of sync.
     async fn give_up(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         self.hold(id).await?;
-        let takes_part = |kept: &&Kept| kept.open && !kept.is_partly_open();
+        let takes_part = |kept: &&Kept| kept.open && kept.whole;
         let number = self.volumes.borrow().get(&id).filter(takes_part).map(|kept| kept.entry.number)?;
         // The blocks that this copy has written alone must not pass for those that others have lost (R27).
         let forgotten = on_all_cores(move || async move {
