@@ -130,6 +130,9 @@ impl Control {
             id.inspect(|id| self.read_errors.forget(*id));
         }
         if let Some(pool) = open {
+            // Otherwise its copies would stay members until the next start, which no longer finds them, and keep
+            // its disks open.
+            self.set_volumes_aside(changing, &pool).await;
             self.close_pool(changing, &pool).await;
         }
         self.unknow_pool(name);

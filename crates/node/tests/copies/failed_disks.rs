@@ -7,10 +7,11 @@ use super::*;
 use cluster::memory::Fault;
 use initiator::Transfer;
 use initiator::command::{PersistentReserveOut, ReadKeys};
-use node::control::{ControlError, PoolStatus};
-use node::copies::{Awaited, KeptOut, NodeId};
+use node::control::{ControlError, ImportSpec, PoolStatus};
+use node::copies::{Awaited, Copies, KeptOut, NodeId};
 use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskLatency};
+use store::MetadataState;
 
 fn fail_writes(cluster: &Cluster, index: usize) {
     let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
@@ -237,6 +238,42 @@ fn the_only_copy_in_sync_is_read_on_and_written_again_when_its_pool_is_opened_ag
         assert_equal(&cluster);
         assert_eq!(read_from(&cluster, 1, 3).unwrap(), 4);
     });
+}
+
+/// The copies of a pool that is forgotten while it is open must not stay members: the next start does not find
+/// them. Nor may they keep its disks open: then the pool could not be imported again.
+#[test]
+fn a_copy_whose_pool_is_forgotten_leaves_and_comes_back_with_it() {
+    for kind in [VolumeKind::Thick, VolumeKind::Log] {
+        let cluster = Cluster::new(1, 2, 2);
+        cluster.add_volume(kind, 2);
+        write_to(&cluster, 0, 3, 1).unwrap();
+        fail_writes(&cluster, 1);
+        // The pools follow the name.
+        cluster.control(0, |control| async move {
+            control.rename_volume(Shape::thick().name, "mail").await.unwrap();
+        });
+        let metadata = || {
+            cluster.control(1, |control| async move { control.pool(POOL).unwrap().state.unwrap().metadata })
+        };
+        cluster.wait_until("its metadata cannot be written", || metadata() == MetadataState::Failed);
+        cluster.world.set_disk_faults(cluster.servers[1], DISK, DiskFaults::default());
+        cluster.control(1, |control| async move { control.forget_pool(POOL, true).await.unwrap() });
+        for core in 0..2 {
+            let open = cluster
+                .world
+                .block_on(cluster.servers[1], CoreId(core), || async { Copies::current().slices().len() });
+            assert_eq!(open, 0, "{kind:?}, core {core}");
+        }
+        cluster.wait_until("it is no member", || cluster.in_sync(0) == 1);
+        write_to(&cluster, 0, 3, 2).unwrap();
+        cluster.control(1, |control| async move {
+            let import = ImportSpec { paths: vec![DISK.into()], ..ImportSpec::default() };
+            control.import_pool(import).await.map(drop).unwrap();
+        });
+        assert_equal(&cluster);
+        assert_eq!(read_from(&cluster, 1, 3).unwrap(), 2);
+    }
 }
 
 /// A pool that is closed loses its RAM volumes: it must not close while it has the only copy, and after that
