@@ -8,7 +8,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use replica::{NodeId, Revision};
+use replica::{NodeId, Revision, Slot};
 use store::{CopyState, Pool, VolumeInfo};
 
 use super::change::{WaitsFor, Work};
@@ -98,8 +98,35 @@ impl Control {
         once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
         let blank = NewCopy::blank(&info, slot, added.pool.clone());
         let new = NewCopy { name: entry.name.clone(), size: entry.size, ..blank };
-        let asker = new.asker;
-        let (node, size) = (NodeId(added.node), entry.size);
+        let (node, asker) = (NodeId(added.node), new.asker);
+        if let Err(error) = self.make_and_record(&keeper, id, node, new, added.instead_of).await {
+            let may_be_left = match &error {
+                // The node has created nothing.
+                ControlError::Cluster(ClusterError::Refused { .. }) => false,
+                // If the result of the transaction is not known, the copy may have been added.
+                ControlError::Cluster(error) => !error.may_be_committed(),
+                _ => true,
+            };
+            // A node that has not answered may have created it, or may still do so.
+            if may_be_left {
+                drop_copies(&keeper, &[node], id, Some(asker)).await;
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Asks a node for a copy, and adds it to the record.
+    async fn make_and_record(
+        &self,
+        keeper: &Rc<Keeper>,
+        id: VolumeId,
+        node: NodeId,
+        new: NewCopy,
+        instead_of: Option<u16>,
+    ) -> Result<(), ControlError> {
+        let (slot, size, asker) = (Slot::new(usize::from(new.slot)), new.size, new.asker);
+        let slot = slot.ok_or(ControlError::Internal("a copy of no slot"))?;
         let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {
             return Err(ControlError::Internal("an unexpected answer"));
         };
@@ -111,34 +138,24 @@ impl Control {
         let Some((_, node_revision)) = known().filter(|(entry, _)| entry.incarnation == incarnation) else {
             return Err(ClusterError::Unreached(node).into());
         };
-        let added = self
-            .change_entry(&keeper, id, None, |entry| {
-                if entry.free_slot() != Some(slot) || entry.copy_on(node).is_some() || entry.size != size {
-                    return Err(ClusterError::Conflict(volume_key(id)).into());
-                }
-                let config = entry.config(Revision(0)).and_then(|config| config.add(slot, node).ok());
-                let config =
-                    config.ok_or(ControlError::Internal("the slot is free and the node has no copy"))?;
-                let mut next = entry.with_config(&config, Cause::CopyAdded);
-                next.copies.iter_mut().filter(|copy| copy.node == node.0).for_each(|copy| copy.asker = asker);
-                if let Some(from) = added.instead_of {
-                    copy_on(&next, from)?;
-                    next.copies.iter_mut().filter(|copy| copy.node == from).for_each(|copy| {
-                        copy.leaves = Some(Leaves::After(node.0));
-                    });
-                }
-                let same_life = (node_key(node), node_revision);
-                Ok((next, Some(same_life)))
-            })
-            .await;
-        if let Err(error) = added {
-            // If the result of the transaction is not known, the copy may have been added.
-            if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
-                drop_copies(&keeper, &[node], id, Some(asker)).await;
+        let added = self.change_entry(keeper, id, None, |entry| {
+            if entry.free_slot() != Some(slot) || entry.copy_on(node).is_some() || entry.size != size {
+                return Err(ClusterError::Conflict(volume_key(id)).into());
             }
-            return Err(error);
-        }
-        Ok(())
+            let config = entry.config(Revision(0)).and_then(|config| config.add(slot, node).ok());
+            let config = config.ok_or(ControlError::Internal("the slot is free and the node has no copy"))?;
+            let mut next = entry.with_config(&config, Cause::CopyAdded);
+            next.copies.iter_mut().filter(|copy| copy.node == node.0).for_each(|copy| copy.asker = asker);
+            if let Some(from) = instead_of {
+                copy_on(&next, from)?;
+                next.copies.iter_mut().filter(|copy| copy.node == from).for_each(|copy| {
+                    copy.leaves = Some(Leaves::After(node.0));
+                });
+            }
+            let same_life = (node_key(node), node_revision);
+            Ok((next, Some(same_life)))
+        });
+        added.await.map(drop)
     }
 
     /// The volume that [`Control::add_copy`] would add a copy to, and the nodes that have one.

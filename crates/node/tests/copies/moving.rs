@@ -222,6 +222,31 @@ fn a_copy_that_two_ask_for_differently_is_the_one_that_the_record_has() {
     }
 }
 
+/// Nobody adds it then: its node deletes it, whether the request to do so comes before it is created, and waits,
+/// or is given up, too.
+#[test]
+fn a_copy_whose_node_answers_too_late_is_deleted() {
+    for seconds in [35, 100] {
+        let cluster = Cluster::new(seconds, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let slow = Duration::from_secs(seconds)..Duration::from_secs(seconds + 1);
+        let slow = DiskLatency { write: slow, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[2], DISK, slow);
+        let added = cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+            let control = Control::current();
+            let added = AddedCopy { node: 3, pool: None, instead_of: None };
+            control.add_copy(&the_volume(&control), added).await.is_ok()
+        });
+        cluster.world.run_for(Duration::from_secs(1));
+        cluster.world.set_disk_latency(cluster.servers[2], DISK, DiskLatency::default());
+        assert!(!cluster.world.wait_for(added).unwrap(), "the answer comes too late");
+        cluster.world.run_for(Duration::from_secs(seconds));
+        assert_eq!(cluster.kept(2), 0, "{seconds} seconds");
+        cluster.add_copy(0, 3);
+        cluster.wait_until_in_sync(0, 3);
+    }
+}
+
 #[test]
 fn a_copy_moves_and_leaves_when_the_new_one_is_in_sync() {
     each_seed(3, |seed| {

@@ -2,6 +2,7 @@
 
 use cluster::memory::Fault;
 use node::control::{ControlError, NewVolume};
+use rt::sim::DiskLatency;
 
 use super::*;
 
@@ -108,5 +109,24 @@ fn a_volume_whose_record_was_not_answered_for_has_its_copies() {
         let expected = if another { (vec![0, 1], None) } else { (vec![1, 1], Some(2)) };
         assert_eq!(cluster.copies_kept("db"), expected, "{fault:?}: {made:?}");
         assert_eq!(made.is_ok(), !another, "{fault:?}: {made:?}");
+    }
+}
+
+/// The creation is given up. The copies are deleted, the late one when it has been created.
+#[test]
+fn a_copy_that_is_created_too_late_is_deleted() {
+    for seconds in [35, 100] {
+        let cluster = Cluster::new(1, 2, 1);
+        let slow = Duration::from_secs(seconds)..Duration::from_secs(seconds + 1);
+        let slow = DiskLatency { write: slow, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[1], DISK, slow);
+        let made = cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+            Control::current().create_volume(new("db", 8, Some(Placement::Nodes(vec![1, 2])))).await.map(drop)
+        });
+        cluster.world.run_for(Duration::from_secs(1));
+        cluster.world.set_disk_latency(cluster.servers[1], DISK, DiskLatency::default());
+        cluster.world.wait_for(made).unwrap().unwrap_err();
+        cluster.world.run_for(Duration::from_secs(seconds));
+        assert_eq!(cluster.copies_kept("db"), (vec![0, 0], None), "{seconds} seconds");
     }
 }

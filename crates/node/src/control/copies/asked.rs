@@ -101,28 +101,57 @@ impl Control {
             id: Some(id),
             copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
         };
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::MakeCopy, &copy.name), |changing| async move {
+        let (control, asker) = (Rc::clone(self), copy.asker);
+        self.making.borrow_mut().insert(asker);
+        let made = self.change(Work::new(Doing::MakeCopy, &copy.name), |changing| async move {
             changing.concerns(id);
-            let pool = match copy.pool {
-                Some(pool) => pool,
-                None => control.only_pool()?.name(),
-            };
-            let _name = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
-            let pool = control.pool_named(&pool)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            let is_made = control.has_made_already(&changing, &keeper, &pool, &spec).await?;
-            control.add_asker(id, copy.asker);
-            if is_made {
-                return Ok(());
-            }
-            let made = pool.create_volume_watched(spec, changing.zeroing()).await;
-            if made.is_err() {
-                control.forget_asker(id, copy.asker);
-            }
-            Ok(made.map(drop)?)
+            let made = control.make_unless_given_up(&changing, &keeper, copy, spec).await;
+            control.making.borrow_mut().remove(&asker);
+            made
+        });
+        // The change may continue, but the node that asked is told that it failed, and does not add the copy.
+        made.await.inspect_err(|_| {
+            self.making.borrow_mut().remove(&asker);
         })
-        .await
+    }
+
+    /// Creates a copy, unless it exists. If the node that asked gives up meanwhile, the copy is deleted.
+    async fn make_unless_given_up(
+        &self,
+        changing: &Changing,
+        keeper: &Keeper,
+        copy: NewCopy,
+        spec: VolumeSpec,
+    ) -> Result<(), ControlError> {
+        let Some(id) = spec.id else { return Ok(()) };
+        let pool = match copy.pool {
+            Some(pool) => pool,
+            None => self.only_pool()?.name(),
+        };
+        let _name = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
+        let pool = self.pool_named(&pool)?;
+        let is_given_up = || !self.making.borrow().contains(&copy.asker);
+        let given_up = ClusterError::Conflict(copy.name.clone());
+        if is_given_up() {
+            return Err(given_up.into());
+        }
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
+        let is_made = self.has_made_already(changing, keeper, &pool, &spec).await?;
+        self.add_asker(id, copy.asker);
+        if !is_made && let Err(error) = pool.create_volume_watched(spec, changing.zeroing()).await {
+            self.forget_asker(id, copy.asker);
+            return Err(error.into());
+        }
+        if !is_given_up() {
+            return Ok(());
+        }
+        self.forget_asker(id, copy.asker);
+        match is_made {
+            // It was created for another request, which may be adding it to the record.
+            true => self.delete_unrecorded(changing, &pool, id, true).await?,
+            false => pool.delete_volume_watched(id, changing.zeroing()).await?,
+        }
+        Err(given_up.into())
     }
 
     /// Whether a matching copy exists already, created for this request, whose answer was lost, or for
@@ -174,8 +203,6 @@ impl Control {
 
     /// Whether a node that asked for a copy here may still be adding it to the cluster's record.
     fn was_asked_for_lately(&self, id: VolumeId) -> bool {
-        let now = rt::now();
-        let is_lately = |asked: &Instant| now.since(*asked) < ASKED_MAX;
         self.being_made.borrow().get(&id).is_some_and(|askers| askers.values().any(is_lately))
     }
 
@@ -190,56 +217,69 @@ impl Control {
         }
     }
 
-    /// Forgets a request for a copy here that was given up. Returns whether another request needs the copy,
-    /// and may be adding it to the cluster's record now.
-    fn is_wanted_by_another(&self, id: VolumeId, asker: u64) -> bool {
-        let mut being_made = self.being_made.borrow_mut();
-        being_made.get_mut(&id).is_some_and(|askers| {
-            askers.remove(&asker);
-            !askers.is_empty()
-        })
-    }
-
+    /// Deletes the copy here of a volume that was deleted, or one that request `asker` has given up, unless
+    /// another request needs it.
     pub(in crate::control) async fn drop_copy(
         self: &Rc<Control>,
         id: &str,
         asker: Option<u64>,
     ) -> Result<(), ControlError> {
-        let (control, id) = (Rc::clone(self), id.to_owned());
-        self.change(Work::new(Doing::DropCopy, &id), |changing| async move {
-            let Ok((pool, info)) = control.volume_named(&id) else { return Ok(()) };
-            changing.concerns(info.id);
-            let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
-            let Some(copy) = info.copy else {
-                return Err(ControlError::Internal("refused to delete a volume that no other node has"));
-            };
-            // Only an administrator may give up what was written here alone.
-            if control.keeper().is_some_and(|keeper| keeper.has_fork(info.id)) {
-                return Err(ControlError::Forked(info.name));
-            }
-            // A copy that a node asked for may be in the record already, in a change that this life has not
-            // received yet.
-            if let Some(asker) = asker
-                && !control.keeper().is_some_and(|keeper| keeper.knows_this_life())
-            {
-                control.forget_asker(info.id, asker);
-                return Err(ClusterError::Conflict(info.name).into());
-            }
-            let known = control.keeper().and_then(|keeper| Some((keeper.volume(info.id)?, keeper.me())));
-            let is_recorded = known.as_ref().is_some_and(|(volume, me)| volume.entry.copy_on(*me).is_some());
-            if asker.is_some_and(|asker| control.is_wanted_by_another(info.id, asker) || is_recorded) {
-                return Ok(());
-            }
-            // Of a volume that is in use, only a blank copy may be deleted, which has never been part of it.
-            if is_recorded || known.is_some() && copy.state != CopyState::Blank {
-                return Err(ControlError::Internal("refused to delete a volume that is in use"));
-            }
-            control.being_made.borrow_mut().remove(&info.id);
-            control.close_volume(&changing, &pool, info.id).await;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            Ok(pool.delete_volume_watched(info.id, changing.zeroing()).await?)
+        let Some(volume) = VolumeId::parse(id) else { return Ok(()) };
+        // Before its turn: if the copy is still being created, the change that creates it deletes it, however
+        // long its disk takes.
+        if let Some(asker) = asker {
+            self.making.borrow_mut().remove(&asker);
+            self.forget_asker(volume, asker);
+        }
+        let control = Rc::clone(self);
+        self.change(Work::new(Doing::DropCopy, id), |changing| async move {
+            changing.concerns(volume);
+            // Only when earlier changes have ended is it known whether a pool has the copy, and which.
+            drop(changing.hold([Thing::Volume(volume)]).await?);
+            let Some((pool, _)) = control.current_of(control.copies_of(volume)) else { return Ok(()) };
+            let _volume = changing.hold([Thing::Volume(volume), Thing::VolumesOf(pool.name())]).await?;
+            control.delete_unrecorded(&changing, &pool, volume, asker.is_some()).await
         })
         .await
+    }
+
+    /// Deletes what a pool has of a volume that has no copy on this node by the record. `given_up`: because
+    /// the request for it has ended, and if no other one needs it. The caller holds the volume and those of
+    /// the pool.
+    async fn delete_unrecorded(
+        &self,
+        changing: &Changing,
+        pool: &Pool,
+        id: VolumeId,
+        given_up: bool,
+    ) -> Result<(), ControlError> {
+        let Some(info) = pool.volume(id) else { return Ok(()) };
+        let Some(copy) = info.copy else {
+            return Err(ControlError::Internal("refused to delete a volume that no other node has"));
+        };
+        let keeper = self.keeper();
+        // Only an administrator may give up what was written here alone.
+        if keeper.as_ref().is_some_and(|keeper| keeper.has_fork(id)) {
+            return Err(ControlError::Forked(info.name));
+        }
+        // A copy that a node asked for may be in the record already, in a change that this life has not
+        // received yet.
+        if given_up && !keeper.as_ref().is_some_and(|keeper| keeper.knows_this_life()) {
+            return Err(ClusterError::Conflict(info.name).into());
+        }
+        let known = keeper.and_then(|keeper| Some((keeper.volume(id)?, keeper.me())));
+        let is_recorded = known.as_ref().is_some_and(|(volume, me)| volume.entry.copy_on(*me).is_some());
+        if given_up && (is_recorded || self.being_made.borrow().contains_key(&id)) {
+            return Ok(());
+        }
+        // Of a volume that is in use, only a blank copy may be deleted, which has never been part of it.
+        if is_recorded || known.is_some() && copy.state != CopyState::Blank {
+            return Err(ControlError::Internal("refused to delete a volume that is in use"));
+        }
+        self.being_made.borrow_mut().remove(&id);
+        self.close_volume(changing, pool, id).await;
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
+        Ok(pool.delete_volume_watched(id, changing.zeroing()).await?)
     }
 
     /// Grows this node's copy of a volume to the size that the volume is about to get. Hosts do not see that
@@ -260,4 +300,9 @@ impl Control {
         })
         .await
     }
+}
+
+/// Whether a node that asked for a copy at that time may still be adding it to the cluster's record.
+fn is_lately(asked: &Instant) -> bool {
+    rt::now().since(*asked) < ASKED_MAX
 }
