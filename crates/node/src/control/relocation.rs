@@ -131,7 +131,7 @@ impl Control {
             return Err(ControlError::Internal("an unexpected answer"));
         };
         // The record must know the same life of the node that created the copy: a node that has restarted
-        // since has deleted it. If that life has only just begun, the record learns about it in a moment.
+        // since deletes it. If that life has only just begun, the record learns about it in a moment.
         let known = || keeper.get::<NodeEntry>(&node_key(node));
         let has_heard = || known().is_none_or(|(entry, _)| entry.incarnation >= incarnation);
         keeper.until(HEARD_WITHIN, has_heard).await;
@@ -365,7 +365,8 @@ impl Control {
         }
     }
 
-    /// Deletes this node's removed copies and what is left of deleted volumes, and lets pools follow renames.
+    /// Deletes this node's removed copies, what is left of deleted volumes, and copies that nobody has added to
+    /// the record, and lets pools follow renames.
     ///
     /// In open pools this happens at once, in others when they come back.
     pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
@@ -383,6 +384,7 @@ impl Control {
                 }
             }
             self.tidy_deleted(&keeper).await;
+            self.tidy_asked(&keeper).await;
         }
     }
 

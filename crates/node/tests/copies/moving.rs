@@ -3,8 +3,10 @@
 use node::control::{AddedCopy, ControlError, EndedWork, JobOutcome};
 use node::copies::{Ask, CopyWork, NewCopy, StandingEntry};
 
+use super::forks::record_node;
 use super::*;
 
+use cluster::memory::Fault;
 use replica::Slot;
 use rt::sim::DiskLatency;
 
@@ -244,6 +246,62 @@ fn a_copy_whose_node_answers_too_late_is_deleted() {
         assert_eq!(cluster.kept(2), 0, "{seconds} seconds");
         cluster.add_copy(0, 3);
         cluster.wait_until_in_sync(0, 3);
+    }
+}
+
+impl Cluster {
+    /// Has the third node create a copy that nobody adds to the record.
+    fn leave_a_copy(&self) {
+        let new = self.control(0, |control| async move {
+            NewCopy::blank(&control.volumes().await.remove(0).info, Slot::new(2).unwrap(), None)
+        });
+        self.control(2, |control| async move {
+            let keeper = control.keeper().unwrap();
+            keeper.ask(keeper.me(), Ask::MakeCopy(new)).await.map(drop).unwrap();
+        });
+        assert_eq!(self.kept(2), 1);
+    }
+}
+
+/// The node that asked for it has crashed, say.
+#[test]
+fn a_copy_that_nobody_adds_is_deleted() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.leave_a_copy();
+    cluster.world.run_for(Duration::from_secs(110));
+    assert_eq!(cluster.kept(2), 1, "it may still be added");
+    cluster.wait_until("its node deletes it", || cluster.kept(2) == 0);
+    cluster.leave_a_copy();
+    cluster.world.crash(cluster.servers[2]);
+    cluster.start(2);
+    cluster.wait_until("the next life of its node deletes it", || cluster.kept(2) == 0);
+    cluster.add_copy(0, 3);
+    cluster.wait_until_in_sync(0, 3);
+    cluster.world.run_for(Duration::from_secs(130));
+    assert_eq!((cluster.in_sync(0), cluster.kept(2)), (3, 1));
+}
+
+/// The transaction that adds a copy may take effect long after its caller has given up. If the copy's node
+/// reaches the record first, it deletes the copy, and the transaction is too late.
+#[test]
+fn a_copy_that_is_added_late_exists() {
+    for first in [0, 2] {
+        let cluster = Cluster::new(1, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        (0..3).for_each(|index| cluster.record.begin(record_node(index), Fault::Unreachable));
+        assert!(cluster.try_add_copy(0, 3, None).is_err());
+        cluster.world.run_for(Duration::from_secs(150));
+        assert_eq!(cluster.kept(2), 1, "its node cannot know whether it is added");
+        cluster.record.end(record_node(first), Fault::Unreachable);
+        cluster.world.run_for(Duration::from_secs(10));
+        (0..3).for_each(|index| cluster.record.end(record_node(index), Fault::Unreachable));
+        cluster.world.run_for(Duration::from_secs(5));
+        if first == 0 {
+            cluster.wait_until_in_sync(0, 3);
+        } else {
+            assert_eq!((cluster.nodes_of_copies(0), cluster.kept(2)), (vec![1, 2], 0));
+        }
     }
 }
 

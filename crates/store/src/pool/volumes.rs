@@ -98,6 +98,14 @@ impl Pool {
         sole.map(|(id, _)| *id).collect()
     }
 
+    /// The volumes that are blank copies.
+    pub fn blank_copies(&self) -> Vec<VolumeId> {
+        let state = self.0.state.borrow();
+        let is_blank = |volume: &VolumeEntry| volume.copy.is_some_and(|copy| copy.state == CopyState::Blank);
+        let blank = state.catalog.volumes.iter().filter(|(_, volume)| is_blank(volume));
+        blank.map(|(id, _)| *id).collect()
+    }
+
     /// The volume with this identity.
     pub fn volume(&self, id: VolumeId) -> Option<VolumeInfo> {
         let volume = self.0.entry(id).ok()?;

@@ -164,10 +164,12 @@ fn a_copy_is_who_it_is_told_to_be() {
         drop(pool);
         let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
         assert_eq!(pool.volume(ID).unwrap().copy, Some(CopyOf { state, ..blank(2) }));
+        assert!(pool.blank_copies().is_empty());
         pool.set_copy(ID, 3, CopyState::Blank).await.unwrap();
         drop(pool);
         let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
         assert_eq!(pool.volume(ID).unwrap().copy, Some(blank(3)));
+        assert_eq!(pool.blank_copies(), [ID]);
         assert_eq!(Volume::open(&pool, other.id).slices[0].map_pages(), 0);
 
         // A volume that is not a copy becomes one while it is open, and keeps its data.

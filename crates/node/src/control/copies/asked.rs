@@ -1,5 +1,6 @@
 //! Requests from other nodes: to create, delete and grow copies, and to report things.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use super::super::passing::carry_out_here;
 use super::super::read_errors::disk_path;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
-use crate::copies::{Answer, Ask, ClusterError, Keeper, NewCopy};
+use crate::copies::{
+    Answer, Ask, ClusterError, Keeper, NewCopy, NodeEntry, VolumeEntry, json, node_key, volume_key,
+};
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
@@ -236,8 +239,10 @@ impl Control {
             changing.concerns(volume);
             // Only when earlier changes have ended is it known whether a pool has the copy, and which.
             drop(changing.hold([Thing::Volume(volume)]).await?);
-            let Some((pool, _)) = control.current_of(control.copies_of(volume)) else { return Ok(()) };
-            let _volume = changing.hold([Thing::Volume(volume), Thing::VolumesOf(pool.name())]).await?;
+            let found = control.current_of(control.copies_of(volume));
+            let Some(pool) = found.map(|(pool, _)| pool.name()) else { return Ok(()) };
+            let _volume = changing.hold([Thing::Volume(volume), Thing::VolumesOf(pool.clone())]).await?;
+            let pool = control.pool_named(&pool)?;
             control.delete_unrecorded(&changing, &pool, volume, asker.is_some()).await
         })
         .await
@@ -282,6 +287,85 @@ impl Control {
         Ok(pool.delete_volume_watched(id, changing.zeroing()).await?)
     }
 
+    /// Deletes blank copies that the record does not name and that no request can add to it any more: the
+    /// node that asked for them has crashed, or it gave up and could not say so, or this node has restarted.
+    pub(in crate::control) async fn tidy_asked(self: &Rc<Control>, keeper: &Rc<Keeper>) {
+        if !keeper.knows_this_life() {
+            return;
+        }
+        let mut left: Vec<(Pool, VolumeId)> = Vec::new();
+        for pool in self.open_pools() {
+            let blank = pool.blank_copies().into_iter().filter(|id| is_left_blank(keeper, &pool, *id));
+            left.extend(blank.map(|id| (pool.clone(), id)));
+        }
+        if left.is_empty() {
+            return;
+        }
+        if let Err(error) = self.end_old_requests(keeper, &left).await {
+            tracing::debug!(%error, "the cluster's record does not end old requests for copies yet");
+        }
+        for (pool, id) in left {
+            if self.being_made.borrow().contains_key(&id) {
+                continue;
+            }
+            if let Err(error) = self.delete_left_blank(keeper, pool.name(), id).await {
+                tracing::debug!(volume = %id, %error, "a blank copy that nobody needs could not be deleted yet");
+            }
+        }
+    }
+
+    /// Ends requests for these copies that are too old to be under way.
+    ///
+    /// The transaction that adds one may still take effect, for example when the record has a quorum again. It
+    /// expects this node's entry to be as it was, so it fails if that entry is written first. If not, this
+    /// node has read it by then. The request of an earlier life is ended by the entry of this one.
+    async fn end_old_requests(&self, keeper: &Keeper, left: &[(Pool, VolumeId)]) -> Result<(), ClusterError> {
+        let may_end = {
+            let being_made = self.being_made.borrow();
+            let is_asked = left.iter().any(|(_, id)| being_made.contains_key(id));
+            // A recent request, for whichever copy, would fail, too.
+            is_asked && !being_made.values().flat_map(BTreeMap::values).any(is_lately)
+        };
+        let key = node_key(keeper.me());
+        let Some((entry, revision)) = keeper.get::<NodeEntry>(&key).filter(|_| may_end) else {
+            return Ok(());
+        };
+        keeper.commit(Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry))).await?;
+        if keeper.revision_of(&key) == Some(revision) {
+            return Ok(());
+        }
+        let mut being_made = self.being_made.borrow_mut();
+        for (_, id) in left {
+            if let Some(askers) = being_made.get_mut(id) {
+                askers.retain(|_, asked| is_lately(asked));
+                if askers.is_empty() {
+                    being_made.remove(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_left_blank(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        pool: String,
+        id: VolumeId,
+    ) -> Result<(), ControlError> {
+        let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
+        self.change(Work::new(Doing::DeleteCopy, &id.to_string()), |changing| async move {
+            changing.concerns(id);
+            let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
+            let pool = control.pool_named(&pool)?;
+            // A node may have asked for it meanwhile, and have added it.
+            if is_left_blank(&keeper, &pool, id) {
+                control.delete_unrecorded(&changing, &pool, id, true).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Grows this node's copy of a volume to the size that the volume is about to get. Hosts do not see that
     /// yet.
     async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
@@ -305,4 +389,19 @@ impl Control {
 /// Whether a node that asked for a copy at that time may still be adding it to the cluster's record.
 fn is_lately(asked: &Instant) -> bool {
     rt::now().since(*asked) < ASKED_MAX
+}
+
+/// Whether the pool has a blank copy of the volume, and the record, as far as this node has followed it, has
+/// no copy of it on this node.
+fn is_left_blank(keeper: &Keeper, pool: &Pool, id: VolumeId) -> bool {
+    let is_blank = |copy: CopyOf| copy.state == CopyState::Blank && copy.cluster.0 == keeper.cluster().0;
+    let key = volume_key(id);
+    // An entry that cannot be read may name it.
+    let is_named = || match keeper.get::<VolumeEntry>(&key) {
+        Some((entry, _)) => entry.copy_on(keeper.me()).is_some(),
+        None => keeper.has(id),
+    };
+    pool.volume(id).and_then(|info| info.copy).is_some_and(is_blank)
+        && !keeper.is_unreadable(&key)
+        && !is_named()
 }
