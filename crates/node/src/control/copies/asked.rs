@@ -263,6 +263,10 @@ impl Control {
             return Err(ControlError::Internal("refused to delete a volume that no other node has"));
         };
         let keeper = self.keeper();
+        // An entry that cannot be read may name the copy.
+        if let Some(keeper) = &keeper {
+            keeper.check_entry(&volume_key(id))?;
+        }
         // Only an administrator may give up what was written here alone.
         if keeper.as_ref().is_some_and(|keeper| keeper.has_fork(id)) {
             return Err(ControlError::Forked(info.name));
