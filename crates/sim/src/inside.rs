@@ -112,6 +112,12 @@ impl<'a> Inside<'a> {
         }
     }
 
+    /// Whether a copy of the node does not act yet in the newest epoch of the record.
+    pub fn is_to_act(&self, node: usize) -> bool {
+        let epoch = |volume: usize| self.epochs[volume].borrow().keys().next_back().copied();
+        self.copies_of(node).iter().any(|copy| Some(copy.config.epoch.0) < epoch(copy.volume))
+    }
+
     fn note_lost(&self, copy: &Seen) {
         let lost = copy.sectors.iter().filter(|(_, at)| at.lost).map(|(sector, _)| *sector);
         let lost: BTreeSet<u64> = lost.collect();

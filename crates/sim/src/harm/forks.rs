@@ -90,10 +90,21 @@ impl Harms<'_> {
 
     /// The nodes that are lost with this one, which is the last of them.
     pub(super) fn lost_with(&self, index: usize) -> Vec<usize> {
-        match index == ALONE && self.is_up(VOTER) && self.is_forked() {
-            true => vec![VOTER, ALONE],
-            false => vec![index],
+        match index {
+            ALONE if self.is_up(VOTER) && self.is_forked() => vec![VOTER, ALONE],
+            VOTER if self.is_about_to_act_alone() => vec![ALONE, VOTER],
+            _ => vec![index],
         }
+    }
+
+    /// Whether the node with the vote waits for the leases of the second, which the record has out of sync.
+    ///
+    /// Nothing has been acknowledged without the second node, and it may not know of that change. If it is
+    /// left now, it continues alone, and rightly: but by the record, that is a split brain (seed 7301909).
+    fn is_about_to_act_alone(&self) -> bool {
+        let cluster = self.cluster;
+        let is_out = || cluster.volumes.iter().any(|volume| !cluster.has_in_sync(volume, ALONE));
+        cluster.forks && self.is_up(VOTER) && is_out() && self.inside.is_to_act(VOTER)
     }
 
     /// Kills the process of a node, and of all that are lost with it.
