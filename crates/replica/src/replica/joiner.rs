@@ -28,7 +28,7 @@ pub(super) struct Joiner {
     clean: bool,
     /// Writes that were begun before this copy joined and arrived before it knew that (R18).
     deferred: Vec<Deferred>,
-    /// Regions that are not on the disk yet.
+    /// Regions that were given, and are not on the disk or not compared with it yet.
     outstanding: BTreeSet<u64>,
     /// Regions that wait for the writes that were under way in them when they were sent.
     moving: Vec<(u64, Vec<(Blocks, Timestamp)>)>,
@@ -147,6 +147,11 @@ impl Joiner {
         self.stage == Stage::Final
     }
 
+    /// Whether the source waits for this copy's disk, and so has nothing to say.
+    fn keeps_source_waiting(&self) -> bool {
+        self.source.is_some() && self.outstanding.len() > self.moving.len()
+    }
+
     /// Whether a message belongs to the resync under way; if so, its source is alive.
     fn is_from(&mut self, slot: Slot, sync: SyncId) -> bool {
         let is = self.source == Some(slot) && sync == SyncId(self.last);
@@ -217,6 +222,12 @@ impl Replica {
     }
 
     pub(super) fn tick_joiner(&mut self) {
+        if self.joiner.keeps_source_waiting() {
+            // A disk that hangs would get the same regions again every two seconds, and each piece of data
+            // stays in memory until its write ends.
+            (self.joiner.silent_ticks, self.joiner.unheard_ticks) = (0, 0);
+            return;
+        }
         self.joiner.silent_ticks += 1;
         self.joiner.unheard_ticks += 1;
         if self.joiner.silent_ticks >= SILENT_TICKS_MAX
@@ -316,6 +327,7 @@ impl Replica {
             self.send(from, Message::SyncWant { sync, region });
             return;
         }
+        self.joiner.outstanding.insert(region);
         self.outputs.push_back(Output::CompareRegion(RegionCompare { sync, region, blocks, digest }));
     }
 
@@ -340,6 +352,7 @@ impl Replica {
         if here.is_some_and(|here| here.digest(blocks, &self.geometry) == digest) {
             self.handle_region_applied(sync, region);
         } else {
+            self.joiner.outstanding.remove(&region);
             self.send(source, Message::SyncWant { sync, region });
         }
     }

@@ -582,8 +582,12 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
+    use base::Chain;
+
     use super::*;
-    use crate::{Activation, Command, Config, DirtyMap, Geometry, Incarnation, NodeId, Revision, TICK};
+    use crate::{
+        Activation, ApplyId, Command, Config, DirtyMap, Geometry, Incarnation, NodeId, Revision, TICK,
+    };
 
     const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
     const LIFE: Incarnation = Incarnation(1);
@@ -759,6 +763,39 @@ mod tests {
             }
             assert_eq!(longest < 8, reads_parts, "{longest} ticks without a word");
         }
+    }
+
+    /// The copy neither writes nor compares what it is given. If it asked again, it would get the same again,
+    /// without end.
+    #[test]
+    fn a_copy_whose_disk_hangs_is_given_nothing_twice() {
+        let mut pair = Pair::new();
+        // By its own map it may miss one more region, which is compared first.
+        pair.outside.map.mark(5..6, Slots::NONE.with(slot(0)));
+        pair.source.handle_link_down(slot(1));
+        pair.outside.handle_link_down(slot(0));
+        pair.source.handle_link_up(slot(1));
+        pair.outside.handle_link_up(slot(0));
+        pair.talk();
+        let mut given = Vec::new();
+        for _ in 0..5 * STARVED_TICKS {
+            while pair.source.has_regions_to_begin(Receivers::All) {
+                let read = pair.begin();
+                given.push(read.region);
+                pair.source.handle_region_read(read, Ok(Payload::Data(Chain::copy_of(&[7; 48]))));
+                pair.talk();
+            }
+            pair.source.handle_tick();
+            pair.outside.handle_tick();
+            let silent = pair.outside.syncs_from().unwrap().silent_ticks;
+            assert!(silent <= 1, "the source is waiting for this copy, and not the other way round");
+            pair.talk();
+        }
+        assert_eq!(given, [0, 1, 5]);
+        // The disk answers again.
+        [1, 2].into_iter().for_each(|write| pair.outside.handle_applied(ApplyId(write), Ok(())));
+        pair.talk();
+        assert_eq!(pair.source.synced_bytes(slot(1)), 2 * GEOMETRY.region_bytes());
     }
 
     #[test]
