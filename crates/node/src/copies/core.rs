@@ -475,11 +475,13 @@ impl Copies {
 
     fn receive(&self, from: NodeId, life: Incarnation, address: Address, frame: Frame) {
         // A copy that is not open (yet) does not answer; whichever node waits for an answer asks again.
-        let Some(copy) = self.slice(address).filter(|copy| !copy.is_detached()) else { return };
+        let Some(copy) = self.slice(address) else { return };
         let read = match frame.kind {
+            // Nobody says again that a range is given back: a detached copy hears that, and nothing else.
             LOCK => LockMessage::parse(&frame.head)
                 .map(|message| copy.receive_lock(from, life, message))
                 .ok_or(Malformed::Value),
+            _ if copy.is_detached() => return,
             FETCH => FetchMessage::parse(&frame.head, frame.payload)
                 .map(|message| copy.receive_fetch(from, life, message))
                 .ok_or(Malformed::Value),

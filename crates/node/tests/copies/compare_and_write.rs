@@ -11,6 +11,7 @@ use cluster::memory::Fault;
 use initiator::Session;
 use initiator::command::CompareAndWrite;
 use node::control::ControlError;
+use node::copies::{Copies, SliceCopy};
 use rt::CoreId;
 use rt::sim::linear::{Kind, NEVER, Op};
 use rt::sim::{DiskFaults, DiskLatency, NetProfile};
@@ -361,5 +362,47 @@ fn a_range_is_not_given_back_before_its_write_is_settled() {
         cluster.world.run_for(ms(3000));
         cluster.wait_until_all_serve();
         assert_eq!(cluster.read_block(0, 0), 3, "seed {seed}");
+    });
+}
+
+/// A copy is detached, as when its node is about to continue alone, while another node gives a range back: it
+/// must not keep the range when it is attached again.
+#[test]
+fn a_range_is_given_back_to_a_copy_that_is_detached() {
+    const COMPARES: Duration = Duration::from_millis(300);
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 1);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let (at_taker, at_other) = (cluster.portal(0), cluster.portal(1));
+        let (exchanger, writer) = (cluster.client("exchanger"), cluster.client("writer"));
+        let session = cluster.world.block_on(writer, CoreId(0), move || async move {
+            let session = log_in(at_other, "writer").await.unwrap();
+            write(&session, 0, 1).await.unwrap();
+            session
+        });
+        let read = COMPARES..COMPARES + Duration::from_millis(1);
+        let slow = DiskLatency { read, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[0], DISK, slow);
+        let exchanged = cluster.world.spawn_on(exchanger, CoreId(0), move || async move {
+            exchange(&log_in(at_taker, "exchanger").await.unwrap(), 0, 7, 8).await
+        });
+        // It reads: the range is taken.
+        cluster.world.run_for(COMPARES / 5);
+        let on_copies = |each: fn(&Rc<SliceCopy>)| {
+            cluster.world.block_on(cluster.servers[1], CoreId(0), move || async move {
+                Copies::current().slices().iter().for_each(each);
+            });
+        };
+        on_copies(SliceCopy::detach);
+        let exchanged = cluster.world.wait_for(exchanged).expect("the host is there");
+        assert!(exchanged.unwrap_err().is_miscompare(), "seed {seed}");
+        cluster.world.run_for(COMPARES);
+        on_copies(SliceCopy::attach);
+        let began = cluster.world.now();
+        cluster.world.block_on(writer, CoreId(0), move || async move {
+            write(&session, 0, 3).await.unwrap();
+        });
+        let took = cluster.world.now() - began;
+        assert!(took < Duration::from_secs(1), "seed {seed}: {took:?}");
     });
 }

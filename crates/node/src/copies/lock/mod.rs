@@ -8,10 +8,11 @@
 //! Why that is enough: `docs/why/replication.md`.
 //!
 //! No message is repeated. After a link broke, the taker says what it holds, and the other side releases
-//! everything else that it had given to the taker. This counts only from the life of the taker's node that is
-//! a member. What an earlier life held is released by the next epoch, in which the writes that this life left
-//! behind are ordered before all others. For the same reason a range is not given back while the command's
-//! write may still be under way.
+//! everything else that it had given to the taker. A copy that is detached from the others listens to that,
+//! too: it may be attached again in the same epoch. This counts only from the life of the taker's node that
+//! is a member. What an earlier life held is released by the next epoch, in which the writes that this life
+//! left behind are ordered before all others. For the same reason a range is not given back while the
+//! command's write may still be under way.
 
 mod message;
 
@@ -209,6 +210,9 @@ impl SliceCopy {
         let Some(slot) = self.slot_of(from) else { return };
         let is_member = self.replica.borrow().config().is_some_and(|config| config.has_member(slot, life));
         match message {
+            // Commands that wait for an answer give up: `LOCK_MAX`.
+            LockMessage::Take { .. } | LockMessage::Taken(_) | LockMessage::Refused(_)
+                if self.is_detached() => {}
             LockMessage::Take { number, .. } if !is_member => {
                 self.say_to(from, &LockMessage::Refused(number));
             }

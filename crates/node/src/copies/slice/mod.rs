@@ -323,7 +323,8 @@ impl SliceCopy {
         }
     }
 
-    /// Stops sending anything to other copies and taking anything from them.
+    /// Stops sending anything to other copies and taking anything from them, except that they give ranges
+    /// back.
     ///
     /// The node continues alone with the volume. Until that is settled, what this copy holds must neither be
     /// mixed with what the others hold, nor be overwritten by it.
