@@ -10,15 +10,19 @@ use rt::sim::DiskImage;
 use super::forks::{A, B, GOES_ON, record_node};
 use super::*;
 
-/// A second volume of the same two nodes, with which no node may continue alone.
-fn add_plain(cluster: &Cluster) {
-    cluster.control(A, |control| async move {
-        let shape = Shape { name: "plain", ..Shape::thick() };
+/// Another volume of the same two nodes, with which no node may continue alone.
+fn add_another(cluster: &Cluster, name: &'static str) {
+    cluster.control(A, move |control| async move {
+        let shape = Shape { name, ..Shape::thick() };
         let copies = Some(Placement::Count(2));
         let new = node::control::NewVolume { copies, ..new_volume(POOL, shape) };
         control.create_volume(new).await.unwrap();
     });
     cluster.world.run_for(Duration::from_secs(1));
+}
+
+fn add_plain(cluster: &Cluster) {
+    add_another(cluster, "plain");
 }
 
 fn serves_plain(cluster: &Cluster, index: usize) -> bool {
@@ -232,6 +236,40 @@ fn a_decision_of_which_nobody_knows_can_be_taken_again_either_way() {
         })
         .collect();
     assert!(ends.contains(&true), "none has taken effect");
+}
+
+/// The record does what the second node asks of it, but its answers are lost: to settle a fork takes six
+/// seconds, until that node no longer waits for one. To settle three takes no longer.
+#[test]
+fn a_fork_that_waits_for_the_record_keeps_no_other_waiting() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::of_two(seed);
+        for name in ["second", "third"] {
+            add_another(&cluster, name);
+            let set = cluster.control(A, move |control| async move {
+                control.set_strategy(name, Strategy::Heartbeat, "test").await
+            });
+            set.unwrap();
+        }
+        cluster.world.run_for(Duration::from_secs(2));
+        let forks = || {
+            cluster.control(B, |control| async move {
+                let volumes = control.keeper().unwrap().volumes();
+                volumes.iter().filter(|volume| volume.fork.is_some()).count()
+            })
+        };
+        cluster.lose_a();
+        cluster.world.run_for(GOES_ON);
+        assert_eq!(forks(), 3);
+        cluster.record.begin(record_node(B), Fault::AnswersLost);
+        let began = cluster.world.now();
+        cluster.return_a();
+        wait(&cluster, "they are settled", || forks() == 0);
+        let took = cluster.world.now() - began;
+        assert!(took < Duration::from_secs(12), "seed {seed}: {took:?}");
+        cluster.record.end(record_node(B), Fault::AnswersLost);
+        cluster.wait_until_one();
+    });
 }
 
 #[test]

@@ -29,6 +29,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
+use cluster::Status;
 use link::{Frame, Link};
 use replica::{Config, Incarnation, NodeId, Revision, Slot};
 use serde::{Deserialize, Serialize};
@@ -53,13 +54,26 @@ pub(super) const FORK_SILENCE: Duration = Duration::from_secs(5);
 /// How long the record may take to report its status, or to return an entry.
 const ASK_RECORD: Duration = Duration::from_secs(2);
 
+/// How many forks are settled at the same time.
+///
+/// Each waits for the cluster's record, and then for this node's record, which takes one change at a time:
+/// the last of them waits for 15 others. On a slow disk that takes a second or two, and a change gives up
+/// after 15.
+const SETTLED_AT_ONCE_MAX: usize = 16;
+
 /// Forks of this node, by volume.
 pub(super) struct Forks {
     /// When this life began: silence before that does not count.
     began: Instant,
     all: RefCell<BTreeMap<VolumeId, Fork>>,
-    /// A task is looking after the forks.
-    busy: Cell<bool>,
+    /// Volumes whose fork a task is beginning or settling.
+    busy: RefCell<BTreeSet<VolumeId>>,
+    /// The last one that a task began to settle. The next look continues after it.
+    last: Cell<Option<VolumeId>>,
+    /// A task is asking the record for its status.
+    asks: Cell<bool>,
+    /// A task is beginning forks.
+    begins: Cell<bool>,
 }
 
 struct Fork {
@@ -121,7 +135,10 @@ impl Forks {
         Forks {
             began: now,
             all: RefCell::new(records.into_iter().filter_map(fork).collect()),
-            busy: Cell::new(false),
+            busy: RefCell::default(),
+            last: Cell::new(None),
+            asks: Cell::new(false),
+            begins: Cell::new(false),
         }
     }
 
@@ -141,6 +158,18 @@ impl Forks {
 
     fn record(&self, id: VolumeId) -> Option<ForkRecord> {
         self.all.borrow().get(&id).map(|fork| fork.record.clone())
+    }
+
+    /// Those to be settled next. They are busy from now on.
+    fn take_turns(&self) -> Vec<VolumeId> {
+        let (all, mut busy, last) = (self.all.borrow(), self.busy.borrow_mut(), self.last.get());
+        let later = all.keys().filter(|id| Some(**id) > last);
+        let in_turn = later.chain(all.keys().filter(|id| Some(**id) <= last)).copied();
+        let room = SETTLED_AT_ONCE_MAX.saturating_sub(busy.len());
+        let next: Vec<VolumeId> = in_turn.filter(|id| !busy.contains(id)).take(room).collect();
+        busy.extend(&next);
+        self.last.set(next.last().copied().or(last));
+        next
     }
 
     fn phase(&self, id: VolumeId) -> Option<Phase> {
@@ -354,23 +383,52 @@ impl Keeper {
     /// Begins forks, and settles them.
     pub(super) fn look_at_forks(self: &Rc<Self>) {
         let idle = self.forks.all.borrow().is_empty() && self.candidates(rt::now()).is_empty();
-        if idle || self.forks.busy.replace(true) {
+        if idle || self.forks.asks.replace(true) {
             return;
         }
         let keeper = Rc::clone(self);
         rt::spawn(async move {
-            if let Ok(status) = keeper.store.status(ASK_RECORD).await {
-                let ids: Vec<VolumeId> = keeper.forks.all.borrow().keys().copied().collect();
-                for id in ids {
-                    keeper.look_at_fork(id, &status).await;
-                }
-                for id in keeper.candidates(rt::now()) {
-                    keeper.begin_fork(id, &status).await;
-                }
+            let status = keeper.store.status(ASK_RECORD).await;
+            keeper.forks.asks.set(false);
+            if let Ok(status) = status {
+                let status = Rc::new(status);
+                keeper.settle_forks(&status);
+                keeper.begin_forks(&status).await;
             }
-            keeper.forks.busy.set(false);
         })
         .detach();
+    }
+
+    /// Settles forks, each in a task of its own.
+    ///
+    /// One may wait for seconds for an answer of the record, and for a disk that hangs without end: the
+    /// others must not wait with it.
+    fn settle_forks(self: &Rc<Self>, status: &Rc<Status>) {
+        for id in self.forks.take_turns() {
+            let (keeper, status) = (Rc::clone(self), Rc::clone(status));
+            rt::spawn(async move {
+                keeper.look_at_fork(id, &status).await;
+                keeper.forks.busy.borrow_mut().remove(&id);
+            })
+            .detach();
+        }
+    }
+
+    /// Begins forks one after the other: nothing but this node's own record keeps one waiting, and all need
+    /// that.
+    async fn begin_forks(self: &Rc<Self>, status: &Status) {
+        if self.forks.begins.replace(true) {
+            return;
+        }
+        for id in self.candidates(rt::now()) {
+            // The task that has settled the last fork of the volume may still be attaching its copy.
+            if !self.forks.busy.borrow_mut().insert(id) {
+                continue;
+            }
+            self.begin_fork(id, status).await;
+            self.forks.busy.borrow_mut().remove(&id);
+        }
+        self.forks.begins.set(false);
     }
 
     fn forget_fork(&self, id: VolumeId) {
