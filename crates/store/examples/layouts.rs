@@ -7,7 +7,8 @@
 //! removed again:
 //!
 //! - `--seconds N`: duration of each measurement, 3 by default; `--rounds N`: number of rounds, 3 by default;
-//! - `--only WORD`: only measurements whose names contain the word;
+//! - `--only WORD`: only measurements whose names contain the word; `--kind thick` or `--kind log`: only those
+//!   of that kind;
 //! - `--written`: writes the whole file first, so that no segment lies in unwritten extents, as on a block
 //!   device. (Those of a thick volume are written when it is filled.)
 //! - `--fill PERCENT`: instead, fills a log volume of that part of the pool and overwrites it at random,
@@ -73,6 +74,7 @@ struct Options {
     seconds: u64,
     rounds: u64,
     only: String,
+    kind: String,
     written: bool,
     fill: Option<u64>,
     skewed: bool,
@@ -88,6 +90,7 @@ fn options() -> Options {
         seconds: 3,
         rounds: 3,
         only: String::new(),
+        kind: String::new(),
         written: false,
         fill: None,
         skewed: false,
@@ -104,6 +107,7 @@ fn options() -> Options {
             "--segment" => options.tuning.segment = Some(ByteLen(MIB * value().parse::<u64>().expect("MiB"))),
             "--fill" => options.fill = Some(value().parse().expect("percent")),
             "--only" => options.only = value(),
+            "--kind" => options.kind = value(),
             "--written" => options.written = true,
             "--skewed" => options.skewed = true,
             other => panic!("{other} is no option"),
@@ -175,7 +179,8 @@ async fn make_volume(pool: &Pool, name: &str, kind: VolumeKind, bytes: u64) -> R
 async fn compare(options: Options) {
     let pool = make_pool(&options).await;
     let mut volumes = Vec::new();
-    for (name, kind) in [("thick", VolumeKind::Thick), ("log", VolumeKind::Log)] {
+    let kinds = [("thick", VolumeKind::Thick), ("log", VolumeKind::Log)];
+    for (name, kind) in kinds.into_iter().filter(|(name, _)| name.contains(&options.kind)) {
         let slice = make_volume(&pool, name, kind, VOLUME_BYTES).await;
         fill(&slice, VOLUME_BYTES).await;
         volumes.push((name, slice));
