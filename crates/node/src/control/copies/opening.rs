@@ -143,7 +143,7 @@ impl Control {
                 }
                 self.shown_paths.borrow_mut().remove(&id);
                 self.announce_volumes().await;
-                if untrusted && whole {
+                if untrusted {
                     rt::spawn(Rc::clone(self).trust_copy(pool, id, copy)).detach();
                 }
                 // Data that an administrator has accepted counts here; all other copies are then resynced in
@@ -172,7 +172,7 @@ impl Control {
             })
             .await;
             let slices: usize = written.iter().map(|(count, _)| count).sum();
-            // Some slices were closed, and not all of them could be opened again.
+            // Not all slices could be opened. The next opening tries again.
             if slices == 0 || slices < self.slices_of_copy(id) {
                 return;
             }
