@@ -6,17 +6,19 @@ import { type Browser, type BrowserContextOptions, type Page, chromium } from 'p
 import { LOGS, PATIENCE_MS, type TestNode, expectStatus } from './cluster'
 
 const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
-/** Where pictures of all screens are put, to be looked at; unset: nowhere. */
+/** Directory for screenshots of all screens; unset: none are taken. */
 export const SHOTS = process.env['URSA_SHOTS']
-/** A directory with the console's built files that pages take instead of those in the program, while the console is worked on. */
+/**
+ * A directory with a build of the console that pages load instead of the one in the program, for development.
+ */
 const FILES = process.env['URSA_CONSOLE']
-/** Who looks at pictures is to see more than the first second of load. */
+/** Delay before screenshots, so that charts show more than one second. */
 const FIRST_SECONDS_MS = 2500
-/** After what was asked for has come: a menu or a picture may still move. */
+/** Delay after the content has loaded, because a menu or chart may still move. */
 const SETTLE_MS = 300
 const PASSWORD = 'a few plain words'
 
-/** Every screen, by its place; `VOLUME` stands for a volume's name. */
+/** Every screen, by path; `VOLUME` stands for a volume's name. */
 export const SCREENS = ['', 'volumes', 'volumes/VOLUME', 'volumes/VOLUME/copies', 'create', 'topology', 'pools', 'hosts', 'nodes', 'jobs', 'events', 'users']
 
 export const WIDTHS = [
@@ -32,7 +34,7 @@ export async function startBrowser(options: string[] = []): Promise<Browser> {
   return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', ...options] })
 }
 
-/** A page whose scripts must not fail, and which must load nothing from elsewhere. */
+/** A page that fails the test on script errors and on requests to other sites. */
 export async function openPage(browser: Browser, look: Look, wrong: string[], login?: BrowserContextOptions['storageState']): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: look.width, height: look.height }, colorScheme: look.scheme, ...(login ? { storageState: login } : {}) })
   const page = await context.newPage()
@@ -55,7 +57,7 @@ export async function openPage(browser: Browser, look: Look, wrong: string[], lo
   return page
 }
 
-/** Makes a user of a node and logs in: what a browser keeps of that. */
+/** Creates a user of a node and logs in; returns the cookies of the browser. */
 export async function logIn(browser: Browser, node: TestNode, name: string, wrong: string[]): Promise<BrowserContextOptions['storageState']> {
   expectStatus(await node.ask('POST', '/v1/users', { name, role: 'admin', password: PASSWORD }))
   const page = await openPage(browser, WIDTHS[0], wrong)
@@ -69,14 +71,14 @@ export async function logIn(browser: Browser, node: TestNode, name: string, wron
   return state
 }
 
-/** Waits until a screen shows what it has asked for. */
+/** Waits until a screen shows its data. */
 export async function settled(page: Page) {
   await page.locator('main h1, main section, main p').first().waitFor()
   await page.waitForFunction(() => !/Loading|Waiting for the first sample|Checking what would happen/.test(document.querySelector('main')?.textContent ?? ''))
   await page.waitForTimeout(SETTLE_MS)
 }
 
-/** Says what a page showed when a test failed. */
+/** Reports what a page showed when a test failed. */
 export async function tellOf(page: Page, test: string) {
   console.log(`${test}: failed at ${page.url()}, which showed:\n${await page.locator('body').innerText().catch(String)}`)
   if (LOGS === undefined) return
@@ -84,7 +86,7 @@ export async function tellOf(page: Page, test: string) {
   await page.screenshot({ path: join(LOGS, `${test.replaceAll(/\W+/g, '-')}.png`), fullPage: true }).catch(() => undefined)
 }
 
-/** What is wrong with how a page looks: what sticks out of it, and text that is cut off without a sign. */
+/** Layout errors of a page: elements that stick out, and text that is cut off without an ellipsis. */
 export async function looksWrong(page: Page): Promise<string[]> {
   await page.waitForFunction(() => [...document.images].every(image => image.complete))
   return page.evaluate(() => {
@@ -108,18 +110,20 @@ export async function shoot(page: Page, name: string) {
   await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true })
 }
 
-/** Where it is looked, and what the pictures' names begin with. */
+/** The screens to check, and the prefix of the screenshots' names. */
 export interface Place {
   url: string
-  /** A volume that is there, if any is. */
+  /** An existing volume, if there is one. */
   volume?: string
   login?: BrowserContextOptions['storageState']
   prefix: string
-  /** Which screens; all of them unless told otherwise. */
+  /** Which screens; default: all. */
   screens?: string[]
 }
 
-/** Looks at every screen in every look, and photographs it as `PREFIX-SCREEN-LOOK.png`. Returns what looks wrong. */
+/**
+ * Checks every screen in every look, and takes a screenshot `PREFIX-SCREEN-LOOK.png`. Returns layout errors.
+ */
 export async function lookAtAll(browser: Browser, at: Place, wrong: string[]): Promise<string[]> {
   const found: string[] = []
   for (const look of WIDTHS) {
@@ -137,14 +141,17 @@ export async function lookAtAll(browser: Browser, at: Place, wrong: string[]): P
   return found
 }
 
-/** A dialogue: what its picture is called, on which screen it is, and what opens it. */
+/** A dialog: the name of its screenshot, its screen, and how to open it. */
 export interface Dialogue {
   name: string
   screen: string
   open: (page: Page) => Promise<void>
 }
 
-/** Opens each of these in every look, and photographs it as `PREFIX-NAME-LOOK.png`. Nothing is done in them. Returns what looks wrong. */
+/**
+ * Opens each of these dialogs in every look, and takes a screenshot `PREFIX-NAME-LOOK.png`. Submits none of
+ * them. Returns layout errors.
+ */
 export async function lookAtDialogues(browser: Browser, at: Place, dialogues: Dialogue[], wrong: string[]): Promise<string[]> {
   const found: string[] = []
   for (const look of WIDTHS) {

@@ -5,12 +5,12 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSyn
 import { tmpdir, userInfo } from 'node:os'
 import { basename, join } from 'node:path'
 
-/** The program; `URSA_BIN` names another one. */
+/** The program; `URSA_BIN` overrides it. */
 export const BINARY = process.env['URSA_BIN'] ?? join(import.meta.dirname, '../../target/debug/ursa')
-/** How long what is waited for may take: what takes longest here takes a tenth of it, and machines of CI are several times slower. */
+/** Timeout of waits: ten times the longest wait here, because CI machines are several times slower. */
 export const PATIENCE_MS = 60_000
 const POOL_SIZE = '2G'
-/** Where what tells of a failure is put: logs of nodes, pictures. Unset: nowhere. */
+/** Directory for the evidence of a failure: node logs, screenshots. Unset: none is kept. */
 export const LOGS = process.env['URSA_LOGS']
 
 export interface Answer {
@@ -19,15 +19,15 @@ export interface Answer {
   body: any
 }
 
-/** Where nodes are. */
+/** The addresses of nodes. */
 export interface Surroundings {
-  /** Where the API of the first one listens besides. */
+  /** An additional API address of the first node. */
   also?: string
-  /** The site's etcd, which has the record of their cluster. */
+  /** The site's etcd, which holds the record of the cluster. */
   etcd?: string
 }
 
-/** Somewhere of 127.64.0.0/10, so that runs side by side do not meet: the first three numbers of addresses. */
+/** The first three octets of addresses, random in 127.64.0.0/10, so that parallel runs do not collide. */
 export const loopbackNet = () => `127.${64 + Math.floor(Math.random() * 64)}.${Math.floor(Math.random() * 256)}`
 
 export class TestNode {
@@ -47,7 +47,7 @@ export class TestNode {
   get url(): string {
     return `http://${this.address}:3280`
   }
-  /** By TLS, which it speaks if it listens for other machines. */
+  /** Over TLS, which the node uses if it listens for other machines. */
   get secureUrl(): string {
     return `https://${this.address}:3280`
   }
@@ -66,7 +66,7 @@ export class TestNode {
     await until(`node ${this.number} answers`, async () => (await this.ask('GET', '/v1/health')).status === 200)
   }
 
-  /** As if its power were cut, as far as its process goes. */
+  /** Kills the process, as a power loss would. */
   async kill() {
     const process = this.process
     if (!process || process.exitCode !== null || process.signalCode !== null) return
@@ -76,12 +76,12 @@ export class TestNode {
     this.process = undefined
   }
 
-  /** From now on the system refuses what the node writes beyond this place of a file, as it does where a disk fails. */
+  /** From now on, writes beyond this offset of a file fail, as on a failed disk. */
   refuseWritesBeyond(bytes: number) {
     execFileSync('prlimit', ['--pid', String(this.process?.pid), `--fsize=${bytes}`])
   }
 
-  /** The links to set it up, one for each address of its API: in a file, since nobody sits at a terminal. */
+  /** The set-up links, one per API address. They are in a file because the node has no terminal. */
   get setUpLinks(): string[] {
     return readFileSync(join(this.dir, 'setup-link'), 'utf8').split('\n').filter((link) => link !== '')
   }
@@ -92,7 +92,7 @@ export class TestNode {
     return link
   }
 
-  /** What proves to it that a program of this machine asks, as the command line does. */
+  /** The local token that authenticates programs on this machine, such as the command line. */
   private credential(): Record<string, string> {
     const directories = ['/run/ursa', join(process.env['XDG_RUNTIME_DIR'] ?? '/none', 'ursa'), `/tmp/ursa-${userInfo().uid}`]
     const file = directories.map((directory) => join(directory, `${this.address}:3280`)).find((file) => existsSync(file))
@@ -115,14 +115,14 @@ export class TestNode {
 export class Cluster {
   readonly nodes: TestNode[] = []
   private readonly dir = mkdtempSync(join(tmpdir(), 'ursa-console-'))
-  /** Whether etcd has their record. */
+  /** Whether etcd holds their record. */
   private readonly etcd: boolean
 
   private constructor(etcd: boolean) {
     this.etcd = etcd
   }
 
-  /** So many nodes, each for itself yet. */
+  /** Starts `count` standalone nodes. */
   static async start(count: number, { also, etcd }: Surroundings = {}): Promise<Cluster> {
     const cluster = new Cluster(etcd !== undefined)
     const net = loopbackNet()
@@ -139,7 +139,10 @@ export class Cluster {
     return node
   }
 
-  /** Makes a cluster of them, in which all vote; of two without a witness one does, and none where etcd has the record. */
+  /**
+   * Joins them into a cluster. All vote, except that of two nodes without a witness only one does, and none
+   * with etcd.
+   */
   async join() {
     const [first, ...others] = this.nodes
     if (!first) return
@@ -175,7 +178,7 @@ export function expectStatus(answer: Answer): Answer {
   return answer
 }
 
-/** Looks again and again until it is so. */
+/** Polls until the condition holds. */
 export async function until(what: string, look: () => Promise<boolean>, deadlineMs = PATIENCE_MS) {
   const end = Date.now() + deadlineMs
   while (!(await look())) {

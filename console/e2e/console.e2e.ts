@@ -34,7 +34,7 @@ const button = (name: string) => page.getByRole('button', { name, exact: true })
 const field = (name: string | RegExp) => page.locator('input').and(page.getByLabel(name))
 const said = (text: string | RegExp) => page.getByText(text).first().waitFor()
 
-/** An item of the menu of what is done to a volume. */
+/** An item of the “More” menu of a volume. */
 async function item(name: string) {
   await button('More').click()
   await page.getByRole('menuitem', { name }).click()
@@ -209,7 +209,7 @@ it('says what an address is for, and keeps one for data', async () => {
   }
   await go('#/nodes')
   await keep(/^Heartbeats/)
-  await said('No address of the node would be left for volume data')
+  await said('The node needs at least one address for volume data')
   expect(await button('Save').isDisabled()).toBe(true)
   await page.getByRole('radio', { name: /^Volume data/ }).check()
   await said(`ursa node link 1 ${address} --for replication`)
@@ -285,13 +285,18 @@ it('shows what a node refuses, with what to do', async () => {
   await until('the copy is in sync again', inSync)
 })
 
-/** How long the sync takes whose time to go is looked at, about, and how often that is read. */
+/** Approximate duration of the resync whose estimates are checked, and the interval of the readings. */
 const SYNC_SECONDS = 30
 const READINGS = 5
-/** So many of what is read must have been far enough from the end: nearer to it, what a loaded machine takes to end a sync counts as much as the sync. */
+/**
+ * Minimum number of readings far enough from the end: near the end, the time that a loaded machine takes to
+ * finish a resync counts as much as the resync.
+ */
 const JUDGED_MIN = 3
 const JUDGED_SECONDS_MIN = 5
-/** What the copy is to miss at least, so that the sync takes as long at the least limit that there is. */
+/**
+ * Minimum amount that the copy must miss, so that the resync takes that long at the lowest possible limit.
+ */
 const MISSED_MIN = SYNC_SECONDS * 1.5 * 2 ** 20
 
 const copy3 = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies?.[1]
@@ -392,7 +397,7 @@ function seconds(text: string): number {
   return 60 * Number(minutes ?? 0) + Number(rest ?? 0)
 }
 
-/** Has a host read and write. */
+/** Runs host I/O. */
 async function load(options: string[]) {
   const child = spawn(BINARY, ['bench', 'run', `iscsi://${cluster.node(1).address}/iqn.2026-11.io.ursa:mail/0`, ...options], { stdio: 'ignore' })
   const code = await new Promise((resolve) => child.once('exit', resolve))
@@ -579,7 +584,7 @@ it('lets each role do what it may, and says why not the rest', async () => {
   await olga.context().close()
 })
 
-/** Every screen in four looks. */
+/** Timeout for every screen in four looks. */
 const LOOK_DEADLINE_MS = 600_000
 
 it('looks right on every screen, in both themes and on a phone', async () => {

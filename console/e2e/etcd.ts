@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { loopbackNet, until } from './cluster'
 
-/** Of Debian's package etcd-server. */
+/** From Debian's package etcd-server. */
 export const ETCD = '/usr/bin/etcd'
 
 export class Etcd {
@@ -36,7 +36,7 @@ export class Etcd {
     return `http://${this.address}:2379`
   }
 
-  /** As if its machine were lost. */
+  /** Kills it, as the loss of its machine would. */
   async kill() {
     const process = this.process
     if (!process || process.exitCode !== null || process.signalCode !== null) return

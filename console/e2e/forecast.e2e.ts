@@ -19,7 +19,7 @@ afterAll(async () => {
   await cluster?.stop()
 })
 
-/** Has the page be told this of the default pool. */
+/** Answers the page's request with this forecast of the default pool. */
 async function tell(page: Page, told: { text: string; soon: boolean }) {
   await page.route(/\/v1\/forecasts\b/, async (route) => {
     const answer = await route.fetch()

@@ -7,9 +7,9 @@ import { SCREENS, WIDTHS, logIn, openPage, settled, startBrowser, tellOf } from 
 import { Cluster, expectStatus, until } from './cluster'
 
 const [LIGHT, DARK] = WIDTHS
-/** More than any screen has places for the focus. */
+/** More than the number of focus stops on any screen. */
 const TABS_MAX = 150
-/** All screens, twice. */
+/** Timeout for all screens, twice. */
 const LONG_MS = 600_000
 let cluster: Cluster
 let browser: Browser
@@ -34,14 +34,14 @@ afterAll(async () => {
   await cluster?.stop()
 })
 
-/** Opened anew: nothing has the focus. */
+/** Reopens the page: nothing has the focus. */
 async function go(hash: string, on = page) {
   await on.goto('about:blank')
   await on.goto(`${cluster.node(1).url}/${hash}`)
   await settled(on)
 }
 
-/** What has the focus, as it is called. */
+/** The accessible name of the focused element. */
 const focused = (on = page) =>
   on.evaluate(() => {
     const element = document.activeElement
@@ -50,7 +50,7 @@ const focused = (on = page) =>
     return ((element?.getAttribute('aria-label') ?? labels) || (element?.textContent ?? '')).trim()
   })
 
-/** Presses Tab until what is called so has the focus. */
+/** Presses Tab until the element with this name has the focus. */
 async function tabTo(name: string | RegExp) {
   const passed: string[] = []
   for (let presses = 0; presses < TABS_MAX; presses += 1) {
@@ -128,7 +128,10 @@ it('makes a volume by the wizard', async () => {
 
 const inDialogue = () => page.evaluate(() => document.activeElement?.closest('[role=dialog]') !== null)
 
-/** Opens a dialogue with Enter on what has the focus, goes round in it, and leaves it: the focus is where `back` says then. */
+/**
+ * Opens a dialog with Enter on the focused element, tabs through it, and closes it: the focus returns to
+ * `back`.
+ */
 async function goesRound(back: string | RegExp) {
   await page.keyboard.press('Enter')
   await page.getByRole('dialog').waitFor()
@@ -180,7 +183,10 @@ it('deletes what was made, and goes on from the content', async () => {
   await until('the content has the focus', async () => (await page.evaluate(() => document.activeElement?.tagName)) === 'MAIN')
 })
 
-/** What can be pressed, typed into or followed on a screen: what is disabled is not; of a group of radio buttons one is reached, and by arrows the others. */
+/**
+ * The controls and links of a screen that Tab reaches: not disabled ones, and only one of a group of radio
+ * buttons (arrow keys reach the others).
+ */
 const USABLE = (on: Page) =>
   on.evaluate(() => {
     const groups = new Set<string>()
@@ -200,7 +206,7 @@ const USABLE = (on: Page) =>
 
 it('reaches everything on every screen, and is seen', async () => {
   for (const on of [page, dark]) {
-    /** How things look that have the focus does not depend on where they are. */
+    /** Kinds of elements already checked: the look of a focused element does not depend on its position. */
     const seen = new Set<string>()
     for (const screen of [...SCREENS.map((place) => place.replace('VOLUME', 'mail')), 'volumes/nothing', 'nowhere']) {
       await go(`#/${screen}`, on)
@@ -235,7 +241,7 @@ it('reaches everything on every screen, and is seen', async () => {
   expect(wrong).toEqual([])
 }, LONG_MS)
 
-/** Whether what has the focus looks otherwise than without. */
+/** Whether the focused element looks different from when it is not focused. */
 async function looksFocused(on: Page): Promise<boolean> {
   const focusedThing = await on.evaluateHandle(() => document.activeElement as HTMLElement)
   const box = await on.evaluate((element) => {

@@ -14,13 +14,13 @@ import { ETCD, Etcd } from './etcd'
 
 const PASSWORD = 'a few plain words'
 const MIB = 2 ** 20
-/** The pictures of one state of the cluster. */
+/** Timeout for the screenshots of one state of the cluster. */
 const DEADLINE_MS = 900_000
-/** So many volumes are a list that nobody sees at once; each of the least size that one has. */
+/** Number of volumes for a list that exceeds the screen, each of the minimum size. */
 const MANY = 200
-/** One of loopback, which no node has: whether this machine lets nodes put it on is no matter here. */
+/** A loopback address that no node has. Whether this machine lets nodes configure it does not matter here. */
 const FLOATING = '127.78.0.9'
-/** Where a disk begins to fail: below that is what the pool keeps of itself. */
+/** The offset from which a disk fails: below it is the pool's metadata. */
 const FAILS_FROM = 256 * MIB
 
 const press = (name: string) => async (page: Page) => page.getByRole('button', { name, exact: true }).first().click()
@@ -33,7 +33,7 @@ const choose = (menu: string, item: string, of?: string) => async (page: Page) =
 const pressIn = (region: string, name: string) => async (page: Page) => page.getByRole('region', { name: region, exact: true }).getByRole('button', { name, exact: true }).first().click()
 const pressBeside = (text: string, name: string) => async (page: Page) => page.getByRole('row').filter({ hasText: text }).getByRole('button', { name, exact: true }).first().click()
 
-/** Has the page be told that the default pool of node 1 was set back, and what would become of it. */
+/** Answers the page's requests as if the default pool of node 1 had been set back, including the dry run. */
 const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
   const text = 'pool default (/var/lib/ursa/default.pool) was set back: it holds an older state than when it was last used; volume mail has no other copy in sync that is up, so it is unavailable: bring back the node with the other copy, or put the newer disks back and restart this node, or accept the older data with `ursa pool accept-older default`'
   const would = ['volumes mail are served with the older data in pool default: writes made since are lost', 'all other copies of them are fully resynced from it, even one that is down and has newer data']
@@ -43,7 +43,7 @@ const setBack = (open: (page: Page) => Promise<void>) => async (page: Page) => {
   await open(page)
   await page.getByText('What would happen').waitFor()
 }
-/** Has the page be told that a disk of that pool has failed reads. */
+/** Answers the page's request as if a disk of that pool had read errors. */
 const readErrors = (open: (page: Page) => Promise<void>) => async (page: Page) => {
   const path = await page.getByRole('region', { name: 'default on n1' }).getByRole('row').nth(1).locator('td').first().innerText()
   const text = `disk ${path} of pool default failed to read 2 blocks: 1 still cannot be read, first LBA 8192 of volume mail; check the disk (SMART, kernel log) and replace it if errors continue, or run \`ursa pool acknowledge default\``
@@ -52,20 +52,20 @@ const readErrors = (open: (page: Page) => Promise<void>) => async (page: Page) =
   await open(page)
 }
 
-/** What is asked of a node that is in no cluster. */
+/** The dialogs of a standalone node. */
 const FRESH: Dialogue[] = [
   { name: 'init', screen: 'nodes', open: press('Create cluster') },
   { name: 'join', screen: 'nodes', open: press('Join cluster') },
   { name: 'import-pool', screen: 'pools', open: press('Import pool') },
 ]
 
-/** What is asked about a pool that failed. */
+/** The dialogs of a failed pool. */
 const failed = (pool: string): Dialogue[] => [
   { name: `reopen-${pool.replaceAll(' ', '-')}`, screen: 'pools', open: choose('Change', 'Reopen', pool) },
   { name: `forget-${pool.replaceAll(' ', '-')}`, screen: 'pools', open: choose('Change', 'Forget', pool) },
 ]
 
-/** What is asked about a volume that hosts use, and about the cluster. */
+/** The dialogs of a volume in use, and of the cluster. */
 const dialogues = (volume: string): Dialogue[] => [
   { name: 'grow', screen: `volumes/${volume}`, open: press('Grow') },
   { name: 'map', screen: `volumes/${volume}`, open: choose('More', 'Map to host group') },
@@ -114,7 +114,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
 
   const ask = async (method: string, path: string, body?: unknown) => expectStatus(await cluster.node(1).ask(method, path, body))
 
-  /** A host that uses a volume by several nodes, for as long as it takes. */
+  /** A host that uses a volume through several nodes until the test ends. */
   function use(volume: string, nodes: number[], options: string[]) {
     const portals = nodes.map((number) => cluster.node(number).address).join()
     hosts.push(spawn(BINARY, ['bench', 'run', `iscsi://${portals}/iqn.2026-11.io.ursa:${volume}/0`, '-d', '3600', ...options], { stdio: 'ignore' }))
@@ -206,7 +206,7 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
   const ask = async (method: string, path: string, body?: unknown) => expectStatus(await cluster.node(1).ask(method, path, body))
   const shown = async (number: number) => (await cluster.node(number).ask('GET', '/v1/volumes/mail')).body
 
-  /** A host writes to the volume through one node, as soon as that takes it. */
+  /** A host writes to the volume through one node as soon as that node serves it. */
   const write = (number: number) =>
     until(`node ${number} takes writes`, async () => {
       const host = spawn(BINARY, ['bench', 'run', `iscsi://${cluster.node(number).address}/iqn.2026-11.io.ursa:mail/0`, '-b', '64K', '-o', '2', '-w', '100', '-d', '1', '--overwrite'], { stdio: 'ignore' })

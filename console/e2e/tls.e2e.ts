@@ -13,7 +13,10 @@ import { Cluster, PATIENCE_MS, type TestNode, expectStatus } from './cluster'
 
 const [LIGHT] = WIDTHS
 const PASSWORD = 'a few plain words'
-/** What a session is called by TLS: browsers keep a cookie of that name only if it is Secure, of this host alone, and for all its paths. */
+/**
+ * The name of the session cookie over TLS. Browsers accept this prefix only for a cookie that is Secure, of
+ * this host only, and for all paths.
+ */
 const COOKIE = '__Host-ursa_session'
 
 let cluster: Cluster
@@ -23,7 +26,7 @@ let browser: Browser
 let page: Page
 const wrong: string[] = []
 
-/** A port that nobody listens at, on any address: below Linux's range for outgoing connections, so that none takes it before the node does. */
+/** A free port on all addresses, below Linux's range for outgoing connections, which might take it first. */
 async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const port = 20_000 + Math.floor(Math.random() * 12_000)
@@ -126,7 +129,7 @@ it('is over when somebody logs out', async () => {
   expect(wrong).toEqual([])
 })
 
-/** What a program is answered that knows the node by its certificate, and has this session's secret. */
+/** The response to a program that trusts the node's certificate and has the secret of this session. */
 function statusWith(secret: string): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const options = { ca: certificate.toString(), headers: { cookie: `${COOKIE}=${secret}` }, timeout: PATIENCE_MS }

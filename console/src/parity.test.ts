@@ -36,7 +36,7 @@ const BY_TIME = 'it goes back by time, which all nodes have: numbers are each no
 const MANY_AT_ONCE = 'it shows so many at once that a second seldom has more'
 const AS_TYPED = 'it would be asked for anew with each letter that is typed; the dialog says what becomes of it'
 
-/** What can stand behind the question mark of a call that the console makes, and never does. */
+/** Query parameters that the console never sends, of calls that it makes. */
 const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
   'change_host dry_run': AS_TYPED,
   'change_target dry_run': AS_TYPED,
@@ -53,23 +53,23 @@ const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
 
 const TAKES_NOTHING_AWAY = '`--dry-run` goes with what destroys something or takes it away'
 
-/** The same of the command line. */
+/** The same for the command line. */
 const NO_PARAMETER_OF_THE_COMMAND_LINE: Record<string, string> = {
   'change_volume dry_run': TAKES_NOTHING_AWAY,
   'set_split_brain_policy dry_run': TAKES_NOTHING_AWAY,
 }
 
-/** Fields of requests that no file of the command line names. */
+/** Request fields that no file of the command line names. */
 const NOT_SAID: Record<string, string> = {
   'prefer_node node': 'its client makes the request of a number (`client.prefer_node`)',
 }
 
-/** Fields of requests that no screen sends. */
+/** Request fields that no screen sends. */
 const NOT_SENT: Record<string, string> = {
   'set_split_brain_policy by': 'who chooses is who is logged in',
 }
 
-/** Fields of answers that no screen reads. The command line prints answers whole, as JSON or YAML. */
+/** Response fields that no screen reads. The command line prints whole responses as JSON or YAML. */
 const NOT_SHOWN: Record<string, string> = {
   'Candidate rule': 'for programs: its text says it',
   'CopySync copied_bytes': 'how far a sync is is said by what is left of all',
@@ -82,16 +82,16 @@ const NOT_SHOWN: Record<string, string> = {
 
 const text = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
 
-/** The files below a directory, by their names. */
+/** The files below a directory, by name. */
 function sources(directory: string, isSource: (name: string) => boolean): string[] {
   const names: string[] = readdirSync(new URL(`../../${directory}`, import.meta.url), { recursive: true })
   return names.filter(isSource).map((name) => text(`${directory}/${name}`))
 }
 
-/** `GET /v1/volumes/{}`: without names in braces, and what is behind the question mark. */
+/** `GET /v1/volumes/{}`: without names in braces and without the query. */
 const call = (method: string, path: string) => `${method.toUpperCase()} ${path.replace(/\?.*/, '').replace(/(\$?\{[^}]*\})+/g, '{}')}`
 
-/** A call that is made, and the names of what stands behind its question mark. */
+/** A call, with the names of its query parameters. */
 interface Made {
   call: string
   parameters: string[]
@@ -99,7 +99,7 @@ interface Made {
 
 interface Operation extends Made {
   id: string
-  /** The name of the schema of its body, and that schema's fields, with those of the objects in it; and the fields of each of these schemas. */
+  /** The schema of its body: name, fields including those of nested objects, and fields by schema. */
   body?: { schema: string; fields: string[]; by: Record<string, string[]> }
 }
 
@@ -109,7 +109,7 @@ function fieldsOf(name: string, schemas: any): string[] {
   return [...new Set([...Object.keys(properties), ...inner])]
 }
 
-/** The fields of a schema, and those of each schema in it, by its name. */
+/** The fields of a schema, and those of each schema in it, by schema name. */
 function fieldsBySchema(name: string, schemas: any, found: Record<string, string[]> = {}): Record<string, string[]> {
   if (name in found) return found
   const properties = schemas[name].properties ?? {}
@@ -120,10 +120,10 @@ function fieldsBySchema(name: string, schemas: any, found: Record<string, string
 
 const openapi = JSON.parse(text('docs/openapi.json'))
 
-/** The names of the schemas that something refers to. */
+/** The names of the schemas that a value refers to. */
 const referredTo = (something: unknown): string[] => [...JSON.stringify(something).matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(([, name]) => name!)
 
-/** Each field of each schema in answers, refusals too: `Volume naa`. */
+/** Each field of each schema in responses, including errors: `Volume naa`. */
 const answered: string[] = (() => {
   const { schemas, responses } = openapi.components
   const operations = Object.values<any>(openapi.paths).flatMap((item) => Object.values<any>(item))
@@ -149,7 +149,7 @@ const operations: Operation[] = Object.entries<any>(openapi.paths).flatMap(([pat
 
 const sourcesOfConsole = sources('console/src', (name) => /\.tsx?$/.test(name) && !/\.(test|d)\.tsx?$/.test(name))
 
-/** From the first parenthesis on to the one that closes it. */
+/** The text from the first parenthesis to the matching one. */
 function inParentheses(source: string, from: number): string {
   const begin = source.indexOf('(', from)
   let open = 0
@@ -164,7 +164,7 @@ function inParentheses(source: string, from: number): string {
 /** `force` and `node` of `?force=true&node=2`. */
 const namesIn = (address: string) => [...address.matchAll(/[?&](\w+)=/g)].map(([, name]) => name!)
 
-/** What a file of the console asks for: through the typed client, by `json`, and as streams. */
+/** The calls that a file of the console makes: through the typed client, by `json`, and as streams. */
 function callsOf(source: string): Made[] {
   const made = (method: string, path: string) => ({ call: call(method, path), parameters: namesIn(path) })
   const typed = [...source.matchAll(/\bapi\.([A-Z]+)\('([^']+)'/g)].map((found) => {
@@ -180,7 +180,7 @@ function callsOf(source: string): Made[] {
   ]
 }
 
-/** What a file of the console asks the node for without having it done: `<Tried>` says what would be. */
+/** The dry runs that a file of the console requests: `<Tried>` shows their results. */
 function triedOf(source: string): Made[] {
   return [...source.matchAll(/<Tried(?: method="([A-Z]+)")? path=(.*?) (?:body|failure)=/g)].map(([, method, said]) => {
     const ofPool = said!.match(/tryPath\(.*?, '([\w-]+)'/)?.[1]
@@ -189,7 +189,7 @@ function triedOf(source: string): Made[] {
   })
 }
 
-/** What can stand behind the question mark of these calls, and does in none of them. */
+/** Query parameters of these calls that none of them sends. */
 function leftOut(made: Made[]): string[] {
   return operations
     .flatMap((operation) => {
@@ -200,7 +200,7 @@ function leftOut(made: Made[]): string[] {
     .sort()
 }
 
-/** What each method of the command line's client asks for, by its name. */
+/** The call that each method of the command line's client makes, by method name. */
 function callsOfClient(): Map<string, Made[]> {
   const VERBS: Record<string, string> = { list: 'GET' }
   const methods = new Map<string, Made[]>()

@@ -15,7 +15,7 @@ export function parseRoute(hash: string): Route {
   return { path: parts.map(decoded), query: new URLSearchParams(query) }
 }
 
-/** A part of a path as it was meant; as it stands if it was not encoded well. */
+/** Decodes a part of a path; returns it unchanged if its encoding is invalid. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part)

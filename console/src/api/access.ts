@@ -13,9 +13,9 @@ export interface Me {
 }
 
 export type Access =
-  /** The node has no login: whoever reaches it may do everything. */
+  /** The node has no login: anyone who reaches it may do everything. */
   | { kind: 'open' }
-  /** Nobody has been made yet. */
+  /** No user exists yet. */
   | { kind: 'setup'; cluster?: string }
   | { kind: 'login'; cluster?: string }
   | { kind: 'in'; me: Me; cluster?: string }
@@ -47,13 +47,15 @@ export const useAccess = () => useQuery({ queryKey: ['access'], queryFn: look, s
 const MeContext = createContext<Me | undefined>(undefined)
 export const MeProvider = MeContext.Provider
 
-/** Who is at the console; undefined where there is no login. */
+/** The logged-in user; undefined if the node has no login. */
 export const useMe = () => useContext(MeContext)
 
-/** What may be done: `own` by everybody, `change` by operators, `administer` by admins. */
+/**
+ * The permission that an action needs: `own` for all users, `change` for operators, `administer` for admins.
+ */
 export type Deed = 'own' | 'change' | 'administer'
 
-/** Why it may not be done; undefined if it may. */
+/** Why the user may not do it; undefined if the user may. */
 export function useForbidden(deed: Deed): string | undefined {
   const me = useMe()
   if (!me || deed === 'own' || me.role === 'admin' || (me.role === 'operator' && deed === 'change')) return undefined

@@ -5,10 +5,10 @@ import createClient from 'openapi-fetch'
 import type { paths } from './schema'
 import type { Problem } from './types'
 
-/** How long an answer may take. The node itself gives up on a change after 45 seconds and says so. */
+/** Response timeout. The node itself answers a change after 45 seconds at the latest, finished or not. */
 const ANSWER_DEADLINE_MS = 60_000
 
-/** What a node has refused, with its words; or that there was no answer (`status` 0). */
+/** A node's refusal with its problem document, or a missing response (`status` 0). */
 export class Refusal extends Error {
   readonly problem: Problem
   constructor(problem: Problem) {
@@ -24,7 +24,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Turns what went wrong into words, whatever it was. */
+/** The problem document of any error. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Refusal) return error.problem
   return { type: 'about:blank', title: 'The console failed', status: 0, code: 'console', detail: String(error) }
@@ -47,16 +47,16 @@ async function answered(request: Request): Promise<Response> {
   }
 }
 
-/** The answer came, and ended before all of it was here. */
+/** The response was cut short. */
 const cutOff = (error: unknown): Problem => ({
   type: 'about:blank',
-  title: 'Incomplete answer',
+  title: 'Incomplete response',
   status: 0,
   code: 'cut_off',
-  detail: `the answer of the node ended early or cannot be read (${String(error)})`,
+  detail: `the response of the node is incomplete or invalid (${String(error)})`,
 })
 
-/** What is read of an answer. A refusal that is in it stays one. */
+/** Reads a response. A refusal in it stays one; other errors become `cut_off`. */
 async function whole<T>(read: Promise<T>): Promise<T> {
   try {
     return await read
@@ -73,7 +73,7 @@ const client = createClient<paths>({
   fetch: answered,
 })
 
-/** Called when the node wants a login that there is not, or no more. */
+/** Called when the node requires a login and there is none, or it has expired. */
 let onLoginNeeded: () => void = () => undefined
 export function whenLoginIsNeeded(callback: () => void) {
   onLoginNeeded = callback
@@ -95,14 +95,14 @@ async function refusalOf(response: Response, body: unknown): Promise<Refusal> {
   })
 }
 
-/** The data of an answer of the typed client; throws a `Refusal` otherwise. */
+/** The data of a response of the typed client; throws a `Refusal` if there is none. */
 export async function data<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
   const { data, error, response } = await whole(answer)
   if (!response.ok) throw await refusalOf(response, error)
   return data as T
 }
 
-/** For paths that are not in docs/openapi.json: text, and what a node may not have yet. */
+/** For paths that are not in docs/openapi.json: text, and calls that an older node may lack. */
 export async function raw(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers)
   headers.set('X-Ursa-Request', '1')

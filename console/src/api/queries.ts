@@ -20,7 +20,7 @@ export const queries = new QueryClient({
 const SOON = 2000
 const LATER = 10_000
 const MINUTE = 60_000
-/** From so many volumes on the list is asked for less often. */
+/** With more volumes than this, the list is refreshed less often. */
 const MANY = 200
 
 export const useNode = () =>
@@ -78,7 +78,7 @@ const ADDRESSES = queryOptions({
   refetchInterval: SOON,
 })
 
-/** For findings a node lists all volumes: less often where there are many. */
+/** To find findings, a node lists all volumes: refresh less often if there are many. */
 const FINDINGS = queryOptions({
   queryKey: ['findings'],
   queryFn: () => data(api.GET('/v1/findings')),
@@ -88,16 +88,16 @@ const FINDINGS = queryOptions({
 export const useVolumes = () => useQuery({ ...VOLUMES, select: itemsOf })
 export const usePools = () => useQuery({ ...POOLS, select: itemsOf })
 export const useSessions = () => useQuery({ ...SESSIONS, select: itemsOf })
-/** What is wrong in the cluster, the worst first. */
+/** The findings of the cluster, worst first. */
 export const useFindings = () => useQuery({ ...FINDINGS, select: itemsOf })
 
-/** The links between nodes, as each of them sees its own; not asked for without a cluster. */
+/** The links between nodes, as each node sees its own; not requested without a cluster. */
 export const useLinks = (cluster: boolean) => useQuery({ ...LINKS, select: itemsOf, enabled: cluster })
 
-/** Floating addresses, and which node has each; only in a cluster. */
+/** Floating IPs and their holders; only in a cluster. */
 export const useAddresses = () => useQuery({ ...ADDRESSES, select: itemsOf })
 
-/** The nodes whose volumes, pools, sessions or links are not in the list, and why. */
+/** The nodes whose volumes, pools, sessions or links are missing from the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
 export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
 export const useMissingSessions = () => useQuery({ ...SESSIONS, select: missingOf }).data ?? NONE
@@ -138,24 +138,24 @@ export const useVerifySchedule = () =>
     refetchInterval: LATER,
   })
 
-/** Has everything looked at again, after a change. */
+/** Refreshes everything after a change. */
 export const lookAgain = () => queries.invalidateQueries()
 
-/** What has happened last, as far as one screen shows it. */
+/** Maximum number of latest events on one screen. */
 const EVENTS_MAX = 200
 
-/** A node by its number, or all of them. */
+/** A node by number, or all nodes. */
 export type OfNode = number | 'all'
 
-/** The newest of which events. */
+/** Which events to list, newest first. */
 export interface EventsWanted {
-  /** All nodes, if no other is named. */
+  /** Default: all nodes. */
   node?: OfNode
-  /** That had happened until then, in seconds since 1970. */
+  /** Only events up to this time, in seconds since 1970. */
   until?: number
-  /** That have happened to this, by the name that it had then, or to the volume of this identity. */
+  /** Only events about this subject, by its name at the time; or about the volume with this ID. */
   subject?: string
-  /** As grave as this, or graver. */
+  /** Minimum severity. */
   severity?: Event['severity']
 }
 
@@ -166,7 +166,7 @@ const eventsOf = ({ node = 'all', until, subject, severity }: EventsWanted) =>
     refetchInterval: SOON,
   })
 
-/** In the order in which they have happened. */
+/** Oldest first. */
 export const useEvents = (wanted: EventsWanted = {}) => useQuery({ ...eventsOf(wanted), select: itemsOf })
 export const useMissingEvents = (wanted: EventsWanted = {}) => useQuery({ ...eventsOf(wanted), select: missingOf }).data ?? NONE
 
@@ -181,14 +181,17 @@ const ENDED_JOBS = queryOptions({
   refetchInterval: SOON * 2,
 })
 
-/** What is under way: copies of the whole cluster, and comparisons and changes of all nodes. */
+/** Jobs in progress: copies of the whole cluster, verify jobs and changes of all nodes. */
 export const useJobs = () => useQuery({ ...JOBS, select: itemsOf })
-/** What has ended in the last day, newest first. */
+/** Jobs that ended in the last day, newest first. */
 export const useEndedJobs = () => useQuery({ ...ENDED_JOBS, select: itemsOf })
-/** The nodes whose comparisons and changes are not in the list, and why. */
+/** The nodes whose verify jobs and changes are missing from the list, and why. */
 export const useMissingJobs = () => useQuery({ ...JOBS, select: missingOf }).data ?? NONE
 
-/** What nodes have kept of the last `seconds`, in at most so many points; of all nodes, or without a cluster of this one. */
+/**
+ * Recorded values of the last `seconds`, in at most `points` points; of all nodes, or of this one without a
+ * cluster.
+ */
 export const useHistory = (series: string[], seconds: number, points: number, cluster: boolean) =>
   useQuery({
     queryKey: ['history', series, seconds, points, cluster],
@@ -199,7 +202,10 @@ export const useHistory = (series: string[], seconds: number, points: number, cl
     refetchInterval: LATER,
   })
 
-/** The block devices of a node's machine; asked for when somebody is about to name one. Disks are read for it. */
+/**
+ * The block devices of a node's machine. Requested only when the user is about to choose one: it reads all
+ * disks.
+ */
 export const useDisks = (node: number | undefined, enabled: boolean) =>
   useQuery({
     queryKey: ['disks', node],
@@ -207,7 +213,10 @@ export const useDisks = (node: number | undefined, enabled: boolean) =>
     enabled,
   })
 
-/** When pools are full if they are filled as in the last days. Each node reads its week for it, and it changes slowly. */
+/**
+ * When pools will be full at the growth of the last days. Changes slowly, and each node reads a week of
+ * history for it.
+ */
 export const useForecasts = () =>
   useQuery({
     queryKey: ['forecasts', 'all'],
@@ -218,7 +227,7 @@ export const useForecasts = () =>
 
 export type HostSetupWanted = paths['/v1/host-setup']['get']['parameters']['query']
 
-/** What a host needs to use volumes of a target. */
+/** The commands with which a host attaches the volumes of a target. */
 export const useHostSetup = ({ system, target, portals, naa, chap_user }: HostSetupWanted) =>
   useQuery({
     queryKey: ['host-setup', system, target, portals, naa, chap_user],
@@ -244,7 +253,7 @@ export interface Token {
 export const useUsers = () => useQuery({ queryKey: ['users'], queryFn: async () => (await json<{ items: User[] }>('GET', '/v1/users')).items, refetchInterval: LATER })
 export const useTokens = () => useQuery({ queryKey: ['tokens'], queryFn: async () => (await json<{ items: Token[] }>('GET', '/v1/tokens')).items, refetchInterval: LATER })
 
-/** What was asked of nodes, the newest first; with a time, until then, in seconds since 1970. */
+/** Audit log entries, newest first; with `until`, up to that time in seconds since 1970. */
 export const useAudit = (limit: number, node: OfNode, until?: number) =>
   useQuery({
     queryKey: ['audit', limit, node, until],

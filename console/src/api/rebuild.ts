@@ -2,11 +2,11 @@
 
 import { api, data } from './client'
 
-/** For how long it waits until the old copy is gone. */
+/** How long to wait until the old copy is gone. */
 const GONE_DEADLINE_MS = 30_000
 const LOOK_EVERY_MS = 500
 
-/** Takes the copy away, unless an earlier attempt has, and makes it anew. `gone` is called in between. */
+/** Removes the copy, unless an earlier attempt did, and creates it again. `gone` is called in between. */
 export async function rebuildCopy({ volume, node, pool, gone }: { volume: string; node: number; pool: string | null; gone: () => void }) {
   const path = { name: volume }
   const isThere = async () => (await data(api.GET('/v1/volumes/{name}', { params: { path } }))).copies?.some((copy) => copy.node === node) ?? false

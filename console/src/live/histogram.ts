@@ -4,7 +4,7 @@ import { useEffect, useState } from 'react'
 import { api, data } from '../api/client'
 import { type VolumeCounters, between, countersOf } from './metrics'
 
-/** How often is looked. */
+/** Interval between readings. */
 const EVERY_MS = 2000
 
 export interface Counted {
@@ -14,7 +14,7 @@ export interface Counted {
   problem?: unknown
 }
 
-/** What this node has counted of a volume, by its identity; without a cluster there is one node. */
+/** A node's counters of a volume, by volume ID; without `node`, those of the queried node. */
 async function counters(volume: string, node?: number): Promise<VolumeCounters> {
   const told = await data(api.GET('/v1/volumes/{name}/counters', { params: { path: { name: volume }, query: { node } } }))
   return { read: countersOf(told.read), write: countersOf(told.write) }

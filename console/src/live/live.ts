@@ -6,53 +6,56 @@ import { Refusal } from '../api/client'
 import type { LiveSample, Missing } from '../api/types'
 import { type Flows, type Sample, sampleOf } from './sample'
 
-/** How often what was heard is added up. */
+/** How often samples are summed. */
 const EVERY_MS = 1000
 /** How many samples are kept: five minutes. */
 export const KEPT = 300
-/** A node that has said nothing for so long is not added up: what others say comes up to two seconds late, and not every second. */
+/**
+ * A node without samples for this long is omitted. Samples of other nodes arrive up to two seconds late, and
+ * not every second.
+ */
 const SILENT_MS = 5000
-/** After so long without a stream it is asked for again. */
+/** Delay before a lost stream is requested again. */
 const AGAIN_MS = 3000
 
-/** What a node has said last. */
+/** The latest sample of a node. */
 export interface NodeNow {
   /** Its number; undefined without a cluster. */
   node: number | undefined
-  /** When it came, in milliseconds since 1970. */
+  /** When it arrived, in milliseconds since 1970. */
   heard: number
   sample: LiveSample
 }
 
 export interface Live {
-  /** All nodes and volumes together, the oldest first. */
+  /** The sum of all nodes and volumes, oldest first. */
   total: Sample[]
-  /** The last second of each volume that was used, by identity: all nodes together. */
+  /** The last second of each volume in use, by volume ID: the sum of all nodes. */
   volumes: Map<string, Sample>
-  /** The last minutes of those volumes that somebody looks at, by identity. */
+  /** The last minutes of volumes on screen, by volume ID. */
   watched: Map<string, Sample[]>
-  /** Nodes that have just been heard, by number. */
+  /** Nodes with a recent sample, by number. */
   nodes: NodeNow[]
-  /** Nodes that cannot be asked. */
+  /** Nodes that cannot be queried. */
   missing: Missing[]
-  /** When the last second was added up, in milliseconds since 1970; 0 before the first. */
+  /** When the last second was summed, in milliseconds since 1970; 0 before the first. */
   at: number
   problem?: unknown
 }
 
 const NO_STREAM = new Refusal({
   type: 'about:blank',
-  title: 'No figures',
+  title: 'No live data',
   status: 0,
   code: 'no_stream',
-  detail: 'no live figures from the node: it does not respond, or too many pages and programs read them already',
-  hint: 'it is asked again every few seconds; close consoles and streams (`ursa top`, scripts) that nobody needs',
+  detail: 'no live data from the node: it does not respond, or too many pages and programs already read it',
+  hint: 'the page retries every few seconds; close consoles and streams (`ursa top`, scripts) that are not needed',
 })
 
 let live: Live = { total: [], volumes: new Map(), watched: new Map(), nodes: [], missing: [], at: 0 }
 const heard = new Map<number | undefined, NodeNow>()
 const missing = new Map<number, Missing>()
-/** How many look at a volume, by its identity. */
+/** How many parts of the page show a volume, by volume ID. */
 const watchers = new Map<string, number>()
 const listeners = new Set<() => void>()
 let stream: EventSource | undefined
@@ -131,7 +134,7 @@ export function useLive(): Live {
 
 const NOTHING: Sample[] = []
 
-/** The last minutes of a volume, from the first look at it on. */
+/** The last minutes of a volume, since the page first showed it. */
 export function useLiveVolume(id: string | undefined): Sample[] {
   const { watched } = useLive()
   useEffect(() => {

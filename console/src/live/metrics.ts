@@ -8,16 +8,16 @@ export type Kind = (typeof KINDS)[number]
 export interface Counters {
   /** Commands done. */
   operations: number
-  /** Seconds that they took altogether. */
+  /** Their total time in seconds. */
   seconds: number
   bytes: number
-  /** How many took at most so long: `[bound in seconds, commands]`, growing; the last bound is Infinity. */
+  /** Cumulative counts, `[bound in seconds, commands]`, in ascending order; the last bound is Infinity. */
   buckets: [number, number][]
 }
 
 export type VolumeCounters = Record<Kind, Counters>
 
-/** What a node says of reads or writes so far. */
+/** The counters of reads or writes that a node reports. */
 export function countersOf({ latencies, ...sums }: FlowCounters): Counters {
   return { ...sums, buckets: latencies.map(({ bound, operations }) => [bound ?? Infinity, operations]) }
 }
@@ -26,7 +26,7 @@ export function none(): Counters {
   return { operations: 0, seconds: 0, bytes: 0, buckets: [] }
 }
 
-/** What has been done between two looks. A counter that went back began anew, with the node. */
+/** The difference between two readings. A counter that decreased restarted from zero with the node. */
 export function between(before: Counters | undefined, after: Counters): Counters {
   const from = before && before.operations <= after.operations && before.bytes <= after.bytes ? before : none()
   const earlier = new Map(from.buckets)
@@ -38,7 +38,7 @@ export function between(before: Counters | undefined, after: Counters): Counters
   }
 }
 
-/** The latency that so much of the commands stay within: the bound of its bucket. Undefined if there were none. */
+/** The latency quantile `part`: the bound of its bucket. Undefined without commands. */
 export function quantile(of: Counters, part: number): number | undefined {
   const all = of.buckets.at(-1)?.[1] ?? 0
   if (all <= 0) return undefined
@@ -47,13 +47,13 @@ export function quantile(of: Counters, part: number): number | undefined {
 }
 
 export interface Bar {
-  /** The longest latency that falls into it, in seconds. */
+  /** Its upper bound, in seconds. */
   bound: number
   read: number
   write: number
 }
 
-/** How many commands fell into each range of latencies, from the first range with any to the last. */
+/** The number of commands in each latency range, from the first range that has any to the last. */
 export function distribution(of: VolumeCounters): Bar[] {
   const each = (kind: Kind) => new Map(of[kind].buckets.map(([bound, many], at, all) => [bound, many - (all[at - 1]?.[1] ?? 0)] as const))
   const read = each('read')

@@ -5,7 +5,7 @@ import { useSessions } from '../api/queries'
 import type { Session } from '../api/types'
 import { type PathRate, ratesBetween } from '../words/hostpaths'
 
-/** What goes through each session now, by `sessionKey`; nothing before the second look. */
+/** The current rates of each session, by `sessionKey`; empty before the second reading. */
 export function usePathRates(): Map<string, PathRate> {
   const { data, dataUpdatedAt: at } = useSessions()
   const last = useRef<{ at: number; data: Session[] }>(undefined)

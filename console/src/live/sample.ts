@@ -7,7 +7,7 @@ export interface Flows {
   write: LiveFlow
 }
 
-/** One second. Rates are a second; latencies seconds, undefined when nothing was done. */
+/** One second. Rates are per second; latencies are in seconds, undefined without operations. */
 export interface Sample {
   /** Seconds since 1970. */
   at: number
@@ -17,12 +17,12 @@ export interface Sample {
   writeBytes: number
   readLatency?: number
   writeLatency?: number
-  /** 99 of 100 took no longer, on the slowest node. */
+  /** 99th percentile on the slowest node. */
   readP99?: number
   writeP99?: number
 }
 
-/** What was kept of a longer time: undefined where nothing was. */
+/** A step of the history: undefined where nothing was recorded. */
 export type Step = { [name in keyof Sample]: name extends 'at' ? number : number | undefined }
 
 export function sampleOf(at: number, of: Flows[]): Sample {

@@ -2,10 +2,10 @@ import { Text } from '@mantine/core'
 import { duration } from '../words/size'
 import { useNow } from './clock'
 
-/** From this age on a figure that is looked at again every few seconds is old: the node does not answer. */
+/** A value that is refreshed every few seconds is stale from this age on: the node does not answer. */
 const OLD_MS = 15_000
 
-/** How old a figure is: `2 s ago`. `at` in milliseconds since 1970; 0 is never. */
+/** The age of a value: `2 s ago`. `at` is in milliseconds since 1970; 0 means never. */
 export function Age({ at, live = false }: { at: number; live?: boolean }) {
   const now = useNow()
   if (at === 0) return <Text span size="xs" c="dimmed">no data yet</Text>

@@ -6,9 +6,9 @@ import { useWidth } from './width'
 
 export interface Line {
   name: string
-  /** By colour scheme. */
+  /** One for each color scheme. */
   color: [light: string, dark: string]
-  /** Drawn with dashes. */
+  /** Whether the line is dashed. */
   dashed?: boolean
   values: (number | undefined)[]
 }
@@ -16,12 +16,12 @@ export interface Line {
 export const READ: [string, string] = ['#1971c2', '#4dabf7']
 export const WRITE: [string, string] = ['#c2255c', '#f783ac']
 
-/** The highest value is a little below the upper edge. */
+/** Room above the highest value. */
 const HEADROOM = 1.08
-/** From so much time on, points in time are said by the clock, not as minutes ago. */
+/** For ranges from this length on, the axis shows clock times instead of minutes ago. */
 const CLOCK_FROM = 3600
 
-/** A picture of lines over time. Values that are undefined are gaps. The pointer shows what was at a moment. */
+/** A line chart over time. Undefined values are gaps. The pointer shows the values at one time. */
 export function Chart({
   times,
   lines,
@@ -36,7 +36,7 @@ export function Chart({
   format: (value: number) => string
   height?: number
   label: string
-  /** The time that is shown, up to the last value. */
+  /** The time shown, up to the last value. */
   seconds: number
 }) {
   const [box, width] = useWidth()
@@ -145,10 +145,10 @@ export function Chart({
   )
 }
 
-/** Nothing but zeros, or nothing at all. */
+/** Whether all values are zero or missing. */
 const isFlat = (of: uPlot) => of.data.slice(1).every((values) => (values as (number | null | undefined)[]).every((value) => !value))
 
-/** A point in time below a picture: `2 min`, `14:05`, `20 Nov`. */
+/** A label of the time axis: `2 min`, `14:05`, `20 Nov`. */
 function tickWord(tick: number, at: number, seconds: number): string {
   if (seconds < CLOCK_FROM) return `${Math.round(((3 - at) * seconds) / 180)} min`
   const date = new Date(tick * 1000)

@@ -6,7 +6,7 @@ import { useNow } from './clock'
 import { To } from './Problem'
 import { State } from './State'
 
-/** How a job has ended. */
+/** The result of an ended job. */
 export function EndedJobRow({ job, nodes }: { job: Job; nodes: ClusterNode[] }) {
   const now = useNow()
   const { word, tone } = endState(job)

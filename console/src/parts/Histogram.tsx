@@ -9,7 +9,7 @@ import { useWidth } from './width'
 const HEIGHT = 130
 const FOOT = 22
 
-/** How long requests took: how many fell into each range, and within what most of them stayed. */
+/** The latency of requests: a histogram and percentiles. */
 export function Histogram({ of }: { of: VolumeCounters | undefined }) {
   const [box, width] = useWidth()
   const dark = useComputedColorScheme('light') === 'dark' ? 1 : 0

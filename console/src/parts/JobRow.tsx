@@ -6,7 +6,7 @@ import { jobLine, jobWhy, jobWord } from '../words/job'
 import { useNow } from './clock'
 import { To } from './Problem'
 
-/** How far a job is. `at`: when that was read, in milliseconds since 1970. */
+/** The progress of a job. `at`: when it was read, in milliseconds since 1970. */
 export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode[]; at: number; right?: ReactNode }) {
   const now = useNow()
   const line = jobLine(job, (now - at) / 1000)

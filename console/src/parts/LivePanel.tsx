@@ -9,10 +9,10 @@ import { MissingNote } from './MissingNote'
 import { Panel } from './Panel'
 import { Empty, ProblemAlert } from './Problem'
 
-/** What the pictures show at once. */
+/** The time that the charts show. */
 const SECONDS = 180
 
-/** Requests, bytes and latency of each second. `what`: of which volumes, as in "Host I/O to this volume". */
+/** Requests, bytes and latency per second. `what` names the volumes, as in "Host I/O to this volume". */
 export function LivePanel({ title, what, samples, right }: { title: string; what: string; samples: Sample[]; right?: ReactNode }) {
   const live = useLive()
   const node = useNode()
@@ -22,12 +22,12 @@ export function LivePanel({ title, what, samples, right }: { title: string; what
   return (
     <Panel title={title} at={live.at} right={right} note={`Host I/O ${what}${through ? ` through ${through}` : ''}, per second, since this page was opened.`}>
       {live.problem && samples.length === 0 ? (
-        <ProblemAlert error={live.problem} what="No live figures" />
+        <ProblemAlert error={live.problem} what="No live data" />
       ) : samples.length === 0 ? (
         <Empty>Waiting for the first sample…</Empty>
       ) : (
         <Stack gap="xs">
-          <MissingNote what="Live figures" missing={unheard(live, nodes.data)} />
+          <MissingNote what="Live data" missing={unheard(live, nodes.data)} />
           <LoadCharts steps={samples} seconds={SECONDS} />
         </Stack>
       )}

@@ -4,10 +4,10 @@ import type { Step } from '../live/sample'
 import { count, latency, rate } from '../words/size'
 import { Chart, type Line, READ, WRITE } from './Chart'
 
-/** Requests, bytes and latency as lines. */
+/** Charts of requests, bytes and latency. */
 export function LoadCharts({ steps, seconds }: {
   steps: Step[]
-  /** The time that is shown, up to the last step. */
+  /** The time shown, up to the last step. */
   seconds: number
 }) {
   const { times, iops, bytes, latencies } = useMemo(() => {

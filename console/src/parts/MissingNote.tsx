@@ -3,7 +3,7 @@ import type { Missing } from '../api/types'
 import { missingLine } from '../words/missing'
 import { State } from './State'
 
-/** Says whose part of a list is not there; nothing if all of it is. */
+/** Names the nodes whose part of a list is missing; empty if the list is complete. */
 export function MissingNote({ what, missing }: { what: string; missing: Missing[] }) {
   if (missing.length === 0) return null
   return (

@@ -2,7 +2,7 @@ import { Box, Group, Paper, Text, Title } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { Age } from './Age'
 
-/** A part of a screen with a heading, and how old what it shows is. */
+/** A part of a screen with a heading and the age of its data. */
 export function Panel({
   title,
   at,
@@ -11,10 +11,10 @@ export function Panel({
   children,
 }: {
   title: string
-  /** When its figures were read, in milliseconds since 1970. */
+  /** When its data was read, in milliseconds since 1970. */
   at?: number
   right?: ReactNode
-  /** A line below the heading that says what this is. */
+  /** An explanation below the heading. */
   note?: ReactNode
   children: ReactNode
 }) {
@@ -39,7 +39,7 @@ export function Panel({
   )
 }
 
-/** Names and values below each other. */
+/** A list of names and values. */
 export function Facts({ of }: { of: [string, ReactNode][] }) {
   return (
     <Box component="dl" className="facts">
@@ -57,7 +57,7 @@ export function Facts({ of }: { of: [string, ReactNode][] }) {
   )
 }
 
-/** A figure with its name. */
+/** A number with its name. */
 export function Figure({ name, value, note }: { name: string; value: ReactNode; note?: ReactNode }) {
   return (
     <Box miw={90}>

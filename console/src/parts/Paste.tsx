@@ -2,7 +2,7 @@ import { Box, Button, Group, ScrollArea, Text } from '@mantine/core'
 import { useState } from 'react'
 import { Icon } from './Icon'
 
-/** Text to be pasted elsewhere, with a button that copies it. */
+/** Text to paste elsewhere, with a copy button. */
 export function Paste({ text, label, maxHeight }: { text: string; label?: string; maxHeight?: number }) {
   const [copied, setCopied] = useState<'yes' | 'no'>()
   async function copy() {
@@ -26,7 +26,7 @@ export function Paste({ text, label, maxHeight }: { text: string; label?: string
   )
 }
 
-/** Browsers give pages the clipboard over TLS only; elsewhere the old way still works. */
+/** Copies text. Without TLS browsers offer no clipboard API, but `execCommand` still works. */
 async function toClipboard(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text)

@@ -6,7 +6,7 @@ import { type Wanted, headline } from '../words/problem'
 import { Icon } from './Icon'
 import { COLOR } from './State'
 
-/** What a node has refused, what went wrong, or what goes on or may have been done though it was not answered for: what, why, and what to do. */
+/** A refused or failed request, or one whose result is unknown or pending: what, why, and what to do. */
 export function ProblemAlert({ error, ...wanted }: { error: unknown } & Wanted) {
   const problem = problemOf(error)
   const { title, severity, link, first } = headline(problem, wanted)
@@ -38,7 +38,7 @@ export function ProblemAlert({ error, ...wanted }: { error: unknown } & Wanted) 
   )
 }
 
-/** Places that were looked at, and why each does or does not do. */
+/** Places that the node considered, and why each one is suitable or not. */
 export function Candidates({ of }: { of: Candidate[] }) {
   if (of.length === 0) return null
   return (
@@ -52,13 +52,13 @@ export function Candidates({ of }: { of: Candidate[] }) {
   )
 }
 
-/** With a capital letter and a full stop. */
+/** Adds a capital letter and a full stop. */
 function sentence(text: string): string {
   const first = text.charAt(0).toUpperCase() + text.slice(1)
   return /[.!?]$/.test(first) ? first : `${first}.`
 }
 
-/** There is nothing here yet, and what to do about that. */
+/** Says that there is nothing here yet, and what to do. */
 export function Empty({ children, action }: { children: ReactNode; action?: ReactNode }) {
   return (
     <Stack align="center" gap="sm" py="lg">

@@ -1,15 +1,18 @@
 import { Table } from '@mantine/core'
 import type { CSSProperties, ReactNode } from 'react'
 
-/** A column's name; `right`: of figures, which stand at the right. Nothing: a column that is not there. */
+/** The name of a column; `right`: right-aligned, for numbers. A falsy value: no such column. */
 export type Column = string | { right: string } | false | null | undefined
 
-/** A table, with `Table.Tr` inside. It scrolls sideways where it does not fit; on a phone each row becomes a list of names and values (style.css). */
+/**
+ * A table of `Table.Tr`. It scrolls sideways if it does not fit; on a phone each row becomes a list of names
+ * and values (style.css).
+ */
 export function Rows({ head, width, dense = false, hover = false, children }: {
   head: Column[]
-  /** Below this it scrolls. */
+  /** Below this width it scrolls. */
   width: number
-  /** Without lines between rows. */
+  /** Whether to omit the lines between rows. */
   dense?: boolean
   hover?: boolean
   children: ReactNode

@@ -14,7 +14,7 @@ export const COLOR: Record<Tone, string> = {
   off: 'gray',
 }
 
-/** A state: colour, picture and word, so that it can be read without colours. */
+/** A state as color, icon and word, so that it is readable without colors. */
 export function State({ tone, children, title }: { tone: Tone; children: ReactNode; title?: string }) {
   return (
     <Badge
@@ -33,7 +33,7 @@ export function State({ tone, children, title }: { tone: Tone; children: ReactNo
   )
 }
 
-/** What a copy of a volume is. */
+/** The state of a copy. */
 export function CopyBadge({ copy, nodes }: { copy: VolumeCopy; nodes?: ClusterNode[] }) {
   if (nodes?.find((node) => node.id === copy.node)?.up === false) return <State tone="off">node down</State>
   const syncs = copy.state !== 'in_sync' && copy.sync && !copy.sync.waits_for

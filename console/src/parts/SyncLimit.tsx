@@ -7,7 +7,7 @@ import { DeedButton, useDoing } from './deed'
 import { Panel } from './Panel'
 import { ProblemAlert } from './Problem'
 
-/** What all syncs together may take. */
+/** The rate limit of all resyncs together. */
 export function SyncLimit() {
   const limit = useSyncLimit()
   const [text, setText] = useState('')

@@ -6,7 +6,7 @@ import { type RunningSync, progress, restraint, syncLine } from '../words/sync'
 import { useNow } from './clock'
 import { To } from './Problem'
 
-/** How far a copy is that is being brought in sync. `at`: when that was read, in milliseconds since 1970. */
+/** The progress of a copy's resync. `at`: when it was read, in milliseconds since 1970. */
 export function SyncRow({ volume, copy, sync, at, named = false }: RunningSync & { at: number; named?: boolean }) {
   const now = useNow()
   const done = progress(sync)

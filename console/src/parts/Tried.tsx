@@ -6,12 +6,12 @@ import type { DryRun } from '../api/types'
 import { Age } from './Age'
 import { Candidates, ProblemAlert } from './Problem'
 
-/** What the node says that a change would do, before it is done: its answer to a dry run. */
+/** What a change would do: the node's response to a dry run. */
 export function Tried({ method = 'POST', path, body, failure }: {
   method?: 'POST' | 'PUT' | 'DELETE'
   path: string
   body?: unknown
-  /** What is said when it refuses. */
+  /** The headline if the node refuses. */
   failure: string
 }) {
   const forbidden = useForbidden('change')

@@ -9,7 +9,7 @@ import { ProblemAlert } from './Problem'
 
 const DAY = 86_400
 
-/** How often copies are compared without anybody asking. */
+/** How often copies are verified automatically. */
 export function VerifySchedule() {
   const schedule = useVerifySchedule()
   const [days, setDays] = useState<number | string>(30)
@@ -18,7 +18,7 @@ export function VerifySchedule() {
   const wanted = typeof days === 'number' && days >= 1 ? days : undefined
   const send = (seconds: number | null) => run(() => data(api.PUT('/v1/cluster/verify-schedule', { body: { seconds } })), 'Verify schedule changed.')
   return (
-    <Panel title="Verify schedule" at={schedule.dataUpdatedAt} note="Verifies one volume at a time, only while all its copies are in sync, and slowly: nine tenths of the time is left for hosts.">
+    <Panel title="Verify schedule" at={schedule.dataUpdatedAt} note="Verifies one volume at a time, only while all its copies are in sync, and at low priority: it leaves nine tenths of the time to hosts.">
       <Stack gap="sm">
         <Text size="sm">{schedule.error ? 'The schedule cannot be read now.' : now ? `Each volume is verified every ${duration(now)}.` : schedule.data ? 'No schedule: volumes are verified on request only.' : 'Loading…'}</Text>
         <Group align="flex-end" gap="xs">

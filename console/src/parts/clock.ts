@@ -17,5 +17,5 @@ function subscribe(listener: () => void) {
   }
 }
 
-/** Milliseconds since 1970, anew each second. */
+/** Milliseconds since 1970, updated every second. */
 export const useNow = () => useSyncExternalStore(subscribe, () => now)

@@ -9,7 +9,7 @@ import { useFocusBack } from './focus'
 import { Paste } from './Paste'
 import { ProblemAlert } from './Problem'
 
-/** Does something once at a time, and keeps what went wrong. */
+/** Runs one action at a time, and keeps its error. */
 export function useDoing(): {
   busy: boolean
   error: unknown
@@ -36,10 +36,10 @@ export function useDoing(): {
   return { busy, error, run, forget: () => setError(undefined) }
 }
 
-/** A button for what not everybody may do: disabled with the reason. */
+/** A button for an action that needs a permission: without it, disabled with the reason. */
 export function DeedButton({ deed = 'change', because, children, onClick, href, ...button }: {
   deed?: Deed
-  /** Why it makes no sense now. */
+  /** Why the action is not possible now. */
   because?: string
   children: ReactNode
   onClick?: () => void
@@ -70,25 +70,25 @@ export function DeedButton({ deed = 'change', because, children, onClick, href, 
   )
 }
 
-/** A dialogue with what is asked for, the command line that does the same, and a button. */
+/** A dialog with its fields, the equivalent command, and a button. */
 export function Ask({ opened, close, title, children, command, act, label, danger = false, typed, done, ready = true, stays = false, dismiss = 'Cancel' }: {
   opened: boolean
   close: () => void
   title: string
   children?: ReactNode
-  /** The command line that does the same. */
+  /** The equivalent command. */
   command?: string
   act: () => Promise<unknown>
   label: string
   danger?: boolean
-  /** What has to be typed first, for what cannot be undone. */
+  /** What the user must type first, for actions that cannot be undone. */
   typed?: string
-  /** What is said when it is done. */
+  /** The message when it is done. */
   done?: string
   ready?: boolean
-  /** It stays open when it is done, to show what was found. */
+  /** Whether it stays open when done, to show the result. */
   stays?: boolean
-  /** The button that leaves it. */
+  /** The label of the button that closes it. */
   dismiss?: string
 }) {
   const { busy, error, run, forget } = useDoing()

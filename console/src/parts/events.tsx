@@ -16,7 +16,7 @@ function toneOf(event: Event): Tone {
   }
 }
 
-/** The newest first: they come in the order in which they have happened. */
+/** Newest first; the node lists them oldest first. */
 export const newestFirst = (events: Event[]) => [...events].reverse()
 
 export function EventLine({ event, full = false }: { event: Event; full?: boolean }) {

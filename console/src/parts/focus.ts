@@ -3,15 +3,15 @@
 
 import { type RefObject, useEffect, useRef } from 'react'
 
-/** What is brought back is there when the dialogue has left. */
+/** The element that gets the focus back can take it once the dialog is gone. */
 const LEFT_MS = 20
 
-/** The content of the screen, from which the next Tab goes on. */
+/** Focuses the content of the screen; the next Tab continues from there. */
 export function focusContent() {
   document.querySelector('main')?.focus({ preventScroll: true })
 }
 
-/** Brings the focus back to where it was before a dialogue was opened; to the content where that is gone. */
+/** Returns the focus to where it was before the dialog opened, or to the content if that element is gone. */
 export function useFocusBack(opened: boolean) {
   useEffect(() => {
     if (!opened) return undefined
@@ -28,14 +28,14 @@ export function useFocusBack(opened: boolean) {
   }, [opened])
 }
 
-/** What a dialogue was opened by: of an entry of a menu, which is gone by the end, the menu's button. */
+/** The element that opened the dialog. For a menu entry, which is gone by then: the button of the menu. */
 function openerOf(element: Element | null): HTMLElement | undefined {
   const button = element?.closest('[role=menu]')?.getAttribute('aria-labelledby')
   const opener = button ? document.getElementById(button) : element
   return opener instanceof HTMLElement && opener !== document.body ? opener : undefined
 }
 
-/** When `step` changes the focus goes to the first field of what is shown then, or to that as a whole. */
+/** When `step` changes, focuses the first field of the new step, or the step itself if it has none. */
 export function useFocusOfStep<T extends HTMLElement>(step: number): RefObject<T | null> {
   const shown = useRef<T>(null)
   const before = useRef(step)

@@ -1,6 +1,6 @@
 import { type RefObject, useEffect, useRef, useState } from 'react'
 
-/** An element's width, followed as it changes; 0 until it is known. */
+/** The current width of an element; 0 until it is known. */
 export function useWidth(): [RefObject<HTMLDivElement | null>, number] {
   const element = useRef<HTMLDivElement>(null)
   const [width, setWidth] = useState(0)

@@ -17,7 +17,7 @@ import type { Tone } from '../words/tone'
 
 const TONES: Record<FloatingAddress['state'], Tone> = { held: 'ok', taking: 'working', nobody: 'critical', unknown: 'off', unreadable: 'warning' }
 
-/** Floating addresses, and which node has each; adding and removing them. */
+/** Lists floating IPs with their holders; adds and removes them. */
 export function Addresses({ nodes }: { nodes: ClusterNode[] }) {
   const addresses = useAddresses()
   const now = useNow()
@@ -83,10 +83,10 @@ function Add({ nodes, close }: { nodes: ClusterNode[]; close: () => void }) {
       ready={problem === undefined}
       command={addAddress(body)}
       act={() => data(api.POST('/v1/floating-ips', { body }))}
-      done={`${body.address} added: a node takes it shortly.`}
+      done={`Floating IP ${body.address} added. A node takes it over shortly.`}
     >
       <Said>The holding node configures the address on a network device and needs CAP_NET_ADMIN for that. Hosts that log in there have this one path only.</Said>
-      <TextInput label="Address" description="An address that no machine uses, with its prefix length" placeholder="192.0.2.10/24" value={draft.address} onChange={(event) => set({ address: event.currentTarget.value })} error={draft.address !== '' && problem} autoComplete="off" data-autofocus />
+      <TextInput label="Address" description="An unused address, with its prefix length" placeholder="192.0.2.10/24" value={draft.address} onChange={(event) => set({ address: event.currentTarget.value })} error={draft.address !== '' && problem} autoComplete="off" data-autofocus />
       <TextInput label="Network device" description="The same on each node. Empty: the device that has an address in the same network" placeholder="eth0" value={draft.device} onChange={(event) => set({ device: event.currentTarget.value })} autoComplete="off" />
       <Checkbox.Group label="Allowed nodes" description="Choose nodes with a copy of the volumes that hosts use through this address. None chosen: all but witnesses" value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })}>
         <Stack gap={6} mt={6}>

@@ -21,10 +21,10 @@ import { plural } from '../words/size'
 import { copyState, syncsOf } from '../words/sync'
 import { NoVolume } from './Volume'
 
-/** As the API has it. */
+/** As in the API. */
 const COPIES_MAX = 4
 
-/** Adds, moves and takes away copies of a volume, and chooses what a node does that hears of nobody. */
+/** Adds, moves, rebuilds and removes copies of a volume, and sets its split-brain policy. */
 export function Copies({ name }: { name: string }) {
   const volume = useVolume(name)
   const nodes = useNodes()
@@ -57,7 +57,7 @@ export function Copies({ name }: { name: string }) {
   )
 }
 
-/** The copy that a node has of the volume. */
+/** The copy of the volume on a node. */
 const copyOn = (volume: Volume, node: ClusterNode) => volume.copies?.find((copy) => copy.node === node.id)
 
 function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
@@ -82,7 +82,7 @@ function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: 
   )
 }
 
-/** The nodes that have copies, or could, and by which links. */
+/** The nodes that have or could have copies, and their links. */
 function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
   const here = nodes.find((node) => node.here)
   return (
@@ -161,7 +161,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
           <Stack gap={6} mt={6}>
             <Radio value="add" label="Add copy on another node" description="The new copy gets all data of the volume in the background while hosts use it" />
             <Radio value="move" label="Move copy to another node" description="Adds a copy; the old copy is removed when the new one is in sync, so redundancy is never reduced" />
-            <Radio value="rebuild" label="Rebuild copy on its node" description="After a disk or pool was lost: the copy is discarded as it is and created again from the others, in a pool of the same node" />
+            <Radio value="rebuild" label="Rebuild copy on its node" description="For a lost disk or pool: deletes the copy and resyncs a new one from the others, in a pool of the same node" />
             <Radio value="remove" label="Remove copy" description="Deletes the copy and its data on its node; the last copy in sync cannot be removed" />
           </Stack>
         </Radio.Group>
@@ -209,7 +209,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
   )
 }
 
-/** Why it cannot be done; undefined if nothing is known that is against it. */
+/** Why the change is not possible; undefined if no reason is known. */
 function whyNot(deed: CopyDeed, volume: Volume, { nodes, from, there, pool }: { nodes: ClusterNode[]; from: string | null; there: Pool[]; pool: string | null }): string | undefined {
   const copies = volume.copies ?? []
   const isNew = deed === 'add' || deed === 'move'
@@ -226,7 +226,7 @@ function whyNot(deed: CopyDeed, volume: Volume, { nodes, from, there, pool }: { 
   return there.length === 0 ? `${node.name} has not reported its pools.` : poolProblem(there, pool, 0)
 }
 
-/** What it means for what can be lost. */
+/** How the change affects redundancy. */
 function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
   const copies = volume.copies ?? []
   const inSync = copies.filter((copy) => copy.state === 'in_sync').length
@@ -245,7 +245,7 @@ function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
   }
 }
 
-/** Where there is nothing to choose. */
+/** With etcd there is no policy to choose. */
 function NoPolicy() {
   return (
     <Panel title="Split-brain policy">
@@ -274,7 +274,7 @@ function PolicyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }
         <Radio.Group value={chosen} onChange={(value) => setChosen(value as typeof chosen)} label="When the nodes lose each other">
           <Stack gap={8} mt={6}>
             <Radio value="prefer" label="Wait for quorum (prefer)" description="The preferred node continues when the other is lost; if the preferred node is lost, the other waits for it. Copies never diverge." />
-            <Radio value="heartbeat" label="Continue alone (heartbeat)" description="The other node, too, continues alone after about six seconds. But two nodes cannot tell a lost node from a lost link: if only the link is lost, both continue (split brain), and the writes of one of them are discarded later." />
+            <Radio value="heartbeat" label="Continue alone (heartbeat)" description="Either node continues alone after about six seconds. But two nodes cannot tell a lost node from a lost link: if only the link is lost, both continue (split brain), and the writes of one of them are discarded later." />
           </Stack>
         </Radio.Group>
         {chosen === 'heartbeat' && now !== 'heartbeat' && (

@@ -19,7 +19,7 @@ import { etcdDecides, exposure, singleMeans } from '../words/record'
 import { plural, size } from '../words/size'
 import { kindWord } from '../words/volume'
 
-/** A volume, asked for step by step: what is wrong is said at once, and so is the command line that does the same. */
+/** Creates a volume step by step, and shows errors and the equivalent command at once. */
 export function CreateVolume() {
   const nodes = useNodes()
   const volumes = useVolumes()
@@ -114,7 +114,7 @@ interface Step {
   known: Known
 }
 
-/** What is wrong with a field, once something has been typed there. */
+/** The problem of a field, once the user has typed something. */
 const said = (problem: string | undefined, typed: unknown) => (typed === '' ? undefined : problem)
 
 function What({ draft, set, problems }: Step) {
@@ -140,7 +140,7 @@ function What({ draft, set, problems }: Step) {
   )
 }
 
-/** What is best left alone, and found by who looks for it. */
+/** Options that are best left at their defaults, hidden until opened. */
 function Advanced({ draft, set }: Pick<Step, 'draft' | 'set'>) {
   const [open, setOpen] = useState(false)
   return (

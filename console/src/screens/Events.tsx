@@ -49,10 +49,10 @@ export function Events() {
   )
 }
 
-/** So many events are shown at once; the audit log is below them. */
+/** Number of events per page; the audit log is below them. */
 const EVENTS_PAGE = 30
 
-/** Of which node, and those that had happened until then, in seconds since 1970; the newest without that. */
+/** The node, and the end of the period in seconds since 1970; without it, the newest events. */
 interface Wanted {
   node: OfNode
   until: number | undefined
@@ -70,7 +70,7 @@ function EventsPanel({ node, until }: Wanted) {
     (event) => wanted === '' || [event.text, event.code, event.subject, event.cause].some((part) => part?.toLowerCase().includes(wanted)),
   )
   return (
-    <Panel title="Events" at={events.dataUpdatedAt} note="Events of the nodes, newest first, timed by the clock of each node. A cluster event that several nodes saw is listed once; events of sessions, pools and disks belong to one node each.">
+    <Panel title="Events" at={events.dataUpdatedAt} note="Newest first; times are from the clock of each node. A cluster event that several nodes saw is listed once; events of sessions, pools and disks belong to one node each.">
       <MissingNote what="Events" missing={missing} />
       {events.error && <ProblemAlert error={events.error} what="The events cannot be read" />}
       <Stack gap="sm">
@@ -92,9 +92,9 @@ function EventsPanel({ node, until }: Wanted) {
   )
 }
 
-/** So many entries more at a press. */
+/** Number of entries per page. */
 const PAGE = 100
-/** As the API has it. */
+/** As in the API. */
 const AUDIT_MAX = 1000
 
 function AuditPanel({ node, until, inCluster }: Wanted & { inCluster: boolean }) {

@@ -8,7 +8,7 @@ import { ISCSI_NAME_HINT, isIscsiName } from '../words/iscsi'
 import { CHAP_SECRET_HINT, CHAP_SECRET_MIN, charactersMissing, tooShort } from '../words/secrets'
 import { isName, nameProblem } from '../words/names'
 
-/** Makes a host group, or changes one. */
+/** Creates or changes a host group. */
 export function HostForm({ host, close }: { host?: Host; close: () => void }) {
   const [name, setName] = useState(host?.name ?? '')
   const [initiators, setInitiators] = useState(host?.initiators ?? [])

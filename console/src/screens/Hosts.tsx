@@ -35,7 +35,7 @@ export function Hosts() {
   )
 }
 
-/** What a group without names or addresses means. */
+/** A list of a host group; `none` is the text for an empty one. */
 const whoever = (list: string[], none: string) => (list.length === 0 ? <Text span size="sm" c="dimmed">{none}</Text> : list.join(', '))
 
 function Groups() {
@@ -105,7 +105,7 @@ const SYSTEMS: { value: System; label: string }[] = [
   { value: 'proxmox', label: 'Proxmox VE' },
 ]
 
-/** `wanted`: the name of the volume that a host is to use, if one was named. */
+/** `wanted`: the name of the volume that a host is to use, if any. */
 function SetupPanel({ wanted }: { wanted?: string }) {
   const targets = useTargets()
   const volumes = useVolumes()
@@ -170,7 +170,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   )
 }
 
-/** What the node says, which is what the command line prints. */
+/** The set-up commands from the node, which the command line prints, too. */
 function Script({ system, target, portals, naa, chapUser }: { system: System; target: string; portals: string[]; naa?: string; chapUser?: string }) {
   const setup = useHostSetup({ system, target, portals: portals.join(), naa, chap_user: chapUser })
   const options = [...portals.flatMap((portal) => ['--portal', portal]), ...(chapUser ? ['--chap-user', chapUser] : []), ...(system === 'proxmox' && naa ? ['--naa', naa] : [])]
@@ -271,7 +271,7 @@ function Sessions() {
         </Rows>
       )}
       {doomed && (
-        <Ask opened close={() => setDoomed(undefined)} title="End session" label="End session" danger command={ursa('session', 'end', doomed.tsih, ...onNode(there))} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih }, query: { node: there } } }))} done="Asked the initiator to log out.">
+        <Ask opened close={() => setDoomed(undefined)} title="End session" label="End session" danger command={ursa('session', 'end', doomed.tsih, ...onNode(there))} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih }, query: { node: there } } }))} done="The initiator was asked to log out.">
           <Tried method="DELETE" path={`/v1/sessions/${doomed.tsih}${there === undefined ? '' : `?node=${there}`}`} failure="The session cannot be ended" />
           <Said>The initiator may log in again. To keep it out, unmap the volume from its host group.</Said>
         </Ask>

@@ -15,9 +15,9 @@ import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { PAUSE_MEANING, cancelMeaning, jobWord } from '../words/job'
 
-/** So many of a kind are shown. */
+/** Maximum number of jobs shown per kind. */
 const JOBS_MAX = 100
-/** So many that have ended are shown. */
+/** Maximum number of ended jobs shown. */
 const ENDED_MAX = 20
 
 export function Jobs() {
@@ -66,7 +66,7 @@ export function Jobs() {
       </Title>
       {jobs.error && <ProblemAlert error={jobs.error} what="The jobs cannot be listed" />}
       <MissingNote what="Verify jobs and changes" missing={missing} />
-      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies being resynced, added, moved, removed or verified. The time left includes what hosts write meanwhile.">
+      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Copies in the whole cluster that are being resynced, added, moved, removed or verified. The time left includes expected host writes.">
         {!jobs.data ? (
           <Empty>Loading…</Empty>
         ) : copies.length === 0 ? (
@@ -77,7 +77,7 @@ export function Jobs() {
       </Panel>
       {cluster && <SyncLimit />}
       {cluster && <VerifySchedule />}
-      <Panel title="Changes in progress" at={jobs.dataUpdatedAt} note="Of all nodes. A change that waits for a disk continues when the disk answers, and does not block changes to anything else.">
+      <Panel title="Changes in progress" at={jobs.dataUpdatedAt} note="On all nodes. A change that waits for a disk continues when the disk responds, and does not block other changes.">
         {changes.length === 0 ? <Empty>No changes in progress.</Empty> : rows(changes)}
       </Panel>
       <EndedPanel nodes={nodes} ended={ended} />

@@ -21,13 +21,13 @@ const RANGES = [
   { value: String(7 * DAY), label: '7 d' },
 ]
 
-/** So many points make a line. */
+/** Points per line. */
 const POINTS = 240
-/** One for each node, and then again. */
+/** One per node, repeated if there are more nodes. */
 const COLORS: [string, string][] = [['#1971c2', '#4dabf7'], ['#2b8a3e', '#69db7c'], ['#e67700', '#ffd43b'], ['#862e9c', '#da77f2'], ['#c2255c', '#f783ac'], ['#0b7285', '#3bc9db']]
 const MISSED: [string, string] = ['#e67700', '#ffd43b']
 
-/** What all nodes do: now, or in the last hours and days. */
+/** The load of all nodes: now, or in the last hours and days. */
 export function LoadPanel() {
   const live = useLive()
   const [range, setRange] = useState('0')

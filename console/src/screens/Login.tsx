@@ -34,7 +34,7 @@ export function Login({ cluster }: { cluster?: string }) {
   )
 }
 
-/** What is seen before the screens. */
+/** The frame of the pages before the login. */
 export function Front({ title, cluster, children }: { title: string; cluster?: string; children: React.ReactNode }) {
   return (
     <Center mih="100vh" p="md" component="main">

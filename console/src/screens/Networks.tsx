@@ -9,7 +9,7 @@ import { nameOf } from '../words/nodes'
 import { KEPT_FOR, type KeptFor, WHO_CALLS, keptFor, linkFor, noneForData, withRole } from '../words/links'
 import { listed } from '../words/missing'
 
-/** What each network is for, and setting it. A node may have several of a role. */
+/** Shows and sets what each address is used for. A node may have several addresses of a role. */
 export function Networks({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
   const [chosen, setChosen] = useState<number>()
   const node = nodes.find((one) => one.id === chosen)

@@ -7,7 +7,7 @@ import { State } from '../parts/State'
 import { type Between, SEEN, linkLines } from '../words/between'
 import { nameOf } from '../words/nodes'
 
-/** What both nodes of each two say of the links between them. */
+/** The links of each pair of nodes, as both nodes report them. */
 export function NodeLinks({ pairs, missing, at }: { pairs: Between[]; missing: Missing[]; at: number }) {
   if (pairs.length === 0) return null
   return (

@@ -174,7 +174,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
       )}
       {unpreferring && (
         <Ask opened close={() => setUnpreferring(undefined)} title={`Clear preference for ${nameOf(unpreferring)}`} label="Clear preference" command={ursa('node', 'prefer', 'none')} act={() => data(api.PUT('/v1/cluster/preferred', { body: { node: null } }))} done="No node is preferred.">
-          <Said>Of two nodes without a witness, one still continues when the other is lost: for now, the same one as before. With three voters the majority decides, regardless of preference.</Said>
+          <Said>Without a witness, one of two nodes still continues when the other is lost: for now, the same one as before. With three voters the majority decides.</Said>
         </Ask>
       )}
       <Invite opened={inviting} close={() => setInviting(false)} etcd={etcd} />

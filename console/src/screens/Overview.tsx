@@ -55,7 +55,7 @@ const HEADLINE = {
   critical: 'Critical',
 } as const
 
-/** So many findings are shown of those that are not the worst, and so many pieces of advice. */
+/** Maximum number of lines for further findings, and for advice. */
 const LINES_MAX = 5
 
 function HealthPanel({ nodes, volumes, pools }: { nodes?: ClusterNode[] | null; volumes: Volume[]; pools: Pool[] }) {
@@ -81,7 +81,7 @@ function HealthPanel({ nodes, volumes, pools }: { nodes?: ClusterNode[] | null; 
   )
 }
 
-/** Findings in a line each. Advice says what to do, and not for how long it has been so. */
+/** One line per finding. Advice shows what to do instead of its age. */
 function Lines({ head, findings }: { head: string; findings: Finding[] }) {
   return (
     <Stack gap={6}>
@@ -221,7 +221,7 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
   )
 }
 
-/** So many jobs are shown here; their own screen has all. */
+/** Maximum number of jobs shown here; the Jobs screen has all. */
 const JOBS_MAX = 6
 
 function WorkPanel({ nodes }: { nodes: ClusterNode[] }) {

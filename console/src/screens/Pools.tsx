@@ -211,7 +211,7 @@ function DiskRow({ disk, readErrors, open }: { disk: PoolDisk; readErrors?: Find
   )
 }
 
-/** Where it is asked what a deed would do with a pool. */
+/** The path of the dry run of an action on a pool. */
 function tryPath(pool: Pool, deed: 'accept-older' | 'disks' | 'export' | 'forget' | 'grow' | 'reopen', there: number | undefined): string {
   return ofNode(`/v1/pools/${encodeURIComponent(pool.name)}/${deed}`, there)
 }
@@ -220,7 +220,7 @@ function ofNode(path: string, node: number | undefined): string {
   return node === undefined ? path : `${path}?node=${node}`
 }
 
-/** Whose disks they are; null: those of the node that is asked. */
+/** Chooses the node of the disks; null: the queried node. */
 function OnNode({ chosen, choose }: { chosen: string | null; choose: (node: string | null) => void }) {
   const nodes = (useNodes().data ?? []).filter((one) => !one.witness)
   if (nodes.length < 2) return null
@@ -232,7 +232,7 @@ function Reserve({ reserve, set }: { reserve: boolean; set: (reserve: boolean) =
   return <Checkbox label="Preallocate" description="Takes the space now, so the file system cannot run out of it later; otherwise space is taken as volumes are written" checked={reserve} onChange={(event) => set(event.currentTarget.checked)} />
 }
 
-/** The disks of a node to choose from, beside typing a path: by path, with what they are. */
+/** The disks of a node to choose from instead of typing a path: by path, with a description. */
 function useChoices(node: number | undefined, wanted: Wanted, enabled: boolean) {
   const disks = useDisks(node, enabled)
   const choices = diskChoices(disks.data ?? [], wanted)
@@ -248,7 +248,7 @@ function useChoices(node: number | undefined, wanted: Wanted, enabled: boolean) 
         <Text size="xs" c="dimmed">{label(option.value)}</Text>
       </div>
     ),
-    note: disks.error ? <ProblemAlert error={disks.error} what="Enter a path; the node’s disks cannot be listed" /> : disks.data && choices.length === 0 ? <Said>{wanted === 'unused' ? 'The node has no unused, empty disk: enter a path' : 'No disk of the node is known to hold a pool to import: enter a path'}.</Said> : null,
+    note: disks.error ? <ProblemAlert error={disks.error} what="Enter a path; the node’s disks cannot be listed" /> : disks.data && choices.length === 0 ? <Said>{wanted === 'unused' ? 'The node has no unused, empty disk: enter a path' : 'No disk of the node holds a pool that can be imported: enter a path'}.</Said> : null,
   }
 }
 
@@ -284,10 +284,10 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
       <OnNode chosen={chosen} choose={setChosen} />
       <TagsInput label="Disks" description={PATHS} data={file ? [] : choices.paths} renderOption={choices.option} value={paths} onChange={setPaths} error={relative && `${relative} is not an absolute path`} acceptValueOnBlur />
       {!file && choices.note}
-      <Switch label="Create files with these names" description="In a file system, for trying things out; otherwise the devices or files must exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
+      <Switch label="Create files with these names" description="For tests, in a file system. Otherwise the devices or files must exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
       {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'For example 100G'} />}
       {file && <Reserve reserve={reserve} set={setReserve} />}
-      <Checkbox label="Overwrite data on the disks" description="Otherwise a disk that holds anything is refused" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
+      <Checkbox label="Overwrite data on the disks" description="Otherwise Ursa refuses disks that are not empty" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
       {ready && wipe && <Tried path={ofNode('/v1/pools', node)} body={body} failure="The pool cannot be created" />}
     </Ask>
   )
@@ -348,7 +348,7 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
       <Said>This works while the pool is in use; volumes stay where they are. A disk cannot be removed again, and the pool needs all of its disks.</Said>
       <Autocomplete label="Disk" description="A path under /dev/disk/by-id/" data={choices.paths} renderOption={choices.option} value={path} onChange={setPath} error={path !== '' && !path.startsWith('/') && 'Enter an absolute path'} data-autofocus />
       {choices.note}
-      <TextInput label="Size" description="Only to create a file of this size. Empty: the disk exists" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'For example 100G'} />
+      <TextInput label="Size" description="Creates a file of this size. Empty: use an existing disk or file" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'For example 100G'} />
       {bytes !== undefined && <Reserve reserve={reserve} set={setReserve} />}
       <Checkbox label="Overwrite data on the disk" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
       {ready && wipe && <Tried path={tryPath(pool, 'disks', there)} body={body} failure="The disk cannot be added" />}

@@ -7,7 +7,7 @@ import { ursa } from '../words/command'
 import { ISCSI_NAME_HINT, isIscsiName } from '../words/iscsi'
 import { CHAP_SECRET_HINT, CHAP_SECRET_MIN, charactersMissing, tooShort } from '../words/secrets'
 
-/** Makes a target without a volume. */
+/** Creates a target without a volume. */
 export function TargetForm({ close }: { close: () => void }) {
   const [name, setName] = useState('')
   const [alias, setAlias] = useState('')
@@ -36,7 +36,7 @@ export function TargetForm({ close }: { close: () => void }) {
   )
 }
 
-/** Gives a target another alias, or another secret. */
+/** Changes the alias or the secret of a target. */
 export function TargetChangeForm({ target, close }: { target: Target; close: () => void }) {
   const [alias, setAlias] = useState(target.alias ?? '')
   const [chap, setChap] = useState<'none' | 'keep' | 'new'>(target.chap_user ? 'keep' : 'none')

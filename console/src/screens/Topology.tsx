@@ -15,9 +15,9 @@ import { plural } from '../words/size'
 import { copyState } from '../words/sync'
 import { NodeLinks } from './NodeLinks'
 
-/** So many volumes are drawn; the worst off first. */
+/** Maximum number of volumes drawn; those with the most copies out of sync come first. */
 const VOLUMES_MAX = 24
-/** So many hosts are drawn; those that lack a path first. */
+/** Maximum number of hosts drawn; those that lack a path come first. */
 const HOSTS_MAX = 16
 
 type Tone = 'ok' | 'working' | 'warning' | 'critical' | 'off'
@@ -73,18 +73,18 @@ export function Topology() {
   )
 }
 
-/** Where the nodes end, and links begin. */
+/** The lower edge of the nodes, where links begin. */
 const FOOT = 84
 const ROW = 34
 const CAPTION = 26
-/** How far links hang down: between neighbours, and what is added for each node that lies between. */
+/** How far links hang down: between neighbors, and the addition for each node in between. */
 const HANG = 16
 const HANG_MORE = 18
 const HANG_MAX = 88
 
 const hang = (distance: number) => Math.min(HANG_MAX, HANG + HANG_MORE * (distance - 1))
 
-/** Of a link that is not up; without colours it is seen by its dashes, too. */
+/** The dashes of a link that is not up, so that its state is visible without colors. */
 const DASHES: Record<Between['seen'], string | undefined> = { up: undefined, partly: '9 4', one_sided: '9 4', down: '4 4', unknown: '1 5' }
 
 function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs: Between[]; volumes: Volume[]; hosts: HostPaths[] }) {

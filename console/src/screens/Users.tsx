@@ -76,7 +76,7 @@ function OwnPassword() {
   )
 }
 
-/** Everybody may change their own. */
+/** All users may change their own password. */
 function DeedOwn({ onClick }: { onClick: () => void }) {
   return (
     <DeedButton deed="own" size="compact-sm" variant="default" onClick={onClick}>

@@ -84,7 +84,7 @@ function alertTitle(volume: Volume): string {
   return volume.health === 'unavailable' ? 'This volume is unavailable' : 'This node does not serve the volume; other nodes do'
 }
 
-/** Why there is nothing to be shown of a volume. */
+/** Why a volume cannot be shown. */
 export function NoVolume({ name, error }: { name: string; error: unknown }) {
   return (
     <Stack gap="md">
@@ -108,7 +108,7 @@ function HistogramPanel({ volume }: { volume: Volume }) {
   const counted = useCounted(volume.id, node?.node)
   const choice = nodes.length > 1 && <SegmentedControl size="xs" aria-label="Through which node" value={String(node?.node)} onChange={setChosen} data={nodes.map((one) => ({ value: String(one.node), label: one.name }))} />
   return (
-    <Panel title="Latency distribution" at={counted.at} right={choice} note={`Through ${node?.name ?? 'this node'}, since this page was opened. Measured from the arrival of all data of a request to its answer.`}>
+    <Panel title="Latency distribution" at={counted.at} right={choice} note={`Through ${node?.name ?? 'this node'}, since this page was opened. Measured from receipt of the complete request to its response.`}>
       {counted.problem && !counted.of ? <ProblemAlert error={counted.problem} what="No latency figures" /> : <Histogram of={counted.of} />}
     </Panel>
   )
@@ -193,7 +193,7 @@ function LossPanel({ volume, at }: { volume: Volume; at: number }) {
   )
 }
 
-/** So many events are shown here; their own screen has more. */
+/** Maximum number of events shown here; the Events screen has more. */
 const EVENTS_MAX = 8
 
 function EventsPanel({ volume }: { volume: Volume }) {
@@ -203,7 +203,7 @@ function EventsPanel({ volume }: { volume: Volume }) {
   const missing = useMissingEvents(wanted)
   const all = newestFirst(events.data ?? [])
   return (
-    <Panel title="Events" at={events.dataUpdatedAt} note="Events of this volume, also under earlier names, that the nodes still hold since their last start; newest first." right={<To href="#/events" small>All</To>}>
+    <Panel title="Events" at={events.dataUpdatedAt} note="Events of this volume since the last start of each node, including those under earlier names; newest first." right={<To href="#/events" small>All</To>}>
       <MissingNote what="Events" missing={missing} />
       {events.error ? (
         <ProblemAlert error={events.error} what="The events cannot be read" />

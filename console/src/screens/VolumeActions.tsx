@@ -217,7 +217,7 @@ function Verify({ volume, opened, close }: Dialogue) {
 
 function verdict(found: Verification): { text: string; colour?: string } {
   if (found.state === 'running') return { text: `${size(found.checked_bytes)} of ${size(found.total_bytes)} compared.` }
-  if (found.different_bytes > 0) return { text: `Mismatch: the copies differ in ${size(found.different_bytes)}. Remove a wrong copy and add it again.`, colour: 'red' }
+  if (found.different_bytes > 0) return { text: `Mismatch: the copies differ in ${size(found.different_bytes)}. Rebuild the wrong copy under “Copies”.`, colour: 'red' }
   if (found.state === 'stopped') return { text: `Verify stopped after ${size(found.checked_bytes)}.`, colour: 'red' }
   if (found.unchecked_bytes > 0) return { text: `${size(found.unchecked_bytes)} could not be compared: ${found.problem ?? 'reason unknown'}. The rest is identical.`, colour: 'red' }
   return { text: 'No mismatch: all copies in sync are identical.', colour: 'green' }

@@ -11,7 +11,7 @@ import { State } from '../parts/State'
 import { sessionKey } from '../words/hostpaths'
 import { count, duration, latency, plural, rate, size } from '../words/size'
 
-/** Who sees a volume, by which ways it can be reached, and what goes through each of them now. */
+/** The host groups that see a volume, its paths, and the current I/O of each path. */
 export function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode[]; at: number }) {
   const sessions = useSessions()
   const missing = useMissingSessions()
@@ -41,7 +41,7 @@ export function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: Clus
   )
 }
 
-/** Each node that has a copy, with what goes through it. */
+/** Each node that has a copy, with the I/O through it. */
 function Ways({ volume, nodes, on }: { volume: Volume; nodes: ClusterNode[]; on: Session[] }) {
   const live = useLive()
   const copies = (volume.copies ?? []).flatMap((copy) => {

@@ -17,7 +17,7 @@ import { copiesWord, kindWord, nodesWord, volumeLink, volumeState } from '../wor
 type Filter = 'all' | 'attention' | 'busy'
 type Order = 'name' | 'size' | 'load'
 
-/** So many rows are shown at once; a filter finds the others. */
+/** Maximum number of rows; the filter finds the others. */
 const ROWS_MAX = 200
 
 export function Volumes() {

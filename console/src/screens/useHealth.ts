@@ -3,11 +3,11 @@ import { useFindings } from '../api/queries'
 import type { Finding } from '../api/types'
 import { keyOf } from '../words/findings'
 
-/** When this page first saw a finding, in milliseconds since 1970; forgotten when it is gone. */
+/** When this page first saw each current finding, in milliseconds since 1970. */
 const firstSeen = new Map<string, number>()
 
 export interface Health {
-  /** The worst first; undefined before the first answer. */
+  /** Worst first; undefined before the first response. */
   found?: Finding[]
   /** Why the node does not answer. */
   failed: unknown
@@ -26,7 +26,9 @@ export function useHealth(): Health {
   return { found, failed: error ?? undefined, at: dataUpdatedAt }
 }
 
-/** Since when a finding is there, in milliseconds since 1970: as the node says, else since this page has seen it. */
+/**
+ * When a finding began, in milliseconds since 1970: as the node reports, else when this page first saw it.
+ */
 export function sinceOf(finding: Finding): number {
   return finding.since ? finding.since.at * 1000 : (firstSeen.get(keyOf(finding)) ?? Date.now())
 }

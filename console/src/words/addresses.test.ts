@@ -9,8 +9,8 @@ describe('a floating address', () => {
     expect(holderOf(ADDRESS, 0)).toBe('no node')
     const held: FloatingAddress = { ...ADDRESS, holder: 1, holder_name: 'san1', since: 100, state: 'held' }
     expect(holderOf(held, 145_000)).toBe('san1, for 45 s')
-    expect(holderOf({ ...held, waits: true, state: 'taking' }, 145_000)).toBe('san1, shortly: waiting for the previous holder, which is unreachable, to release it')
-    expect(holderOf({ ...held, state: 'taking' }, 145_000)).toBe('san1, shortly: not configured there yet')
+    expect(holderOf({ ...held, waits: true, state: 'taking' }, 145_000)).toBe('san1 is taking over: waiting for the unreachable previous holder to release it')
+    expect(holderOf({ ...held, state: 'taking' }, 145_000)).toBe('san1 is taking over: address not configured yet')
     expect(holderOf({ ...held, state: 'unknown' }, 145_000)).toBe('san1, not confirmed by that node')
     expect(holderOf({ ...ADDRESS, holder: 7, state: 'held' }, 0)).toBe('node 7')
   })

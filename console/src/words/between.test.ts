@@ -36,19 +36,19 @@ it('says where the two do not say the same', () => {
 
 it('has words for links of a role', () => {
   expect(controlWords(up(1, '10.0.0.2'))).toBe('up for 3 h 4 min via 10.0.0.2')
-  expect(controlWords(down(1, 41))).toBe('no link, last heard 41 s ago')
+  expect(controlWords(down(1, 41))).toBe('no link, last contact 41 s ago')
   expect(dataWords({ ...up(4, '10.0.0.2'), up: 3, addresses: ['10.0.0.2', '10.1.0.2'] })).toBe('3 of 4 up for 3 h 4 min via 10.0.0.2 and 10.1.0.2')
-  expect(dataWords(down(0))).toBe('0 up, not heard since this node started')
+  expect(dataWords(down(0))).toBe('0 up, no contact since this node started')
 })
 
 it('says why links cannot be made, and what is not encrypted', () => {
   const trouble = 'no route to host'
-  expect(linkLines(link(1, 2, 'down', { trouble }))).toEqual(['Heartbeats: no link, last heard 41 s ago', 'Data: 0 of 4 up, last heard 41 s ago', 'The last attempt failed: no route to host'])
+  expect(linkLines(link(1, 2, 'down', { trouble }))).toEqual(['Heartbeats: no link, last contact 41 s ago', 'Data: 0 of 4 up, last contact 41 s ago', 'The last attempt failed: no route to host'])
   expect(linkLines(link(1, 2, 'up', { trouble, encrypted: false }))[2]).toBe('NOT ENCRYPTED')
   expect(linkLines(link(1, 2, 'up', { trouble }))).toHaveLength(2)
 })
 
 it('says that not all cores have said how their links are', () => {
-  expect(linkLines(link(1, 2, 'partly', { silent_cores: [2] }))[2]).toBe('A core has not answered (2): more links may be up than counted')
-  expect(linkLines(link(1, 2, 'partly', { silent_cores: [1, 2] }))[2]).toBe('2 cores have not answered (1, 2): more links may be up than counted')
+  expect(linkLines(link(1, 2, 'partly', { silent_cores: [2] }))[2]).toBe('A core has not reported (2): more links may be up than counted')
+  expect(linkLines(link(1, 2, 'partly', { silent_cores: [1, 2] }))[2]).toBe('2 cores have not reported (1, 2): more links may be up than counted')
 })

@@ -4,18 +4,18 @@ import type { ClusterNode, NodeLink, RoleLinks } from '../api/types'
 import { nameOf } from './nodes'
 import { duration } from './size'
 
-/** `one_sided`: the two do not say the same. `unknown`: neither was heard. */
+/** `one_sided`: the two reports differ. `unknown`: neither node reported. */
 export type LinkSeen = 'up' | 'partly' | 'one_sided' | 'down' | 'unknown'
 
 /** Two nodes and their links. */
 export interface Between {
   nodes: [ClusterNode, ClusterNode]
-  /** What each of them says; undefined: it was not heard. */
+  /** The report of each node; undefined if it did not report. */
   words: [NodeLink | undefined, NodeLink | undefined]
   seen: LinkSeen
 }
 
-/** Each two nodes once, in the order of the nodes. */
+/** Each pair of nodes once, in the order of the nodes. */
 export function between(nodes: ClusterNode[], links: NodeLink[]): Between[] {
   const said = new Map(links.map((link) => [`${link.node} ${link.peer}`, link]))
   return nodes.flatMap((one, at) =>
@@ -39,33 +39,33 @@ export const SEEN: Record<LinkSeen, { tone: 'ok' | 'warning' | 'critical' | 'off
   unknown: { tone: 'off', word: 'unknown' },
 }
 
-/** `up for 3 h via 10.0.0.2`, `no link, last heard 41 s ago`. */
+/** `up for 3 h via 10.0.0.2`, `no link, last contact 41 s ago`. */
 export function controlWords(links: RoleLinks): string {
   return links.up > 0 ? `up${since(links)}` : `no link${since(links)}`
 }
 
-/** `4 of 4 up for 3 h via 10.0.0.2`, `0 of 4 up, last heard 41 s ago`. */
+/** `4 of 4 up for 3 h via 10.0.0.2`, `0 of 4 up, last contact 41 s ago`. */
 export function dataWords(links: RoleLinks): string {
   return `${links.of > 0 ? `${links.up} of ${links.of}` : links.up} up${since(links)}`
 }
 
 function since({ up, age, silence, addresses }: RoleLinks): string {
   if (up > 0) return `${age === undefined || age === null ? '' : ` for ${duration(age)}`} via ${addresses.join(' and ')}`
-  if (silence === undefined || silence === null) return ', not heard since this node started'
-  return `, last heard ${duration(silence)} ago`
+  if (silence === undefined || silence === null) return ', no contact since this node started'
+  return `, last contact ${duration(silence)} ago`
 }
 
-/** What a node says of its links with another one, line by line. */
+/** A node's report of its links to another one, in lines. */
 export function linkLines(link: NodeLink): string[] {
   const lines = [`Heartbeats: ${controlWords(link.control)}`, `Data: ${dataWords(link.replication)}`]
   if (!link.encrypted) lines.push('NOT ENCRYPTED')
   if (link.state !== 'up' && link.trouble) lines.push(`The last attempt failed: ${link.trouble}`)
   const silent = link.silent_cores ?? []
-  if (silent.length > 0) lines.push(`${silent.length === 1 ? 'A core has' : `${silent.length} cores have`} not answered (${silent.join(', ')}): more links may be up than counted`)
+  if (silent.length > 0) lines.push(`${silent.length === 1 ? 'A core has' : `${silent.length} cores have`} not reported (${silent.join(', ')}): more links may be up than counted`)
   return lines
 }
 
-/** All of it in one text, for who hovers, or listens. */
+/** The whole report in one text, for tooltips and screen readers. */
 export function betweenWords({ nodes, words, seen }: Between): string {
   const [one, other] = nodes
   const said = words.map((link, at) => {

@@ -3,7 +3,7 @@
 import type { VolumeCreate } from '../api/types'
 import { exactSize } from './size'
 
-/** A word as a shell takes it. */
+/** A word quoted for a shell. */
 export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
 }
@@ -12,12 +12,12 @@ export function ursa(...words: (string | number | undefined)[]): string {
   return ['ursa', ...words.filter((word) => word !== undefined && word !== '').map((word) => quoted(String(word)))].join(' ')
 }
 
-/** `--node 2`: what is another node's own. */
+/** `--node 2`: for an object of another node. */
 export function onNode(node: number | undefined): (string | number)[] {
   return node === undefined ? [] : ['--node', node]
 }
 
-/** `ursa volume create ...`: only what is not the default is said. */
+/** `ursa volume create ...`, without options that have their defaults. */
 export function createVolume(volume: VolumeCreate): string {
   const words: (string | number)[] = ['volume', 'create', volume.name || 'NAME', '--size', volume.size > 0 ? exactSize(volume.size) : 'SIZE']
   const option = (name: string, value: string | number | null | undefined) => {
@@ -41,7 +41,7 @@ export function createVolume(volume: VolumeCreate): string {
 
 export type CopyDeed = 'add' | 'move' | 'rebuild' | 'remove'
 
-/** `ursa volume copy ...`: nodes by number, null while they are not chosen. */
+/** `ursa volume copy ...`, with nodes by number; null: not chosen yet. */
 export function changeCopy(deed: CopyDeed, volume: string, { from, to, pool }: { from: string | null; to: string | null; pool: string | null }): string {
   const [left, gets] = [from ?? 'NODE', to ?? 'NODE']
   const nodes = deed === 'add' ? ['--on', gets] : deed === 'move' ? ['--from', left, '--to', gets] : ['--on', left]

@@ -11,11 +11,11 @@ export interface Draft {
   size: string
   kind: 'thick' | 'ram' | 'log'
   blockSize: 512 | 4096
-  /** Of blocks of 512 bytes: the disk says that it has no larger ones inside. */
+  /** With 512-byte blocks: report physical blocks of 512 bytes, too. */
   native512: boolean
-  /** Absent: one a core. */
+  /** Null: one per core. */
   slices: number | null
-  /** Ursa chooses the nodes for so many copies, or somebody does. */
+  /** Ursa chooses the nodes for `copies` copies, or the user does. */
   place: 'copies' | 'nodes' | undefined
   copies: number
   nodes: number[]
@@ -47,25 +47,28 @@ export interface Known {
   /** Empty without a cluster. */
   nodes: ClusterNode[]
   volumes: Volume[]
-  /** Of all nodes that have said so. */
+  /** Of all nodes that reported their pools. */
   pools: Pool[]
   targets: Target[]
 }
 
-/** As the API has them: powers of two. */
+/** As in the API: powers of two. */
 export const SLICES = [1, 2, 4, 8, 16, 32, 64]
 
-/** The pools of the nodes where copies are placed, or may be. */
+/** The pools of the nodes that get copies, or may get one. */
 export function poolsOf(draft: Draft, known: Known): Pool[] {
   if (known.nodes.length === 0) return known.pools
   const nodes = draft.place === 'copies' ? known.nodes.filter(takesCopies) : certain(draft, known)
   return nodes.flatMap((node) => poolsOn(node, known))
 }
 
-/** Nodes in maintenance keep what they have, and get nothing new. */
+/** Whether a node takes new copies. Nodes in maintenance keep theirs, and take no new ones. */
 export const takesCopies = (node: ClusterNode) => node.up && !node.witness && !node.maintenance
 
-/** The nodes that it will be on, as far as that is known: where Ursa chooses, the one that is asked, if it may. Which others, and whether their pools do, the node says. */
+/**
+ * The nodes known to get a copy: if Ursa chooses, only the queried node, if it takes copies. That node
+ * chooses the others and checks their pools.
+ */
 function certain(draft: Draft, known: Known): ClusterNode[] {
   if (draft.place === 'nodes') return known.nodes.filter((node) => draft.nodes.includes(node.id))
   return known.nodes.filter((node) => node.here && takesCopies(node))
@@ -73,7 +76,10 @@ function certain(draft: Draft, known: Known): ClusterNode[] {
 
 const poolsOn = (node: ClusterNode, known: Known) => known.pools.filter((pool) => (typeof pool.node === 'number' ? pool.node === node.id : node.here))
 
-/** What is wrong with the pools of the nodes where it is to be. Of another node that has said nothing of its pools, nothing is known to be. */
+/**
+ * What is wrong with the pools of the chosen nodes. Another node that has not reported its pools is not
+ * checked.
+ */
 function unplaced(draft: Draft, known: Known, bytes: number): string | undefined {
   const needs = draft.kind === 'thick' ? bytes : 0
   if (known.nodes.length === 0) return poolProblem(known.pools, draft.pool, needs)
@@ -123,7 +129,7 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
   return problems
 }
 
-/** Who chooses the nodes. Where there is only one, a single copy is all that it can have. */
+/** Sets who chooses the nodes. With only one node, the volume can have a single copy only. */
 export function placedBy(place: Draft['place'], draft: Draft, nodes: ClusterNode[]): Partial<Draft> {
   const single = nodes.filter((node) => !node.witness).length < 2
   return { place, copies: single ? 1 : draft.copies }
@@ -137,7 +143,7 @@ export function whereWords({ nodes, copies }: VolumeCreate, known: ClusterNode[]
   return copies === 1 ? 'with a single copy, on a node chosen by Ursa' : `with ${copies} copies, on nodes chosen by Ursa`
 }
 
-/** What is sent to the node. */
+/** The request to the node. */
 export function requestOf(draft: Draft): VolumeCreate {
   const request: VolumeCreate = { name: draft.name, size: parseSize(draft.size) ?? 0, kind: draft.kind, block_size: draft.blockSize, map: draft.map }
   if (draft.place === 'copies') request.copies = draft.copies

@@ -4,7 +4,7 @@ import type { ClusterNode, Finding, Pool, Volume } from '../api/types'
 import { link } from '../route'
 import type { Tone } from './tone'
 
-/** The same as long as it is the same finding. */
+/** A key that stays the same for as long as the finding lasts. */
 export function keyOf({ code, subject, seen_by }: Finding): string {
   const { kind, id, name, node } = subject
   return [code, kind, id ?? name, node, seen_by?.join()].join(' ')
@@ -15,21 +15,21 @@ export const isAdvice = (finding: Finding) => finding.severity === 'info'
 /** A finding without an action ends automatically. */
 const needsAction = (finding: Finding) => typeof finding.action === 'string'
 
-/** The look of a finding: what ends automatically is at work. */
+/** The tone of a finding; one that ends automatically is `working`. */
 export function toneOf(finding: Finding): Tone {
   return needsAction(finding) ? finding.severity : 'working'
 }
 
-/** The look of everything together: findings come the worst first, and advice does not count. */
+/** The overall tone. Findings are sorted worst first, and advice does not count. */
 export function worstTone(found: Finding[]): 'ok' | 'working' | 'warning' | 'critical' {
   const tone = found[0] ? toneOf(found[0]) : 'ok'
   return tone === 'working' || tone === 'warning' || tone === 'critical' ? tone : 'ok'
 }
 
-/** How many findings somebody should look after. */
+/** The number of findings that need attention. */
 export const problemsIn = (found: Finding[]): number => found.filter((finding) => !isAdvice(finding) && needsAction(finding)).length
 
-/** Where the console shows more of it. */
+/** Where the console shows details. */
 export function linkOf({ code, subject: { kind, name } }: Finding): string {
   switch (kind) {
     case 'volume':
@@ -50,7 +50,7 @@ export function linkOf({ code, subject: { kind, name } }: Finding): string {
 
 const isOpen = (pool: Pool) => pool.state === 'online'
 
-/** What there is to say when nothing is found: no more than was asked. */
+/** The text without findings: only what the node has checked. */
 export function allWell(nodes: ClusterNode[] | null | undefined, volumes: Volume[], pools: Pool[]): string {
   const parts = [nodes && nodes.length > 1 ? `All ${nodes.length} nodes are up and report no problems` : 'This node is up and reports no problems']
   if (volumes.length > 0) parts.push('all volumes are served')
@@ -59,17 +59,17 @@ export function allWell(nodes: ClusterNode[] | null | undefined, volumes: Volume
   return `${parts.join(', ')}. No action needed.`
 }
 
-/** What is wrong with a pool that is open. */
+/** The findings about an open pool. */
 export interface PoolFindings {
-  /** It holds an older state than when it was last in use. */
+  /** It was set back: it holds an older state than when it was last used. */
   setBack?: Finding
-  /** Reads that its disks have failed, and nobody has acknowledged: one for each of these disks. */
+  /** Read errors that are not acknowledged, one finding per disk. */
   readErrors: Finding[]
-  /** Whether its node reports: otherwise there may be more. */
+  /** Whether its node reports; if not, there may be more findings. */
   known: boolean
 }
 
-/** `found`: undefined while that is not known. */
+/** `found`: undefined until the findings are known. */
 export function findingsOf(pool: Pool, found: Finding[] | undefined): PoolFindings {
   const own = (found ?? []).filter(({ subject }) => (subject.node ?? undefined) === (pool.node ?? undefined))
   return {

@@ -8,13 +8,13 @@ type Series = Kept['series'][number]
 export interface History {
   /** All nodes together; `at` is the end of each step. */
   load: Step[]
-  /** How busy the cores of each node were, from 0 to 1, without looking for work. */
+  /** How busy the cores of each node were, from 0 to 1, without polling. */
   cores: { name: string; values: (number | undefined)[] }[]
-  /** Bytes that copies missed. */
+  /** Bytes that copies are missing. */
   outOfSync: (number | undefined)[]
 }
 
-/** What is asked for. */
+/** The series to request. */
 export const LOAD_SERIES = ['read_operations', 'write_operations', 'read_bytes', 'write_bytes', 'read_mean_us', 'write_mean_us', 'read_p99_us', 'write_p99_us', 'cpu', 'cpu_polling', 'out_of_sync_bytes']
 
 const MICROS = 1e6
@@ -31,7 +31,7 @@ export function addUp(kept: Kept): History {
     const values = at(series, index)
     return values.length > 0 ? Math.max(...values) : undefined
   }
-  /** Of nodes that did more it counts more. */
+  /** The mean over all nodes, weighted by their operations. */
   const weighed = (means: Series[], weights: Series[], index: number) => {
     let [all, weight] = [0, 0]
     for (const mean of means) {

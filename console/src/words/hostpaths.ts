@@ -7,13 +7,13 @@ export interface HostPaths {
   initiator: string
   /** Its alias, or its name. */
   name: string
-  /** How many sessions it has with each node, by the node's number. */
+  /** The number of its sessions with each node, by node number. */
   sessions: Map<number, number>
-  /** Nodes with a copy of what it uses that it has no session with. */
+  /** Nodes that have a copy of a volume that it uses, but no session with it. */
   lacks: number[]
 }
 
-/** Hosts that are logged in to targets, those that lack paths first. */
+/** Hosts that are logged in to targets; first those that lack paths. */
 export function hostPaths(sessions: Session[], volumes: Volume[]): HostPaths[] {
   const hosts = new Map<string, HostPaths & { targets: Set<string> }>()
   for (const session of sessions) {
@@ -31,7 +31,7 @@ export function hostPaths(sessions: Session[], volumes: Volume[]): HostPaths[] {
   return found.sort((a, b) => b.lacks.length - a.lacks.length || a.name.localeCompare(b.name))
 }
 
-/** A second. */
+/** Rates per second. */
 export interface PathRate {
   commands: number
   received: number
@@ -40,7 +40,7 @@ export interface PathRate {
 
 export const sessionKey = (session: Session) => `${session.node ?? ''} ${session.tsih} ${session.isid}`
 
-/** Of sessions that are in both; one whose counters went back has begun anew. */
+/** The rates of sessions in both lists; counters that decreased belong to a new session. */
 export function ratesBetween(before: Session[], after: Session[], seconds: number): Map<string, PathRate> {
   const earlier = new Map(before.map((session) => [sessionKey(session), session]))
   const rates = new Map<string, PathRate>()

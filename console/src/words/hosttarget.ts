@@ -2,7 +2,10 @@
 
 import type { Target, Volume } from '../api/types'
 
-/** The one that was chosen; else one by which the volume that was asked for is seen, and none if there is none; else one that has LUNs, if any has. */
+/**
+ * The chosen target; else, for a requested volume, one that it is mapped under, if any; else preferably one
+ * with LUNs.
+ */
 export function targetFor(targets: Target[], asked: { target?: string; volume?: Volume }): Target | undefined {
   const chosen = targets.find((one) => one.name === asked.target)
   if (chosen) return chosen

@@ -35,7 +35,7 @@ it('says what a comparison has found', () => {
   const compared = (different_bytes: number, unchecked_bytes = 0) => job({ kind: 'verify', state: 'ended', ended: { at: 40, took_s: 48, found: { equal: different_bytes + unchecked_bytes === 0, different_bytes, unchecked_bytes } } })
   expect(endWord(compared(0), nodes)).toBe('verify of its copies, by n2')
   expect(endLine(compared(0), 45)).toBe('5 s ago, took 48 s')
-  expect(endState(compared(0))).toEqual({ word: 'equal', tone: 'ok' })
+  expect(endState(compared(0))).toEqual({ word: 'identical', tone: 'ok' })
   expect(endState(compared(512))).toEqual({ word: 'copies differ', tone: 'critical' })
   expect(endState(compared(0, 512))).toEqual({ word: 'not fully compared', tone: 'warning' })
   expect(endState({ ...compared(0, 512), state: 'failed' })).toEqual({ word: 'failed', tone: 'warning' })

@@ -4,7 +4,7 @@ import type { ClusterNode, Job } from '../api/types'
 import { duration, rate, size } from './size'
 import { restraint, toGo } from './sync'
 
-/** What is done, with whom: `moves from n1 to n2`. */
+/** What a job does, and on which nodes: `from n1 to n2: moving a copy`. */
 export function jobWord(job: Job, nodes: ClusterNode[]): string {
   const name = (id: number | null | undefined) => named(id, nodes)
   const waits = job.state === 'waiting'
@@ -25,7 +25,7 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
   }
 }
 
-/** What has ended, with whom: `from n1 to n2: the move of a copy`. */
+/** What an ended job did, and on which nodes: `from n1 to n2: move of a copy`. */
 export function endWord(job: Job, nodes: ClusterNode[]): string {
   const name = (id: number | null | undefined) => named(id, nodes)
   switch (job.kind) {
@@ -44,14 +44,14 @@ export function endWord(job: Job, nodes: ClusterNode[]): string {
   }
 }
 
-/** How it has ended, in a word, and how bad that is. */
+/** The result of an ended job in a word, and its severity. */
 export function endState(job: Job): { word: string; tone: 'ok' | 'warning' | 'critical' | 'off' } {
   if (job.state === 'cancelled') return { word: 'cancelled', tone: 'off' }
   if (job.state === 'failed') return { word: 'failed', tone: 'warning' }
   const found = job.ended?.found
   if (found && found.different_bytes > 0) return { word: 'copies differ', tone: 'critical' }
   if (found && !found.equal) return { word: 'not fully compared', tone: 'warning' }
-  return { word: found ? 'equal' : 'done', tone: 'ok' }
+  return { word: found ? 'identical' : 'done', tone: 'ok' }
 }
 
 /** `12 min ago, took 48 s`. `now`: in seconds since 1970. */
@@ -61,13 +61,13 @@ export function endLine(job: Job, now: number): string {
   return known(job.ended.took_s) ? `${ago}, took ${duration(job.ended.took_s)}` : ago
 }
 
-/** Why it was done, and what somebody should know of its end. */
+/** The cause of an ended job, and details of its result. */
 export function endWhy(job: Job): string {
   const parts = [job.cause ? `Cause: ${job.cause}` : undefined, job.ended?.reason].filter(Boolean)
   return parts.length > 0 ? `${parts.join('; ')}.` : ''
 }
 
-/** `3GiB of 10GiB done, 64MiB/s, 48 s to go`; what is not known is left out. `age`: how long ago that was so, in seconds. */
+/** `3GiB of 10GiB done, 64MiB/s, 48 s to go`, without unknown parts. `age`: age of the data in seconds. */
 export function jobLine(job: Job, age = 0): string {
   const parts: string[] = []
   if (known(job.bytes_done) && known(job.bytes_total) && job.bytes_total > 0) parts.push(`${size(job.bytes_done)} of ${size(job.bytes_total)} done`)
@@ -79,7 +79,7 @@ export function jobLine(job: Job, age = 0): string {
   return parts.join(', ')
 }
 
-/** Why it is done, and what keeps it from getting on, or from going faster. `now`: in seconds since 1970. */
+/** The cause of a job, and what stalls or slows it. `now`: in seconds since 1970. */
 export function jobWhy(job: Job, now: number): string {
   const note = job.paused
     ? `paused by ${job.paused.by} ${duration(now - job.paused.since)} ago: this copy adds no redundancy until it is in sync`
@@ -90,11 +90,11 @@ export function jobWhy(job: Job, now: number): string {
   return parts.length > 0 ? `${parts.join('; ')}.` : ''
 }
 
-/** What it means that it stands still. */
+/** What a pause means. */
 export const PAUSE_MEANING =
-  'It stays paused until it is resumed, even if nodes restart. Missed writes are still recorded: nothing is lost, and nothing is copied twice. But the copy adds no redundancy until it is in sync, and it misses more writes the longer it is paused.'
+  'The job stays paused until you resume it, even if nodes restart. Ursa still records missed writes: no data is lost or copied twice. The copy adds no redundancy until it is in sync, and misses more writes the longer the pause.'
 
-/** What becomes of it when it is taken back. */
+/** What cancelling the job does. */
 export function cancelMeaning(job: Job): string {
   switch (job.kind) {
     case 'remove_copy':

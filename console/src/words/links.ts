@@ -3,7 +3,7 @@
 import type { ClusterNode, LinkRole } from '../api/types'
 import { ursa } from './command'
 
-/** As the command line has it: a role, or `all`. */
+/** As on the command line: a role, or `all`. */
 export type KeptFor = LinkRole | 'all'
 
 export const KEPT_FOR: { role: KeptFor; label: string; means: string }[] = [
@@ -12,21 +12,21 @@ export const KEPT_FOR: { role: KeptFor; label: string; means: string }[] = [
   { role: 'heartbeat', label: 'Heartbeats (heartbeat)', means: 'Heartbeats, leases and the cluster’s record. Never volume data' },
 ]
 
-/** Who calls whom, and when it counts. */
-export const WHO_CALLS = 'Of two nodes, the one with the higher number opens the link: set the role on every node except the last. Links that are up move within half a minute, one after the other.'
+/** Which node opens a link, and when a change takes effect. */
+export const WHO_CALLS = 'The node with the higher number opens the link, so set the role on every node except the last. Active links move one by one, within half a minute.'
 
 export const keptFor = (node: ClusterNode, address: string): KeptFor => node.link_roles?.[address] ?? 'all'
 
-/** `10.0.0.1:3270 (replication)`, as `ursa node list` says it. */
+/** `10.0.0.1:3270 (replication)`, as in `ursa node list`. */
 export function withRole(node: ClusterNode, address: string): string {
   const role = keptFor(node, address)
   return role === 'all' ? address : `${address} (${role})`
 }
 
-/** Why an address cannot be kept for that; undefined if it can. */
+/** Why an address cannot be reserved for a role; undefined if it can. */
 export function noneForData(node: ClusterNode, address: string, role: KeptFor): string | undefined {
   const left = node.addresses.some((one) => (one === address ? role : keptFor(node, one)) !== 'heartbeat')
-  return left ? undefined : 'No address of the node would be left for volume data: let the node listen on another address first.'
+  return left ? undefined : 'The node needs at least one address for volume data: add another address first.'
 }
 
 /** `ursa node link ...` */

@@ -4,7 +4,7 @@ import type { ClusterNode, LossOutcome, Volume } from '../api/types'
 import { listed } from './missing'
 import { plural } from './size'
 
-/** From nothing to the worst. */
+/** From best to worst. */
 const ORDER: LossOutcome[] = ['nothing', 'down', 'continues', 'split_brain_risk', 'unavailable', 'data_lost']
 
 export const LOSS_TONE: Record<LossOutcome, 'ok' | 'warning' | 'critical' | 'off'> = {
@@ -19,14 +19,14 @@ export const LOSS_TONE: Record<LossOutcome, 'ok' | 'warning' | 'critical' | 'off
 export interface NodeLoss {
   node: ClusterNode
   outcome: LossOutcome
-  /** Volumes that would stop until it is back, by name. */
+  /** Names of volumes that would be unavailable until it returns. */
   stops: string[]
-  /** Volumes whose data would be lost, by name. */
+  /** Names of volumes whose data would be lost. */
   lost: string[]
   goesOn: number
 }
 
-/** What the loss of each node would do to all volumes: the worst outcome, and to how many. */
+/** The effect of losing each node on all volumes: the worst outcome, and how many volumes it affects. */
 export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[] {
   return nodes.map((node) => {
     const result: NodeLoss = { node, outcome: node.up ? 'nothing' : 'down', stops: [], lost: [], goesOn: 0 }
@@ -42,7 +42,7 @@ export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[
   })
 }
 
-/** What the loss of a node without a cluster would do. */
+/** The effect of losing a node that has no cluster. */
 export function lossAlone(volumes: Volume[]): string {
   if (volumes.length === 0) return 'This node is not in a cluster and has no volumes yet.'
   const inMemory = volumes.filter((volume) => volume.kind === 'ram').map((volume) => volume.name)

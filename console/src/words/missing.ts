@@ -8,13 +8,13 @@ export function missingLine(what: string, missing: Missing[]): string {
   return missing.map(({ node, node_name, reason }) => `${what} of ${node_name ? `${node_name} (node ${node})` : `node ${node}`} are missing: ${reason}.`).join(' ')
 }
 
-/** The number of the node that something is of, which carries out what is done with it; undefined if the node that is asked has it. */
+/** The number of the node that has an object and changes it; undefined if the queried node has it. */
 export function elsewhere(of: { node?: number | null }, nodes: ClusterNode[] | null | undefined): number | undefined {
   const here = nodes?.find((node) => node.here)
   return of.node === undefined || of.node === null || of.node === here?.id ? undefined : of.node
 }
 
-/** Nodes whose live figures are not there: those that cannot be asked, and those that are up and say nothing. */
+/** Nodes without live data: those that cannot be queried, and those that are up and do not report. */
 export function unheard(live: Pick<Live, 'nodes' | 'missing'>, nodes: ClusterNode[] | null | undefined): Missing[] {
   const heard = new Set(live.nodes.map((one) => one.node))
   const told = live.missing.filter((one) => !heard.has(one.node))

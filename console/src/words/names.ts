@@ -6,15 +6,15 @@ export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
 /** The highest LUN: `maximum` in docs/openapi.json. */
 export const LUN_MAX = 255
 
-/** What is said beside a field before anything is typed. */
+/** The hint beside an empty field. */
 export const NAME_HINT = 'Letters, digits, -, _ and .; must start with a letter or digit; at most 63 characters'
 
-/** Whether a volume, pool, host group, user or token may be called so. */
+/** Whether this is a valid name of a volume, pool, host group, user or token. */
 export function isName(name: string): boolean {
   return NAME.test(name)
 }
 
-/** What is wrong with a name; nothing is said of one that is not begun yet. */
+/** What is wrong with a name; undefined if it is empty. */
 export function nameProblem(name: string): string | undefined {
   return name === '' || isName(name) ? undefined : 'Only letters, digits, -, _ and .; must start with a letter or digit; at most 63 characters'
 }

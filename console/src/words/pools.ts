@@ -3,13 +3,16 @@
 import type { Pool } from '../api/types'
 import { size } from './size'
 
-/** The one that a node takes: of that name; unnamed the only one, or the one named default. */
+/**
+ * The pool that a node would use: the one with this name; without a name, the only one or the one named
+ * default.
+ */
 function taken(pools: Pool[], name: string | null): Pool | undefined {
   if (name !== null) return pools.find((pool) => pool.name === name)
   return pools.length === 1 ? pools[0] : pools.find((pool) => pool.name === 'default')
 }
 
-/** Why a node with these pools does not take what needs so many bytes; undefined if it does. */
+/** Why a node with these pools cannot take `needs` bytes; undefined if it can. */
 export function poolProblem(pools: Pool[], name: string | null, needs: number): string | undefined {
   if (pools.length === 0) return 'This node has no pool: create one under “Pools and disks”'
   const pool = taken(pools, name)
@@ -19,7 +22,7 @@ export function poolProblem(pools: Pool[], name: string | null, needs: number): 
   return undefined
 }
 
-/** Pools to choose from, each name once, with what is free: on each node, if there are several. */
+/** Pools to choose from, each name once, with the free space on each node. */
 export function poolChoices(pools: Pool[]): { value: string; label: string; disabled: boolean }[] {
   const names = [...new Set(pools.map((pool) => pool.name))]
   return names.map((name) => {
@@ -30,17 +33,17 @@ export function poolChoices(pools: Pool[]): { value: string; label: string; disa
   })
 }
 
-/** Whether a pool has little room left: one with log volumes says so itself. */
+/** Whether a pool is nearly full; a pool with log volumes reports its level itself. */
 export function isShort(pool: Pool): boolean {
   return pool.logs ? (pool.logs.level ?? 0) >= 90 : (pool.total - pool.used) / pool.total < 0.1
 }
 
-/** What log volumes have of a pool, and can still take. */
+/** The space of a pool that log volumes use, and can still take. */
 export function logSpace({ lent, used, room }: NonNullable<Pool['logs']>): string {
   return `Log volumes use ${size(used)} of ${size(lent)} lent to them, and can take ${size(room)} more.`
 }
 
-/** What a file system lacks for the pools in it. */
+/** What a file system lacks for the pools on it. */
 export function lacking({ free, promised }: NonNullable<Pool['overcommit']>): string {
   return `its file system has ${size(free)} free, and pools on it may still need ${size(promised)}. When it is full, writes that need new space fail.`
 }

@@ -3,7 +3,10 @@
 
 import type { ClusterNode, FloatingAddress, Volume } from '../api/types'
 
-/** The portals of all nodes that have the volume, node by node, then the floating addresses that such a node may have. */
+/**
+ * The portals of all nodes that have the volume, node by node, then the floating IPs that these nodes may
+ * hold.
+ */
 export function portalsOf(volume: Volume | undefined, nodes: ClusterNode[], floating: FloatingAddress[]): string[] {
   const having = new Set((volume?.copies ?? []).filter((copy) => !copy.leaves).map((copy) => copy.node))
   const has = (node: number) => having.size === 0 || having.has(node)

@@ -22,7 +22,7 @@ describe('a change that was not answered for', () => {
 
   it.each(['node_unanswered', 'member_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is not said to be undone: %s', (code) => {
     const { title, severity, first } = headline({ code, title: 'Gateway Timeout' }, { change: 'created' })
-    expect([title, severity]).toEqual(['Unknown whether it was created', 'warning'])
+    expect([title, severity]).toEqual(['Result unknown: may have been created', 'warning'])
     expect(first).toMatch(/^check /)
   })
 

@@ -3,37 +3,37 @@
 import type { Problem } from '../api/types'
 import type { Tone } from './tone'
 
-/** What was asked for and is not there. */
+/** The request that failed: one of the two. */
 export interface Wanted {
-  /** What cannot be shown, as a sentence. */
+  /** What cannot be shown, as a clause. */
   what?: string
-  /** What a change would have done, as a participle: `created`. */
+  /** The change, as a participle: `created`. */
   change?: string
 }
 
 export interface Headline {
   title: string
   severity: Tone
-  /** Where in the console it is seen what becomes of it. */
+  /** Where the console shows the progress. */
   link?: string
-  /** What to do before it is tried again. */
+  /** What to do before trying again. */
   first?: string
 }
 
 /**
- * Those after which a change may have been made all the same: the node, another one that it asked, one of its cores, or what lies between did not answer
- * in time, or not to the end.
+ * Codes after which a change may have been made: the node, another node, a core or a gateway did not answer
+ * in time, or the response was cut short.
  */
 const NOT_KNOWN = new Set(['node_unanswered', 'member_unanswered', 'record_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])
 
-/** A change that could not be answered for in time is not refused: it goes on as a job, and may not be begun again, or nobody knows. */
+/** A change that timed out was not refused: it continues as a job, or its result is unknown. */
 export function headline({ code, title }: Pick<Problem, 'code' | 'title'>, { what, change }: Wanted = {}): Headline {
   if (code === 'unfinished') return { title: 'Still in progress', severity: 'working', link: '#/jobs' }
   if (change !== undefined && NOT_KNOWN.has(code)) {
     return {
-      title: `Unknown whether it was ${change}`,
+      title: `Result unknown: may have been ${change}`,
       severity: 'warning',
-      first: 'check whether it was: the lists in this console refresh as soon as the node answers, and “Events and audit” shows who did what',
+      first: 'check the result: the lists in this console refresh as soon as the node responds, and “Events and audit” shows what was done',
     }
   }
   const not = change === undefined ? what : `Not ${change}`

@@ -8,7 +8,7 @@ const BY = {
   device: 'a hypervisor device is present',
 }
 
-/** The setting, what it does on this machine, and why; undefined where the node does not say. */
+/** The setting, its effect on this machine, and why; undefined if the node does not report it. */
 export function readConfirmWord(confirm: Node['read_confirm']): string | undefined {
   if (!confirm) return undefined
   const name = confirm.machine ? ` (${confirm.machine})` : ''

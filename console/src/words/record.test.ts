@@ -15,9 +15,9 @@ it('knows where the record is to be, without a cluster, too', () => {
 it('says where the record is, and whether it answers', () => {
   expect(recordWord(undefined)).toBeUndefined()
   expect(recordWord(null)).toBeUndefined()
-  expect(recordWord({ place: 'nodes', answers: true })).toBe('on the voters; it answers')
-  expect(recordWord({ place: 'etcd', answers: true, endpoints: ['http://10.0.0.7:2379', 'http://10.0.0.8:2379'] })).toBe('in etcd (http://10.0.0.7:2379, http://10.0.0.8:2379); it answers')
-  expect(recordWord({ place: 'etcd', answers: false })).toBe('in etcd; it does not answer: volume I/O continues, but nothing can be changed and no node can be declared lost')
+  expect(recordWord({ place: 'nodes', answers: true })).toBe('on the voters; available')
+  expect(recordWord({ place: 'etcd', answers: true, endpoints: ['http://10.0.0.7:2379', 'http://10.0.0.8:2379'] })).toBe('in etcd (http://10.0.0.7:2379, http://10.0.0.8:2379); available')
+  expect(recordWord({ place: 'etcd', answers: false })).toBe('in etcd; unavailable: volume I/O continues, but nothing can be changed and no node can be declared lost')
 })
 
 it('names who decides', () => {
@@ -31,7 +31,7 @@ it('names who decides', () => {
 it('says what is outlived: with etcd no third node is needed', () => {
   expect(exposure('thick', 1, 3, true)).toBe('Single copy: it is unavailable while the node is down, and its data is lost if its pool is lost. The node serves it even without quorum, and you can add a copy on another node later')
   expect(exposure('thick', 2, 2, false)).toContain('a third node')
-  expect(exposure('thick', 2, 2, true)).toBe('It survives the loss of any one of its nodes, after a pause of about a second, while etcd answers')
+  expect(exposure('thick', 2, 2, true)).toBe('It survives the loss of any one of its nodes, after a pause of about a second, as long as etcd is available')
   expect(exposure('thick', 2, 3, false)).toBe('It survives the loss of any one of its nodes, after a pause of about a second')
   expect(exposure('thick', 3, 3, false)).not.toContain('second one')
   expect(exposure('thick', 3, 5, false)).toContain('a second one later')

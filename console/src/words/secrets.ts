@@ -2,20 +2,20 @@
 
 import { plural } from './size'
 
-/** Characters of a password at least. */
+/** Minimum number of characters of a password. */
 export const PASSWORD_MIN = 10
 
-/** Characters of a CHAP secret at least. */
+/** Minimum number of characters of a CHAP secret. */
 export const CHAP_SECRET_MIN = 12
 
 export const CHAP_SECRET_HINT = `${CHAP_SECRET_MIN} or more characters, at most 255 bytes; Windows accepts at most 16. The secret is not shown again.`
 
-/** How many characters it still needs, counted as JSON Schema does: not in UTF-16, which has two for an emoji. */
+/** How many characters are missing, counted as in JSON Schema: by code point, not by UTF-16 unit. */
 export function charactersMissing(secret: string, least: number): number {
   return Math.max(0, least - [...secret].length)
 }
 
-/** What to say beside a field: nothing before somebody has begun to type. */
+/** The error beside a field; false while the field is empty. */
 export function tooShort(secret: string, least: number): string | false {
   const missing = charactersMissing(secret, least)
   return secret !== '' && missing > 0 && plural(missing, 'more character')

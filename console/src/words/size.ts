@@ -15,7 +15,7 @@ export function size(bytes: number): string {
   return `${text.endsWith('.0') ? text.slice(0, -2) : text}${UNITS[unit]}${unit === 0 ? 'B' : 'iB'}`
 }
 
-/** The bytes that somebody means by `10G`, `512M`, `1.5T` or a number; undefined if it is none of these. */
+/** The bytes of `10G`, `512M`, `1.5T` or a plain number; undefined for any other text. */
 export function parseSize(text: string): number | undefined {
   const match = /^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?\s*$/i.exec(text)
   if (!match) return undefined
@@ -24,7 +24,7 @@ export function parseSize(text: string): number | undefined {
   return Number.isSafeInteger(Math.round(bytes)) && bytes >= 1 ? Math.round(bytes) : undefined
 }
 
-/** As `ursa volume create --size` takes it, exact: `10G`, or bytes where no unit fits. */
+/** The exact size for `ursa volume create --size`: `10G`, or bytes if no unit fits. */
 export function exactSize(bytes: number): string {
   for (let unit = 4; unit > 0; unit -= 1) {
     if (bytes % 1024 ** unit === 0) return `${bytes / 1024 ** unit}${UNITS[unit]}`
@@ -36,14 +36,14 @@ export function rate(bytesPerSecond: number): string {
   return `${size(bytesPerSecond)}/s`
 }
 
-/** `12.3k`: a number a second. */
+/** `12.3k`: a number per second. */
 export function count(value: number): string {
   if (value >= 999_500) return `${(value / 1e6).toFixed(value >= 99.5e6 ? 0 : 1)}M`
   if (value >= 9_995) return `${(value / 1e3).toFixed(value >= 99_500 ? 0 : 1)}k`
   return value >= 10 || Number.isInteger(value) ? String(Math.round(value)) : value.toFixed(1)
 }
 
-/** `3m`, `2h 5m`, `4d`: how long something takes or took. */
+/** `3 min 5 s`, `2 h 5 min`, `4 d 3 h`: a duration. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds))
   if (whole < 60) return `${whole} s`
@@ -76,7 +76,7 @@ export function plural(many: number, one: string, several = `${one}s`): string {
   return `${many} ${many === 1 ? one : several}`
 }
 
-/** A point in time, by this machine's clock: the time of today, else with its day. */
+/** A time in the local time zone, with the date unless it is today. */
 export function moment(at: number): string {
   const date = new Date(at * 1000)
   return date.toDateString() === new Date().toDateString() ? date.toLocaleTimeString() : date.toLocaleString()

@@ -25,7 +25,7 @@ export function copyStateMeaning(state: CopyState): string {
   }
 }
 
-/** What keeps a sync, or the job that it is, from going faster, if anything. */
+/** What limits the rate of a resync or its job; undefined if nothing does. */
 export function restraint(sync: Pick<CopySync, 'limited_by'>): string | undefined {
   switch (sync.limited_by) {
     case 'hosts':
@@ -43,16 +43,16 @@ export function restraint(sync: Pick<CopySync, 'limited_by'>): string | undefine
   }
 }
 
-/** How much of it is done, from 0 to 1. */
+/** The part that is done, from 0 to 1. */
 export function progress(sync: CopySync): number {
   return sync.total_bytes > 0 ? Math.min(1, 1 - sync.left_bytes / sync.total_bytes) : 0
 }
 
-/** A time to go that was right some time ago, in seconds. What is old counts down no more: nobody knows. */
+/** Counts down an estimate that is `age` seconds old. A stale estimate stops counting. */
 export const toGo = (seconds: number, age: number) => Math.max(1, seconds - Math.min(age, OLD_S))
 const OLD_S = 15
 
-/** `3G of 10G left, 64M/s, 48 s to go`. `age`: how long ago that was so, in seconds. */
+/** `3G of 10G left, 64M/s, 48 s to go`. `age`: age of the data in seconds. */
 export function syncLine(sync: CopySync, age = 0): string {
   if (sync.total_bytes === 0) return 'nothing to copy yet'
   const parts = [`${size(sync.left_bytes)} of ${size(sync.total_bytes)} left`]
@@ -68,7 +68,7 @@ export interface RunningSync {
   sync: CopySync
 }
 
-/** All copies that are being brought in sync, or wait for it. */
+/** All copies that are resyncing, or waiting to. */
 export function syncsOf(volumes: Volume[]): RunningSync[] {
   return volumes.flatMap((volume) =>
     (volume.copies ?? []).flatMap((copy) => (copy.sync ? [{ volume, copy, sync: copy.sync }] : [])),

@@ -5,7 +5,7 @@ import { link } from '../route'
 import { size } from './size'
 import type { Tone } from './tone'
 
-/** By the health that the node has judged; and whether the node that was asked does not serve it while others do. */
+/** The health that the node reports. Also covers a volume that other nodes serve, but not the queried one. */
 export function volumeState(volume: Volume): { tone: Tone; word: string; why: string } {
   const copies = volume.copies ?? []
   const inSync = copies.filter((copy) => copy.state === 'in_sync').length
@@ -30,23 +30,25 @@ export function volumeState(volume: Volume): { tone: Tone; word: string; why: st
 
 const NOT_HERE = { tone: 'warning', word: 'not on this node', why: 'Not served by this node. Other nodes serve it.' } as const
 
-/** Whether all its copies are on other nodes than the one that was asked, which then need not serve it. */
+/** Whether all copies are on nodes other than the queried one, which then need not serve the volume. */
 export function isElsewhere(volume: Volume): boolean {
   const copies = volume.copies ?? []
   return copies.length > 0 && !copies.some((copy) => copy.here)
 }
 
-/** The nodes that have copies of it, and count what hosts do with it through them: the one that is asked first, then those whose copy is in sync. */
+/**
+ * The nodes that have copies, and count host I/O: first the queried node, then those whose copy is in sync.
+ */
 export function servers(volume: Volume): { node: number; name: string }[] {
   const rank = (copy: VolumeCopy) => (copy.here ? 0 : copy.state === 'in_sync' ? 1 : 2)
   const copies = [...(volume.copies ?? [])].sort((a, b) => rank(a) - rank(b))
   return copies.map((copy) => ({ node: copy.node, name: copy.node_name || `node ${copy.node}` }))
 }
 
-/** Where the console shows it. */
+/** The address of its screen. */
 export const volumeLink = (volume: Volume): string => link('volumes', volume.name)
 
-/** The nodes that have it, by name; without a cluster there is one. */
+/** The names of the nodes that have it; `this node` without a cluster. */
 export function nodesWord(volume: Volume): string {
   const copies = volume.copies ?? []
   if (copies.length === 0) return 'this node'
@@ -68,7 +70,7 @@ const KINDS: Record<Volume['kind'], { word: string; means: string }> = {
 export const kindWord = (kind: Volume['kind']) => KINDS[kind].word
 export const kindMeans = (kind: Volume['kind']) => KINDS[kind].means
 
-/** What it takes of its pool or of memory, in bytes: what is reserved, or what its blocks take. */
+/** The space that it takes from its pool or from memory: reserved, or used by its blocks. */
 export function spaceWords(volume: Volume): string {
   switch (volume.kind) {
     case 'thick':
