@@ -56,7 +56,7 @@ pub fn outcome(
         _ if etcd.is_some_and(|etcd| etcd.answers) => (Continues, CONTINUES),
         _ if etcd.is_some() => (
             Unavailable,
-            "unavailable until the node returns or etcd answers again (without etcd no node can be declared lost)",
+            "unavailable until the node returns or etcd is available again (without etcd no node can be declared lost)",
         ),
         _ if !outvoted(node, nodes) && is_of_two(nodes) && continues_alone(volume) => (
             SplitBrainRisk,
@@ -64,7 +64,7 @@ pub fn outcome(
         ),
         _ if !outvoted(node, nodes) && is_of_two(nodes) => (
             Unavailable,
-            "unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)",
+            "unavailable until the node returns (preferred node, and the cluster has no witness: `ursa node prefer`)",
         ),
         _ if !outvoted(node, nodes) => {
             (Unavailable, "unavailable until the node returns (no quorum without it)")
@@ -155,7 +155,7 @@ mod tests {
         };
         let continues = [1, 2].map(|node| format!("if node {node} is lost: {CONTINUES}"));
         assert_eq!(said(true), continues);
-        let stops = "unavailable until the node returns or etcd answers again (without etcd no node can be declared lost)";
+        let stops = "unavailable until the node returns or etcd is available again (without etcd no node can be declared lost)";
         assert_eq!(said(false), [1, 2].map(|node| format!("if node {node} is lost: {stops}")));
     }
 
@@ -197,7 +197,7 @@ mod tests {
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]), &two);
         assert_eq!(
             said[0],
-            "if node 1 is lost: unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)"
+            "if node 1 is lost: unavailable until the node returns (preferred node, and the cluster has no witness: `ursa node prefer`)"
         );
         assert_eq!(said[1], format!("if node 2 is lost: {CONTINUES}"));
     }

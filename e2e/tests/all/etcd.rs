@@ -267,7 +267,7 @@ fn etcd_is_away(etcd: &mut Etcd, nodes: &[Node; 2]) {
     assert!(text.contains("etcd, which holds the cluster's record, did not respond"), "{text}");
     assert!(began.elapsed() < REFUSAL_MAX, "after {:?}", began.elapsed());
     let shown = nodes[0].ursa_json(&["volume", "show", "db"]);
-    assert!(shown["losses"].to_string().contains("or etcd answers again"), "{shown}");
+    assert!(shown["losses"].to_string().contains("or etcd is available again"), "{shown}");
 
     etcd.restart();
     let made =

@@ -53,7 +53,7 @@ impl Command {
                 let new = FloatingAddressAdd { address, device, nodes, prefer };
                 output.show(&client.add_address(&new)?, |added| {
                     format!(
-                        "Floating IP {} added. A node takes it in a moment: `ursa floating-ip list` shows which.\n",
+                        "Floating IP {} added. A node takes it over shortly: see `ursa floating-ip list`.\n",
                         added.address
                     )
                 })
@@ -119,7 +119,7 @@ fn troubles(address: &FloatingAddress) -> String {
     };
     let unreadable = (address.state == AddressState::Unreadable).then(|| {
         format!(
-            "\n{}: written by a later version of ursa, so this node cannot read it: use a node of that version (--api)\n",
+            "\n{}: not readable by this node, because a newer version of ursa wrote it: use a node with that version (--api)\n",
             address.address
         )
     });

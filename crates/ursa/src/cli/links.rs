@@ -40,7 +40,7 @@ pub fn text(links: &[Link]) -> String {
         + &without_repeats(silent.iter().collect()).into_iter().map(String::as_str).collect::<String>()
 }
 
-/// The cores of the link's node that have not answered; the text is the same for all links of that node.
+/// The cores of the link's node that have not reported; the text is the same for all links of that node.
 fn silent_cores(link: &Link) -> Option<String> {
     let cores: Vec<String> = link.silent_cores.iter().map(u16::to_string).collect();
     let (word, have) = match cores.len() {
@@ -50,7 +50,7 @@ fn silent_cores(link: &Link) -> Option<String> {
     };
     let node = end(link.node, &link.node_name);
     Some(format!(
-        "\n{node}: {word} {} {have} not answered: links that are up may not be counted here\n",
+        "\n{node}: {word} {} {have} not reported: more links may be up than shown\n",
         cores.join(", ")
     ))
 }
@@ -70,14 +70,14 @@ fn without_repeats(addresses: Vec<&String>) -> Vec<&String> {
     seen
 }
 
-/// `1 of 1, 3h04m`: how long all of those that are up have been; `0 of 4, last heard 12s ago`.
+/// `1 of 1, 3h04m`: how long all of those that are up have been; `0 of 4, last contact 12s ago`.
 fn of_role(links: &RoleLinks) -> String {
     let RoleLinks { up, of, addresses: _, age: up_for, silence } = links;
     let count = if *of == 0 { format!("{up}") } else { format!("{up} of {of}") };
     match (up_for, silence) {
         (Some(seconds), _) => format!("{count}, {}", age(*seconds)),
-        (None, Some(seconds)) => format!("{count}, last heard {} ago", age(*seconds)),
-        (None, None) => format!("{count}, never heard"),
+        (None, Some(seconds)) => format!("{count}, last contact {} ago", age(*seconds)),
+        (None, None) => format!("{count}, no contact"),
     }
 }
 
@@ -116,16 +116,16 @@ mod tests {
         assert_eq!(
             text(&items),
             "\
-NODE       PEER       STATE    CONTROL                     REPLICATION                   ADDRESSES  ENCRYPTED
-1 server1  2 server2  up       1 of 1, 3h04m               4 of 4, 3h04m                 10.0.0.2   yes
-1 server1  3 server3  PARTIAL  1 of 1, 3h04m               0, never heard                10.0.0.2   yes
-2 server2  3 server3  DOWN     0 of 1, last heard 12s ago  0 of 4, last heard 1m01s ago  -          yes
+NODE       PEER       STATE    CONTROL                       REPLICATION                     ADDRESSES  ENCRYPTED
+1 server1  2 server2  up       1 of 1, 3h04m                 4 of 4, 3h04m                   10.0.0.2   yes
+1 server1  3 server3  PARTIAL  1 of 1, 3h04m                 0, no contact                   10.0.0.2   yes
+2 server2  3 server3  DOWN     0 of 1, last contact 12s ago  0 of 4, last contact 1m01s ago  -          yes
 
 1 server1 to 3 server3: the last attempt failed: no route to host
 
 2 server2 to 3 server3: the last attempt failed: no route to host
 
-1 server1: core 2 has not answered: links that are up may not be counted here
+1 server1: core 2 has not reported: more links may be up than shown
 "
         );
         let none = text(&[]);

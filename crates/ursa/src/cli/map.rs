@@ -19,7 +19,7 @@ pub enum Command {
         target: String,
         /// Volume name or ID
         volume: String,
-        /// Host group that sees it; `any` is every host
+        /// Host group to map it to; `any` is every host
         #[arg(long, default_value = api::DEFAULT_HOST)]
         host: String,
         /// LUN [default: the lowest free one]

@@ -105,9 +105,9 @@ pub enum Command {
     },
     /// Make this node, the last survivor of a disaster, a cluster of its own
     ///
-    /// For when a majority of the voters is lost for good, so that nothing can be changed any more. The other
-    /// nodes are given up: data that only they have is lost, and they must never be started again with it. IF
-    /// ONE OF THEM IS STILL RUNNING SOMEWHERE, BOTH SIDES CONTINUE. SPLIT BRAIN: HOSTS WRITE TO TWO DIVERGING
+    /// Use it only if a majority of the voters is lost for good, so that nothing can be changed. The other
+    /// nodes are given up: data that only they have is lost. Never start them again with their old data: IF
+    /// ONE OF THEM STILL RUNS SOMEWHERE, BOTH SIDES CONTINUE (SPLIT BRAIN), AND HOSTS WRITE TO TWO DIVERGING
     /// COPIES OF ONE VOLUME. Volumes whose copy here was out of sync are not served. Refused while a majority
     /// or any other node can be reached. Takes effect when this node is next started. Then remove the
     /// given-up copies and nodes (`ursa volume copy remove`, `ursa node remove`), let machines that return
@@ -119,8 +119,8 @@ pub enum Command {
     /// Make this node leave its cluster at its next start
     ///
     /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if
-    /// it takes part in its cluster. Pools stay, and volumes that only this node has ever had a copy of are
-    /// served; other copies stay in their pools and are not served. The certificates and the record are moved
+    /// it takes part in its cluster. Pools stay. The node serves volumes that have never had a copy on another
+    /// node; other copies stay in their pools and are not served. The certificates and the record are moved
     /// to cluster.left in the data directory. Afterwards the node can join a cluster as a new node. The other
     /// nodes are not notified: remove it there with `ursa node remove`.
     Leave {
@@ -286,7 +286,7 @@ impl Command {
                 client.keep_link_for(node, &LinkFor { address: address.clone(), role })?;
                 let kind = role.map_or("all links".to_owned(), |role| format!("{role} links only"));
                 output.done(&format!(
-                    "{address} of node {node} is for {kind} now: links of nodes with higher numbers move within half a minute, one after the other."
+                    "{address} of node {node} now carries {kind}. Links from nodes with higher numbers move one by one, within half a minute."
                 ))
             }
             Command::ResyncLimit { limit: None } => {

@@ -81,7 +81,7 @@ pub enum Command {
         /// Import it under another name
         #[arg(long)]
         name: Option<String>,
-        /// Import it although its last server has not exported it: that server must certainly be off
+        /// Import it even if its last server has not exported it; make sure that this server is off
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -107,7 +107,7 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Accept the older data of a pool that was set back, where no other copy is in sync
+    /// Accept the older data of a pool that was set back, if no other copy is in sync
     AcceptOlder {
         /// Pool name
         name: String,

@@ -17,7 +17,7 @@ pub enum Command {
     Create {
         /// Target name (IQN): iqn.YYYY-MM.reversed.domain:name
         name: String,
-        /// Alias: a name for people
+        /// Alias: a descriptive name
         #[arg(long)]
         alias: Option<String>,
         #[command(flatten)]

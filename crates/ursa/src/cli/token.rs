@@ -18,7 +18,7 @@ use crate::duration::parse_duration;
 pub enum Command {
     /// Create a token and print its secret, which is not shown again
     Create {
-        /// What it is for
+        /// Token name: what the token is for
         name: String,
         /// Role
         #[arg(long, value_enum)]

@@ -65,7 +65,7 @@ pub enum Command {
     Verify {
         /// Volume name or ID
         name: String,
-        /// Node that does it, by number [default: the node contacted, or one that has a copy]
+        /// Node that runs the verify, by number [default: the node contacted, or one that has a copy]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },
@@ -80,7 +80,7 @@ pub enum Command {
     Delete {
         /// Volume name or ID
         name: String,
-        /// Delete it even if it is mapped: hosts lose it
+        /// Delete it even if it is mapped; hosts lose the disk
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -120,13 +120,13 @@ pub struct Create {
     /// Target, created if it does not exist [default: iqn.2026-11.io.ursa:NAME]
     #[arg(long, value_name = "IQN", conflicts_with = "no_map")]
     target: Option<String>,
-    /// Host group that sees it [default: local, this machine]
+    /// Host group to map it to [default: local, this machine]
     #[arg(long, conflicts_with = "no_map")]
     host: Option<String>,
     /// LUN [default: the lowest free one]
     #[arg(long, value_name = "N", conflicts_with = "no_map")]
     lun: Option<u16>,
-    /// Do not map it: no host sees it until `ursa map create`
+    /// Do not map it; no host can use it until `ursa map create`
     #[arg(long)]
     no_map: bool,
     /// Show what the command would do, and change nothing
@@ -257,7 +257,7 @@ fn created(volume: &Volume, portals: &[String]) -> String {
     let Some(map) = volume.maps.first() else {
         let name = &volume.name;
         return format!(
-            "{what}. No host sees it yet; map it: `ursa map create TARGET {name} --host HOST`.\nRedundancy: {redundancy}.\n"
+            "{what}. It is not mapped yet, so no host can use it. Map it: `ursa map create TARGET {name} --host HOST`.\nRedundancy: {redundancy}.\n"
         );
     };
     let (target, host) = (&map.target, &map.host);

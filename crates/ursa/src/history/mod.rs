@@ -102,7 +102,7 @@ impl Window {
 
 /// The history cannot be read now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its history cannot be read now: its data directory's disk is slow, or too many ask")]
+#[error("its history cannot be read now: the disk of its data directory is slow, or too many requests wait")]
 pub struct Unavailable;
 
 impl History {
@@ -113,7 +113,7 @@ impl History {
         let mut kept = Kept::new(data_dir.join("history"));
         let started = std::thread::Builder::new().name("history".into()).spawn(move || kept.run(&waiting));
         if let Err(error) = &started {
-            tracing::warn!(%error, "no history is kept: there is no thread to have");
+            tracing::warn!(%error, "no history is recorded: cannot start its thread");
         }
         History { work: started.is_ok().then_some(work) }
     }
@@ -175,7 +175,7 @@ impl Kept {
         match self.write(row) {
             Ok(()) if self.fails => {
                 self.fails = false;
-                tracing::info!("the history is kept again");
+                tracing::info!("the history is recorded again");
             }
             Ok(()) => {}
             Err(error) if self.fails => tracing::debug!(%error, "the history cannot be written"),
@@ -188,7 +188,7 @@ impl Kept {
 
     fn warn(&self, error: &io::Error, what: &str) {
         let directory = self.directory.display();
-        tracing::warn!(%error, %directory, "the history cannot be {what}; nothing else needs it");
+        tracing::warn!(%error, %directory, "the history cannot be {what}; nothing else is affected");
     }
 
     fn write(&mut self, row: &Row) -> io::Result<()> {

@@ -157,7 +157,7 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     if !removal.sole.is_empty() {
         let names: Vec<&str> = removal.sole.iter().map(|(_, name)| name.as_str()).collect();
         steps.push(format!(
-            "volume {} leaves the cluster with it, which has the only copy: it is back when the node joins again, or another node imports its pool",
+            "volume {} leaves the cluster with this node, which has its only copy; it returns when the node joins again, or when another node imports its pool",
             names.join(", ")
         ));
     }
@@ -265,8 +265,8 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
         (false, true) => {
             vec![format!("node {id} is back in use: its copies are resynced")]
         }
-        (true, true) => vec![format!("nothing: node {id} is already in maintenance")],
-        (false, false) => vec![format!("nothing: node {id} is not in maintenance")],
+        (true, true) => vec![format!("no change: node {id} is already in maintenance")],
+        (false, false) => vec![format!("no change: node {id} is not in maintenance")],
     };
     Ok(dry_run::would(steps, Vec::new()))
 }
@@ -440,7 +440,7 @@ fn would_force_new(given_up: &[u16], has_authority: bool) -> Vec<String> {
     let mut steps =
         vec!["from its next start, this node is a cluster of its own, with everything on it".to_owned()];
     steps.extend(given_up.iter().map(|node| {
-        format!("node {node} is given up: what only it has is lost, and it must never be started again with its data")
+        format!("node {node} is given up: data that only it has is lost, and it must never be started again with its old data")
     }));
     steps.push("volumes whose copy on this node is out of sync become unavailable".to_owned());
     if !has_authority {

@@ -117,10 +117,10 @@ fn would_change(before: &HostGroup, after: &HostGroup, luns: usize) -> Vec<Strin
     }
     if (is_narrower || is_nearer) && luns > 0 {
         let luns = if luns == 1 { "1 LUN".to_owned() } else { format!("{luns} LUNs") };
-        steps.push(format!("hosts that no longer match lose access to what is mapped to the group: {luns}"));
+        steps.push(format!("hosts that no longer match lose access to {luns} mapped to the group"));
     }
     if steps.is_empty() {
-        steps.push(format!("nothing: host group {} already has these settings", after.name));
+        steps.push(format!("no change: host group {} already has these settings", after.name));
     }
     steps
 }

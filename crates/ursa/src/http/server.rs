@@ -105,7 +105,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
         }
     };
     if tokio::time::timeout(SHUTDOWN_DEADLINE, ended).await.is_err() {
-        tracing::warn!("requests were cut off at the stop");
+        tracing::warn!("requests were cut off when the node stopped");
     }
     Ok(())
 }

@@ -143,7 +143,7 @@ fn would_change(before: &Known, after: &Known) -> Vec<String> {
         steps.push("sessions continue".to_owned());
     }
     if steps.is_empty() {
-        steps.push(format!("nothing: target {} already has these settings", after.name));
+        steps.push(format!("no change: target {} already has these settings", after.name));
     }
     steps
 }

@@ -11,7 +11,7 @@ pub(super) fn write(text: &mut Text, members: &Members) {
         Members::Unknown => (&[][..], false),
         Members::Known { nodes, answers } => (nodes.as_slice(), *answers),
     };
-    let help = "Whether this node hears a leader of the cluster's record, or etcd answers: without it nothing in the cluster can be changed.";
+    let help = "Whether this node reaches a leader of the cluster's record, or etcd: if not, nothing in the cluster can be changed.";
     text.family("ursa_cluster_record_up", Kind::Gauge, help).sample(&[], u8::from(answers));
     if nodes.is_empty() {
         return;
@@ -23,7 +23,7 @@ pub(super) fn write(text: &mut Text, members: &Members) {
             family.sample(&labels, value(node));
         }
     };
-    gauge("ursa_node_up", "Whether this node has heard from the node within the last half second.", |node| {
+    gauge("ursa_node_up", "Whether this node has reached the node within the last half second.", |node| {
         node.up.into()
     });
     gauge("ursa_node_votes", "Whether the node is a voter.", |node| node.votes.into());

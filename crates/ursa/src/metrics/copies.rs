@@ -52,7 +52,7 @@ fn states(text: &mut Text, snapshot: &Snapshot) {
 }
 
 fn forks(text: &mut Text, snapshot: &Snapshot) {
-    let help = "Whether a node has continued alone with the volume: no, alone (not resolved yet), split (split brain: both sides have data that the other does not have).";
+    let help = "Whether a node has continued alone with the volume: no, alone (not resolved yet), split (split brain: both sides have data that the other lacks).";
     let mut family = text.family("ursa_volume_split_brain", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         let now = status.fork.as_ref().map(|fork| fork.state);
@@ -97,7 +97,7 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
     gauge("ursa_copy_resync_remaining_seconds", help, CopySync::seconds_left);
     let help = "Whether the resync is stalled: `ursa volume show` says what it waits for.";
     gauge("ursa_copy_resync_stalled", help, |sync| Some(u64::from(sync.waits_for.is_some())));
-    let help = "Whether somebody has paused the resync: it does not run until it is resumed.";
+    let help = "Whether the resync is paused: it does not run until it is resumed.";
     let mut family = text.family("ursa_copy_resync_paused", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         for copy in status.entry.copies.iter().filter(|copy| status.syncs.contains_key(&copy.slot)) {

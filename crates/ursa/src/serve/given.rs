@@ -18,7 +18,7 @@ use crate::size::Size;
 #[derive(Args, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Given {
-    /// Configuration file (TOML); options on the command line win over it
+    /// Configuration file (TOML); command-line options take precedence
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub struct Given {
     #[serde(skip)]
     pub print_config: bool,
 
-    /// Node name, for people [default: the host name]
+    /// Node name [default: the host name]
     #[arg(long)]
     pub name: Option<String>,
 
@@ -123,7 +123,7 @@ pub struct Given {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
     pub discovery_chap: Option<bool>,
 
-    /// In a cluster, run a watcher process that tells the other nodes when this one dies [default: true]
+    /// In a cluster, run a watcher process that notifies the other nodes when this one dies [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
     pub watcher: Option<bool>,
 

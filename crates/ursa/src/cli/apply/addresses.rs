@@ -36,7 +36,7 @@ pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compar
             |other: &&FloatingAddress| parsed(other).is_some_and(|range| range.address() == wanted.address());
         match present.addresses.iter().find(is_it) {
             Some(other) if is_unreadable(other) => compared.conflicts.push(format!(
-                "address {}: written by a later version of ursa, so this node cannot read it: use a node of that version (--api)",
+                "address {}: not readable by this node, because a newer version of ursa wrote it: use a node with that version (--api)",
                 other.address
             )),
             Some(other) => compared.conflicts.extend(differences(address, wanted, other)),

@@ -340,7 +340,7 @@ fn addresses_come_last_and_go_first() {
     }
     let later = &mut present.addresses[0];
     (later.address, later.state, later.portal_group) = ("192.0.2.10".into(), AddressState::Unreadable, None);
-    conflicts(&format!("{FILE}{named}"), &present, "address 192.0.2.10: written by a later version of ursa");
+    conflicts(&format!("{FILE}{named}"), &present, "address 192.0.2.10: not readable by this node");
     let expected = ["- address fd00::10/64", "+ address 192.0.2.11/24"];
     changes(&format!("{FILE}{other}"), &present, true, &expected);
     assert!(!export::text(&export::declared(&present)).contains("192.0.2.10"));

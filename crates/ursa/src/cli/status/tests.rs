@@ -259,7 +259,7 @@ State      LOST: Split brain on volume mail: two nodes each have writes that the
 Resync     1 copy: 7G of 10G copied (70 %), 0/s, time left unknown
            db on node 2: 3G of 10G left to copy; cause: its node restarted; WAITING for node 2 to be reachable again (heartbeat timeout)
 Tolerance  if node 1 is lost: db: unavailable until the node returns (only copy in sync)
-           if node 1 is lost: mail: unavailable until the node returns (preferred node, and there is no witness: `ursa node prefer`)
+           if node 1 is lost: mail: unavailable until the node returns (preferred node, and the cluster has no witness: `ursa node prefer`)
            if node 2 is lost: db: no effect (its copy is out of sync)
            if node 2 is lost: mail: still available, after a pause of about a second
 Action     Back up what you need, then choose which side to keep: ursa volume resolve-split-brain mail --keep NODE --discard-other

@@ -25,7 +25,7 @@ pub(super) fn served(volume: &Volume) -> String {
         (None, false) if !volume.copies.iter().any(|copy| copy.here) => {
             "not by this node, which has no copy".into()
         }
-        (None, false) => "NOT BY THIS NODE NOW: its copy does not serve".into(),
+        (None, false) => "NOT BY THIS NODE NOW: its copy is not serving".into(),
         (None, true) => "yes".into(),
     }
 }

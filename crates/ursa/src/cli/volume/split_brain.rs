@@ -12,7 +12,7 @@ use super::super::output::Output;
 pub struct Choice {
     /// Volume name or ID
     volume: String,
-    /// What a node that is cut off and not preferred does
+    /// Behavior of a node that is cut off and not preferred
     #[arg(value_enum)]
     policy: Policy,
     /// With `heartbeat`: accept that both nodes may continue, and that the writes of one of them are then
@@ -41,7 +41,7 @@ pub struct Resolution {
     /// Node whose data is kept, by number
     #[arg(long, value_name = "NODE")]
     keep: u16,
-    /// Discard what only the other node has written
+    /// Discard writes made only on the other node
     #[arg(long)]
     discard_other: bool,
     #[command(flatten)]
@@ -66,7 +66,7 @@ impl Choice {
             SplitBrainPolicy::Prefer => format!("Volume {volume}: {}.\n", decided_by(record_place(client))),
             SplitBrainPolicy::Heartbeat => {
                 let warning = if chosen.one_way {
-                    "\nWARNING: the nodes know only one address of each other. If that network is lost, both continue: give them a second address (`ursa node list` shows addresses).\n"
+                    "\nWARNING: each node knows only one address of the other. If that network is lost, both continue. Give the nodes a second address (`ursa node list` shows addresses).\n"
                 } else {
                     ""
                 };
@@ -134,14 +134,14 @@ pub(super) fn fork_line(volume: &Volume, fork: &VolumeFork) -> String {
     if fork.split {
         let other = volume.copies.iter().find(|copy| copy.node != node).map_or(0, |copy| copy.node);
         format!(
-            "\nSPLIT BRAIN: nodes {other} and {node} have both served the volume independently, and each has data that the other has not. \
-             Node {other} serves it; the copy on node {node} stays as it is. Choose whose data is kept; what only the other node has written is discarded: \
+            "\nSPLIT BRAIN: nodes {other} and {node} have both served the volume independently, and each has data that the other lacks. \
+             Node {other} serves it; the copy on node {node} stays unchanged. Choose which data to keep; writes made only on the other node are discarded: \
              `ursa volume resolve-split-brain {name} --keep NODE --discard-other`.\n"
         )
     } else {
         format!(
-            "\nNode {node} has continued alone. When the other node is back, this is resolved automatically if only one of them was used. If it is not, because the \
-             disk of node {node} is lost: `ursa volume resolve-split-brain {name} --keep NODE --discard-other`.\n"
+            "\nNode {node} has continued alone. Ursa resolves this automatically when the other node is back, if hosts used only one of the two. If the \
+             disk of node {node} is lost, resolve it yourself: `ursa volume resolve-split-brain {name} --keep NODE --discard-other`.\n"
         )
     }
 }

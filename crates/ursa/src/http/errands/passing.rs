@@ -205,7 +205,7 @@ impl About {
             ),
             About::Authority => (
                 String::new(),
-                "create another token: nobody has seen this one, so it cannot be used, and it expires"
+                "create another token: this one was not delivered, so it cannot be used, and it expires"
                     .to_owned(),
             ),
             About::Job(node) => (

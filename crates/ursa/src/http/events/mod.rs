@@ -42,7 +42,7 @@ const NODE_STARTED: Code = Code::new("node_started", Severity::Info, None);
 pub(super) const LOGIN_THROTTLED: Code = Code::new(
     "login_throttled",
     Severity::Warning,
-    Some("somebody is guessing passwords, or has forgotten one: `ursa audit` shows who"),
+    Some("check `ursa audit`: someone is guessing passwords, or has forgotten one"),
 );
 /// Changes are refused, since the audit log could not record who made them.
 pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(

@@ -99,7 +99,7 @@ fn words(what: &What<'_>, nodes: &[ClusterNode]) -> Words {
             command: NODES.into(),
         },
         What::RecordSilent => Words {
-            cause: "The cluster's record does not answer: nothing can be changed, and no node can be declared lost.".into(),
+            cause: "The cluster's record is unavailable: nothing can be changed, and no node can be declared lost.".into(),
             action: "Bring back the nodes that are down".into(),
             command: NODES.into(),
         },
@@ -349,14 +349,14 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             command: NODES.into(),
         },
         FaultKind::RemovedFromCluster => of_removed(format!(
-            "{who} was removed from the cluster: the other nodes refuse it. It serves volumes that only it has ever had a copy of."
+            "{who} was removed from the cluster: the other nodes refuse it. It serves only volumes that have never had a copy on another node."
         )),
         FaultKind::LeftBehind => of_removed(format!(
-            "{who} was left behind: a surviving node was forced into a new cluster, which refuses it. It serves volumes that only it has ever had a copy of."
+            "{who} was left behind: a surviving node was forced into a new cluster, which refuses it. It serves only volumes that have never had a copy on another node."
         )),
         FaultKind::ClusterFailed { error, retry_seconds } => Words {
             cause: format!(
-                "{who} does not take part in its cluster: cluster failed: {error}. It serves volumes that only it has ever had a copy of; its copies of cluster volumes are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
+                "{who} does not take part in its cluster: cluster failed: {error}. It serves only volumes that have never had a copy on another node; its other copies are closed, and the cluster cannot be changed from there. It tries again every {retry_seconds} seconds."
             ),
             action: "Repair the cause; if it cannot be repaired, `ursa node leave --forget` makes it a standalone node that can join again".into(),
             command: LOG.into(),
@@ -444,7 +444,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 ByteLen(*bytes),
                 joined(nodes)
             ),
-            action: "See where they differ, then rebuild the wrong copy (`ursa volume copy rebuild`); the finding ends when a full verify finds the copies equal".into(),
+            action: "See where they differ, then rebuild the wrong copy (`ursa volume copy rebuild`); the finding ends when a full verify finds no mismatch".into(),
             command: format!("ursa volume verify {volume}"),
         },
         FaultKind::BlocksLost { volume, blocks, lba, .. } => Words {
@@ -453,7 +453,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 if *blocks == 1 { "block" } else { "blocks" },
                 if *blocks == 1 { "it" } else { "them" },
             ),
-            action: "Keep the copy whose disk failed to read: Ursa retries about once a minute, if not more often. If the disk cannot read the data any more, restore it from a backup; the finding ends when it is overwritten".into(),
+            action: "Keep the copy on the disk that failed to read: Ursa retries at least about once a minute. If the disk no longer reads the blocks, restore them from a backup; the finding ends when hosts have overwritten them".into(),
             command: format!("ursa volume show {volume}"),
         },
     }

@@ -124,7 +124,7 @@ impl From<ControlError> for Refusal {
             }
             E::ClusterFailed(_) => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "cluster_unavailable", error.to_string())
-                    .hint("`ursa status` on this node shows what to do; the node retries automatically, and serves volumes that only it has ever had a copy of")
+                    .hint("`ursa status` on this node shows what to do; the node retries automatically, and serves volumes that have never had a copy on another node")
             }
             E::TakesPart(node) => {
                 Refusal::new(CONFLICT, "takes_part", "this node is an active member of its cluster")

@@ -116,7 +116,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
         ])
     );
     let would = rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": false})).json(200);
-    assert_eq!(would["would"], json!(["nothing: node 1 is not in maintenance"]));
+    assert_eq!(would["would"], json!(["no change: node 1 is not in maintenance"]));
     rig.put("/v1/nodes/2/maintenance", json!({"on": true})).refused(404, "node_not_found");
     rig.put("/v1/cluster/preferred", json!({"node": 2})).refused(404, "node_not_found");
     let shown = |field: &str| rig.get("/v1/nodes").json(200)["items"][0][field].clone();

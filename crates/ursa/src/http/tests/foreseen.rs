@@ -135,11 +135,11 @@ fn who_changes_a_host_group_or_a_user_is_told_who_is_shut_out() {
         format!("initiator {one} no longer matches"),
         format!("initiator {two} matches"),
         "any address matches".to_owned(),
-        "hosts that no longer match lose access to what is mapped to the group: 1 LUN".to_owned(),
+        "hosts that no longer match lose access to 1 LUN mapped to the group".to_owned(),
     ];
     assert_eq!(steps, said);
     let same = json!({"initiators": [one], "addresses": ["10.0.0.0/8"]});
-    assert_eq!(would(&told(same)), ["nothing: host group web already has these settings"]);
+    assert_eq!(would(&told(same)), ["no change: host group web already has these settings"]);
     let chap = json!({"user": "web", "secret": "opensesame123"});
     let secret = json!({"initiators": [one], "addresses": ["10.0.0.0/8"], "chap": chap});
     assert!(would(&told(secret))[0].starts_with("the CHAP secret changes (CHAP name web)"));

@@ -73,7 +73,7 @@ fn a_targets_alias_and_secret_change_and_its_maps_stay() {
     assert_eq!(secret().as_deref(), Some("another secret"));
     assert_eq!(rig.patch(&path, json!({"alias": null})).json(200)["chap_user"], "target");
     let would = rig.patch(&format!("{path}?dry_run=true"), json!({"chap": chap})).json(200);
-    assert_eq!(would["would"], json!([format!("nothing: target {TARGET} already has these settings")]));
+    assert_eq!(would["would"], json!([format!("no change: target {TARGET} already has these settings")]));
     let short = json!({"chap": {"user": "target", "secret": "short"}});
     for query in ["", "?dry_run=true"] {
         let problem = rig.patch(&format!("{path}{query}"), short.clone()).refused(422, "field_invalid");

@@ -122,7 +122,7 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
         ));
     }
     if steps.is_empty() {
-        steps.push(format!("nothing: volume {} already has this name and size", volume.name));
+        steps.push(format!("no change: volume {} already has this name and size", volume.name));
     }
     Ok(DryRun { would: steps, candidates: found })
 }

@@ -79,7 +79,7 @@ pub(in crate::http) async fn create(
 fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16, created: u64) -> Volume {
     let Untold { status, reasons } = untold;
     let problem = format!(
-        "it was created, but its state has been unknown since ({reasons}); its pool, if none was given, and the space that it takes are unknown, too"
+        "the volume was created, but its state is unknown ({reasons}), and so are the space that it takes and, if none was given, its pool"
     );
     let physical = if asked.block_size == 512 && !asked.native_512 { 4096 } else { asked.block_size };
     let size = status.entry.size;

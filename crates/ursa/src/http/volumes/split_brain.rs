@@ -74,7 +74,7 @@ fn would_choose(volume: &str, policy: Strategy, change: StrategyChange) -> Vec<S
     let mut steps = vec![match policy {
         Strategy::Prefer if change.etcd_decides => {
             format!(
-                "nothing: the cluster's record is in etcd, which decides which nodes continue with volume {volume}"
+                "no change: the cluster's record is in etcd, which decides which nodes continue with volume {volume}"
             )
         }
         Strategy::Prefer => {
@@ -86,7 +86,7 @@ fn would_choose(volume: &str, policy: Strategy, change: StrategyChange) -> Vec<S
     }];
     if policy == Strategy::Heartbeat && change.one_way {
         steps.push(
-            "the nodes know only one address of each other: if that network is lost, both continue".into(),
+            "each node knows only one address of the other: if that network is lost, both continue".into(),
         );
     }
     steps
@@ -180,7 +180,7 @@ mod tests {
         let nodes = "volume db waits for quorum: only the preferred node, or a majority, continues";
         assert_eq!(would(Strategy::Prefer, true, false), [nodes]);
         let etcd =
-            "nothing: the cluster's record is in etcd, which decides which nodes continue with volume db";
+            "no change: the cluster's record is in etcd, which decides which nodes continue with volume db";
         assert_eq!(would(Strategy::Prefer, true, true), [etcd]);
         assert_eq!(would(Strategy::Heartbeat, false, false).len(), 1);
         assert!(would(Strategy::Heartbeat, true, false)[1].contains("only one address"));
