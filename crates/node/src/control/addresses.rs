@@ -260,7 +260,7 @@ fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<(), ControlError> 
     if keeper.nodes().iter().any(|(node, _)| has(&node.addresses) || has(&node.portals)) {
         return invalid(
             "address",
-            "this is a node's own address (`ursa node list`): choose one that no machine uses",
+            "this is a node's own address (`ursa node list`): choose an unused address",
         );
     }
     Ok(())

@@ -260,12 +260,12 @@ pub enum ControlError {
     NoFork(String),
     /// A node has continued alone with the volume.
     #[error(
-        "a node has continued alone with volume {0:?}, and that is not resolved yet: `ursa volume show {0}` says what to do; then try again"
+        "a node has continued alone with volume {0:?}: resolve that first (`ursa volume show {0}` says how), then try again"
     )]
     Forked(String),
     /// The node that continues alone has not reached the record since.
     #[error(
-        "node {node} continues alone with volume {volume:?} and resolves that automatically when it reaches the cluster's record: a decision is needed only if `ursa volume show {volume}` then reports a split brain"
+        "node {node} continues alone with volume {volume:?} and resolves that automatically when it reaches the cluster's record: no action is needed unless `ursa volume show {volume}` then reports a split brain"
     )]
     NotSplitYet {
         /// The volume.
@@ -325,7 +325,7 @@ pub enum ControlError {
         node: u16,
     },
     /// The cluster's record does not know this life of the node yet, and so not what the node has.
-    #[error("the cluster's record does not know of this start of the node yet")]
+    #[error("the cluster's record has not registered this start of the node yet")]
     LifeUnknown,
     /// The pool was set back, and no other copy is in sync.
     #[error(

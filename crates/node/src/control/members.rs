@@ -29,7 +29,7 @@ const PREFERRED: &str = "preferred-node";
 
 /// What replaces the nodes' votes if the record is in etcd.
 pub(super) const ETCD_VOTES: &str =
-    "if either of two nodes is lost, the other one continues as long as etcd responds";
+    "if either of two nodes is lost, the other one continues as long as etcd is available";
 
 /// How long a change of the record's members may take.
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(10);
@@ -132,7 +132,7 @@ impl Control {
         if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
             return Err(ControlError::Invalid {
                 field: "bytes_per_second",
-                reason: "at least 1 MiB/s: a copy that never comes in sync is no redundancy when the next fault happens",
+                reason: "at least 1 MiB/s: with less, a copy may never come in sync and adds no redundancy",
             });
         }
         if bytes_per_second.is_some_and(|limit| limit > SYNC_LIMIT_MAX) {
@@ -177,8 +177,7 @@ impl Control {
         roles.retain(|kept, _| entry.addresses.contains(kept));
         // Heartbeats may use an address for replication, but replication may not use one for heartbeats.
         if entry.addresses.iter().all(|address| roles.get(address) == Some(&LinkRole::Heartbeat)) {
-            let reason =
-                "no address of the node would be left for replication: let it listen at another address, too";
+            let reason = "the node needs at least one address for replication: add another address first";
             return Err(ControlError::Invalid { field: "role", reason });
         }
         let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&roles));

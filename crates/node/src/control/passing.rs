@@ -187,7 +187,7 @@ pub(super) async fn carry_out_here(
 async fn follow(keeper: &Keeper, revision: u64) -> Result<(), String> {
     match keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await {
         true => Ok(()),
-        false => Err("it does not follow the cluster's record now".into()),
+        false => Err("it has not caught up with the cluster's record".into()),
     }
 }
 

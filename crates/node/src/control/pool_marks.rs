@@ -132,7 +132,7 @@ impl Control {
             // Its copies are unchanged, and may be the only ones. That it accepts no changes is shown in the
             // pool's status.
             Err(error) if !set_back => {
-                tracing::error!(pool = pool.name(), %error, "the mark of a pool cannot be advanced: if the pool were set back to an image of now, this would not be detected");
+                tracing::error!(pool = pool.name(), %error, "the mark of a pool cannot be advanced: a later rollback of the pool to its current state would not be detected");
                 pool.vouch_for();
                 return Ok(());
             }

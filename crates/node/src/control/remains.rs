@@ -86,7 +86,7 @@ impl Control {
                 && copy.node != keeper.me().0
             {
                 return Some(format!(
-                    "the cluster has this volume on node {}: it is served here once its pool was exported there (`ursa pool export`) or that node was removed",
+                    "the cluster has this volume on node {}: to serve it here, export its pool there (`ursa pool export`) or remove that node",
                     copy.node
                 ));
             }
@@ -97,11 +97,11 @@ impl Control {
         Some(if keeper.acts_by().0 == 0 {
             "this node has not read the cluster's record yet".into()
         } else if keeper.has_fork(info.id) {
-            "it was deleted while this node continued alone with it: the data written here is kept, unused, until `ursa volume delete` is run on this node".into()
+            "it was deleted while this node continued alone with it: the data written here is kept, but not served; run `ursa volume delete` on this node to discard it".into()
         } else if keeper.is_deleted(info.id) {
             "it is deleted, and its remains on this node will be deleted in a moment".into()
         } else {
-            "the cluster does not have this volume: it was deleted, or belongs to another cluster, and `ursa volume delete` on this node discards the data. But if the cluster's record was set back to a time before the volume was created, this is the volume: then do not delete it".into()
+            "the cluster does not have this volume: it was deleted, or belongs to another cluster; `ursa volume delete` on this node discards the data. Do not delete it if the cluster's record was set back to a time before the volume was created: then this data is the volume".into()
         })
     }
 }

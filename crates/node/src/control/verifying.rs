@@ -440,9 +440,9 @@ async fn compare_once(
     slice: u16,
     (at, len): (u64, u64),
 ) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, String> {
-    let volume = Shard::current().volume(id).ok_or("the copy here is not open")?;
+    let volume = Shard::current().volume(id).ok_or("the copy on this node is not open")?;
     let taken = volume.take_part(slice, ByteOffset(at), ByteLen(len)).await;
-    let taken = taken.map_err(|_| "host writes to it could not be held back for a moment")?;
+    let taken = taken.map_err(|_| "host writes to it could not be paused")?;
     let entry = keeper.volume(id).ok_or("the volume was deleted")?.entry;
     let in_sync = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
     let nodes: BTreeSet<u16> = in_sync.map(|copy| copy.node).collect();
@@ -471,7 +471,7 @@ async fn compare_once(
     verifying.found.borrow_mut().nodes.retain(|node| nodes.contains(node));
     let count = len.div_ceil(DIGEST_BYTES) as usize;
     if let Some((node, _)) = found.iter().find(|(_, digests)| digests.len() != count) {
-        return Err(format!("{} has less of it than the other nodes", NodeId(*node)));
+        return Err(format!("the copy on {} is shorter than the others", NodeId(*node)));
     }
     let differing = (0..count).filter_map(|index| {
         let of: Vec<(u16, &[u8; 32])> =

@@ -110,7 +110,7 @@ codes! {
     /// A copy was removed from its node.
     COPY_REMOVED = "copy_removed", Info;
     /// A copy is no longer in sync; the cause says why.
-    COPY_OUT_OF_SYNC = "copy_out_of_sync", Warning, "check the node of the copy; the copy resyncs automatically when it can";
+    COPY_OUT_OF_SYNC = "copy_out_of_sync", Warning, "check the node of the copy; the resync starts automatically";
     /// A node begins to bring copies up to date.
     RESYNC_STARTED = "resync_started", Info;
     /// A copy is up to date and in sync.
@@ -132,7 +132,7 @@ codes! {
     SPLIT_BRAIN_ENDED = "split_brain_ended", Info;
 
     /// Copies in sync of a volume were compared, and differ.
-    COPIES_MISMATCH = "copies_mismatch", Critical, "find the copies that differ (`ursa volume verify`), remove the wrong one and add it again: `ursa volume copy remove`, `ursa volume copy add`";
+    COPIES_MISMATCH = "copies_mismatch", Critical, "find the copies that differ (`ursa volume verify`), then rebuild the wrong one: `ursa volume copy rebuild`";
 
     /// A disk is out of service because a write or a flush failed.
     DISK_FAILED = "disk_failed", Critical, "check the disk, then run `ursa pool reopen`";
@@ -142,7 +142,7 @@ codes! {
     BLOCK_REPAIRED = "block_repaired", Info;
     /// No copy in sync could read some blocks of a volume during a resync: the resynced copy is in sync
     /// without them.
-    BLOCKS_LOST = "blocks_lost", Critical, "restore these blocks from a backup: they can be read again when a host has written them";
+    BLOCKS_LOST = "blocks_lost", Critical, "restore these blocks from a backup: hosts can read them again once they are written";
     /// A disk is in service again.
     DISK_RETURNED = "disk_returned", Info;
     /// A pool cannot be opened.

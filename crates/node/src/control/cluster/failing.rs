@@ -112,7 +112,7 @@ impl Control {
         }
         tracing::error!(
             reason = why,
-            "this node cannot take part in its cluster: it serves volumes that it alone has and keeps trying"
+            "this node cannot take part in its cluster: it serves only volumes that have never had a copy on another node, and keeps trying"
         );
         let name = &self.host.name;
         let text = format!("node {name} cannot take part in its cluster: {why}");

@@ -142,7 +142,9 @@ impl Control {
         })
         .await?;
         let name = self.host.name.clone();
-        tracing::warn!("this node has left its cluster and serves only volumes that it alone has");
+        tracing::warn!(
+            "this node has left its cluster and serves only volumes that have never had a copy on another node"
+        );
         tell(Event::new(CLUSTER_LEFT, &name, format!("node {name} has left its cluster")));
         Ok(())
     }

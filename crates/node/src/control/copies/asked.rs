@@ -84,7 +84,7 @@ impl Control {
     async fn make_copy(self: &Rc<Control>, copy: NewCopy) -> Result<(), ControlError> {
         let strange = |field| ControlError::Invalid {
             field,
-            reason: "another node asked for something that this node does not know",
+            reason: "another node sent a request that this node does not know",
         };
         let keeper = self.keeper_or_why_not()?;
         let id = VolumeId::parse(&copy.id).ok_or(strange("volume"))?;

@@ -98,10 +98,7 @@ impl Control {
         let portals = told_portals(&Shard::current().portals(), &listen);
         let record = RecordPlace::configured();
         if witness && record == RecordPlace::Etcd {
-            return Err(ControlError::RecordInEtcd {
-                what: "a witness has nothing to vote on",
-                instead: ETCD_VOTES,
-            });
+            return Err(ControlError::RecordInEtcd { what: "a witness is not needed", instead: ETCD_VOTES });
         }
         let about =
             Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness, record };

@@ -19,7 +19,7 @@ pub enum ClusterError {
     )]
     Unreadable(String),
     /// The other node is unreachable.
-    #[error("{0} is unreachable: is it running, and are its addresses correct?")]
+    #[error("{0} is unreachable: check that it is running and that its addresses are correct")]
     Unreached(NodeId),
     /// The question was sent, and the other node's answer did not come in time.
     #[error(

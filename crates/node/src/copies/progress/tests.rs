@@ -165,7 +165,7 @@ fn what_stands_still_says_what_it_waits_for() {
     );
     assert_eq!(
         waits(KeptOut::Quiet(NodeId(3), Duration::from_millis(310))),
-        "310 ms to pass: promises that node 3 made before its recent start may still hold, for 12 s"
+        "310 ms to pass: leases that node 3 granted before its recent start may still be valid, for 12 s"
     );
     assert_eq!(
         waits(KeptOut::Penalty(Duration::from_millis(17_300))),

@@ -239,7 +239,7 @@ impl fmt::Display for KeptOut {
             KeptOut::Apart(a, b) => write!(f, "{a} and {b} to reach each other over all links"),
             KeptOut::Quiet(node, left) => write!(
                 f,
-                "{} ms to pass: promises that {node} made before its recent start may still hold",
+                "{} ms to pass: leases that {node} granted before its recent start may still be valid",
                 left.as_millis()
             ),
             KeptOut::Penalty(left) => {

@@ -373,7 +373,7 @@ impl Keeper {
         dropped
             .inspect_err(|error| {
                 let error = error as &dyn std::error::Error;
-                tracing::error!(volume = %id, error, "the end of continuing alone cannot be written to the node's record: the copy waits until it can");
+                tracing::error!(volume = %id, error, "cannot write to the node's record that it no longer continues alone: the copy waits until it can");
             })
             .ok()
     }
