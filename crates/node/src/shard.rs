@@ -3,6 +3,7 @@
 //! A message from another core starts at [`Shard::current`] and never keeps what it finds there.
 
 use std::cell::{Cell, RefCell};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use proto::scsi::{ItNexus, LuState};
 use rt::CoreId;
-use rt::sync::{Notify, Semaphore};
+use rt::sync::{Notify, Semaphore, oneshot};
 use slab::Slab;
 use store::{CoreDisks, PoolId};
 
@@ -30,6 +31,10 @@ use crate::volume::{TakenRange, Volume, VolumeId};
 pub struct Shard {
     config: Arc<Config>,
     units: RefCell<BTreeMap<VolumeId, Rc<Unit>>>,
+    /// How many removed units of a volume are still in use.
+    leaving: RefCell<BTreeMap<VolumeId, usize>>,
+    /// Notified when one of them is gone.
+    left: Notify,
     /// Volumes that will be back soon: see [`Shard::expect_back`].
     expected: RefCell<BTreeSet<VolumeId>>,
     access: RefCell<Arc<Access>>,
@@ -65,6 +70,8 @@ impl Shard {
         let shard = Rc::new(Shard {
             config,
             units: RefCell::default(),
+            leaving: RefCell::default(),
+            left: Notify::new(),
             expected: RefCell::default(),
             access: RefCell::default(),
             sessions: RefCell::default(),
@@ -217,21 +224,54 @@ impl Shard {
         self.units.borrow_mut().insert(unit.id(), unit);
     }
 
-    /// Removes a unit, waits until no command uses it, and returns its last state.
+    /// Removes a unit, waits until no command uses it, and returns its last state; `None` if another caller
+    /// has removed it.
     ///
-    /// Sessions that see the unit look up their LUNs again: otherwise an idle session would keep the unit
-    /// until it ends.
+    /// That caller may have given up since, but its unit's commands may still be at a disk that hangs. So
+    /// each caller waits for them: afterwards the blocks may belong to somebody else.
     pub async fn remove_unit(&self, id: VolumeId) -> Option<LuState> {
         let removed = self.units.borrow_mut().remove(&id);
         self.turns.borrow_mut().remove(&id);
-        let removed = removed?;
+        let state = match removed {
+            Some(unit) => self.let_go(unit).await,
+            None => None,
+        };
+        self.left.until(|| !self.leaving.borrow().contains_key(&id)).await;
+        state
+    }
+
+    /// Waits until no command uses a removed unit, and returns its last state.
+    ///
+    /// Sessions that see the unit look up their LUNs again: otherwise an idle session would keep the unit
+    /// until it ends.
+    async fn let_go(&self, removed: Rc<Unit>) -> Option<LuState> {
         for session in self.sessions() {
             let sees = session.view().luns().values().any(|unit| Rc::ptr_eq(unit, &removed));
             if sees {
                 session.look_again();
             }
         }
-        removed.gone().await
+        let id = removed.id();
+        *self.leaving.borrow_mut().entry(id).or_default() += 1;
+        let (gone, state) = oneshot();
+        // In a task, because the caller may give up.
+        rt::spawn(async move {
+            let state = removed.gone().await;
+            Shard::current().note_left(id);
+            gone.send(state);
+        })
+        .detach();
+        state.await.ok().flatten()
+    }
+
+    fn note_left(&self, id: VolumeId) {
+        if let Entry::Occupied(mut leaving) = self.leaving.borrow_mut().entry(id) {
+            *leaving.get_mut() -= 1;
+            if *leaving.get() == 0 {
+                leaving.remove();
+            }
+        }
+        self.left.notify();
     }
 
     /// Keeps a range of a slice of this core for a command of another core, which releases it by the returned
