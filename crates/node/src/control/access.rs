@@ -233,10 +233,10 @@ impl Control {
     /// # Errors
     /// A name does not exist; the LUN is taken or too high.
     pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
-        let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(volume)?);
+        let (control, (volume, pool)) = (Rc::clone(self), self.volume_and_pool_name(volume)?);
         self.change(Work::new(Doing::MapVolume, &volume.name), |changing| async move {
             changing.concerns(volume.id);
-            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
+            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool)]).await?;
             let _record = changing.hold([Thing::Record]).await?;
             let target = control.target_named(&spec.target)?;
             let (_, volume) = control.volume_still(&volume)?;

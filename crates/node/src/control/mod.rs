@@ -272,7 +272,15 @@ impl Control {
         current.ok_or_else(|| ControlError::not_found("volume", &id.to_string()))
     }
 
+    /// The open pool with this identity.
+    fn pool_with(&self, id: PoolId) -> Option<Pool> {
+        self.open_pools().into_iter().find(|pool| pool.id() == id)
+    }
+
     /// The open pools, by name.
+    ///
+    /// A pool that is held, even by its handle alone, cannot be closed and opened again: who waits for
+    /// something else in between keeps its identity instead, and looks it up again.
     fn open_pools(&self) -> Vec<Pool> {
         self.pools.borrow().values().filter_map(KnownPool::open).cloned().collect()
     }

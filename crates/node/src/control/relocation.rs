@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use replica::{NodeId, Revision, Slot};
-use store::{CopyState, Pool, VolumeInfo};
+use store::{CopyState, VolumeInfo};
 
 use super::change::{WaitsFor, Work};
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
@@ -389,15 +389,17 @@ impl Control {
     }
 
     async fn rename_copy(self: &Rc<Control>, id: VolumeId, name: String) {
-        let Some((pool, info)) = self.current_of(self.copies_of(id)) else { return };
+        let found = self.current_of(self.copies_of(id)).map(|(pool, info)| (pool.name(), info));
+        let Some((pool, info)) = found else { return };
         if info.name == name || info.copy.is_none() {
             return;
         }
-        let called = name.clone();
+        let (control, called) = (Rc::clone(self), name.clone());
         let renamed = self.change(Work::new(Doing::RenameCopy, &info.name), |changing| async move {
             changing.concerns(id);
-            let things = [Thing::Volume(id), Thing::VolumeName(name.clone()), Thing::VolumesOf(pool.name())];
+            let things = [Thing::Volume(id), Thing::VolumeName(name.clone()), Thing::VolumesOf(pool.clone())];
             let _volume = changing.hold(things).await?;
+            let pool = control.pool_named(&pool)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.rename_volume(id, &name).await.map(drop)?)
         });
@@ -420,13 +422,13 @@ impl Control {
         self.forget_asker(id, dropped.asker);
         // A copy that is being created is looked at again later. The exception is the removed copy itself, if
         // it was created too late: after the new volume had been recorded without it.
-        let mut copies = self.copies_of(id).into_iter();
         if self.being_made.borrow().contains_key(&id)
-            && !copies.any(|(_, info)| self.is_left(keeper, &info, dropped))
+            && !self.copies_of(id).iter().any(|(_, info)| self.is_left(keeper, info, dropped))
         {
             return Ok(());
         }
-        for (pool, _) in self.copies_of(id) {
+        let pools: Vec<String> = self.copies_of(id).into_iter().map(|(pool, _)| pool.name()).collect();
+        for pool in pools {
             self.delete_left(keeper, pool, id, dropped).await?;
         }
         if !self.all_pools_are_open() {
@@ -456,17 +458,17 @@ impl Control {
     async fn delete_left(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
-        pool: Pool,
+        pool: String,
         id: VolumeId,
         dropped: DroppedCopy,
     ) -> Result<(), ControlError> {
-        let Some(info) = pool.volume(id).filter(|info| self.is_left(keeper, info, dropped)) else {
-            return Ok(());
-        };
+        let info = self.pool_named(&pool).ok().and_then(|pool| pool.volume(id));
+        let Some(info) = info.filter(|info| self.is_left(keeper, info, dropped)) else { return Ok(()) };
         let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
         self.change(Work::new(Doing::DeleteCopy, &info.name), |changing| async move {
             changing.concerns(info.id);
-            let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
+            let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.clone())]).await?;
+            let Ok(pool) = control.pool_named(&pool) else { return Ok(()) };
             // The change that held the volume until now may have started a new copy with this data.
             let Some(info) = pool.volume(id).filter(|info| control.is_left(&keeper, info, dropped)) else {
                 return Ok(());

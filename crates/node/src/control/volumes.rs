@@ -115,6 +115,13 @@ impl Control {
         self.volume_named(&before.id.to_string()).map_err(|_| ControlError::not_found("volume", &before.name))
     }
 
+    /// The volume of this name or identity, with its pool's name: for a change that then waits for its turn.
+    ///
+    /// Meanwhile it must not hold the pool, which the change before it may close and open again.
+    pub(super) fn volume_and_pool_name(&self, name: &str) -> Result<(VolumeInfo, String), ControlError> {
+        self.volume_named(name).map(|(pool, info)| (info, pool.name()))
+    }
+
     /// The volume of this name or identity, with its pool.
     pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo), ControlError> {
         let keeper = self.keeper();

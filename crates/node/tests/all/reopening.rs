@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BlockCount, BlockSize, Lba};
+use base::{BlockCount, BlockSize, ByteLen, Lba};
 use initiator::command::ServiceAction;
 use initiator::{Error, Lun, Session};
 use node::control::{ControlError, PoolStatus};
@@ -133,6 +133,35 @@ fn a_disk_that_fails_again_leaves_the_lun_busy_until_it_is_mended_or_forgotten()
             write(&holder, 8, 5).await.unwrap();
         });
     }
+}
+
+/// The change waits for the reopening. If it held the pool meanwhile, its disk could not be opened again.
+#[test]
+fn a_change_of_a_volume_that_waits_for_the_reopening_does_not_prevent_it() {
+    each_seed(4, |seed| {
+        let (rig, holder, _) = failed(seed);
+        rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
+        // The pool is not closed before this read has ended.
+        let slow = Duration::from_secs(2)..Duration::from_secs(3);
+        rig.world.set_disk_latency(rig.server, DISK, DiskLatency { read: slow, ..DiskLatency::default() });
+        let _read = rig
+            .client("reader")
+            .spawn(move |_| async move { holder.read(LUN, Lba(7), BlockCount(1), BlockSize::B4096).await });
+        rig.world.run_for(Duration::from_millis(100));
+        let reopened = rig.world.spawn_on(rig.server, rt::CoreId(0), || async {
+            node::Control::current().reopen_pool(POOL).await
+        });
+        rig.world.run_for(Duration::from_millis(100));
+        let grown = rig.world.spawn_on(rig.server, rt::CoreId(0), || async {
+            node::Control::current().grow_volume("thick", ByteLen(16 * MIB)).await
+        });
+        rig.world.run_for(Duration::from_millis(100));
+        rig.world.set_disk_latency(rig.server, DISK, DiskLatency::default());
+        let pool = rig.world.wait_for(reopened).unwrap().unwrap();
+        assert!(pool.state.unwrap().failed.is_empty());
+        let grown = rig.world.wait_for(grown).unwrap().unwrap();
+        assert_eq!(grown.info.capacity, ByteLen(16 * MIB));
+    });
 }
 
 #[test]

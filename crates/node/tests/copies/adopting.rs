@@ -2,9 +2,12 @@
 
 use initiator::command::PersistentReserveOut;
 use node::control::{AddedCopy, ControlError};
+use rt::sim::{DiskFaults, DiskLatency};
 
 use super::reservations::{keys, reserve};
+use super::set_back::log_in_at_last;
 use super::*;
+use crate::rig::RECORD;
 
 const BLOCKS: std::ops::Range<u64> = 0..64;
 
@@ -246,6 +249,80 @@ fn a_pool_that_was_set_back_to_before_a_volume_got_copies_is_not_served() {
         assert_eq!(cluster.holds(0, BLOCKS), [2]);
         cluster.wait_until_in_sync(1, 2);
         assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+/// The first node's pool is set back to when only this node had the volume.
+///
+/// The node cannot take part in its cluster at first, so it serves the volume. When it has read the record, a
+/// host's write is still at its disk.
+///
+/// `before` happens while both nodes have copies in sync.
+fn set_back_with_a_write_at_the_disk(seed: u64, takes: Duration, before: impl FnOnce(&Cluster)) -> Cluster {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_alone(VolumeKind::Thick);
+    cluster.fill(0, BLOCKS, 1);
+    let image = cluster.image(0);
+    cluster.replicate().unwrap();
+    cluster.wait_until_in_sync(0, 2);
+    cluster.fill(1, BLOCKS, 2);
+    before(&cluster);
+    // Long enough for the node to store which hosts may use the volume.
+    cluster.world.run_for(Duration::from_secs(10));
+    let server = cluster.servers[0];
+    cluster.world.crash(server);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.put_back(0, image);
+    let faults = DiskFaults { write_error_one_in: 1, ..DiskFaults::default() };
+    cluster.world.set_disk_faults(server, RECORD, faults);
+    cluster.start(0);
+    let (client, portal) = (cluster.client("host"), cluster.portal(0));
+    let session = cluster.world.block_on(client, CoreId(0), move || log_in_at_last(portal));
+    let slow = takes..takes + Duration::from_nanos(1);
+    cluster.world.set_disk_latency(server, DISK, DiskLatency { write: slow, ..DiskLatency::default() });
+    drop(cluster.world.spawn_on(client, CoreId(0), move || async move { write(&session, 0, 3).await }));
+    cluster.world.run_for(Duration::from_millis(500));
+    cluster.world.set_disk_latency(server, DISK, DiskLatency::default());
+    cluster.world.set_disk_faults(server, RECORD, DiskFaults::default());
+    cluster.world.run_for(Duration::from_secs(25));
+    assert!(cluster.shown(0).is_some(), "the node takes part in its cluster");
+    cluster
+}
+
+/// The write must not come after the resync.
+#[test]
+fn a_pool_that_was_set_back_is_not_resynced_while_an_earlier_write_is_at_its_disk() {
+    const TAKES: Duration = Duration::from_secs(120);
+    each_seed(3, |seed| {
+        let cluster = set_back_with_a_write_at_the_disk(seed, TAKES, |_| {});
+        cluster.world.run_for(Duration::from_secs(30));
+        assert_eq!(cluster.in_sync(1), 1, "the write may still overwrite what is copied");
+        cluster.world.run_for(TAKES);
+        cluster.wait_until_in_sync(1, 2);
+        cluster.wait_until_all_serve();
+        assert_eq!(cluster.holds(0, BLOCKS), [2]);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+#[test]
+fn a_pool_is_closed_only_after_the_commands_of_a_volume_that_is_not_served_any_more() {
+    each_seed(3, |seed| {
+        let cluster = set_back_with_a_write_at_the_disk(seed, Duration::from_secs(60), |cluster| {
+            let name = Shape::thick().name;
+            cluster.control(1, move |control| async move { control.remove_copy(name, 1).await.unwrap() });
+        });
+        let problem = cluster.control(0, |control| async move {
+            let volumes = control.volumes().await;
+            volumes.into_iter().next().and_then(|volume| volume.problem)
+        });
+        assert!(problem.is_some(), "it is not served");
+        cluster.control(1, |control| async move { control.unmap(TARGET, 0, None).await.unwrap() });
+        cluster.world.run_for(Duration::from_secs(1));
+        let began = cluster.world.now();
+        cluster.control(0, |control| async move { control.export_pool(POOL).await }).unwrap();
+        let took = cluster.world.now() - began;
+        assert!(took > Duration::from_secs(5), "{took:?}");
     });
 }
 

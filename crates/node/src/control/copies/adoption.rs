@@ -15,9 +15,10 @@
 //! (`docs/why/replication.md`, *Copies that were set back*). The pool's mark usually shows this, too, but not
 //! if it was compared before the pool had this copy.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use store::{ClusterId, CopyOf, CopyState, Pool, StoreError, VolumeInfo};
+use store::{ClusterId, CopyOf, CopyState, Pool, PoolId, StoreError, VolumeInfo};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
@@ -53,11 +54,11 @@ impl Control {
         keeper: &Rc<Keeper>,
         name: &str,
     ) -> Result<(), ControlError> {
-        let (control, keeper, (pool, before)) =
-            (Rc::clone(self), Rc::clone(keeper), self.volume_named(name)?);
+        let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
+        let (before, pool) = self.volume_and_pool_name(name)?;
         self.change(Work::new(Doing::AdoptVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             let (pool, volume) = control.volume_still(&before)?;
             control.check_adoption(&keeper, &pool, &volume)?;
             if !keeper.has(volume.id) {
@@ -93,17 +94,18 @@ impl Control {
 
     async fn record_what_is_here(self: &Rc<Control>, keeper: &Rc<Keeper>) {
         self.forget_what_is_gone(keeper).await;
-        for pool in self.open_pools() {
-            for (number, id) in pool.sole_volumes().into_iter().enumerate() {
-                if number > 0 && number.is_multiple_of(A_TURN) {
-                    rt::next_turn().await;
-                }
-                if self.is_unknown(keeper, &pool, id)
-                    && let Err(error) = self.record_found(keeper, &pool, id).await
-                {
-                    // Without a quorum, the same is true of all of them.
-                    return tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
-                }
+        // Pools are looked up again after each wait: one that somebody holds could not be opened again.
+        let found = |pool: Pool| pool.sole_volumes().into_iter().map(move |id| (pool.id(), id));
+        let found: Vec<(PoolId, VolumeId)> = self.open_pools().into_iter().flat_map(found).collect();
+        for (number, (pool, id)) in found.into_iter().enumerate() {
+            if number > 0 && number.is_multiple_of(A_TURN) {
+                rt::next_turn().await;
+            }
+            if self.is_unknown(keeper, pool, id)
+                && let Err(error) = self.record_found(keeper, pool, id).await
+            {
+                // Without a quorum, the same is true of all of them.
+                return tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
             }
         }
     }
@@ -111,21 +113,26 @@ impl Control {
     async fn record_found(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
-        pool: &Pool,
+        pool: PoolId,
         id: VolumeId,
     ) -> Result<(), ControlError> {
-        let Some(info) = pool.volume(id) else { return Ok(()) };
-        let (control, keeper, pool) = (Rc::clone(self), Rc::clone(keeper), pool.clone());
+        let Some(info) = self.volume_in(pool, id) else { return Ok(()) };
+        let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
         self.change(Work::new(Doing::AdoptVolume, &info.name), |changing| async move {
             changing.concerns(id);
             let _volume = changing.hold([Thing::Volume(id)]).await?;
-            let Some(volume) = pool.volume(id).filter(|_| !keeper.has(id)) else { return Ok(()) };
+            let Some(volume) = control.volume_in(pool, id).filter(|_| !keeper.has(id)) else { return Ok(()) };
             changing.waits_for(WaitsFor::ClusterRecord);
             control.record_sole(&keeper, &volume).await?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let disks = control.pool_with(pool).map(|pool| pool.paths()).unwrap_or_default();
+            changing.waits_for(WaitsFor::Disks(disks));
             control.adopt_what_is_recorded(&keeper, id).await.map(drop)
         })
         .await
+    }
+
+    fn volume_in(&self, pool: PoolId, id: VolumeId) -> Option<VolumeInfo> {
+        self.pool_with(pool)?.volume(id)
     }
 
     /// Removes from the record sole volumes of this node that no pool has any more, because theirs was
@@ -146,9 +153,10 @@ impl Control {
 
     /// Whether a volume that the record does not list can be added: it is neither being created for it nor
     /// deleted.
-    fn is_unknown(&self, keeper: &Keeper, pool: &Pool, id: VolumeId) -> bool {
+    fn is_unknown(&self, keeper: &Keeper, pool: PoolId, id: VolumeId) -> bool {
         let is_made = self.being_made.borrow().contains_key(&id);
-        !keeper.has(id) && !is_made && !keeper.is_deleted(id) && self.name_taken(keeper, pool, id).is_none()
+        let Some(pool) = self.pool_with(pool) else { return false };
+        !keeper.has(id) && !is_made && !keeper.is_deleted(id) && self.name_taken(keeper, &pool, id).is_none()
     }
 
     /// The name of a volume here if the cluster's record has another volume of that name, so that this one
@@ -262,6 +270,11 @@ impl Control {
         keeper: &Keeper,
         id: VolumeId,
     ) -> Result<ServedAs, ControlError> {
+        if let Some((pool, info)) = self.older_here(keeper, id) {
+            self.note_older(pool, info);
+            // This may take long. What the record says counts afterwards.
+            self.serve_no_more(id).await;
+        }
         let Some((entry, revision)) = keeper.get::<VolumeEntry>(&volume_key(id)) else {
             return Ok(ServedAs::Copy);
         };
@@ -271,17 +284,13 @@ impl Control {
         let is_sole = entry.sole && found.len() == 1;
         let mut served = ServedAs::Copy;
         for (pool, info) in &found {
-            let is_new = info.copy.is_some_and(|copy| copy.state == CopyState::New);
-            if !info.is_sole() && !is_new {
+            if !has_no_map(info) {
                 continue;
             }
             let state = match is_sole {
                 true => CopyState::Sole,
                 false => CopyState::SetBack { epoch: copy.made },
             };
-            if !is_sole {
-                self.serve_no_more(pool, info).await;
-            }
             let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
             if info.copy != Some(kept) {
                 match pool.make_copy(id, kept).await {
@@ -297,13 +306,16 @@ impl Control {
             }
         }
         let capacity = found.iter().map(|(_, info)| info.capacity.0).max().unwrap_or_default();
+        let is_here = !found.is_empty();
+        // The pools may be closed and opened again while the record is waited for.
+        drop(found);
         let next = match served {
             // It was grown, and its node crashed before the record knew. Hosts have seen that size.
             ServedAs::Sole if capacity > entry.size => {
                 VolumeEntry { size: capacity, epoch: entry.epoch + 1, reason: Cause::VolumeResized, ..entry }
             }
             // It was about to get another copy.
-            ServedAs::Copy if entry.sole && !found.is_empty() => {
+            ServedAs::Copy if entry.sole && is_here => {
                 VolumeEntry { sole: false, epoch: entry.epoch + 1, ..entry }
             }
             _ => return Ok(served),
@@ -325,6 +337,9 @@ impl Control {
         match self.open_new_volume(&pool, &info).await {
             Ok(()) => {
                 self.unserved.borrow_mut().remove(&id);
+                if self.is_set_aside(id) {
+                    self.stop_expecting(BTreeSet::from([id])).await;
+                }
                 self.announce_volumes().await;
                 true
             }
@@ -348,25 +363,52 @@ impl Control {
     /// has moved to another node with its pool.
     pub(crate) async fn note_no_copy(&self, id: VolumeId) {
         let older = self.copies_of(id).into_iter().find(|(_, info)| info.is_sole());
+        // The pool itself is not held: it may be closed and opened again while commands end.
+        let older = older.map(|(pool, info)| (pool.name(), info));
         let Some((pool, info)) = older.filter(|_| !self.being_made.borrow().contains_key(&id)) else {
             return;
         };
-        self.serve_no_more(&pool, &info).await;
-        if self.keeper().and_then(|keeper| keeper.volume(id)).is_some_and(|volume| volume.entry.sole) {
+        let recorded = self.keeper().and_then(|keeper| Some((keeper.volume(id)?.entry, keeper.me())));
+        if recorded.as_ref().is_some_and(|(entry, me)| entry.copy_on(*me).is_some()) {
+            // The record has given the volume a copy here since; its opening handles what is here.
+            return;
+        }
+        self.note_older(pool, info);
+        if recorded.is_some_and(|(entry, _)| entry.sole) {
             // This may be the volume itself, on its way back to this node.
             self.unserved.borrow_mut().remove(&id);
         }
+        self.serve_no_more(id).await;
     }
 
-    async fn serve_no_more(&self, pool: &Pool, info: &VolumeInfo) {
-        let (id, volume, pool) = (info.id, info.name.clone(), pool.name());
+    /// A sole copy here, with its pool's name, if the record says that this node has a copy of the volume but
+    /// that it is not the only one.
+    fn older_here(&self, keeper: &Keeper, id: VolumeId) -> Option<(String, VolumeInfo)> {
+        let (entry, _) = keeper.get::<VolumeEntry>(&volume_key(id))?;
+        entry.copy_on(keeper.me())?;
+        let found = self.copies_of(id);
+        if entry.sole && found.len() == 1 {
+            return None;
+        }
+        let older = found.into_iter().find(|(_, info)| has_no_map(info));
+        older.map(|(pool, info)| (pool.name(), info))
+    }
+
+    /// Notes why a volume is not served, before the wait for its last commands: by the end of that, it may be
+    /// served again.
+    fn note_older(&self, pool: String, VolumeInfo { id, name: volume, .. }: VolumeInfo) {
         tracing::error!(
             volume,
             pool,
             "a pool holds a volume as it was before other nodes got copies: it is not served"
         );
-        on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
         self.unserved.borrow_mut().insert(id, ControlError::OldCopy { volume, pool });
+    }
+
+    /// Stops serving a volume. When this returns, none of its commands is at a disk any more: a late write
+    /// would overwrite what a resync has copied.
+    async fn serve_no_more(&self, id: VolumeId) {
+        on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
     }
 
     /// Whether the record decides if and when a volume of an open pool is served.
@@ -420,6 +462,11 @@ pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Re
         "the volume has left the cluster's record, with its pool or its node"
     );
     Ok(())
+}
+
+/// Whether a pool calls it the only copy, so that it has no dirty map.
+fn has_no_map(info: &VolumeInfo) -> bool {
+    info.is_sole() || info.copy.is_some_and(|copy| copy.state == CopyState::New)
 }
 
 /// The description of a volume's first copy.

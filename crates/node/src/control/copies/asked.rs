@@ -297,10 +297,11 @@ impl Control {
         if !keeper.knows_this_life() {
             return;
         }
-        let mut left: Vec<(Pool, VolumeId)> = Vec::new();
+        // By their names: a pool cannot be closed while anything refers to it.
+        let mut left: Vec<(String, VolumeId)> = Vec::new();
         for pool in self.open_pools() {
             let blank = pool.blank_copies().into_iter().filter(|id| is_left_blank(keeper, &pool, *id));
-            left.extend(blank.map(|id| (pool.clone(), id)));
+            left.extend(blank.map(|id| (pool.name(), id)));
         }
         if left.is_empty() {
             return;
@@ -312,7 +313,7 @@ impl Control {
             if self.being_made.borrow().contains_key(&id) {
                 continue;
             }
-            if let Err(error) = self.delete_left_blank(keeper, pool.name(), id).await {
+            if let Err(error) = self.delete_left_blank(keeper, pool, id).await {
                 tracing::debug!(volume = %id, %error, "a blank copy that nobody needs could not be deleted yet");
             }
         }
@@ -323,7 +324,7 @@ impl Control {
     /// The transaction that adds one may still take effect, for example when the record has a quorum again. It
     /// expects this node's entry to be as it was, so it fails if that entry is written first. If not, this
     /// node has read it by then. The request of an earlier life is ended by the entry of this one.
-    async fn end_old_requests(&self, keeper: &Keeper, left: &[(Pool, VolumeId)]) -> Result<(), ClusterError> {
+    async fn end_old_requests(&self, keeper: &Keeper, left: &[(String, VolumeId)]) -> Result<(), ClusterError> {
         let may_end = {
             let being_made = self.being_made.borrow();
             let is_asked = left.iter().any(|(_, id)| being_made.contains_key(id));
@@ -373,10 +374,10 @@ impl Control {
     /// Grows this node's copy of a volume to the size that the volume is about to get. Hosts do not see that
     /// yet.
     async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
-        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(id)?);
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(id)?);
         self.change(Work::new(Doing::GrowCopy, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             let (pool, before) = control.volume_still(&before)?;
             if before.capacity >= size {
                 return Ok(());

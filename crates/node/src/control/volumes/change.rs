@@ -28,14 +28,14 @@ impl Control {
         name: &str,
         size: ByteLen,
     ) -> Result<VolumeStatus, ControlError> {
-        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         self.change(Work::new(Doing::GrowVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             let (pool, before) = control.volume_still(&before)?;
             if control.is_the_clusters(&before) {
                 // Each node holds the volume for its own part.
-                drop(_volume);
+                drop((_volume, pool));
                 changing.waits_for(WaitsFor::ClusterRecord);
                 control.grow_replicated(&before, size).await?;
                 return control.volume(&before.id.to_string());
@@ -92,14 +92,11 @@ impl Control {
         new_name: &str,
     ) -> Result<VolumeStatus, ControlError> {
         let new_name: VolumeName = new_name.parse()?;
-        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         self.change(Work::new(Doing::RenameVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let things = [
-                Thing::Volume(before.id),
-                Thing::VolumeName(new_name.to_string()),
-                Thing::VolumesOf(pool.name()),
-            ];
+            let things =
+                [Thing::Volume(before.id), Thing::VolumeName(new_name.to_string()), Thing::VolumesOf(pool)];
             let _volume = changing.hold(things).await?;
             if control.volume_named(new_name.as_str()).is_ok() {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });

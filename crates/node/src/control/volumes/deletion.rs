@@ -21,10 +21,10 @@ impl Control {
     /// # Errors
     /// [`ControlError::Mapped`].
     pub async fn delete_volume(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
-        let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(name)?);
+        let (control, (volume, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         self.change(Work::new(Doing::DeleteVolume, &volume.name), |changing| async move {
             changing.concerns(volume.id);
-            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
+            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool)]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
             match control.keeper() {
                 Some(keeper) if control.is_the_clusters(&volume) => {
@@ -34,7 +34,7 @@ impl Control {
             }
             control.unmap_volume(&changing, &volume, force).await?;
             if control.is_the_clusters(&volume) && control.is_recorded(volume.id).await? {
-                drop(_volume);
+                drop((_volume, pool));
                 return control.delete_replicated(volume.id, &volume.name).await;
             }
             control.close_volume(&changing, &pool, volume.id).await;
