@@ -17,7 +17,7 @@ use std::time::Duration;
 use base::ByteLen;
 use cluster::Transaction;
 use replica::NodeId;
-use store::{Pool, VolumeInfo};
+use store::{Pool, PoolId, VolumeInfo};
 
 pub(crate) use self::adoption::ServedAs;
 pub(super) use self::adoption::forget_sole;
@@ -61,6 +61,12 @@ impl Control {
     pub(super) fn copies_of(&self, id: VolumeId) -> Vec<(Pool, VolumeInfo)> {
         let pools = self.open_pools().into_iter();
         pools.filter_map(|pool| pool.volume(id).map(|info| (pool, info))).collect()
+    }
+
+    /// The pool that has this node's copy of a volume; the first one if several do, `None` if no open pool
+    /// does.
+    pub(crate) fn pool_of_copy(&self, id: VolumeId) -> Option<PoolId> {
+        self.copies_of(id).first().map(|(pool, _)| pool.id())
     }
 
     /// The number of slices with blocks of this node's copy; 0 if no open pool has a copy.

@@ -7,6 +7,8 @@
 //! record says about its copies does not hold for its data. See `docs/why/pool.md`, *Pools that were set
 //! back*.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -60,56 +62,74 @@ fn compare(held: PoolMark, known: Option<PoolMark>, at: u64) -> (Found, PoolMark
 /// When a pool's mark was last advanced, and what had happened until then.
 #[derive(Clone, Copy)]
 struct Marked {
-    pool: PoolId,
     at: Instant,
     activations: u64,
     writes: u64,
 }
 
+/// The work on the marks of all pools.
+#[derive(Default)]
+struct Marks {
+    last: RefCell<BTreeMap<PoolId, Marked>>,
+    /// Pools whose marks are being advanced.
+    under_way: RefCell<BTreeSet<PoolId>>,
+}
+
 impl Control {
     /// Compares pools with the record before their copies are used, and advances their marks while they are.
     pub(super) async fn keep_pool_marks(self: Rc<Control>, keeper: Rc<Keeper>) {
-        let mut marked: Vec<Marked> = Vec::new();
+        let marks = Rc::new(Marks::default());
         while !keeper.is_stopping() {
-            let mut again = LOOK_EVERY;
-            for pool in self.open_pools().into_iter().filter(has_copies) {
-                let now = Marked {
-                    pool: pool.id(),
-                    at: rt::now(),
-                    activations: keeper.activations(),
-                    writes: writes_taken().await,
-                };
-                let before = marked.iter().position(|marked| marked.pool == pool.id());
-                let is_new = !pool.is_vouched_for();
-                if !is_new && before.is_some_and(|at| !is_due(marked[at], now)) {
-                    continue;
-                }
-                match self.mark_pool(&keeper, &pool).await {
-                    Ok(()) => {
-                        before.map(|at| marked.swap_remove(at));
-                        marked.push(now);
-                    }
-                    Err(error) => {
-                        again = TRY_AGAIN;
-                        tracing::debug!(pool = pool.name(), %error, "the state of a pool could not be compared with the cluster's record yet");
-                    }
-                }
-                if is_new && pool.is_vouched_for() {
-                    keeper.open_volumes_soon();
-                }
+            let writes = writes_taken().await;
+            let now = Marked { at: rt::now(), activations: keeper.activations(), writes };
+            for pool in self.to_be_marked(&marks, now) {
+                marks.under_way.borrow_mut().insert(pool);
+                // Each in its own task: a disk that hangs must not keep the copies of other pools closed.
+                let (control, keeper, marks) = (Rc::clone(&self), Rc::clone(&keeper), Rc::clone(&marks));
+                rt::spawn(async move { control.keep_mark(&keeper, &marks, pool, now).await }).detach();
             }
-            let _ = rt::timeout(again, self.unvouched.notified()).await;
+            let _ = rt::timeout(LOOK_EVERY, self.unvouched.notified()).await;
+        }
+    }
+
+    fn to_be_marked(&self, marks: &Marks, now: Marked) -> Vec<PoolId> {
+        let is_under_way = |pool: &Pool| marks.under_way.borrow().contains(&pool.id());
+        let may_wait = |pool: &Pool| {
+            let last = marks.last.borrow().get(&pool.id()).copied();
+            pool.is_vouched_for() && last.is_some_and(|last| !is_due(last, now))
+        };
+        let pools = self.open_pools().into_iter().filter(has_copies);
+        pools.filter(|pool| !is_under_way(pool) && !may_wait(pool)).map(|pool| pool.id()).collect()
+    }
+
+    async fn keep_mark(&self, keeper: &Rc<Keeper>, marks: &Marks, pool: PoolId, now: Marked) {
+        let is_new = self.pool_with(pool).is_some_and(|pool| !pool.is_vouched_for());
+        let marked = self.mark_pool(keeper, pool).await;
+        if let Err(error) = &marked {
+            tracing::debug!(%pool, %error, "the state of a pool could not be compared with the cluster's record yet");
+            rt::sleep(TRY_AGAIN).await;
+        }
+        marks.under_way.borrow_mut().remove(&pool);
+        if marked.is_err() {
+            // It is looked at again at once.
+            return self.unvouched.notify();
+        }
+        marks.last.borrow_mut().insert(pool, now);
+        if is_new {
+            keeper.open_volumes_soon();
         }
     }
 
     /// Compares a pool with the record, and advances the marks of both.
-    async fn mark_pool(&self, keeper: &Rc<Keeper>, pool: &Pool) -> Result<(), ControlError> {
+    ///
+    /// The pool is not held while this waits for the record: it could not be closed and opened again.
+    async fn mark_pool(&self, keeper: &Rc<Keeper>, id: PoolId) -> Result<(), ControlError> {
         // Otherwise this node's copy of the record may be as old as the pool, or another start may be using
         // this life.
         if !keeper.knows_this_life() {
             return Err(ControlError::LifeUnknown);
         }
-        let key = pool_mark_key(pool.id());
+        let key = pool_mark_key(id);
         let entry = keeper.store().get(&key, RECORD_DEADLINE).await.map_err(ClusterError::from)?;
         let revision = entry.as_ref().map(|entry| entry.revision);
         let known: Option<PoolMarkEntry> = match entry {
@@ -119,35 +139,17 @@ impl Control {
             ),
             None => None,
         };
-        let at = (Shard::current().config().unix_now)();
-        let held = pool.mark();
-        let (found, next) = compare(held, known.map(|known| known.mark()), at);
-        if found != Found::Current && pool.is_vouched_for() {
-            return Err(ControlError::Internal("another process uses the pool"));
-        }
-        let found = if makes(Canary::TrustSetBack) { Found::Current } else { found };
-        let set_back = found != Found::Current;
-        match pool.set_mark(next, set_back).await {
-            Ok(()) => {}
-            // Its copies are unchanged, and may be the only ones. That it accepts no changes is shown in the
-            // pool's status.
-            Err(error) if !set_back => {
-                tracing::error!(pool = pool.name(), %error, "the mark of a pool cannot be advanced: a later rollback of the pool to its current state would not be detected");
-                pool.vouch_for();
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        }
-        if let Found::SetBack(known) = found {
-            tell_set_back(keeper, pool, held, known);
-        } else if !pool.is_vouched_for() && !pool.older_disks().is_empty() {
-            tell_older_disks(keeper, pool);
-        }
+        let advanced = match self.pool_with(id) {
+            Some(pool) => advance_mark(keeper, &pool, known.map(|known| known.mark())).await?,
+            None => None,
+        };
+        let Some(next) = advanced else { return Ok(()) };
         let entry = PoolMarkEntry { node: keeper.me().0, count: next.count, at: next.at };
         let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&entry));
         match keeper.store().cas(transaction, RECORD_DEADLINE).await.map_err(ClusterError::from)? {
             Outcome::Committed(_) => {
-                pool.vouch_for();
+                // If the pool was closed and opened meanwhile, it may have been set back in between.
+                self.pool_with(id).filter(|pool| pool.mark() == next).inspect(Pool::vouch_for);
                 Ok(())
             }
             Outcome::Conflict { key, .. } => Err(ClusterError::Conflict(key).into()),
@@ -193,7 +195,9 @@ impl Control {
     pub async fn accept_older(&self, name: &str) -> Result<PoolStatus, ControlError> {
         self.check_accepting_older(name)?;
         let keeper = self.keeper_or_why_not()?;
-        for info in self.only_older(&self.pool_named(name)?)? {
+        let older = self.only_older(&self.pool_named(name)?)?;
+        let ids: BTreeSet<VolumeId> = older.iter().map(|info| info.id).collect();
+        for info in older {
             tracing::warn!(
                 volume = info.name,
                 pool = name,
@@ -202,7 +206,7 @@ impl Control {
             self.accepted_older.borrow_mut().insert(info.id);
             keeper.accept(info.id);
         }
-        keeper.open_volumes().await;
+        keeper.open_volumes(&ids).await;
         self.pool(name)
     }
 
@@ -238,6 +242,40 @@ impl Control {
         };
         self.open_pools().into_iter().filter_map(fault).collect()
     }
+}
+
+/// Advances a pool's own mark, and returns it once it is durable. `None`: that has failed, and the pool is
+/// used all the same, because it was not set back.
+async fn advance_mark(
+    keeper: &Keeper,
+    pool: &Pool,
+    known: Option<PoolMark>,
+) -> Result<Option<PoolMark>, ControlError> {
+    let at = (Shard::current().config().unix_now)();
+    let held = pool.mark();
+    let (found, next) = compare(held, known, at);
+    if found != Found::Current && pool.is_vouched_for() {
+        return Err(ControlError::Internal("another process uses the pool"));
+    }
+    let found = if makes(Canary::TrustSetBack) { Found::Current } else { found };
+    let set_back = found != Found::Current;
+    match pool.set_mark(next, set_back).await {
+        Ok(()) => {}
+        // Its copies are unchanged, and may be the only ones. That it accepts no changes is shown in the
+        // pool's status.
+        Err(error) if !set_back => {
+            tracing::error!(pool = pool.name(), %error, "the mark of a pool cannot be advanced: a later rollback of the pool to its current state would not be detected");
+            pool.vouch_for();
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    if let Found::SetBack(known) = found {
+        tell_set_back(keeper, pool, held, known);
+    } else if !pool.is_vouched_for() && !pool.older_disks().is_empty() {
+        tell_older_disks(keeper, pool);
+    }
+    Ok(Some(next))
 }
 
 fn is_due(before: Marked, now: Marked) -> bool {

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use proto::scsi::LuState;
 use store::{MetadataState, Pool, VolumeInfo, VolumeKind};
 
-use super::change::{Changing, Work};
+use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::pools::{PoolRecord, key};
 use super::turns::Thing;
@@ -122,6 +122,8 @@ impl Control {
         if let Some(keeper) = self.keeper() {
             let (all, memory) = (pool.volumes(), |info: &&VolumeInfo| info.kind == VolumeKind::Ram);
             let ids = all.iter().map(|info| info.id).collect();
+            // Some of its copies may be being opened.
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
             keeper.set_aside(&ids, &all.iter().filter(memory).map(|info| info.id).collect()).await;
         }
         for volume in pool.volumes() {

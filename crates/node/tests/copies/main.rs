@@ -42,6 +42,7 @@ mod rig;
 #[path = "../all/seeds.rs"]
 mod seeds;
 mod set_back;
+mod silent_disks;
 mod sole;
 mod stopping;
 mod syncs;

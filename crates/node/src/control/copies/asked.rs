@@ -324,7 +324,11 @@ impl Control {
     /// The transaction that adds one may still take effect, for example when the record has a quorum again. It
     /// expects this node's entry to be as it was, so it fails if that entry is written first. If not, this
     /// node has read it by then. The request of an earlier life is ended by the entry of this one.
-    async fn end_old_requests(&self, keeper: &Keeper, left: &[(String, VolumeId)]) -> Result<(), ClusterError> {
+    async fn end_old_requests(
+        &self,
+        keeper: &Keeper,
+        left: &[(String, VolumeId)],
+    ) -> Result<(), ClusterError> {
         let may_end = {
             let being_made = self.being_made.borrow();
             let is_asked = left.iter().any(|(_, id)| being_made.contains_key(id));

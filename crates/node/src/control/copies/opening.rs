@@ -23,9 +23,6 @@ const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);
 /// After that it is tried again later.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
-/// How long growing a copy that is shorter than its volume may take. After that it is tried again later.
-const GROWN_WITHIN: Duration = Duration::from_secs(2);
-
 /// How a copy on this node is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyOpening {
@@ -104,16 +101,14 @@ impl Control {
         }
         // Its pool may have been set back to a time before the volume grew.
         if kept.capacity < copy.size {
-            kept = match rt::timeout(GROWN_WITHIN, pool.grow_volume(id, copy.size)).await {
-                Ok(Ok(grown)) => grown,
-                Ok(Err(error)) => {
+            kept = match pool.grow_volume(id, copy.size).await {
+                Ok(grown) => grown,
+                Err(error) => {
                     let cause = &error as &dyn std::error::Error;
                     tracing::error!(volume = kept.name, error = cause, "a copy is shorter than its volume");
                     self.unserved.borrow_mut().insert(id, error.into());
                     return None;
                 }
-                // The growth continues, while other copies wait to be opened.
-                Err(rt::Elapsed) => return None,
             };
         }
         // The copy may have been grown before the volume was.
@@ -216,7 +211,7 @@ impl Control {
             }
             control.shown_paths.borrow_mut().remove(&id);
             if let Some(keeper) = control.keeper() {
-                keeper.closed(id).await;
+                keeper.closed(id);
             }
             Ok(())
         });

@@ -65,7 +65,7 @@ impl Control {
         let mut volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
         if let Some(keeper) = self.keeper() {
             keeper.bring_back(&volumes).await;
-            volumes.retain(|id| !keeper.is_aside(*id));
+            volumes.retain(|id| !keeper.is_aside(*id) && !keeper.is_being_opened(*id));
         }
         self.stop_expecting(volumes).await;
     }
@@ -229,7 +229,7 @@ fn tell_unopened(opening: &Opening, slice: u16, source: SliceError) {
     let error = &source as &dyn std::error::Error;
     tracing::error!(volume = %id, slice, error, "a slice cannot be opened");
     with_control(move |control| {
-        let open = control.open_pools().into_iter().find(|open| open.id() == pool);
+        let open = control.pool_with(pool);
         if let Some((pool, info)) = open.and_then(|pool| pool.volume(id).map(|info| (pool, info))) {
             let error = ControlError::SliceUnopened { volume: info.name, pool: pool.name(), source };
             control.unserved.borrow_mut().insert(id, error);

@@ -97,9 +97,11 @@ pub struct Keeper {
     closing: RefCell<BTreeSet<VolumeId>>,
     /// Allows one change at a time of the configurations that copies act in.
     acting: Semaphore,
-    /// Allows one opening at a time. If a copy were opened twice at once, the second opening would undo what
-    /// the first one has been told since.
-    opening: Semaphore,
+    /// Volumes whose copies are being opened. If a copy were opened twice at once, the second opening would
+    /// undo what the first one has been told since.
+    opening: RefCell<BTreeSet<VolumeId>>,
+    /// Notified when an opening has ended.
+    opened: Notify,
     /// Notified when there is something to do before the next look.
     work: Notify,
     /// Notified when the record has changed and copies act by it.
@@ -237,7 +239,8 @@ impl Keeper {
             volumes: RefCell::default(),
             closing: RefCell::default(),
             acting: Semaphore::new(1),
-            opening: Semaphore::new(1),
+            opening: RefCell::default(),
+            opened: Notify::new(),
             work: Notify::new(),
             applied: Notify::new(),
             questions: RefCell::default(),

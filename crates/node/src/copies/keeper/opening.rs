@@ -1,13 +1,14 @@
 //! Opens, closes and deletes copies on this node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::ByteLen;
 use replica::NodeId;
-use store::VolumeId;
+use rt::sync::{Receiver, oneshot};
+use store::{PoolId, VolumeId};
 
 use super::super::SliceCopy;
 use super::super::core::Copies;
@@ -21,9 +22,9 @@ use super::{Keeper, Kept};
 use crate::control::{Control, CopyOpening, ServedAs};
 use crate::shard::on_all_cores;
 
-/// How long it may take until a pool has noted that it has a copy, and the record what is new about it. After
-/// that the node tries again later.
-const ADOPTED_WITHIN: Duration = Duration::from_secs(2);
+/// How long the other copies of a pool wait for one that is being opened. After that they are opened beside
+/// it.
+const OPENED_WITHIN: Duration = Duration::from_secs(2);
 
 impl Kept {
     /// Whether a slice could not be opened, because its disk does not return what the slice needs.
@@ -55,10 +56,9 @@ impl Keeper {
             self.closing.borrow_mut().insert(id);
             let (keeper, number) = (Rc::clone(self), kept.entry.number);
             rt::spawn(async move {
-                // The copy may be being opened right now.
-                keeper.opening.acquire(1).await;
+                // The copy may be being opened right now. From here on it is not opened: it is being closed.
+                keeper.opened.until(|| !keeper.is_being_opened(id)).await;
                 take_out(vec![number]).await;
-                keeper.opening.release(1);
                 control.close_copy(id).await;
             })
             .detach();
@@ -70,7 +70,7 @@ impl Keeper {
     /// Hosts' writes to copies end with an unknown outcome, and nothing is served until
     /// [`Keeper::bring_back`]. The volumes in `forgets` are in memory: they come back blank.
     pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>, forgets: &BTreeSet<VolumeId>) {
-        self.opening.acquire(1).await;
+        self.opened.until(|| self.opening.borrow().is_disjoint(ids)).await;
         let numbers = {
             let mut volumes = self.volumes.borrow_mut();
             for (id, kept) in volumes.iter_mut().filter(|(id, kept)| kept.sole && ids.contains(id)) {
@@ -86,17 +86,16 @@ impl Keeper {
             })
             .collect()
         };
-        self.opening.release(1);
         take_out(numbers).await;
     }
 
-    /// Opens these volumes again, because their pool is open again.
-    pub async fn bring_back(&self, ids: &BTreeSet<VolumeId>) {
+    /// Opens these volumes again, because their pool is open again. One whose disk takes long may still be
+    /// being opened when this returns.
+    pub async fn bring_back(self: &Rc<Self>, ids: &BTreeSet<VolumeId>) {
         let is_sole =
             |id: &VolumeId| self.volumes.borrow().get(id).is_some_and(|kept| kept.entry.sole && !kept.open);
         self.closing.borrow_mut().retain(|id| !(ids.contains(id) && (self.is_aside(*id) || is_sole(id))));
-        self.open_volumes().await;
-        self.work.notify();
+        self.open_volumes(ids).await;
     }
 
     /// Whether the slices of the volume here are those of a copy, and open.
@@ -109,15 +108,20 @@ impl Keeper {
         self.volumes.borrow().get(&id).is_some_and(|kept| kept.reopens)
     }
 
+    /// Whether the copy here is being opened.
+    pub fn is_being_opened(&self, id: VolumeId) -> bool {
+        self.opening.borrow().contains(&id)
+    }
+
     /// Whether a disk of the copy here has failed: the copy takes no part until it is opened again.
     pub fn has_failed(&self, id: VolumeId) -> bool {
         self.volumes.borrow().get(&id).is_some_and(|kept| kept.failed || kept.is_partly_open())
     }
 
     /// Notes that the volume's old copy here is closed, so that another one may be opened.
-    pub async fn closed(&self, id: VolumeId) {
+    pub fn closed(self: &Rc<Self>, id: VolumeId) {
         self.closing.borrow_mut().remove(&id);
-        self.open_volumes().await;
+        self.open_volumes_soon();
         self.work.notify();
     }
 
@@ -239,71 +243,115 @@ impl Keeper {
     /// The caller does not wait: a disk that hangs must not keep copies on other disks from acting by the
     /// record.
     pub fn open_volumes_soon(self: &Rc<Self>) {
-        if self.to_be_opened().is_empty() {
-            return;
+        for pool in self.to_be_opened(|_| true) {
+            let keeper = Rc::clone(self);
+            rt::spawn(async move { keeper.open_in_turn(pool).await }).detach();
         }
-        let keeper = Rc::clone(self);
+    }
+
+    /// Opens those of these copies whose volume and pool are both available by now. One whose disk takes long
+    /// may still be being opened when this returns.
+    pub async fn open_volumes(self: &Rc<Self>, ids: &BTreeSet<VolumeId>) {
+        let pools = self.to_be_opened(|id| ids.contains(id));
+        rt::join_all(pools.into_iter().map(|pool| self.open_in_turn(pool))).await;
+        // Others may have begun to open some of them.
+        let opened = self.opened.until(|| self.opening.borrow().is_disjoint(ids));
+        let _ = rt::timeout(OPENED_WITHIN, opened).await;
+    }
+
+    /// The copies that may be opened now, by pool: the disks of one must not delay the copies on those of
+    /// another.
+    fn to_be_opened(&self, wanted: impl Fn(&VolumeId) -> bool) -> Vec<Vec<VolumeId>> {
+        let Some(control) = Control::try_current() else { return Vec::new() };
+        let closed: Vec<VolumeId> = {
+            let volumes = self.volumes.borrow();
+            let closed = volumes.iter().filter(|(_, kept)| !kept.open && !kept.sole);
+            closed.map(|(id, _)| *id).filter(wanted).collect()
+        };
+        let mut pools: BTreeMap<Option<PoolId>, Vec<VolumeId>> = BTreeMap::new();
+        for id in closed.into_iter().filter(|id| self.opening_of(*id).is_some()) {
+            pools.entry(control.pool_of_copy(id)).or_default().push(id);
+        }
+        pools.into_values().collect()
+    }
+
+    /// How to open the copy of a volume now; `None` if it must not be opened, or is being opened already.
+    fn opening_of(&self, id: VolumeId) -> Option<CopyOpening> {
+        let volumes = self.volumes.borrow();
+        let kept = volumes.get(&id).filter(|kept| !kept.open && !kept.sole && self.may_open(kept))?;
+        let is_busy = self.closing.borrow().contains(&id) || self.is_being_opened(id);
+        (!is_busy).then(|| self.opening(kept))
+    }
+
+    /// Opens these copies of a pool one after the other, except that each waits only for a moment for those
+    /// before it.
+    async fn open_in_turn(self: &Rc<Self>, ids: Vec<VolumeId>) {
+        for id in ids {
+            if let Some(ended) = self.begin_opening(id) {
+                let _ = rt::timeout(OPENED_WITHIN, ended).await;
+            }
+        }
+        // Copies that are open now have to act by the record.
+        self.work.notify();
+    }
+
+    /// Begins to open the copy of a volume, unless something has changed and it must not be opened now.
+    /// Returns what waits for the end.
+    ///
+    /// An opening is never given up: its parts that are at a disk would go on, and the next attempt would not
+    /// wait for them.
+    fn begin_opening(self: &Rc<Self>, id: VolumeId) -> Option<Receiver<()>> {
+        let control = Control::try_current()?;
+        let opening = self.opening_of(id)?;
+        self.opening.borrow_mut().insert(id);
+        let (keeper, (end, ended)) = (Rc::clone(self), oneshot());
         rt::spawn(async move {
-            keeper.open_volumes().await;
-            // Copies that are open now have to act by the record.
-            keeper.work.notify();
+            keeper.open_volume(&control, id, opening).await;
+            keeper.opening.borrow_mut().remove(&id);
+            keeper.opened.notify();
+            end.send(());
         })
         .detach();
+        Some(ended)
     }
 
-    fn to_be_opened(&self) -> Vec<(VolumeId, CopyOpening)> {
-        let volumes = self.volumes.borrow();
-        let closing = self.closing.borrow();
-        let closed = volumes.iter().filter(|(id, kept)| !kept.open && !kept.sole && !closing.contains(id));
-        let may = closed.filter(|(_, kept)| self.may_open(kept));
-        may.map(|(id, kept)| (*id, self.opening(kept))).collect()
-    }
-
-    /// Opens copies whose volume and pool are both available by now.
-    pub async fn open_volumes(&self) {
-        let Some(control) = Control::try_current() else { return };
-        self.opening.acquire(1).await;
-        for (id, opening) in self.to_be_opened() {
-            // A disk that hangs must not keep copies on other disks from being opened.
-            match rt::timeout(ADOPTED_WITHIN, control.adopt_what_is_recorded(self, id)).await {
-                Err(rt::Elapsed) => continue,
-                Ok(Ok(ServedAs::Copy)) => {}
-                Ok(Ok(ServedAs::Sole)) => {
-                    // The volume may have got another copy meanwhile.
-                    let is_served = control.serve_sole(id).await && control.has_sole(id);
-                    if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
-                        (kept.sole, kept.shown) = (is_served && kept.entry.sole, opening.size.0);
-                    }
-                    continue;
+    async fn open_volume(&self, control: &Rc<Control>, id: VolumeId, opening: CopyOpening) {
+        match control.adopt_what_is_recorded(self, id).await {
+            Ok(ServedAs::Copy) => {}
+            Ok(ServedAs::Sole) => {
+                // The volume may have got another copy meanwhile.
+                let is_served = control.serve_sole(id).await && control.has_sole(id);
+                if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+                    (kept.sole, kept.shown) = (is_served && kept.entry.sole, opening.size.0);
                 }
-                Ok(Err(error)) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::error!(volume = %id, error, "the pool of a volume does not make it a copy yet");
-                    continue;
-                }
+                return;
             }
-            if !control.may_open_copy(self, id) {
-                continue;
-            }
-            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(|kept| kept.reopens) {
-                kept.reopens = false;
-                kept.membership.forget();
-            }
-            let Some(opened) = control.open_copy(id, opening).await else { continue };
-            if self.forks.has(id) {
-                detach(opening.number).await;
-            }
-            let mut volumes = self.volumes.borrow_mut();
-            // The copy may have been removed from this node and added again meanwhile.
-            let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
-            if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
-                (kept.open, kept.opened) = (true, rt::now());
-                (kept.whole, kept.blank, kept.shown) = (opened.whole, opened.blank, opening.size.0);
-                // All copies of a new volume begin with the same state.
-                kept.agreement.known = opening.new;
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(volume = %id, error, "the pool of a volume does not make it a copy yet");
+                return;
             }
         }
-        self.opening.release(1);
+        if !control.may_open_copy(self, id) {
+            return;
+        }
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(|kept| kept.reopens) {
+            kept.reopens = false;
+            kept.membership.forget();
+        }
+        let Some(opened) = control.open_copy(id, opening).await else { return };
+        if self.forks.has(id) {
+            detach(opening.number).await;
+        }
+        let mut volumes = self.volumes.borrow_mut();
+        // The copy may have been removed from this node and added again meanwhile.
+        let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
+        if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
+            (kept.open, kept.opened) = (true, rt::now());
+            (kept.whole, kept.blank, kept.shown) = (opened.whole, opened.blank, opening.size.0);
+            // All copies of a new volume begin with the same state.
+            kept.agreement.known = opening.new;
+        }
     }
 
     /// Whether the copy may be opened now.

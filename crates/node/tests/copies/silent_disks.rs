@@ -1,0 +1,125 @@
+//! A node with two pools, one of them on a disk that does not answer: the copies in the other one work.
+
+use cluster::memory::Fault;
+use rt::sim::{DiskFaults, DiskLatency};
+
+use super::failed_disks::write_to;
+use super::forks::record_node;
+use super::*;
+
+/// The second pool of each node: by its name it comes after the first one.
+const SECOND: &str = "second";
+const SECOND_DISK: &str = "/dev/second";
+
+/// How long the disk is silent: longer than all that a test waits for meanwhile.
+const SILENCE: Duration = Duration::from_secs(300);
+
+fn silence() -> std::ops::Range<Duration> {
+    SILENCE..SILENCE + Duration::from_nanos(1)
+}
+
+/// Two nodes with two pools each: three volumes have copies in the first pools, and one in the second.
+fn two_pools(seed: u64) -> Cluster {
+    let cluster = Cluster::new(seed, 2, 2);
+    for (index, server) in cluster.servers.iter().enumerate() {
+        cluster.world.add_disk(*server, SECOND_DISK, 64 * MIB, 512);
+        cluster.control(index, |control| async move {
+            let disks = vec![NewDisk { path: SECOND_DISK.into(), create: None, reserve: false }];
+            control.create_pool(PoolSpec { name: SECOND.into(), disks, wipe: false }).await.unwrap();
+        });
+    }
+    for (pool, name) in [(POOL, "one"), (POOL, "two"), (POOL, "three"), (SECOND, Shape::thick().name)] {
+        cluster.add_to(pool, name);
+    }
+    cluster.control(0, |control| async move {
+        map(&control, Shape::thick().name, 0).await.unwrap();
+    });
+    cluster.wait_until_all_serve();
+    cluster
+}
+
+impl Cluster {
+    /// Creates a volume with copies in these pools of both nodes.
+    fn add_to(&self, pool: &'static str, name: &'static str) {
+        self.control(0, move |control| async move {
+            let new = new_volume(pool, Shape { name, mib: 4, ..Shape::thick() });
+            let copies = Some(Placement::Count(2));
+            control.create_volume(node::control::NewVolume { copies, ..new }).await.unwrap();
+        });
+    }
+
+    /// Starts the second node. Its first pool's disk gets this latency when the pools are open, before the
+    /// node has read the record.
+    fn start_with_latency(&self, latency: DiskLatency) {
+        self.world.crash(self.servers[1]);
+        self.world.run_for(Duration::from_secs(5));
+        assert_eq!(self.in_sync(0), 1);
+        self.record.begin(record_node(1), Fault::Unreachable);
+        self.start(1);
+        self.world.set_disk_latency(self.servers[1], DISK, latency);
+        self.record.end(record_node(1), Fault::Unreachable);
+    }
+
+    /// The disk answers again: nothing is missing.
+    fn end_silence(&self) {
+        self.world.set_disk_latency(self.servers[1], DISK, DiskLatency::default());
+        self.world.run_for(2 * SILENCE);
+        let volumes = self.control(0, |control| async move { control.keeper().unwrap().volumes() });
+        assert!(volumes.len() >= 4);
+        for volume in volumes {
+            let copies = volume.entry.copies;
+            let all = copies.iter().all(|copy| copy.standing == node::copies::StandingEntry::InSync);
+            assert!(all, "{}: {copies:?}", volume.entry.name);
+        }
+    }
+}
+
+#[test]
+fn a_pool_whose_mark_cannot_be_written_keeps_no_other_pool_closed() {
+    each_seed(3, |seed| {
+        let cluster = two_pools(seed);
+        cluster.start_with_latency(DiskLatency { write: silence(), ..DiskLatency::default() });
+        cluster.wait_until_in_sync(0, 2);
+        cluster.end_silence();
+    });
+}
+
+/// The volumes are opened in the order of their random identities.
+#[test]
+fn a_copy_that_takes_long_to_open_keeps_none_in_another_pool_closed() {
+    each_seed(4, |seed| {
+        let cluster = two_pools(seed);
+        // The mark of the pool is written, but the maps of its copies are not read.
+        cluster.start_with_latency(DiskLatency { read: silence(), ..DiskLatency::default() });
+        cluster.wait_until_in_sync(0, 2);
+        cluster.end_silence();
+    });
+}
+
+/// What waits for the first pool must not hold the second one: then it could not be opened again.
+#[test]
+fn a_pool_is_reopened_while_the_mark_of_another_one_is_not_written() {
+    each_seed(3, |seed| {
+        let cluster = two_pools(seed);
+        let server = cluster.servers[1];
+        let latency = DiskLatency { write: silence(), ..DiskLatency::default() };
+        cluster.world.set_disk_latency(server, DISK, latency);
+        // The marks of all pools advance, because a copy acts in another configuration.
+        cluster.add_to(SECOND, "more");
+        cluster.world.run_for(Duration::from_secs(5));
+        let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
+        cluster.world.set_disk_faults(server, SECOND_DISK, faults);
+        write_to(&cluster, 0, 0, 1).unwrap();
+        cluster.world.run_for(Duration::from_secs(2));
+        assert_eq!(cluster.in_sync(0), 1, "the copy's disk has failed");
+        cluster.world.set_disk_faults(server, SECOND_DISK, DiskFaults::default());
+        let began = cluster.world.now();
+        let reopened =
+            cluster.control(1, |control| async move { control.reopen_pool(SECOND).await.map(drop) });
+        assert!(reopened.is_ok(), "{reopened:?}");
+        let took = cluster.world.now() - began;
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        cluster.wait_until_in_sync(0, 2);
+        cluster.end_silence();
+    });
+}
