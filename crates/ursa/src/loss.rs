@@ -106,7 +106,7 @@ fn outvoted(lost: u16, nodes: &[ClusterNode]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use api::ChosenPolicy;
+    use api::{ChosenPolicy, RecordStall};
 
     use super::*;
     use crate::samples;
@@ -189,6 +189,14 @@ mod tests {
         assert_eq!(said[2], "node 3 is down now");
         let said = losses(&volume(VolumeKind::Ram, &copies), &three);
         assert_eq!(said[0], "if node 1 is lost: DATA LOST (the only copy in sync is in memory)");
+    }
+
+    #[test]
+    fn a_voter_that_cannot_write_its_record_is_not_counted() {
+        let mut three = nodes(&[(true, true); 3]);
+        three[2].record_stalled = Some(RecordStall::NoSpace);
+        let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]), &three);
+        assert_eq!(said[1], "if node 2 is lost: unavailable until the node returns (no quorum without it)");
     }
 
     #[test]

@@ -431,7 +431,7 @@ pub enum ControlError {
     },
     /// Without this node, the others would have no quorum.
     #[error(
-        "without node {0} the nodes that are up would have no quorum, and nothing could be changed: bring back the nodes that are down first (`ursa node list`)"
+        "without node {0} there would be no quorum, and nothing could be changed: bring back the nodes whose votes are missing first (`ursa node list`)"
     )]
     NodeNeeded(u16),
     /// A majority of the voters is reachable.

@@ -67,6 +67,13 @@ pub struct NodeStatus {
     pub link_roles: LinkRoles,
 }
 
+impl NodeStatus {
+    /// Whether its vote can be counted on: it is a voter, it is up, and it can write its copy of the record.
+    pub fn can_vote(&self) -> bool {
+        self.votes && self.up && self.stalled.is_none()
+    }
+}
+
 impl Control {
     /// The nodes of the cluster.
     ///

@@ -5,7 +5,7 @@
 
 use cluster::embedded::Files;
 use cluster::memory::Fault;
-use node::control::{FaultKind, Member, Stall};
+use node::control::{ControlError, FaultKind, Member, Stall};
 use node::copies::{Keeper, NodeEntry, json, node_key};
 
 use super::*;
@@ -17,7 +17,7 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 const STALLED: usize = 2;
 
-/// Three nodes that all vote, each with a file of the record, and one volume.
+/// Three nodes that all vote, each with a file of the record.
 fn with_files(seed: u64) -> (Cluster, Files) {
     let numbers: Vec<cluster::NodeId> = (1..=3).filter_map(cluster::NodeId::new).collect();
     let files = Files::new(CLUSTER, &numbers[..1], &numbers[1..]);
@@ -71,8 +71,6 @@ fn with_files(seed: u64) -> (Cluster, Files) {
         let name = TARGET.to_owned();
         control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
     });
-    cluster.add_volume(VolumeKind::Thick, 3);
-    cluster.wait_until_all_serve();
     (cluster, files)
 }
 
@@ -113,6 +111,14 @@ impl Cluster {
         })
     }
 
+    /// Makes a change of the record, which all nodes would have to write.
+    fn change_record(&self) {
+        self.control(0, |control| async move {
+            let name = "iqn.2026-01.org.ursa:other".to_owned();
+            control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+        });
+    }
+
     /// The stall of the full node's copy of the record, as a node sees it.
     fn stall_seen_by(&self, index: usize) -> Option<Stall> {
         self.control(index, |control| async move { control.nodes().await.unwrap()[STALLED].stalled })
@@ -122,15 +128,13 @@ impl Cluster {
 #[test]
 fn a_node_that_cannot_follow_the_record_lets_nobody_in_after_a_while() {
     let (cluster, files) = with_files(1);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.wait_until_all_serve();
     let stalled = cluster::NodeId::new(STALLED as u16 + 1).unwrap();
     let longest = cluster.keep_writing("writer", 0);
     cluster.world.run_for(Duration::from_secs(1));
     files.begin(stalled, Fault::DiskFull);
-    // A change that it would have to write.
-    cluster.control(0, |control| async move {
-        let name = "iqn.2026-01.org.ursa:other".to_owned();
-        control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
-    });
+    cluster.change_record();
     cluster.world.run_for(KNOWN_WITHIN);
     for index in 0..3 {
         assert_eq!(cluster.stall_seen_by(index), Some(Stall::NoSpace), "as node {} says", index + 1);
@@ -153,4 +157,22 @@ fn a_node_that_cannot_follow_the_record_lets_nobody_in_after_a_while() {
     assert!(cluster.lets_in(STALLED, "again"), "it knows the record again");
     assert_eq!([0, 1, 2].map(|index| cluster.stall_seen_by(index)), [None; 3]);
     cluster.wait_until_all_serve();
+}
+
+/// Of three voters, one cannot write its copy of the record. If another one were removed, two would be left,
+/// and one of them is no majority.
+#[test]
+fn a_node_is_not_removed_if_the_vote_of_another_is_missing() {
+    let (cluster, files) = with_files(1);
+    let stalled = STALLED as u16 + 1;
+    let check = |number: u16| {
+        cluster.control(0, move |control| async move { control.check_removal(number).await.map(drop) })
+    };
+    assert!(check(2).is_ok(), "all votes are there");
+    files.begin(cluster::NodeId::new(stalled).unwrap(), Fault::DiskFull);
+    cluster.change_record();
+    cluster.world.run_for(KNOWN_WITHIN);
+    assert_eq!(cluster.stall_seen_by(0), Some(Stall::NoSpace));
+    assert!(matches!(check(2), Err(ControlError::NodeNeeded(2))));
+    assert!(check(stalled).is_ok(), "its vote is missing already");
 }

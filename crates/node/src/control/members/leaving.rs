@@ -144,7 +144,7 @@ impl Control {
             }
         }
         let voters = self.nodes().await?.into_iter().filter(|node| node.votes);
-        let voters: Vec<(u16, bool)> = voters.map(|node| (node.entry.id, node.up)).collect();
+        let voters: Vec<(u16, bool)> = voters.map(|node| (node.entry.id, node.can_vote())).collect();
         if keeper.nodes_vote() && !decides_without(number, &voters) {
             return Err(ControlError::NodeNeeded(number));
         }
@@ -161,11 +161,11 @@ impl Control {
     }
 }
 
-/// Whether the voters that are up are a majority without this node. Each voter: its number, and whether it is
-/// up.
+/// Whether the voters that can vote are a majority without this node. Each voter: its number, and whether its
+/// vote can be counted on.
 fn decides_without(removed: u16, voters: &[(u16, bool)]) -> bool {
     let left = || voters.iter().filter(|(id, _)| *id != removed);
-    2 * left().filter(|(_, up)| *up).count() > left().count()
+    2 * left().filter(|(_, can_vote)| *can_vote).count() > left().count()
 }
 
 #[cfg(test)]

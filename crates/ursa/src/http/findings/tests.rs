@@ -7,7 +7,7 @@ use Severity::{Critical, Info, Warning};
 use api::CopyState::{InSync, OutOfSync};
 use api::{
     ClusterNode, CopyState, CopySync, Finding, FindingCode, Missing, Overcommit, Pool, PoolLogs, PoolState,
-    Severity, Since, Subject, SubjectKind, SyncPaused, Volume, VolumeCopy, VolumeFork,
+    RecordStall, Severity, Since, Subject, SubjectKind, SyncPaused, Volume, VolumeCopy, VolumeFork,
 };
 
 use super::judge::{Observed, judge};
@@ -245,6 +245,8 @@ fn votes_are_counted() {
     let voteless = |node| ClusterNode { votes: false, ..node };
     let no_quorum = [(Warning, Code::NoQuorum), (Warning, Code::NodeDown), (Warning, Code::NodeDown)];
     finds(of(vec![node(1), down(2), down(3)]), &no_quorum);
+    let stalled = ClusterNode { record_stalled: Some(RecordStall::NoSpace), ..node(3) };
+    finds(of(vec![node(1), down(2), stalled]), &no_quorum[..2]);
     finds(of([1, 2, 3].map(|id| voteless(node(id))).into()), &[(Warning, Code::RecordLost)]);
     finds(of(vec![node(1), voteless(node(2))]), &[(Info, Code::NoWitness)]);
     finds(of(vec![node(1), voteless(down(2))]), &[(Warning, Code::NodeDown), (Info, Code::NoWitness)]);
