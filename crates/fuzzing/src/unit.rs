@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use base::{BlockCount, BlockSize, Chain, Lba, LbaRange};
+use base::{BlockCount, BlockSize, ByteLen, Chain, Lba, LbaRange};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{
     AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus,
     LogicalUnit, LuConfig, LuState, Lun, NexusId, Outcome, PortGroup, Provisioning, RelativePort, Request,
-    Status, Step, TargetPort,
+    Space, Status, Step, TargetPort, Thresholds,
 };
 
 /// Blocks of the volume: few, so that inputs often reach its end.
@@ -42,6 +42,7 @@ impl Unit {
             solid_state: true,
             read_only: false,
             atomic: AtomicWrites { blocks_max: 16, alignment: 1, granularity: 1 },
+            thresholds: Some(Thresholds { available: &[20, 10, 5], margin: 2 }),
             unlisted: AccessState::ActiveOptimized,
             port_groups: vec![PortGroup {
                 id: 1,
@@ -202,6 +203,10 @@ impl Unit {
             BlockOp::LbaStatus { start, max } => {
                 assert!(start < Lba(BLOCKS) && max > 0);
                 return Ok(BlockDone::LbaStatus(vec![(start, Lba(BLOCKS) - start, Provisioning::Mapped)]));
+            }
+            BlockOp::Space => {
+                let bytes = ByteLen(self.volume.len() as u64);
+                return Ok(BlockDone::Space(Space { used: bytes, available: bytes, available_percent: 50 }));
             }
             BlockOp::Verify { .. } | BlockOp::Flush | BlockOp::TestReady => {}
         }

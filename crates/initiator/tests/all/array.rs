@@ -98,6 +98,7 @@ fn config(controllers: usize, naa: u8) -> LuConfig {
         solid_state: true,
         read_only: false,
         atomic: AtomicWrites::default(),
+        thresholds: None,
         unlisted: AccessState::ActiveOptimized,
         port_groups: (1..=controllers as u16).map(group).collect(),
     }

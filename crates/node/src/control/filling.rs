@@ -1,17 +1,28 @@
 //! How full pools with log volumes are. A full pool refuses writes that need space, so administrators and
 //! hosts are warned before.
 
-use proto::scsi::UnitAttention;
-use store::{LogSpace, Pool, Usage, VolumeKind};
+use base::ByteLen;
+use proto::scsi::{BlockError, Space, Thresholds, UnitAttention};
+use rt::CoreId;
+use store::{CAPACITY_MAX, LogSpace, Pool, Usage, VolumeKind};
 
 use super::Control;
 use crate::shard::{Shard, on_all_cores};
+use crate::volume::VolumeId;
 
 /// The levels at which administrators and hosts are warned, in percent.
 pub const LEVELS: [u8; 3] = [80, 90, 95];
 
 /// How far the use must fall below a level before the pool leaves the level, in percent.
 const LEFT_BELOW: u8 = 2;
+
+/// The levels as log volumes report them to hosts: by the share of space that is available.
+pub(super) const THRESHOLDS: Thresholds = Thresholds { available: &AVAILABLE, margin: LEFT_BELOW };
+
+const AVAILABLE: [u8; LEVELS.len()] = [100 - LEVELS[0], 100 - LEVELS[1], 100 - LEVELS[2]];
+
+// The largest volume has less than 2^32 threshold sets.
+const _: () = assert!(CAPACITY_MAX.0 / Thresholds::SET_BYTES < 1 << 32);
 
 /// How full a pool with log volumes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +69,13 @@ impl Control {
         Some(Filling { level, ..filling })
     }
 
-    /// Warns the hosts that use log volumes of a pool that it has reached a level.
+    /// Warns the hosts that use log volumes of a pool that it has reached a level: the highest that it has
+    /// reached by now.
     pub(crate) fn warn_hosts_of_filling(&self, pool: &str) {
         let Ok(pool) = self.pool_named(pool) else { return };
+        let reached = self.levels.borrow().get(&pool.id()).copied();
+        let Some(index) = LEVELS.iter().position(|level| Some(*level) == reached) else { return };
+        let attention = UnitAttention::SoftThreshold(index as u8);
         let volumes = pool.volumes().into_iter().filter(|volume| volume.kind == VolumeKind::Log);
         let ids: Vec<_> = volumes.map(|volume| volume.id).collect();
         rt::spawn(async move {
@@ -68,7 +83,7 @@ impl Control {
                 let ids = ids.clone();
                 async move {
                     for unit in ids.iter().filter_map(|id| Shard::current().unit(*id)) {
-                        unit.brain().borrow_mut().attention_to_all(UnitAttention::SoftThreshold);
+                        unit.brain().borrow_mut().attention_to_all(attention);
                     }
                 }
             })
@@ -76,12 +91,28 @@ impl Control {
         })
         .detach();
     }
+
+    /// The space of a log volume; `None` if its pool is not open.
+    fn space_of(&self, id: VolumeId) -> Option<Space> {
+        let pool = self.pool_of(id).ok()?;
+        let used = pool.volume(id)?.reserved;
+        let filling = Filling::new(&pool.usage(), pool.log_space()?);
+        let available = ByteLen(filling.space.room);
+        Some(Space { used, available, available_percent: 100 - filling.percent() })
+    }
+}
+
+/// The space of a log volume on this node. From any core.
+///
+/// # Errors
+/// [`BlockError::Offline`]: its pool is not open.
+pub(crate) async fn space_of(id: VolumeId) -> Result<Space, BlockError> {
+    let space = rt::call(CoreId(0), move || async move { Control::try_current()?.space_of(id) });
+    space.await.ok_or(BlockError::Offline)
 }
 
 #[cfg(test)]
 mod tests {
-    use base::ByteLen;
-
     use super::*;
 
     fn filling(total: u64, free: u64, lent: u64, live: u64, room: u64) -> Filling {
@@ -97,6 +128,11 @@ mod tests {
         assert_eq!((some.used, some.percent()), (300, 32));
         assert_eq!(filling(1000, 0, 1000, 900, 0).percent(), 100);
         assert_eq!(filling(0, 0, 0, 0, 0).percent(), 100);
+    }
+
+    #[test]
+    fn hosts_know_the_levels_by_what_is_available() {
+        assert_eq!(THRESHOLDS.available, [20, 10, 5]);
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub(crate) use self::ended::note_ended_work;
 pub use self::ended::{EndedJob, EndedWork, JobOutcome};
 pub use self::error::ControlError;
 pub use self::faults::{Fault, FaultKind, UnreadBlock};
+pub(crate) use self::filling::space_of;
 pub use self::filling::{Filling, LEVELS};
 pub use self::foreseen::Importable;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};

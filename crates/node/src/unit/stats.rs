@@ -56,7 +56,9 @@ impl Operation {
             BlockOp::Verify { .. } | BlockOp::Compare { .. } => Operation::Verify,
             BlockOp::CompareAndWrite { .. } | BlockOp::OrWrite { .. } => Operation::Atomic,
             BlockOp::Flush => Operation::Flush,
-            BlockOp::TestReady | BlockOp::Prefetch { .. } | BlockOp::LbaStatus { .. } => Operation::Other,
+            BlockOp::TestReady | BlockOp::Prefetch { .. } | BlockOp::LbaStatus { .. } | BlockOp::Space => {
+                Operation::Other
+            }
         }
     }
 

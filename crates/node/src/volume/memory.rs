@@ -32,7 +32,8 @@ impl Volume {
             | BlockOp::Unmap { .. }
             | BlockOp::Flush
             | BlockOp::TestReady
-            | BlockOp::Prefetch { .. } => 0,
+            | BlockOp::Prefetch { .. }
+            | BlockOp::Space => 0,
         };
         bytes as usize
     }

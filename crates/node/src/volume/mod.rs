@@ -25,7 +25,7 @@ use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
 pub use self::order::{Exclusive, Order};
 use self::piece::{PieceOp, Taken};
 pub use self::slice::{Slice, Standing, TakenRange};
-use crate::control::note_bad_block;
+use crate::control::{note_bad_block, space_of};
 
 /// How much of the data that a long operation reads for itself (VERIFY, ORWRITE) or generates (WRITE SAME) is
 /// in memory at once.
@@ -144,6 +144,7 @@ impl Volume {
             // There is no cache to prefetch into.
             BlockOp::Prefetch { .. } => Ok(BlockDone::Done),
             BlockOp::LbaStatus { start, max } => self.lba_status(start, max).await.map(BlockDone::LbaStatus),
+            BlockOp::Space => space_of(self.id).await.map(BlockDone::Space),
         }
     }
 

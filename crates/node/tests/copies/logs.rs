@@ -3,14 +3,52 @@
 use super::bad_blocks::marked;
 use super::*;
 
-use base::LbaRange;
-use initiator::command::TestUnitReady;
+use base::{Buf, LbaRange};
+use initiator::command::{Command, Effect, TestUnitReady};
+use initiator::{Error, Transfer};
+use proto::scsi::Cdb;
 
 /// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
 const FULL: (u8, u16) = (0x07, 0x2707);
 
 /// UNIT ATTENTION, THIN PROVISIONING SOFT THRESHOLD REACHED.
 const SOFT_THRESHOLD: (u8, u16) = (0x06, 0x3807);
+
+/// LOG SENSE, Logical Block Provisioning.
+struct ProvisioningLog;
+
+/// Its answer: counts of 32 MiB, and a percentage.
+#[derive(Debug)]
+struct Provisioned {
+    available: u32,
+    used: u32,
+    available_percent: u16,
+}
+
+impl Command for ProvisioningLog {
+    type Answer = Provisioned;
+    const NAME: &'static str = "LOG SENSE";
+
+    fn cdb(&self) -> Cdb {
+        Cdb([0x4d, 0, 0x4c, 0, 0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0])
+    }
+
+    fn transfer(&self) -> Transfer {
+        Transfer::In(255)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+
+    fn answer(&self, data: Option<Buf>) -> Option<Provisioned> {
+        let page = data?.to_vec();
+        let count = |at: usize| u32::from_be_bytes(page[at..at + 4].try_into().unwrap());
+        assert_eq!((page.len(), page[0]), (40, 0x8c));
+        let available_percent = u16::from_be_bytes([page[32], page[33]]);
+        Some(Provisioned { available: count(8), used: count(20), available_percent })
+    }
+}
 
 impl Cluster {
     /// Changes the bytes of these blocks, which hold [`marked`] values, on a node's disk.
@@ -144,6 +182,29 @@ async fn make_room(session: &Session, written: u64) {
     assert_eq!(read(session, written * CHUNK - 1).await.unwrap(), written - 1);
 }
 
+/// A thick volume has its space for itself.
+#[test]
+fn only_log_volumes_report_the_space_that_they_share() {
+    for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
+        let cluster = Cluster::new(1, 2, 2);
+        cluster.add_volume(kind, 1);
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        let (page, told) = cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            let page = session.inquiry(LUN, Some(0xb2), 8).await.unwrap();
+            (page, attended(async || session.send(LUN, &ProvisioningLog).await).await)
+        });
+        if kind == VolumeKind::Log {
+            assert_eq!(page, [0, 0xb2, 0, 4, 13, 0xe4, 0x02, 40]);
+            let space = told.unwrap();
+            assert!(space.available > 0 && space.available_percent > 90 && space.used <= 1, "{space:?}");
+        } else {
+            assert_eq!(page, [0, 0xb2, 0, 4, 0, 0xe4, 0x02, 0]);
+            assert!(told.unwrap_err().is_illegal_request());
+        }
+    }
+}
+
 /// A volume that is larger than its pool: writes fail for lack of space, and succeed again once blocks have
 /// been unmapped.
 #[test]
@@ -165,14 +226,26 @@ fn a_full_pool_refuses_writes_until_blocks_are_unmapped() {
         let told_codes: Vec<&str> = events.iter().map(|event| event.code.as_str()).collect();
         assert_eq!(told_codes, ["pool_filling", "pool_filling", "pool_nearly_full"], "{events:?}");
         assert_eq!(told(), [""; 0], "once");
+        let again = Rc::clone(&session);
         cluster.world.block_on(client, CoreId(0), move || async move {
             let told = session.send(LUN, &TestUnitReady).await.unwrap_err();
             assert_eq!(told.sense(), Some(SOFT_THRESHOLD), "{told}");
+            // INFORMATION: the third threshold, 5 % available.
+            let Error::Status { sense, .. } = told else { panic!("it has a sense") };
+            assert_eq!((sense[0], &sense[3..7]), (0xf0, &[0, 0, 0, 32][..]));
+            let space = session.send(LUN, &ProvisioningLog).await.unwrap();
+            assert!(space.available == 0 && space.available_percent < 10, "{space:?}");
+            let sets = (written * CHUNK * u64::from(SIZE.bytes())).div_ceil(32 * MIB) as u32;
+            assert!((sets..=sets + 1).contains(&space.used), "{written} of 256 KiB are written: {space:?}");
             make_room(&session, written).await;
         });
         // The logs merge what was unmapped when they have nothing else to do.
         cluster.world.run_for(Duration::from_secs(1));
         assert_eq!(told(), ["pool_has_space"]);
+        let space = cluster.world.block_on(client, CoreId(0), move || async move {
+            attended(async || again.send(LUN, &ProvisioningLog).await).await.unwrap()
+        });
+        assert!(space.available_percent > 22, "{space:?}");
     });
 }
 

@@ -1,9 +1,12 @@
 //! Unit attentions: what a unit must report to an initiator before it executes the initiator's next command
 //! (SAM-5 5.14).
 
+use std::mem;
+
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use super::mode;
 use super::sense::{Sense, SenseKey, code};
 
 /// An event that the unit has not yet reported to a nexus.
@@ -34,8 +37,9 @@ pub enum UnitAttention {
     AccessStateChanged,
     /// The size of the unit changed.
     CapacityChanged,
-    /// The space for blocks that the unit may still have to store is running out.
-    SoftThreshold,
+    /// The space for blocks that the unit may still have to store is running out: the threshold with this
+    /// index in [`Thresholds::available`](super::Thresholds) was reached.
+    SoftThreshold(u8),
     /// INQUIRY data (a name, a port) changed.
     InquiryChanged,
     /// Units were mapped or unmapped.
@@ -57,11 +61,15 @@ impl UnitAttention {
             UnitAttention::ModeParametersChanged => code::MODE_PARAMETERS_CHANGED,
             UnitAttention::AccessStateChanged => code::ASYMMETRIC_ACCESS_STATE_CHANGED,
             UnitAttention::CapacityChanged => code::CAPACITY_DATA_HAS_CHANGED,
-            UnitAttention::SoftThreshold => code::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
+            UnitAttention::SoftThreshold(_) => code::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED,
             UnitAttention::InquiryChanged => code::INQUIRY_DATA_HAS_CHANGED,
             UnitAttention::ReportedLunsChanged => code::REPORTED_LUNS_DATA_HAS_CHANGED,
         };
-        Sense::new(SenseKey::UnitAttention, code)
+        let sense = Sense::new(SenseKey::UnitAttention, code);
+        match self {
+            UnitAttention::SoftThreshold(index) => sense.with_information(mode::threshold_offset(index)),
+            _ => sense,
+        }
     }
 
     /// Whether this is one of the resets (the 29h codes).
@@ -70,22 +78,27 @@ impl UnitAttention {
     }
 }
 
-/// The attentions of one unit that one nexus has yet to receive. Each is kept once, so the set is never
+/// The attentions of one unit that one nexus has yet to receive. Each kind is kept once, so the set is never
 /// larger than the enum.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attentions(SmallVec<[UnitAttention; 2]>);
 
 impl Attentions {
     /// Adds an attention. Of several resets only one is reported. A reset does not replace other attentions:
-    /// an initiator that received only the reset would miss a changed capacity.
+    /// an initiator that received only the reset would miss a changed capacity. Of several thresholds, the
+    /// last one is reported: an initiator repeats a command only a few times.
     pub(super) fn add(&mut self, attention: UnitAttention) {
         if attention.is_reset() {
             match self.0.iter_mut().find(|pending| pending.is_reset()) {
                 Some(pending) => *pending = attention.min(*pending),
                 None => self.0.insert(0, attention),
             }
-        } else if !self.0.contains(&attention) {
-            self.0.push(attention);
+        } else {
+            let kind = mem::discriminant(&attention);
+            match self.0.iter_mut().find(|pending| mem::discriminant::<UnitAttention>(pending) == kind) {
+                Some(pending) => *pending = attention.max(*pending),
+                None => self.0.push(attention),
+            }
         }
     }
 
@@ -120,5 +133,22 @@ mod tests {
         attentions.add(UnitAttention::NexusLoss);
         let told: Vec<_> = std::iter::from_fn(|| attentions.take()).map(|a| a.sense().code).collect();
         assert_eq!(told, [0x2900, 0x2a09, 0x2a01]);
+    }
+
+    /// INFORMATION is the offset of the threshold's descriptor in the Logical Block Provisioning mode page.
+    #[test]
+    fn of_several_thresholds_the_last_one_is_reported() {
+        let mut attentions = Attentions::default();
+        attentions.add(UnitAttention::SoftThreshold(0));
+        attentions.add(UnitAttention::CapacityChanged);
+        attentions.add(UnitAttention::SoftThreshold(2));
+        attentions.add(UnitAttention::SoftThreshold(1));
+        let told: Vec<_> = std::iter::from_fn(|| attentions.take()).map(UnitAttention::sense).collect();
+        let told: Vec<_> = told.iter().map(|sense| (sense.code, sense.information)).collect();
+        assert_eq!(told, [(0x3807, Some(32)), (0x2a09, None)]);
+        #[rustfmt::skip]
+        assert_eq!(UnitAttention::SoftThreshold(0).sense().encode().as_slice(), [
+            0xf0, 0, 0x06, 0, 0, 0, 16, 10, 0, 0, 0, 0, 0x38, 0x07, 0, 0, 0, 0,
+        ]);
     }
 }

@@ -1,7 +1,7 @@
 //! The operations that SCSI requests of a volume, and their results. All ranges have been checked against the
 //! capacity.
 
-use base::{BlockCount, Chain, Lba, LbaRange};
+use base::{BlockCount, ByteLen, Chain, Lba, LbaRange};
 
 use super::Refusal;
 
@@ -108,6 +108,8 @@ pub enum BlockOp {
         /// The most descriptors that fit.
         max: usize,
     },
+    /// Report how much space there is. Only for units with [`LuConfig::thresholds`](super::LuConfig).
+    Space,
 }
 
 /// The result of an operation that succeeded.
@@ -121,6 +123,19 @@ pub enum BlockDone {
     Cached,
     /// Consecutive extents with their state; the first begins at the requested block.
     LbaStatus(Vec<(Lba, BlockCount, Provisioning)>),
+    /// How much space there is.
+    Space(Space),
+}
+
+/// The space of a unit that may run out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// What this unit uses.
+    pub used: ByteLen,
+    /// What this unit, and those with which it shares its space, can still use.
+    pub available: ByteLen,
+    /// The same in percent of all of the space.
+    pub available_percent: u8,
 }
 
 impl BlockOp {
@@ -137,7 +152,11 @@ impl BlockOp {
             | BlockOp::CompareAndWrite { range, .. }
             | BlockOp::OrWrite { range, .. }
             | BlockOp::Prefetch { range } => Some(*range),
-            BlockOp::Unmap { .. } | BlockOp::Flush | BlockOp::TestReady | BlockOp::LbaStatus { .. } => None,
+            BlockOp::Unmap { .. }
+            | BlockOp::Flush
+            | BlockOp::TestReady
+            | BlockOp::LbaStatus { .. }
+            | BlockOp::Space => None,
         }
     }
 
@@ -150,7 +169,8 @@ impl BlockOp {
             | BlockOp::Flush
             | BlockOp::TestReady
             | BlockOp::Prefetch { .. }
-            | BlockOp::LbaStatus { .. } => true,
+            | BlockOp::LbaStatus { .. }
+            | BlockOp::Space => true,
             BlockOp::Write { .. }
             | BlockOp::WriteAndVerify { .. }
             | BlockOp::WriteAtomic { .. }

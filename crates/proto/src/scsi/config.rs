@@ -43,6 +43,9 @@ pub struct LuConfig {
     pub read_only: bool,
     /// The guarantees of WRITE ATOMIC.
     pub atomic: AtomicWrites,
+    /// At which shares of available space initiators are warned, if the unit may run out of space; such a
+    /// unit has `unmap`.
+    pub thresholds: Option<Thresholds>,
     /// The ports through which the unit can be reached, in groups, by ascending number.
     pub port_groups: Vec<PortGroup>,
     /// The access state through a port that is in no group, because it is being removed.
@@ -78,6 +81,35 @@ impl LuConfig {
     /// All ports.
     pub fn ports(&self) -> impl Iterator<Item = &TargetPort> {
         self.port_groups.iter().flat_map(|group| &group.ports)
+    }
+}
+
+/// When initiators are warned that a unit is running out of space: its logical block provisioning thresholds
+/// (SBC-4 clause 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// The share of the space that is available at each threshold, in percent, in descending order.
+    pub available: &'static [u8],
+    /// A threshold that was reached can be reached again after the available share has exceeded it by more
+    /// than this, in percent of the space.
+    pub margin: u8,
+}
+
+impl Thresholds {
+    /// Bytes of a threshold set, in which the space is counted.
+    ///
+    /// The number of a volume's sets must fit into 32 bits (SBC-4, Logical Block Provisioning VPD page). With
+    /// this size it does for every volume, so the exponent stays the same when a volume grows.
+    pub const SET_BYTES: u64 = 32 << 20;
+
+    /// THRESHOLD EXPONENT: log2 of the number of blocks in a threshold set.
+    pub(super) const fn exponent(size: BlockSize) -> u8 {
+        (Thresholds::SET_BYTES.trailing_zeros() - size.shift()) as u8
+    }
+
+    /// THRESHOLD PERCENTAGE: how wide the range is whose center is a threshold, in tenths of a percent.
+    pub(super) const fn range(&self) -> u8 {
+        self.margin.saturating_mul(2 * 10)
     }
 }
 

@@ -7,8 +7,9 @@
 //!
 //! ```text
 //!  operations.rs       table: name, usage, gates, function
-//!    inquiry, lun, mode/, report, power, reservations/  commands that need no medium
-//!    commands/                                          commands of the medium (SBC-3) and third-party copy
+//!    inquiry, log, lun, mode/, report, power,  commands that need no medium
+//!    reservations/
+//!    commands/                                 commands of the medium (SBC-3) and third-party copy
 //! ```
 //!
 //! A function is `fn(&mut LogicalUnit, Request) -> Result<Step, Sense>`. It may read the unit through the

@@ -5,6 +5,7 @@
 //! be adjacent.
 
 use super::inquiry::INQUIRY;
+use super::log::LOG_SENSE;
 use super::lun::REPORT_LUNS;
 use super::mode::{MODE_SELECT_6, MODE_SELECT_10, MODE_SENSE_6, MODE_SENSE_10};
 use super::power::{
@@ -101,6 +102,7 @@ const GROUPS: &[&[Operation]] = &[
         START_STOP_UNIT,
         SEND_DIAGNOSTIC,
         PREVENT_ALLOW_MEDIUM_REMOVAL,
+        LOG_SENSE,
         MODE_SELECT_10,
         MODE_SENSE_10,
     ],

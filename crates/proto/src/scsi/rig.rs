@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use base::{BlockCount, BlockSize, Chain};
+use base::{BlockCount, BlockSize, ByteLen, Chain};
 
 use super::limits::AtomicWrites;
 use super::{
     AccessState, BlockDone, BlockOp, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus, LogicalUnit,
-    LuConfig, LuState, Lun, NexusId, Outcome, PortGroup, RelativePort, Request, Status, Step, TargetPort,
+    LuConfig, LuState, Lun, NexusId, Outcome, PortGroup, RelativePort, Request, Space, Status, Step,
+    TargetPort, Thresholds,
 };
 
 /// The first nexus.
@@ -41,6 +42,7 @@ pub(super) fn config() -> LuConfig {
         solid_state: true,
         read_only: false,
         atomic: AtomicWrites::default(),
+        thresholds: None,
         unlisted: AccessState::ActiveOptimized,
         port_groups: vec![PortGroup {
             id: 1,
@@ -50,6 +52,16 @@ pub(super) fn config() -> LuConfig {
         }],
     }
 }
+
+/// A unit that shares its space with others.
+pub(super) fn thin() -> LuConfig {
+    LuConfig { thresholds: Some(Thresholds { available: &[20, 10, 5], margin: 2 }), ..config() }
+}
+
+/// The space of a thin unit: a little more than one threshold set is used, a little less than three are
+/// available.
+const SPACE: Space =
+    Space { used: ByteLen((32 << 20) + 1), available: ByteLen((96 << 20) - 1), available_percent: 74 };
 
 pub(super) fn nexus(id: NexusId) -> ItNexus {
     let (name, port) = match id {
@@ -96,6 +108,7 @@ impl Rig {
                 report.answer(&[Lun::new(0).unwrap(), Lun::new(5).unwrap()])
             }
             Step::Block(pending, BlockOp::TestReady) => self.unit.finish(pending, Ok(BlockDone::Done)),
+            Step::Block(pending, BlockOp::Space) => self.unit.finish(pending, Ok(BlockDone::Space(SPACE))),
             Step::Block(..) | Step::Copy(..) => Outcome::good(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::inquiry::ascii;
 use super::limits;
-use super::{LuConfig, RelativePort, TargetPort, commands};
+use super::{LuConfig, RelativePort, TargetPort, Thresholds, commands};
 
 const SUPPORTED_PAGES: u8 = 0x00;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
@@ -173,11 +173,13 @@ fn block_characteristics(config: &LuConfig) -> Vec<u8> {
     bytes
 }
 
-/// SBC-3 6.6.4: unmapped blocks read as zeros, and all three commands can unmap.
+/// SBC-3 6.6.4, with THRESHOLD PERCENTAGE of SBC-4: unmapped blocks read as zeros, and all three commands can
+/// unmap.
 fn logical_block_provisioning(config: &LuConfig) -> Vec<u8> {
-    if config.unmap {
-        vec![0, 0xe4, 0x02, 0] // LBPU, LBPWS, LBPWS10, LBPRZ; thin
-    } else {
-        vec![0, 0, 0, 0]
+    if !config.unmap {
+        return vec![0, 0, 0, 0];
     }
+    let told = |thresholds: Thresholds| (Thresholds::exponent(config.block_size), thresholds.range());
+    let (exponent, percentage) = config.thresholds.map_or((0, 0), told);
+    vec![exponent, 0xe4, 0x02, percentage] // LBPU, LBPWS, LBPWS10, LBPRZ; thin
 }

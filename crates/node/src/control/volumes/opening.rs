@@ -7,10 +7,11 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState};
-use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo};
+use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo, VolumeKind};
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::copies::Worth;
+use super::super::filling::THRESHOLDS;
 use super::super::read_errors::with_control;
 use super::super::{Control, ControlError, CopyOpening};
 use crate::shard::{Shard, on_all_cores};
@@ -249,6 +250,7 @@ fn lu_config(info: &VolumeInfo) -> LuConfig {
         read_only: false,
         // A power cut may tear a write in place at any sector, so no atomicity is promised.
         atomic: AtomicWrites::default(),
+        thresholds: (info.kind == VolumeKind::Log).then_some(THRESHOLDS),
         port_groups: Vec::new(),
         unlisted: AccessState::Unavailable,
     }

@@ -30,7 +30,7 @@ pub use copy::CopySegment;
 pub(super) use copy::third_party_copy;
 pub(super) use gates::writable;
 pub use pending::Pending;
-pub(super) use pending::{finish, tell_readiness, test_ready};
+pub(super) use pending::{finish, tell_readiness, tell_space, test_ready};
 
 /// State of these commands in a unit on one core.
 #[derive(Debug, Default)]

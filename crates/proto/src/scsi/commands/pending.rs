@@ -7,7 +7,7 @@ use super::{lba_status, prefetch};
 use crate::scsi::sense::{Copied, Forwarded, SenseFormat, Side, code};
 use crate::scsi::{
     BlockDone, BlockError, BlockOp, CopyFailure, CopyFault, LogicalUnit, Outcome, Refusal, Sense, SenseKey,
-    Status, Step,
+    Status, Step, log,
 };
 
 /// What `finish` needs to know about the command.
@@ -38,6 +38,8 @@ enum Answer {
     Copied(Started),
     /// Whether and why the medium is not ready, as data of at most `allocation` bytes.
     Readiness { format: SenseFormat, allocation: usize },
+    /// A log page about the space, from the parameter `first` on, in at most `allocation` bytes.
+    Space { first: u16, allocation: usize },
 }
 
 /// Checks whether the medium is ready.
@@ -49,6 +51,12 @@ pub(in crate::scsi) fn test_ready() -> Step {
 pub(in crate::scsi) fn tell_readiness(format: SenseFormat, allocation: usize) -> Step {
     let pending = Pending { transfer: 0, answer: Answer::Readiness { format, allocation } };
     Step::Block(pending, BlockOp::TestReady)
+}
+
+/// Reports how much space there is, in a log page: from the parameter `first` on, in at most `allocation`
+/// bytes.
+pub(in crate::scsi) fn tell_space(first: u16, allocation: usize) -> Step {
+    Step::Block(Pending { transfer: 0, answer: Answer::Space { first, allocation } }, BlockOp::Space)
 }
 
 /// Reads blocks.
@@ -112,6 +120,9 @@ pub(in crate::scsi) fn finish(
         (Ok(BlockDone::Cached), Answer::Prefetched { cut }) => prefetch::answer(!cut),
         (Ok(BlockDone::LbaStatus(extents)), Answer::LbaStatus { allocation }) => {
             Outcome::parameters(&lba_status::encode(&extents), allocation)
+        }
+        (Ok(BlockDone::Space(space)), Answer::Space { first, allocation }) => {
+            Outcome::parameters(&log::provisioning(&space, first), allocation)
         }
         (result, Answer::Readiness { format, allocation }) => {
             let sense = result.err().map_or(Sense::NOTHING, failure);

@@ -1,8 +1,8 @@
 //! Commands of the unit, as an initiator sees them.
 
-use base::{BlockCount, Chain, Rng};
+use base::{BlockCount, BlockSize, Chain, Rng};
 
-use crate::scsi::rig::{A, A2, B, Rig, config, nexus};
+use crate::scsi::rig::{A, A2, B, Rig, config, nexus, thin};
 use crate::scsi::{
     Cdb, LogicalUnit, LuConfig, LuState, Outcome, Refusal, Request, Reset, Sense, SenseKey, Status, Step,
     UnitAttention, operations,
@@ -113,6 +113,72 @@ fn mode_sense() {
     assert_eq!(rig.data(A, &[0x1a, 8, 0x0a, 0, 4, 0]).len(), 4);
     assert_eq!(rig.code(A, &[0x1a, 8, 0x33, 0, 255, 0], &[]), 0x2400);
     assert_eq!(rig.code(A, &[0x1a, 8, 0x0a, 7, 255, 0], &[]), 0x2400);
+}
+
+/// A unit whose space is its own reports neither thresholds nor counts.
+#[test]
+fn only_thin_units_have_thresholds() {
+    let mut rig = Rig::with(thin(), LuState::default());
+    // Sets of 2^16 blocks (32 MiB); 4.0 %: a threshold of 20 % extends from 18 % to 22 %.
+    assert_eq!(rig.data(A, &[0x12, 1, 0xb2, 0, 255, 0]), [0, 0xb2, 0, 4, 16, 0xe4, 0x02, 40]);
+    // Read-Write Error Recovery: LBPERE.
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x01, 0, 255, 0])[4..], [0x01, 10, 0xc0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0]);
+    #[rustfmt::skip]
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x1c, 2, 255, 0])[4..], [
+        0x5c, 0x02, 0, 36, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0x88, 0x03, 0, 0, 0, 0, 0, 20, // enabled, a percentage, decreasing; of the available space; 20 %
+        0x88, 0x03, 0, 0, 0, 0, 0, 10,
+        0x88, 0x03, 0, 0, 0, 0, 0, 5,
+    ]);
+    // None of it can be changed.
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x41, 0, 255, 0])[6..], [0; 10]);
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x5c, 2, 255, 0])[8..], [0; 36]);
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x3f, 0xff, 255, 0]).len(), 4 + 72 + 32 + 40);
+    let mut list = rig.data(A, &[0x1a, 8, 0x1c, 2, 255, 0]);
+    (list[0], list[2]) = (0, 0);
+    assert_eq!(rig.status(A, &[0x15, 0x10, 0, 0, 44, 0], &list), Status::Good);
+    list[4 + 16] = 0x08; // ENABLED 0
+    assert_eq!(rig.code(A, &[0x15, 0x10, 0, 0, 44, 0], &list), 0x2600);
+    let blocks_4096 = LuConfig { block_size: BlockSize::B4096, ..thin() };
+    assert_eq!(Rig::with(blocks_4096, LuState::default()).data(A, &[0x12, 1, 0xb2, 0, 255, 0])[4], 13);
+    let mut thick = Rig::new();
+    assert_eq!(thick.data(A, &[0x1a, 8, 0x01, 0, 255, 0])[11], 0);
+    assert_eq!(thick.code(A, &[0x1a, 8, 0x1c, 2, 255, 0], &[]), 0x2400);
+}
+
+#[test]
+fn log_pages() {
+    let mut rig = Rig::with(thin(), LuState::default());
+    let sense = |page: u8, first: u8, allocation: u8| [0x4d, 0, page, 0, 0, 0, first, 0, allocation, 0];
+    assert_eq!(rig.data(A, &sense(0x00, 0, 255)), [0x00, 0, 0, 2, 0x00, 0x0c]);
+    #[rustfmt::skip]
+    let all: [u8; 40] = [
+        0x8c, 0, 0, 36, // DS
+        0, 1, 0x23, 8, 0, 0, 0, 2, 0x02, 0, 0, 0, // available: two sets; shared
+        0, 2, 0x23, 8, 0, 0, 0, 2, 0x01, 0, 0, 0, // used: two sets; this unit's
+        0, 3, 0x23, 8, 0, 74, 0, 0, 0x02, 0, 0, 0, // available, in percent
+    ];
+    // PC is ignored.
+    for page in [0x0c, 0x4c, 0x8c, 0xcc] {
+        assert_eq!(rig.data(A, &sense(page, 0, 255)), all);
+    }
+    assert_eq!(rig.data(A, &sense(0x4c, 1, 255)), all);
+    let last = rig.data(A, &sense(0x4c, 3, 255));
+    assert_eq!((&last[..4], &last[4..]), (&[0x8c, 0, 0, 12][..], &all[28..]));
+    assert_eq!(rig.data(A, &sense(0x4c, 0, 20)), all[..20]);
+    assert_eq!(rig.data(A, &sense(0x4c, 0, 0)), []);
+    let field = |rig: &mut Rig, cdb: &[u8]| {
+        let sense = rig.run(A, cdb, &[]).sense.unwrap();
+        assert_eq!((sense.key, sense.code), (SenseKey::IllegalRequest, 0x2400));
+        sense.encode()[17]
+    };
+    assert_eq!(field(&mut rig, &sense(0x4c, 4, 255)), 5); // PARAMETER POINTER
+    assert_eq!(field(&mut rig, &sense(0x4d, 0, 255)), 2);
+    assert_eq!(field(&mut rig, &[0x4d, 0x01, 0x4c, 0, 0, 0, 0, 0, 255, 0]), 1); // SP
+    assert_eq!(field(&mut rig, &[0x4d, 0, 0x40, 0xff, 0, 0, 0, 0, 255, 0]), 3); // subpages
+    let mut thick = Rig::new();
+    assert_eq!(thick.data(A, &sense(0x00, 0, 255)), [0x00, 0, 0, 1, 0x00]);
+    assert_eq!(field(&mut thick, &sense(0x4c, 0, 255)), 2);
 }
 
 #[test]
@@ -275,11 +341,12 @@ fn each_access_state_admits_what_it_should() {
         &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], // REPORT TARGET PORT GROUPS
         &[0x03, 0, 0, 0, 18, 0],                     // REQUEST SENSE
     ];
-    let in_standby: [&[u8]; 7] = [
+    let in_standby: [&[u8]; 8] = [
         &[0x1a, 0, 0x3f, 0, 255, 0],                              // MODE SENSE (6)
         &[0x5e, 0, 0, 0, 0, 0, 0, 1, 0, 0],                       // PERSISTENT RESERVE IN, READ KEYS
         &[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0],                      // PERSISTENT RESERVE OUT, REGISTER
         &[0x1d, 4, 0, 0, 0, 0],                                   // SEND DIAGNOSTIC
+        &[0x4d, 0, 0, 0, 0, 0, 0, 0, 255, 0],                     // LOG SENSE
         &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0],                       // READ CAPACITY (10)
         &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], // READ CAPACITY (16)
         &[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],              // REPORT SUPPORTED OPERATION CODES
@@ -472,6 +539,7 @@ fn usage_data_claims_what_is_looked_at() {
     assert_eq!(usage(0x28), of(&[&[0x28, 0x18], &LBA, &[0, 0xff, 0xff, 0x04]]));
     assert_eq!(usage(0x34), of(&[&[0x34, 0], &LBA, &[0, 0xff, 0xff, 0x04]]));
     assert_eq!(usage(0x35), of(&[&[0x35, 0], &LBA, &[0, 0xff, 0xff, 0x04]]));
+    assert_eq!(usage(0x4d), [0x4d, 0x01, 0x3f, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0x04]);
     assert_eq!(usage(0x42), [0x42, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04]);
     assert_eq!(usage(0x91), of(&[&[0x91, 0], &LBA, &LBA, &LBA, &[0, 0x04]]));
     assert_eq!(usage(0xaa), of(&[&[0xaa, 0x18], &LBA, &LBA, &[0, 0x04]]));

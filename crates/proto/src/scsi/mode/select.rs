@@ -1,6 +1,6 @@
 //! MODE SELECT(6) and MODE SELECT(10) (SPC-4 6.9, 6.10).
 
-use super::{Mode, PAGES, Page};
+use super::{Mode, Page, pages_of};
 use crate::scsi::change::{Change, Decision, Notice};
 use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
 use crate::scsi::{
@@ -97,7 +97,7 @@ fn parse(config: &LuConfig, list: &[u8], header: usize, change: &mut ModeChange)
     check_descriptor(config, descriptor, long, header)?;
     let mut at = header + block_len;
     while let Some(rest) = list.get(at..).filter(|rest| !rest.is_empty()) {
-        at += parse_page(rest, at, change)?;
+        at += parse_page(config, rest, at, change)?;
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ fn check_descriptor(config: &LuConfig, descriptor: &[u8], long: bool, at: usize)
 
 /// Parses one page at the start of `rest`, which begins at offset `at` of the list. Returns the page's
 /// length.
-fn parse_page(rest: &[u8], at: usize, change: &mut ModeChange) -> Result<usize, Sense> {
+fn parse_page(config: &LuConfig, rest: &[u8], at: usize, change: &mut ModeChange) -> Result<usize, Sense> {
     let invalid = |byte: usize, bit: u8| Sense::invalid_field_in_parameter_list((at + byte) as u16, bit);
     let (subpage, header, length) = match rest {
         [code, subpage, high, low, ..] if code & 0x40 != 0 => {
@@ -140,14 +140,14 @@ fn parse_page(rest: &[u8], at: usize, change: &mut ModeChange) -> Result<usize, 
         _ => return Err(Sense::parameter_list_length_error()),
     };
     let code = rest[0] & 0x3f;
-    let page = PAGES.iter().find(|page| page.code == code && page.subpage == subpage);
+    let page = pages_of(config).find(|page| page.code == code && page.subpage == subpage);
     let page = page.filter(|page| (page.subpage != 0) == (header == 4)).ok_or(invalid(0, 5))?;
-    let mask = page.changeable();
+    let mask = page.changeable(config);
     if mask.len() != header + length {
         return Err(invalid(header / 2, 7));
     }
     let bytes = rest.get(..mask.len()).ok_or(Sense::parameter_list_length_error())?;
-    let fixed = page.encode(&Mode::default());
+    let fixed = page.encode(config, &Mode::default());
     for (i, byte) in bytes.iter().enumerate().skip(header) {
         let wrong = (byte ^ fixed[i]) & !mask[i];
         if wrong != 0 {

@@ -1,6 +1,6 @@
 //! MODE SENSE(6) and MODE SENSE(10) (SPC-4 6.11, 6.12).
 
-use super::{Mode, PAGES, Page};
+use super::{Mode, Page, pages_of};
 use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
 use crate::scsi::{Cdb, LogicalUnit, LuConfig, Outcome, Request, Sense, Step};
 
@@ -91,8 +91,9 @@ fn pages(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
     if code == ALL_PAGES && subpage != 0 && subpage != ALL_SUBPAGES {
         return Err(Sense::invalid_field_in_cdb(3, 7));
     }
-    if !PAGES.iter().any(|page| wanted(&page)) {
-        let known = PAGES.iter().any(|page| page.code == code);
+    let config = unit.config();
+    if !pages_of(config).any(|page| wanted(&page)) {
+        let known = pages_of(config).any(|page| page.code == code);
         return Err(if known {
             Sense::invalid_field_in_cdb(3, 7)
         } else {
@@ -101,10 +102,10 @@ fn pages(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
     }
     let state = unit.state();
     let encode = |page: &Page| match cdb.u8(2) >> 6 {
-        0 => page.encode(&state.mode),
-        1 => page.changeable(),
-        2 => page.encode(&Mode::default()),
-        _ => page.encode(&state.saved_mode),
+        0 => page.encode(config, &state.mode),
+        1 => page.changeable(config),
+        2 => page.encode(config, &Mode::default()),
+        _ => page.encode(config, &state.saved_mode),
     };
-    Ok(PAGES.iter().filter(wanted).flat_map(encode).collect())
+    Ok(pages_of(config).filter(wanted).flat_map(encode).collect())
 }

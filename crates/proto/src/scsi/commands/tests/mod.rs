@@ -38,6 +38,7 @@ fn config(block_size: BlockSize) -> LuConfig {
         solid_state: true,
         read_only: false,
         atomic: AtomicWrites::default(),
+        thresholds: None,
         port_groups: Vec::new(),
         unlisted: crate::scsi::AccessState::ActiveOptimized,
     }
