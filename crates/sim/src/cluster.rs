@@ -22,8 +22,8 @@ use node::control::{
     VerificationState,
 };
 use node::copies::{
-    Answer, Ask, Copies, CopyEntry, Keeper, NodeEntry, RECORD_DEADLINE, SliceCopy, StandingEntry, Strategy,
-    VolumeEntry, json, node_key,
+    Answer, Ask, Copies, CopyEntry, Keeper, NodeEntry, RECORD_DEADLINE, SliceCopy, SplitBrainPolicy,
+    StandingEntry, VolumeEntry, json, node_key,
 };
 use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
@@ -333,7 +333,7 @@ impl Cluster {
         for volume in &self.volumes {
             let name = volume.name;
             let agree = move |control: Rc<Control>| async move {
-                control.set_strategy(name, Strategy::Heartbeat, "sim").await
+                control.set_split_brain_policy(name, SplitBrainPolicy::Heartbeat, "sim").await
             };
             self.control(0, agree).expect("nothing has failed yet");
         }
@@ -341,7 +341,7 @@ impl Cluster {
             (0..self.servers.len()).all(|index| {
                 self.control(index, |control| async move {
                     let volumes = control.keeper().expect("it has entered").volumes();
-                    volumes.iter().all(|volume| volume.strategy.is_some())
+                    volumes.iter().all(|volume| volume.policy.is_some())
                 })
             })
         };

@@ -32,7 +32,7 @@ use crate::Paths;
 use crate::access::{AccessChange, HostName, TargetName};
 use crate::copies::{
     Ask, Cause, ClusterError, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key, differing_key,
-    json, node_key, split_key, strategy_key, verification_key, volume_key, volume_name_key,
+    json, node_key, policy_key, split_key, verification_key, volume_key, volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
 use crate::shard::Shard;
@@ -245,7 +245,7 @@ fn without_volume(
         .expect(&name_key, keeper.revision_of(&name_key))
         .delete(&key)
         .delete(&name_key);
-    let also = [strategy_key(id), split_key(id), verification_key(id), differing_key(id)];
+    let also = [policy_key(id), split_key(id), verification_key(id), differing_key(id)];
     also.into_iter().fold(transaction, |transaction, also| match keeper.revision_of(&also) {
         Some(revision) => transaction.expect(&also, Some(revision)).delete(&also),
         None => transaction,

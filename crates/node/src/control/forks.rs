@@ -14,8 +14,8 @@ use super::members::ETCD_VOTES;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
-    Answer, Ask, Cause, ClusterError, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, SplitEntry,
-    StandingEntry, Strategy, StrategyEntry, VolumeEntry, alone, json, node_key, split_key, strategy_key,
+    Answer, Ask, Cause, ClusterError, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, PolicyEntry,
+    SplitBrainPolicy, SplitEntry, StandingEntry, VolumeEntry, alone, json, node_key, policy_key, split_key,
     volume_key,
 };
 use crate::record::{delete, set};
@@ -30,7 +30,7 @@ pub(super) const ASK_RECORD: Duration = Duration::from_secs(5);
 
 /// What an administrator should know about the chosen policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StrategyChange {
+pub struct PolicyChange {
     /// A node has only one address: one broken cable, and both nodes continue alone.
     pub one_way: bool,
     /// The record is in etcd, which decides whatever the policy.
@@ -99,26 +99,26 @@ impl Control {
     /// # Errors
     /// The cluster does not have two nodes, or the volume not a copy on each; the volume has no copies; the
     /// other node does not respond, or does not support this.
-    pub async fn set_strategy(
+    pub async fn set_split_brain_policy(
         &self,
         volume: &str,
-        strategy: Strategy,
+        policy: SplitBrainPolicy,
         by: &str,
-    ) -> Result<StrategyChange, ControlError> {
+    ) -> Result<PolicyChange, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let change = self.check_strategy(volume, strategy).await?;
+        let change = self.check_split_brain_policy(volume, policy).await?;
         let (id, entry) = self.replicated(&keeper, volume)?;
-        let key = strategy_key(id);
+        let key = policy_key(id);
         let now = (Shard::current().config().unix_now)();
         let nodes_of_it = entry.copies.iter().map(|copy| copy.node).collect();
-        let chosen = StrategyEntry { strategy, by: by.to_owned(), at: now, nodes: nodes_of_it };
+        let chosen = PolicyEntry { policy, by: by.to_owned(), at: now, nodes: nodes_of_it };
         let volume_key = volume_key(id);
         let transaction = Keeper::transaction()
             .expect(&volume_key, keeper.revision_of(&volume_key))
             .expect(&key, keeper.revision_of(&key))
             .put(&key, json(&chosen));
         keeper.commit(transaction).await?;
-        tracing::warn!(volume = entry.name, ?strategy, by, "the split-brain policy of a volume was set");
+        tracing::warn!(volume = entry.name, ?policy, by, "the split-brain policy of a volume was set");
         Ok(change)
     }
 
@@ -126,16 +126,16 @@ impl Control {
     /// it.
     ///
     /// # Errors
-    /// As [`Control::set_strategy`], except those of the record.
-    pub async fn check_strategy(
+    /// As [`Control::set_split_brain_policy`], except those of the record.
+    pub async fn check_split_brain_policy(
         &self,
         volume: &str,
-        strategy: Strategy,
-    ) -> Result<StrategyChange, ControlError> {
+        policy: SplitBrainPolicy,
+    ) -> Result<PolicyChange, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let (_, entry) = self.replicated(&keeper, volume)?;
         let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
-        if strategy == Strategy::Heartbeat {
+        if policy == SplitBrainPolicy::Heartbeat {
             if !keeper.nodes_vote() {
                 return Err(ControlError::RecordInEtcd {
                     what: "no node continues alone",
@@ -155,7 +155,7 @@ impl Control {
                 must_answer(&keeper, node, &entry).await?;
             }
         }
-        Ok(StrategyChange {
+        Ok(PolicyChange {
             one_way: nodes.iter().any(|node| node.addresses.len() < 2),
             etcd_decides: !keeper.nodes_vote(),
         })

@@ -75,7 +75,7 @@ pub(crate) use self::filling::space_of;
 pub use self::filling::{Filling, LEVELS};
 pub use self::foreseen::Importable;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
-pub use self::forks::{ForkDecision, StrategyChange};
+pub use self::forks::{ForkDecision, PolicyChange};
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 pub use self::members::{NodeStatus, Removal};

@@ -20,7 +20,7 @@ mod message;
 mod pace;
 mod progress;
 mod slice;
-mod strategy;
+mod split_brain;
 mod traffic;
 mod verification;
 mod view;
@@ -50,8 +50,8 @@ pub use self::linked::Linked;
 pub use self::lock::RangeLock;
 pub use self::progress::{Awaited, CopySync, KeptOut, SyncWait};
 pub use self::slice::{CachePolicy, Opening, SliceCopy};
-pub use self::strategy::{
-    FORK_EPOCHS, ForkRecord, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key,
+pub use self::split_brain::{
+    FORK_EPOCHS, ForkRecord, PolicyEntry, SplitBrainPolicy, SplitEntry, alone, policy_key, split_key,
 };
 pub use self::traffic::{Traffic, sum as sum_traffic};
 pub use self::verification::{

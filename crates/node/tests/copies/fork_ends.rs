@@ -4,7 +4,7 @@
 use cluster::MemberChange;
 use cluster::memory::Fault;
 use node::control::ControlError;
-use node::copies::{ForkState, Strategy};
+use node::copies::{ForkState, SplitBrainPolicy};
 use rt::sim::DiskImage;
 
 use super::forks::{A, B, GOES_ON, record_node};
@@ -247,7 +247,7 @@ fn a_fork_that_waits_for_the_record_keeps_no_other_waiting() {
         for name in ["second", "third"] {
             add_another(&cluster, name);
             let set = cluster.control(A, move |control| async move {
-                control.set_strategy(name, Strategy::Heartbeat, "test").await
+                control.set_split_brain_policy(name, SplitBrainPolicy::Heartbeat, "test").await
             });
             set.unwrap();
         }
@@ -276,14 +276,14 @@ fn a_fork_that_waits_for_the_record_keeps_no_other_waiting() {
 fn an_agreement_is_about_the_nodes_that_it_was_made_for() {
     each_seed(1, |seed| {
         let cluster = Cluster::of_two(seed);
-        let strategy = |index: usize| {
+        let policy = |index: usize| {
             cluster.control(index, |control| async move {
-                control.keeper().unwrap().volumes()[0].strategy.as_ref().map(|chosen| chosen.strategy)
+                control.keeper().unwrap().volumes()[0].policy.as_ref().map(|chosen| chosen.policy)
             })
         };
-        assert_eq!(strategy(B), Some(Strategy::Heartbeat));
+        assert_eq!(policy(B), Some(SplitBrainPolicy::Heartbeat));
         cluster.control(A, |control| async move { control.remove_copy("thick", 2).await }).unwrap();
-        assert_eq!(strategy(A), None);
+        assert_eq!(policy(A), None);
         assert!(cluster.fork(A).is_none_or(|fork| fork.state != ForkState::Alone));
     });
 }

@@ -3,7 +3,7 @@
 
 use cluster::memory::Fault;
 use node::control::{ControlError, ForkDecision};
-use node::copies::{Awaited, ForkShown, ForkState, StandingEntry, Strategy};
+use node::copies::{Awaited, ForkShown, ForkState, SplitBrainPolicy, StandingEntry};
 
 use rt::sim::DiskLatency;
 
@@ -26,7 +26,7 @@ impl Cluster {
     pub(super) fn of_two(seed: u64) -> Cluster {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
-        cluster.choose(Strategy::Heartbeat).unwrap();
+        cluster.choose(SplitBrainPolicy::Heartbeat).unwrap();
         // The second node has no vote by now, and knows that it may continue alone.
         cluster.world.run_for(Duration::from_secs(5));
         cluster
@@ -44,8 +44,10 @@ impl Cluster {
         cluster
     }
 
-    fn choose(&self, strategy: Strategy) -> Result<node::control::StrategyChange, ControlError> {
-        self.control(A, move |control| async move { control.set_strategy("thick", strategy, "test").await })
+    fn choose(&self, policy: SplitBrainPolicy) -> Result<node::control::PolicyChange, ControlError> {
+        self.control(A, move |control| async move {
+            control.set_split_brain_policy("thick", policy, "test").await
+        })
     }
 
     /// Crashes the node that decides: the other one does not reach the record any more.
@@ -490,7 +492,7 @@ fn unasked(seed: u64) {
     cluster.return_a();
     cluster.world.run_for(Duration::from_secs(15));
     cluster.wait_until_one();
-    cluster.choose(Strategy::Prefer).unwrap();
+    cluster.choose(SplitBrainPolicy::Prefer).unwrap();
     cluster.world.run_for(Duration::from_secs(1));
     cluster.lose_a();
     cluster.world.run_for(GOES_ON * 2);
@@ -664,7 +666,7 @@ fn what_was_done_alone_is_settled_though_the_agreement_was_taken_back() {
         cluster.world.run_for(GOES_ON);
         cluster.put(B, 0..10, 2);
         cluster.put(A, 0..10, 1);
-        cluster.choose(Strategy::Prefer).unwrap();
+        cluster.choose(SplitBrainPolicy::Prefer).unwrap();
         cluster.heal_nodes();
         cluster.wait_until_split();
         assert!(matches!(
@@ -682,7 +684,7 @@ fn only_volumes_of_two_nodes_can_be_agreed_to() {
     each_seed(1, |seed| {
         let cluster = Cluster::new(seed, 3, 1);
         cluster.add_volume(VolumeKind::Thick, 2);
-        let refused = cluster.choose(Strategy::Heartbeat);
+        let refused = cluster.choose(SplitBrainPolicy::Heartbeat);
         assert!(matches!(refused, Err(ControlError::NotOfTwo { nodes: 3, copies: 2, .. })), "{refused:?}");
         let copies = cluster.control(A, |control| async move { control.keeper().unwrap().volumes() });
         assert!(copies[0].entry.copies.iter().all(|copy| copy.standing == StandingEntry::InSync));
@@ -690,7 +692,7 @@ fn only_volumes_of_two_nodes_can_be_agreed_to() {
         cluster.add_volume(VolumeKind::Thick, 2);
         cluster.world.crash(cluster.servers[B]);
         cluster.world.run_for(Duration::from_secs(1));
-        assert!(cluster.choose(Strategy::Heartbeat).is_err(), "it must know what it is to do");
+        assert!(cluster.choose(SplitBrainPolicy::Heartbeat).is_err(), "it must know what it is to do");
     });
 }
 

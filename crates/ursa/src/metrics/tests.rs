@@ -136,7 +136,7 @@ fn degraded() -> Snapshot {
         here: None,
         serving: true,
         syncs: [(1, sync)].into(),
-        strategy: None,
+        policy: None,
         verification: VerificationEntry::default(),
         verify_every: None,
         fork: Some(ForkShown { node: 1, since: 9, state: ForkState::Alone }),

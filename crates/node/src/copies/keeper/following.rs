@@ -16,7 +16,7 @@ use super::super::core::{Copies, on_every_core};
 use super::super::entry::{
     LINK_ROLES, LinkRoles, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, link_roles_key, peer,
 };
-use super::super::strategy::strategy_key;
+use super::super::split_brain::policy_key;
 use super::agreement::Agreement;
 use super::doubt::Doubt;
 use super::unreadable::{Legible, Reading};
@@ -165,7 +165,7 @@ impl Keeper {
             led: None,
             held: false,
             legible,
-            strategy_key: strategy_key(id),
+            policy_key: policy_key(id),
         });
         tracing::info!(
             volume = entry.name,

@@ -85,10 +85,10 @@ impl Keeper {
         let kept = VolumeId::parse(&entry.id).and_then(|id| volumes.get(&id));
         let serving = kept.is_some_and(|kept| kept.sole || kept.open && self.serves(now, kept));
         let syncs = self.syncs_of(now, &entry);
-        let (strategy, fork) = (self.strategy_of(&entry), self.fork_of(&entry));
+        let (policy, fork) = (self.policy_of(&entry), self.fork_of(&entry));
         let here = kept.map(|kept| (kept.slot, kept.open || kept.sole));
         let verification = VolumeId::parse(&entry.id).map(|id| self.verification(id)).unwrap_or_default();
         let verify_every = self.verify_every();
-        CopiesStatus { entry, here, serving, syncs, strategy, fork, verification, verify_every }
+        CopiesStatus { entry, here, serving, syncs, policy, fork, verification, verify_every }
     }
 }

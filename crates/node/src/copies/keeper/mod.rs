@@ -71,7 +71,7 @@ use super::core::Copies;
 use super::disk_range::DiskRange;
 use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
 use super::progress::CopySync;
-use super::strategy::{ForkRecord, StrategyEntry};
+use super::split_brain::{ForkRecord, PolicyEntry};
 use super::verification::VerificationEntry;
 use crate::canary::{Canary, makes};
 
@@ -192,7 +192,7 @@ struct Kept {
     /// How much of its entry can be read.
     legible: Legible,
     /// The record's key of its split-brain policy, kept here because it is looked up twenty times a second.
-    strategy_key: String,
+    policy_key: String,
 }
 
 /// What users see of a volume's copies.
@@ -207,7 +207,7 @@ pub struct CopiesStatus {
     /// The resync progress of the copies that are not in sync, by slot.
     pub syncs: BTreeMap<u8, CopySync>,
     /// The split-brain policy, if an administrator has set one.
-    pub strategy: Option<StrategyEntry>,
+    pub policy: Option<PolicyEntry>,
     /// The fork with which a node continues alone, if it is not settled.
     pub fork: Option<ForkShown>,
     /// The results of verifying its copies.

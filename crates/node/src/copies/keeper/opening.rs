@@ -15,7 +15,7 @@ use super::super::core::Copies;
 use super::super::entry::{
     DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, VolumeEntry, deleted_key, node_key,
 };
-use super::super::strategy::{SplitEntry, split_key};
+use super::super::split_brain::{SplitEntry, split_key};
 use super::fork::detach;
 use super::unreadable::Legible;
 use super::{Keeper, Kept};

@@ -12,7 +12,7 @@ use store::VolumeId;
 
 use super::super::cause::Cause;
 use super::super::entry::{MAINTENANCE, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry};
-use super::super::strategy::{SPLITS, STRATEGIES, SplitEntry, Strategy, StrategyEntry};
+use super::super::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitBrainPolicy, SplitEntry};
 use super::{Keeper, parse};
 use crate::access::{HostGroup, LunMap, Target};
 use crate::control::{HOSTS, TARGETS, note_ended_work};
@@ -174,8 +174,8 @@ impl Keeper {
                 tell_node(self.pair(&key, before), &tell);
             } else if let Some(number) = key.strip_prefix(MAINTENANCE) {
                 self.tell_maintenance(number, (before.is_some(), self.revision_of(&key).is_some()), &tell);
-            } else if let Some(id) = key.strip_prefix(STRATEGIES) {
-                self.tell_strategy(id, self.pair(&key, before), &tell);
+            } else if let Some(id) = key.strip_prefix(POLICIES) {
+                self.tell_policy(id, self.pair(&key, before), &tell);
             } else if let Some(id) = key.strip_prefix(SPLITS) {
                 self.tell_split(id, self.pair(&key, before), &tell);
             } else if key.starts_with(TARGETS) {
@@ -313,25 +313,25 @@ impl Keeper {
         tell(Event::new(code, name, text).of_node(node));
     }
 
-    fn tell_strategy(
+    fn tell_policy(
         &self,
         id: &str,
-        (before, now): (Option<StrategyEntry>, Option<StrategyEntry>),
+        (before, now): (Option<PolicyEntry>, Option<PolicyEntry>),
         tell: Teller<'_>,
     ) {
         if before == now {
             return;
         }
         let name = self.volume_name(id);
-        let (cause, text) = match now.map(|now| (now.strategy, now.by)) {
+        let (cause, text) = match now.map(|now| (now.policy, now.by)) {
             None => ("none", format!("split-brain policy of volume {name} removed")),
-            Some((Strategy::Prefer, by)) => (
+            Some((SplitBrainPolicy::Prefer, by)) => (
                 "prefer",
                 format!(
                     "{by} set the split-brain policy of volume {name}: wait for quorum when its nodes lose each other"
                 ),
             ),
-            Some((Strategy::Heartbeat, by)) => (
+            Some((SplitBrainPolicy::Heartbeat, by)) => (
                 "heartbeat",
                 format!(
                     "{by} set the split-brain policy of volume {name}: one node continues alone when it loses the other"

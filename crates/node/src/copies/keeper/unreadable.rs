@@ -27,7 +27,7 @@ use super::super::core::Copies;
 use super::super::entry::{
     DELETED, DeletedVolume, LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry,
 };
-use super::super::strategy::{SPLITS, STRATEGIES, SplitEntry, StrategyEntry};
+use super::super::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitEntry};
 use super::budget::SYNC_LIMIT;
 use super::telling::Before;
 use super::{ClusterError, Keeper, Kept, json};
@@ -121,7 +121,7 @@ fn can_read(key: &str, value: &[u8]) -> bool {
         (HOSTS, is::<HostGroup>),
         (USERS, is::<User>),
         (TOKENS, is::<ApiToken>),
-        (STRATEGIES, is::<StrategyEntry>),
+        (POLICIES, is::<PolicyEntry>),
         (SPLITS, is::<SplitEntry>),
         (SYNC_LIMIT, is::<u64>),
     ];
@@ -136,7 +136,7 @@ fn stand_in(key: &str, now: &Versioned, before: Option<&Versioned>) -> Option<Ve
         return Some(Versioned { value: Arc::from(json(&entry)), revision: now.revision });
     }
     // An unreadable agreement that a node may continue alone no longer counts.
-    let stays = !key.starts_with(STRATEGIES);
+    let stays = !key.starts_with(POLICIES);
     before.filter(|before| stays && can_read(key, &before.value)).cloned()
 }
 
@@ -281,8 +281,7 @@ mod tests {
 
     #[test]
     fn what_a_later_version_writes_is_told_from_what_this_one_does() {
-        for prefix in [VOLUMES, DELETED, NODES, LINK_ROLES, TARGETS, HOSTS, USERS, TOKENS, STRATEGIES, SPLITS]
-        {
+        for prefix in [VOLUMES, DELETED, NODES, LINK_ROLES, TARGETS, HOSTS, USERS, TOKENS, POLICIES, SPLITS] {
             assert!(!can_read(&format!("{prefix}x"), b"[{\"later\":true}]"), "{prefix}");
         }
         assert!(can_read(&format!("{VOLUMES}x"), ENTRY.as_bytes()));

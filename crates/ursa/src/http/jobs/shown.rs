@@ -226,7 +226,7 @@ mod tests {
             here: None,
             serving: false,
             syncs,
-            strategy: None,
+            policy: None,
             fork: None,
             verification,
             verify_every: None,

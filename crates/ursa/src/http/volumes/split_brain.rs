@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{ForkDecision, StrategyChange};
-use ::node::copies::{CopiesStatus, ForkState, Strategy};
+use ::node::control::{ForkDecision, PolicyChange};
+use ::node::copies::{self, CopiesStatus, ForkState};
 use api::{
     ChosenPolicy, DryRun, ForkResolution, PolicyChoice, PolicyChosen, Problem, SplitBrainPolicy, VolumeFork,
 };
@@ -43,8 +43,8 @@ pub(in super::super) async fn set_split_brain_policy(
 ) -> Result<axum::Json<Answer<PolicyChosen>>, Refusal> {
     let PolicyChoice { policy, accept_split_brain, by } = choice;
     let policy = match policy {
-        SplitBrainPolicy::Prefer => Strategy::Prefer,
-        SplitBrainPolicy::Heartbeat if accept_split_brain => Strategy::Heartbeat,
+        SplitBrainPolicy::Prefer => copies::SplitBrainPolicy::Prefer,
+        SplitBrainPolicy::Heartbeat if accept_split_brain => copies::SplitBrainPolicy::Heartbeat,
         SplitBrainPolicy::Heartbeat => {
             let detail = "if only the link between the nodes is lost, both continue (split brain), and the writes of one of them are discarded later";
             return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "risk_not_accepted", detail)
@@ -54,15 +54,18 @@ pub(in super::super) async fn set_split_brain_policy(
     };
     let volume = name.clone();
     let answer = if dry_run {
-        let check = move |control: Rc<Control>| async move { control.check_strategy(&volume, policy).await };
+        let check = move |control: Rc<Control>| async move {
+            control.check_split_brain_policy(&volume, policy).await
+        };
         let change = state.call(check).await;
         change.map(|change| {
             let steps = would_choose(&name, policy, change);
             Answer::Would(DryRun { would: steps, candidates: Vec::new() })
         })
     } else {
-        let choose =
-            move |control: Rc<Control>| async move { control.set_strategy(&volume, policy, &by).await };
+        let choose = move |control: Rc<Control>| async move {
+            control.set_split_brain_policy(&volume, policy, &by).await
+        };
         let change = state.call(choose).await;
         change.map(|change| Answer::Done(PolicyChosen { one_way: change.one_way }))
     };
@@ -70,21 +73,21 @@ pub(in super::super) async fn set_split_brain_policy(
 }
 
 /// The steps of choosing a policy.
-fn would_choose(volume: &str, policy: Strategy, change: StrategyChange) -> Vec<String> {
+fn would_choose(volume: &str, policy: copies::SplitBrainPolicy, change: PolicyChange) -> Vec<String> {
     let mut steps = vec![match policy {
-        Strategy::Prefer if change.etcd_decides => {
+        copies::SplitBrainPolicy::Prefer if change.etcd_decides => {
             format!(
                 "no change: the cluster's record is in etcd, which decides which nodes continue with volume {volume}"
             )
         }
-        Strategy::Prefer => {
+        copies::SplitBrainPolicy::Prefer => {
             format!("volume {volume} waits for quorum: only the preferred node, or a majority, continues")
         }
-        Strategy::Heartbeat => format!(
+        copies::SplitBrainPolicy::Heartbeat => format!(
             "a node that reaches no other node continues alone with volume {volume} after about six seconds; if only the link is lost, both do (split brain), and the writes of one of them are discarded later"
         ),
     }];
-    if policy == Strategy::Heartbeat && change.one_way {
+    if policy == copies::SplitBrainPolicy::Heartbeat && change.one_way {
         steps.push(
             "each node knows only one address of the other: if that network is lost, both continue".into(),
         );
@@ -154,10 +157,10 @@ fn would_resolve(decision: &ForkDecision, keep: u16, names: &BTreeMap<u16, Strin
 
 /// The policy that an administrator has chosen.
 pub(super) fn chosen(copies: &CopiesStatus) -> Option<ChosenPolicy> {
-    let entry = copies.strategy.as_ref()?;
-    let policy = match entry.strategy {
-        Strategy::Prefer => SplitBrainPolicy::Prefer,
-        Strategy::Heartbeat => SplitBrainPolicy::Heartbeat,
+    let entry = copies.policy.as_ref()?;
+    let policy = match entry.policy {
+        copies::SplitBrainPolicy::Prefer => SplitBrainPolicy::Prefer,
+        copies::SplitBrainPolicy::Heartbeat => SplitBrainPolicy::Heartbeat,
     };
     Some(ChosenPolicy { policy, by: entry.by.clone(), at: entry.at })
 }
@@ -175,15 +178,15 @@ mod tests {
     #[test]
     fn what_a_choice_would_do_depends_on_who_decides() {
         let would = |policy, one_way, etcd_decides| {
-            would_choose("db", policy, StrategyChange { one_way, etcd_decides })
+            would_choose("db", policy, PolicyChange { one_way, etcd_decides })
         };
         let nodes = "volume db waits for quorum: only the preferred node, or a majority, continues";
-        assert_eq!(would(Strategy::Prefer, true, false), [nodes]);
+        assert_eq!(would(copies::SplitBrainPolicy::Prefer, true, false), [nodes]);
         let etcd =
             "no change: the cluster's record is in etcd, which decides which nodes continue with volume db";
-        assert_eq!(would(Strategy::Prefer, true, true), [etcd]);
-        assert_eq!(would(Strategy::Heartbeat, false, false).len(), 1);
-        assert!(would(Strategy::Heartbeat, true, false)[1].contains("only one address"));
+        assert_eq!(would(copies::SplitBrainPolicy::Prefer, true, true), [etcd]);
+        assert_eq!(would(copies::SplitBrainPolicy::Heartbeat, false, false).len(), 1);
+        assert!(would(copies::SplitBrainPolicy::Heartbeat, true, false)[1].contains("only one address"));
     }
 
     #[test]

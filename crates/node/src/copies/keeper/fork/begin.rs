@@ -9,7 +9,7 @@ use store::VolumeId;
 
 use super::super::super::core::Copies;
 use super::super::super::entry::{NODES, NodeEntry, StandingEntry, VolumeEntry};
-use super::super::super::strategy::{FORK_EPOCHS, ForkRecord, Strategy, alone};
+use super::super::super::split_brain::{FORK_EPOCHS, ForkRecord, SplitBrainPolicy, alone};
 use super::super::unreadable::Legible;
 use super::super::{Keeper, Kept};
 use super::{FORK_SILENCE, Fork, Phase, attach, detach};
@@ -52,7 +52,7 @@ impl Keeper {
     /// By the record, as far as this node acts by it; and only in a cluster of two nodes without a witness.
     fn agrees(&self, entry: &VolumeEntry) -> bool {
         let nodes: Vec<NodeEntry> = self.list(NODES);
-        let agreed = self.strategy_of(entry).is_some_and(|chosen| chosen.strategy == Strategy::Heartbeat);
+        let agreed = self.policy_of(entry).is_some_and(|chosen| chosen.policy == SplitBrainPolicy::Heartbeat);
         (agreed || makes(Canary::ForkUnasked)) && nodes.len() == 2 && !nodes.iter().any(|node| node.witness)
     }
 

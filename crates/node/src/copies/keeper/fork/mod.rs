@@ -39,8 +39,8 @@ use super::super::core::Copies;
 use super::super::entry::{StandingEntry, VolumeEntry};
 use super::super::message;
 use super::super::slice::SliceCopy;
-use super::super::strategy::{
-    ForkRecord, ForkSaid, SPLITS, STRATEGIES, SplitEntry, StrategyEntry, split_key, strategy_key,
+use super::super::split_brain::{
+    ForkRecord, ForkSaid, POLICIES, PolicyEntry, SPLITS, SplitEntry, policy_key, split_key,
 };
 use super::{Keeper, Kept, json};
 use crate::canary::{Canary, makes};
@@ -209,7 +209,7 @@ impl Keeper {
     /// not know the message.
     pub(super) fn say_forks(&self, link: &Rc<Link>) {
         let all = self.forks.all.borrow();
-        if !self.has_strategies() && all.is_empty() {
+        if !self.has_policies() && all.is_empty() {
             return;
         }
         let said = |fork: &Fork| ForkSaid {
@@ -223,10 +223,10 @@ impl Keeper {
     }
 
     /// Whether any volume has a split-brain policy.
-    fn has_strategies(&self) -> bool {
+    fn has_policies(&self) -> bool {
         let record = self.record.borrow();
-        let mut from = record.entries.range::<str, _>((Bound::Included(STRATEGIES), Bound::Unbounded));
-        from.next().is_some_and(|(key, _)| key.starts_with(STRATEGIES))
+        let mut from = record.entries.range::<str, _>((Bound::Included(POLICIES), Bound::Unbounded));
+        from.next().is_some_and(|(key, _)| key.starts_with(POLICIES))
     }
 
     /// Takes the other node's report on its forks.
@@ -266,7 +266,7 @@ impl Keeper {
 
     /// Whether [`Keeper::waits_for_word`] can hold for any volume; if not, no volume needs to be checked.
     pub(super) fn may_wait_for_word(&self) -> bool {
-        self.has_strategies() || !self.forks.all.borrow().is_empty()
+        self.has_policies() || !self.forks.all.borrow().is_empty()
     }
 
     /// Whether this node must propose nothing for the volume now.
@@ -277,7 +277,7 @@ impl Keeper {
         if self.forks.has(id) {
             return true;
         }
-        if self.revision_of(&kept.strategy_key).is_none() || makes(Canary::GoOnUnheard) {
+        if self.revision_of(&kept.policy_key).is_none() || makes(Canary::GoOnUnheard) {
             return false;
         }
         let entry = &kept.entry;
@@ -296,10 +296,10 @@ impl Keeper {
     }
 
     /// The volume's split-brain policy, if it was agreed to for the nodes that have its copies now.
-    pub fn strategy_of(&self, entry: &VolumeEntry) -> Option<StrategyEntry> {
+    pub fn policy_of(&self, entry: &VolumeEntry) -> Option<PolicyEntry> {
         let id = VolumeId::parse(&entry.id)?;
-        let (strategy, _) = self.get::<StrategyEntry>(&strategy_key(id))?;
-        strategy.is_about(entry).then_some(strategy)
+        let (policy, _) = self.get::<PolicyEntry>(&policy_key(id))?;
+        policy.is_about(entry).then_some(policy)
     }
 
     /// The unsettled fork of the volume, as far as this node knows.

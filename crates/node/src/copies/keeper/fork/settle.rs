@@ -9,7 +9,7 @@ use store::VolumeId;
 use super::super::super::cause::Cause;
 use super::super::super::core::Copies;
 use super::super::super::entry::{StandingEntry, VolumeEntry, volume_key};
-use super::super::super::strategy::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
+use super::super::super::split_brain::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
 use super::super::{Keeper, Kept, RECORD_DEADLINE, json};
 use super::begin::is_well;
 use super::{ASK_RECORD, Phase, attach};

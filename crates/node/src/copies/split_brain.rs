@@ -10,17 +10,17 @@ use super::entry::VolumeEntry;
 /// How far the epochs of a node that continues alone are ahead of the record's, which never get that far.
 pub const FORK_EPOCHS: u64 = 1 << 32;
 
-/// The prefix of the keys of strategies in the cluster's record.
-pub const STRATEGIES: &str = "strategy/";
+/// The prefix of the keys of split-brain policies in the cluster's record.
+pub const POLICIES: &str = "split-brain-policy/";
 
 /// The prefix of the keys of volumes that have a split brain, or had one, in the cluster's record.
 pub const SPLITS: &str = "split/";
 
-/// The key of a volume's strategy in the cluster's record.
+/// The key of a volume's split-brain policy in the cluster's record.
 ///
 /// It is absent if nobody has ever chosen one.
-pub fn strategy_key(id: VolumeId) -> String {
-    format!("{STRATEGIES}{id}")
+pub fn policy_key(id: VolumeId) -> String {
+    format!("{POLICIES}{id}")
 }
 
 /// The key under which the cluster's record has a volume's split brain, and the decision about it.
@@ -38,34 +38,31 @@ pub fn void_key(id: VolumeId) -> String {
 /// policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Strategy {
+pub enum SplitBrainPolicy {
     /// It waits: only a node that reaches the record continues.
     Prefer,
     /// It continues alone, though the other node may do so, too.
     Heartbeat,
 }
 
-/// The strategy that an administrator chose for a volume.
+/// The split-brain policy that an administrator chose for a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StrategyEntry {
-    /// The strategy.
-    pub strategy: Strategy,
+pub struct PolicyEntry {
+    /// The split-brain policy.
+    pub policy: SplitBrainPolicy,
     /// Who chose it, by the name that they gave.
     pub by: String,
     /// When, in seconds since 1970.
     pub at: u64,
-    /// The nodes that it was chosen for. Empty: a version wrote it that did not note them, and it is for the
-    /// nodes that have copies.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The nodes that it was chosen for.
     pub nodes: Vec<u16>,
 }
 
-impl StrategyEntry {
+impl PolicyEntry {
     /// Whether the volume's copies are on the nodes for which this was chosen.
     pub fn is_about(&self, entry: &VolumeEntry) -> bool {
-        self.nodes.is_empty()
-            || entry.copies.len() == self.nodes.len()
-                && entry.copies.iter().all(|copy| self.nodes.contains(&copy.node))
+        entry.copies.len() == self.nodes.len()
+            && entry.copies.iter().all(|copy| self.nodes.contains(&copy.node))
     }
 }
 
