@@ -64,7 +64,7 @@ impl Control {
         if let Some(pool) = &open {
             self.check_nothing_forgotten(pool)?;
         }
-        Ok(open.map(|pool| pool.volumes().into_iter().map(|volume| volume.name).collect()))
+        Ok(open.map(|pool| self.volumes_at(&pool).into_iter().map(|volume| volume.name).collect()))
     }
 
     /// Checks that a pool must be reopened; returns it if it is open and so must be closed first.
@@ -93,7 +93,7 @@ impl Control {
         let Some(keeper) = self.keeper() else { return Ok(()) };
         let forgotten =
             |info: &VolumeInfo| info.kind == VolumeKind::Ram && !info.is_sole() && keeper.is_last(info.id);
-        match pool.volumes().into_iter().find(forgotten) {
+        match self.volumes_at(pool).into_iter().find(forgotten) {
             Some(info) => Err(ControlError::OnlyInMemory { pool: pool.name(), volume: info.name }),
             None => Ok(()),
         }
@@ -101,8 +101,7 @@ impl Control {
 
     /// Closes a pool whose volumes will be back soon.
     async fn set_pool_aside(&self, changing: &Rc<Changing>, pool: Pool) -> Result<(), ControlError> {
-        let volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
-        let expected = volumes.clone();
+        let expected: BTreeSet<VolumeId> = self.volumes_at(&pool).iter().map(|volume| volume.id).collect();
         on_all_cores(move || {
             let expected = expected.clone();
             async move { Shard::current().expect_back(&expected) }
@@ -119,14 +118,15 @@ impl Control {
 
     /// Closes a pool's volumes on all cores, and keeps the state of their units until they are opened again.
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
+        let all = self.volumes_at(pool);
         if let Some(keeper) = self.keeper() {
-            let (all, memory) = (pool.volumes(), |info: &&VolumeInfo| info.kind == VolumeKind::Ram);
+            let memory = |info: &&VolumeInfo| info.kind == VolumeKind::Ram;
             let ids = all.iter().map(|info| info.id).collect();
             // Some of its copies may be being opened.
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             keeper.set_aside(&ids, &all.iter().filter(memory).map(|info| info.id).collect()).await;
         }
-        for volume in pool.volumes() {
+        for volume in all {
             let state = self.close_volume(changing, pool, volume.id).await;
             let mut all = self.set_aside.borrow_mut();
             // A volume that was set aside and is not open again yet has no unit: the former state counts.

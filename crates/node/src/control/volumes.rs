@@ -158,6 +158,24 @@ impl Control {
         if found.is_empty() { None } else { Some(found.swap_remove(current.unwrap_or(0))) }
     }
 
+    /// The volumes of a pool, except those whose copy on this node is in another pool.
+    ///
+    /// This pool has an older copy of these, which is not served: it had been given up, and came back.
+    pub(super) fn volumes_at(&self, pool: &Pool) -> Vec<VolumeInfo> {
+        let mut all = pool.volumes();
+        if let Some(keeper) = self.keeper() {
+            let is_current = |info: &VolumeInfo| {
+                let entry = keeper.volume(info.id).map(|volume| volume.entry);
+                entry.zip(info.copy).is_some_and(|(entry, kept)| entry.is_copy_on(keeper.me(), &kept))
+            };
+            all.retain(|info| {
+                let found = self.copies_of(info.id);
+                is_current(info) || !found.iter().any(|(_, other)| is_current(other))
+            });
+        }
+        all
+    }
+
     pub(super) fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
         let maps = self.maps_of_volume(info.id);
         let failed = self.keeper().filter(|keeper| keeper.has_failed(info.id)).map(|_| {
