@@ -243,9 +243,8 @@ impl Inner {
     }
 
     fn make_records(self: &Rc<Inner>) {
-        if self.phase.get() == Phase::Failed {
-            let waiting = self.state.borrow_mut().append.take_all();
-            waiting.into_iter().for_each(|request| request.fail(SliceError::Offline));
+        if self.phase.get() == Phase::Failed || self.closing.get() {
+            self.refuse_waiting();
             return;
         }
         while self.goes_on() {

@@ -220,6 +220,8 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.inner.closing.set(true);
         self.inner.handle.give_up();
+        // Only tasks of the log itself still wait for these, and the log ends when they have ended.
+        self.inner.refuse_waiting();
         self.inner.changed.notify();
     }
 }
@@ -291,9 +293,14 @@ impl Inner {
             self.phase.set(Phase::Failed);
         }
         self.give_up_memory();
+        self.refuse_waiting();
+        self.changed.notify();
+    }
+
+    /// Ends all requests that wait for their records to be made: none will be made any more.
+    fn refuse_waiting(&self) {
         let waiting = self.state.borrow_mut().append.take_all();
         waiting.into_iter().for_each(|request| request.fail(SliceError::Offline));
-        self.changed.notify();
     }
 
     /// Frees the memory of the log's leaves for other logs: it will not read or write any more.

@@ -4,7 +4,9 @@
 //! no segment. So hosts' data leaves the last announced segments to others, and writes begin only while at
 //! least a tenth of what the log can use is not live: then some segment has something to gain.
 
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 
 use rt::Room;
 use rt::sync::oneshot;
@@ -416,7 +418,7 @@ impl Inner {
 
     /// Asks the pool for a zone; returns whether it lent one. With `urgent`, a write waits for it.
     async fn borrow_zone(self: &Rc<Inner>, urgent: bool) -> bool {
-        let (reply, answer) = oneshot();
+        let (reply, mut answer) = oneshot();
         let (live_permille, urgent) = {
             let mut state = self.state.borrow_mut();
             state.asking = true;
@@ -424,7 +426,14 @@ impl Inner {
             (state.live_permille(), urgent || state.segments.stuck > 0)
         };
         self.handle.lender.ask(Request::Borrow { log: self.handle.number, live_permille, urgent, reply });
-        let lent = answer.await.unwrap_or(false);
+        // A log that is being closed does not wait for the answer: the pool may be deleting the log, and
+        // answers nobody before the log has ended.
+        let mut closed = pin!(self.changed.until(|| self.closing.get()));
+        let lent = std::future::poll_fn(|context| match Pin::new(&mut answer).poll(context) {
+            Poll::Ready(lent) => Poll::Ready(lent.unwrap_or(false)),
+            Poll::Pending => closed.as_mut().poll(context).map(|()| false),
+        });
+        let lent = lent.await;
         self.take_zones();
         let mut state = self.state.borrow_mut();
         state.asking = false;

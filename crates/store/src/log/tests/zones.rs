@@ -96,6 +96,57 @@ fn zones_may_lie_on_a_disk_that_was_added() {
     });
 }
 
+/// The pool waits for the logs of its last log volume to end before it drops them, and answers no log
+/// meanwhile: a log that waited for its answer would never end, and the pool would accept no change any more.
+#[test]
+fn a_volume_is_deleted_while_its_logs_wait_for_zones() {
+    for seed in 0..8 {
+        let world = World::new(seed);
+        let node = machine(&world, 1, 24 << 20, 1);
+        world.block_on(node, CORE, || async {
+            let pool = create(1).await;
+            let fresh = pool.usage().free;
+            let id = pool.create_volume(spec("v", 1 << 30, 2)).await.unwrap().id;
+            let disks = pool.share_disks().attach();
+            let slices = slices(&pool, &disks, id);
+            let is_asking = |slice: &Rc<Slice>| log_of(slice).inner.state.borrow().asking;
+            let mut at = 0;
+            while !slices.iter().all(is_asking) {
+                at += 1;
+                let written = slices.iter().map(|slice| write(slice, at, at, Durability::Durable));
+                for written in rt::join_all(written).await {
+                    written.expect("both ask at the same time before the pool is full");
+                }
+            }
+            drop((slices, disks));
+            let deleted = rt::timeout(std::time::Duration::from_secs(60), pool.delete_volume(id)).await;
+            deleted.expect("it is not stuck").unwrap();
+            assert_eq!(pool.usage().free, fresh);
+        });
+    }
+}
+
+/// A log is closed when a task of its own has not been given a record yet.
+#[test]
+fn a_log_ends_though_one_of_its_tasks_waits_for_a_record() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, disks, _id, slice) = one_slice(4 << 20).await;
+        slice.ready().await.unwrap();
+        idle(&slice).await;
+        // As after the deletion of a volume.
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let swept = rt::spawn(async move { inner.zero_all(7).await });
+        drop((slice, disks));
+        let ended = async {
+            assert_eq!(swept.await, Err(SliceError::Offline));
+            pool.logs_ended().await;
+        };
+        rt::timeout(std::time::Duration::from_secs(10), ended).await.expect("the log ends");
+    });
+}
+
 /// If both slots of one mirror are damaged, the other mirror counts. If those of both are, the log and its
 /// volumes are refused.
 #[test]
