@@ -7,6 +7,7 @@ use base::{Buf, LbaRange};
 use initiator::command::{Command, Effect, TestUnitReady};
 use initiator::{Error, Transfer};
 use proto::scsi::Cdb;
+use rt::sim::DiskFaults;
 
 /// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
 const FULL: (u8, u16) = (0x07, 0x2707);
@@ -96,6 +97,48 @@ fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_wr
         write(&session, 3, 5).await.unwrap();
         assert_eq!(read(&session, 3).await.unwrap(), 5);
     });
+}
+
+/// One bad sector of a log's map holds the places of 512 blocks. Freeing these blocks needs none of them, and
+/// is what makes that part of the map readable again.
+///
+/// Once, the copy failed each UNMAP there as if its disk had failed a write, and a resync that brought zeros.
+#[test]
+fn what_a_map_that_cannot_be_read_names_can_be_unmapped() {
+    // No part of the map stays in memory.
+    let config = Config { map_bytes_max: 1, ..Config::default() };
+    let cluster = Cluster::with_config(1, 2, 2, &config);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.write_marked([3, 700]);
+    cluster.world.run_for(Duration::from_secs(8));
+    // The log is merged when it is opened.
+    cluster.world.crash(cluster.servers[0]);
+    cluster.start(0);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    let image = cluster.world.disk_image(cluster.servers[0], DISK);
+    let is_leaf = |at: &u64| {
+        let mut found = [0; 4];
+        image.read(*at, &mut found);
+        found == *b"ULEF"
+    };
+    let leaves: Vec<u64> = (0..image.size()).step_by(SIZE.bytes() as usize).filter(is_leaf).collect();
+    assert!(!leaves.is_empty());
+    let unread = |faults: DiskFaults, at: u64| faults.with_unreadable(at..at + 512);
+    let faults = leaves.into_iter().fold(DiskFaults::default().remapping(), unread);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+    let (client, portal) = (cluster.client("host"), cluster.portal(0));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "host").await.unwrap();
+        let all = [LbaRange { start: Lba(0), count: BlockCount(1024) }];
+        attended(async || session.unmap(LUN, &all).await).await.unwrap();
+        assert_eq!(read(&session, 3).await.unwrap(), 0);
+    });
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.in_sync(0), 2, "no copy leaves for that");
+    for by in 0..2 {
+        assert_eq!(cluster.read_all(by, [3, 4, 700]), [Ok(0); 3], "by node {by}");
+    }
 }
 
 /// Once, the volume had one copy less, and only a line in the node's log said why.

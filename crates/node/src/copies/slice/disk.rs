@@ -77,8 +77,10 @@ impl SliceCopy {
             }
             Payload::Data(data) => self.layout.write(offset, data, Durability::Durable).await,
             Payload::Zeros => {
-                // Unallocated space reads as zeros already.
-                if !self.layout.allocated(offset, len, 1).await?.is_empty() {
+                // Unallocated space reads as zeros already. If the part of a log's map that says what is
+                // allocated cannot be read, zeroing does without it.
+                let allocated = self.layout.allocated(offset, len, 1).await;
+                if !allocated.is_ok_and(|found| found.is_empty()) {
                     self.layout.zero(offset, len).await?;
                 }
                 self.layout.flush().await
