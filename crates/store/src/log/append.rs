@@ -208,7 +208,8 @@ impl Inner {
             return Ok(());
         }
         let (reply, result) = oneshot();
-        let ticket = Rc::new(Ticket { left: Cell::new(items.len()), reply: Cell::new(Some(reply)) });
+        let left = Cell::new(items.iter().map(Item::entries).sum());
+        let ticket = Rc::new(Ticket { left, reply: Cell::new(Some(reply)) });
         let request = Request { branch, items: items.into(), durable, ticket };
         let blocks = request.blocks();
         if blocks > 0 {
@@ -255,11 +256,7 @@ impl Inner {
                 }
                 state.next_record(&self.handle.tuning)
             };
-            let Some((head, Taken { items, tickets, durable, .. })) = next else { break };
-            let data = items.into_iter().filter_map(|item| match item {
-                Item::Block { data, .. } => Some(data),
-                Item::Zeros { .. } => None,
-            });
+            let Some((head, Taken { data, tickets, durable, .. })) = next else { break };
             let bytes = in_a_row(&head, data);
             let durability = if durable { Durability::Durable } else { Durability::Cached };
             let inner = Rc::clone(self);
@@ -292,7 +289,7 @@ impl Inner {
             }
         }
         let result = result.map_err(|error| self.write_failed(&error));
-        tickets.into_iter().for_each(|(ticket, items)| ticket.done(items, result));
+        tickets.into_iter().for_each(|(ticket, entries)| ticket.done(entries, result));
         self.changed.notify();
         self.say_durable_soon();
         self.pump();
@@ -415,11 +412,11 @@ impl Inner {
 }
 
 /// The bytes of a record. Blocks stay where they are in memory.
-fn in_a_row(head: &Head, data: impl Iterator<Item = SharedBuf>) -> Chain {
+fn in_a_row(head: &Head, data: impl IntoIterator<Item = SharedBuf>) -> Chain {
     let mut bytes = Chain::from(head.encode());
-    for mut block in data {
-        disguise(&mut block);
-        bytes.push(block);
+    for mut blocks in data {
+        disguise(&mut blocks);
+        bytes.push(blocks);
     }
     bytes
 }

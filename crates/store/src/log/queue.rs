@@ -7,6 +7,7 @@ use std::rc::Rc;
 use base::SharedBuf;
 use rt::sync::Sender;
 
+use super::place::SLOT_BYTES;
 use super::record::{Entry, Head, What};
 use crate::error::SliceError;
 
@@ -15,10 +16,20 @@ pub(super) type Queue = VecDeque<Request>;
 
 /// A part of a request.
 pub(super) enum Item {
-    /// A block and its checksum.
-    Block { block: u64, data: SharedBuf, crc: u32 },
+    /// Consecutive blocks, one after the other in memory, and the checksum of each.
+    Blocks { first: u64, data: SharedBuf, crcs: Vec<u32> },
     /// Blocks that must read as zeros.
     Zeros { block: u64, count: u64 },
+}
+
+impl Item {
+    /// How many entries of records it takes.
+    pub(super) fn entries(&self) -> usize {
+        match self {
+            Item::Blocks { crcs, .. } => crcs.len(),
+            Item::Zeros { .. } => 1,
+        }
+    }
 }
 
 /// A request that waits for a record.
@@ -31,14 +42,14 @@ pub(super) struct Request {
 
 /// Where to send the result of a request.
 pub(super) struct Ticket {
-    /// Items whose records have not completed.
+    /// Entries whose records have not completed.
     pub(super) left: Cell<usize>,
     pub(super) reply: Cell<Option<Sender<Result<(), SliceError>>>>,
 }
 
 impl Ticket {
-    pub(super) fn done(&self, items: usize, result: Result<(), SliceError>) {
-        self.left.set(self.left.get() - items);
+    pub(super) fn done(&self, entries: usize, result: Result<(), SliceError>) {
+        self.left.set(self.left.get() - entries);
         let ended = result.is_err() || self.left.get() == 0;
         if let Some(reply) = ended.then(|| self.reply.take()).flatten() {
             reply.send(result);
@@ -48,12 +59,13 @@ impl Ticket {
 
 impl Request {
     pub(super) fn fail(self, error: SliceError) {
-        self.ticket.done(self.items.len(), Err(error));
+        self.ticket.done(self.items.iter().map(Item::entries).sum(), Err(error));
     }
 
     /// Blocks with data that are not in a record yet.
     pub(super) fn blocks(&self) -> u64 {
-        self.items.iter().filter(|item| matches!(item, Item::Block { .. })).count() as u64
+        let blocks = self.items.iter().filter(|item| matches!(item, Item::Blocks { .. }));
+        blocks.map(Item::entries).sum::<usize>() as u64
     }
 }
 
@@ -169,7 +181,8 @@ impl Append {
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) entries: Vec<Entry>,
-    pub(super) items: Vec<Item>,
+    /// The blocks of the entries, in the same order.
+    pub(super) data: Vec<SharedBuf>,
     pub(super) tickets: Vec<(Rc<Ticket>, usize)>,
     pub(super) durable: bool,
     /// How many more entries fit.
@@ -182,20 +195,11 @@ impl Taken {
     pub(super) fn take(&mut self, queue: &mut Queue) {
         while let Some(request) = queue.front_mut() {
             let before = self.entries.len();
-            while self.left > 0 {
-                let what = match request.items.front() {
-                    Some(Item::Block { block, crc, .. }) if self.data_left > 0 => {
-                        self.data_left -= 1;
-                        Entry { branch: request.branch, block: *block, what: What::Block { crc: *crc } }
-                    }
-                    Some(Item::Zeros { block, count }) => {
-                        Entry { branch: request.branch, block: *block, what: What::Zeros { count: *count } }
-                    }
-                    _ => break,
-                };
-                self.left -= 1;
-                self.entries.push(what);
-                self.items.extend(request.items.pop_front());
+            while let Some(item) = request.items.pop_front() {
+                if let Some(rest) = self.take_item(request.branch, item) {
+                    request.items.push_front(rest);
+                    break;
+                }
             }
             let taken = self.entries.len() - before;
             if taken > 0 {
@@ -207,5 +211,68 @@ impl Taken {
             }
             queue.pop_front();
         }
+    }
+
+    /// Takes what fits of an item. Returns the rest.
+    fn take_item(&mut self, branch: u32, item: Item) -> Option<Item> {
+        match item {
+            Item::Blocks { first, data, mut crcs } => {
+                let count = crcs.len().min(self.left).min(self.data_left);
+                let entry = |(block, crc)| Entry { branch, block, what: What::Block { crc } };
+                self.entries.extend((first..).zip(crcs.drain(..count)).map(entry));
+                self.data.push(data.slice(0..count * SLOT_BYTES));
+                self.left -= count;
+                self.data_left -= count;
+                let rest = data.slice(count * SLOT_BYTES..data.len());
+                (!crcs.is_empty()).then(|| Item::Blocks { first: first + count as u64, data: rest, crcs })
+            }
+            Item::Zeros { block, count } if self.left > 0 => {
+                self.entries.push(Entry { branch, block, what: What::Zeros { count } });
+                self.left -= 1;
+                None
+            }
+            zeros @ Item::Zeros { .. } => Some(zeros),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Buf;
+    use rt::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_split_where_a_record_is_full() {
+        let bytes: Vec<u8> = (0..5u8).flat_map(|number| [number; SLOT_BYTES]).collect();
+        let data = Buf::copy_of(&bytes).share();
+        let items = [
+            Item::Blocks { first: 10, data, crcs: (110..115).collect() },
+            Item::Zeros { block: 20, count: 9 },
+        ];
+        let (reply, _result) = oneshot();
+        let ticket = Rc::new(Ticket { left: Cell::new(6), reply: Cell::new(Some(reply)) });
+        let request = Request { branch: 1, items: items.into(), durable: true, ticket: Rc::clone(&ticket) };
+        assert_eq!(request.blocks(), 5);
+        let mut queue = Queue::from([request]);
+        for (left, data_left, blocks) in [(2, 9, 10..12), (9, 1, 12..13), (2, 9, 13..15)] {
+            let mut taken = Taken { left, data_left, ..Taken::default() };
+            taken.take(&mut queue);
+            let entry =
+                |block: u64| Entry { branch: 1, block, what: What::Block { crc: 100 + block as u32 } };
+            assert_eq!(taken.entries, blocks.clone().map(entry).collect::<Vec<Entry>>());
+            let found: Vec<u8> = taken.data.iter().flat_map(|part| part.to_vec()).collect();
+            let at = |block: u64| (block - 10) as usize * SLOT_BYTES;
+            assert_eq!(found, bytes[at(blocks.start)..at(blocks.end)]);
+            for (ticket, entries) in taken.tickets {
+                ticket.done(entries, Ok(()));
+            }
+        }
+        assert_eq!((ticket.left.get(), queue.len()), (1, 1));
+        let mut taken = Taken { left: 1, ..Taken::default() };
+        taken.take(&mut queue);
+        assert_eq!(taken.entries, [Entry { branch: 1, block: 20, what: What::Zeros { count: 9 } }]);
+        assert!(queue.is_empty() && taken.durable);
     }
 }

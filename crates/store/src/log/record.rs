@@ -211,10 +211,11 @@ impl Head {
     }
 }
 
-/// Changes a block that begins like a head, so that it does not. All other blocks remain unchanged.
-pub(crate) fn disguise(block: &mut SharedBuf) {
-    if block.starts_with(MAGIC) {
-        invert(block.make_mut());
+/// Changes blocks that begin like a head, so that they do not. All other blocks remain unchanged.
+pub(crate) fn disguise(blocks: &mut SharedBuf) {
+    if blocks.chunks(SLOT_BYTES).any(|block| block.starts_with(MAGIC)) {
+        let changed = blocks.make_mut().chunks_mut(SLOT_BYTES).filter(|block| block.starts_with(MAGIC));
+        changed.for_each(invert);
     }
 }
 
@@ -259,6 +260,25 @@ mod tests {
         assert_eq!(Head::decode(&stored), None);
         assert!(reveal(stored.make_mut(), crc));
         assert_eq!(stored[..], written[..]);
+    }
+
+    /// Only the blocks that look like heads change, and only in the record.
+    #[test]
+    fn a_run_is_disguised_block_by_block() {
+        let mut run = vec![7; 4 * SLOT_BYTES];
+        for block in [1, 3] {
+            run[block * SLOT_BYTES..][..8].copy_from_slice(MAGIC);
+        }
+        // In the middle of a block it is no head.
+        run[100..108].copy_from_slice(MAGIC);
+        let written = Buf::copy_of(&run).share();
+        let mut stored = written.clone();
+        disguise(&mut stored);
+        assert_eq!(written[..], run);
+        for block in [1, 3] {
+            invert(&mut run[block * SLOT_BYTES..]);
+        }
+        assert_eq!(stored[..], run);
     }
 
     /// A guest may write a block that looks like a disguised one.

@@ -7,7 +7,6 @@
 //! The pages of a copy's dirty map lie in extents of the volume, like those of a thick one.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -143,7 +142,7 @@ impl LogSlice {
             let end = ((at / BLOCK + STEP_BLOCKS) * BLOCK).min(range.end);
             let part = data.slice((at - range.start) as usize..(end - range.start) as usize);
             let whole = self.whole_blocks(at..end, part).await?;
-            let items = into_items(at / BLOCK, &whole);
+            let items = into_items(at / BLOCK, whole);
             self.log.inner.append(self.branch, items, durable).await?;
             at = end;
         }
@@ -322,28 +321,77 @@ impl LogSlice {
     }
 }
 
-/// Converts blocks to items of a record; blocks of zeros become ranges of zeros.
-fn into_items(first: u64, data: &Chain) -> Vec<Item> {
-    let mut items: VecDeque<Item> = VecDeque::new();
-    let single: Option<SharedBuf> = match data.parts() {
-        [only] => Some(only.clone()),
-        _ => None,
-    };
-    for (block, at) in (first..).zip((0..data.len()).step_by(SLOT_BYTES)) {
-        let bytes = match &single {
-            Some(only) => only.slice(at..at + SLOT_BYTES),
-            None => data.slice(at..at + SLOT_BYTES).contiguous(),
-        };
-        if bytes.iter().any(|byte| *byte != 0) {
-            let crc = crc32c(&bytes);
-            items.push_back(Item::Block { block, data: bytes, crc });
-        } else if let Some(Item::Zeros { block: start, count }) = items.back_mut()
-            && *start + *count == block
-        {
-            *count += 1;
-        } else {
-            items.push_back(Item::Zeros { block, count: 1 });
+/// Whether a block is all zeros. Most blocks that are not show it in their first byte.
+fn is_zeros(block: &[u8; SLOT_BYTES]) -> bool {
+    static ZEROS: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
+    block[0] == 0 && *block == ZEROS
+}
+
+/// Converts blocks to items of a record: runs of blocks, and ranges of zeros.
+fn into_items(first: u64, data: Chain) -> Vec<Item> {
+    // If two parts share a block, copy everything. Requests of hosts and of other copies are in one part, and
+    // the disk would have to copy what is not aligned in memory anyway.
+    let has_whole_blocks = |part: &SharedBuf| part.len().is_multiple_of(SLOT_BYTES);
+    let data = if data.parts().iter().all(has_whole_blocks) { data } else { data.contiguous().into() };
+    let mut items = Vec::new();
+    let mut block = first;
+    for part in data.parts() {
+        let (blocks, _) = part.as_chunks::<SLOT_BYTES>();
+        let mut at = 0;
+        for run in blocks.chunk_by(|one, next| is_zeros(one) == is_zeros(next)) {
+            let (count, end) = (run.len() as u64, at + run.len() * SLOT_BYTES);
+            if !is_zeros(&run[0]) {
+                let crcs = run.iter().map(|bytes| crc32c(bytes)).collect();
+                items.push(Item::Blocks { first: block, data: part.slice(at..end), crcs });
+            } else if let Some(Item::Zeros { count: before, .. }) = items.last_mut() {
+                *before += count;
+            } else {
+                items.push(Item::Zeros { block, count });
+            }
+            block += count;
+            at = end;
         }
     }
-    items.into()
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First block, number of blocks, and whether they have data, if parts end at `cuts`.
+    fn runs(bytes: &[u8], cuts: &[usize]) -> Vec<(u64, u64, bool)> {
+        let (mut data, mut from) = (Chain::new(), 0);
+        for to in cuts.iter().copied().chain([bytes.len()]) {
+            data.push(Buf::copy_of(&bytes[from..to]).share());
+            from = to;
+        }
+        let run = |item: Item| match item {
+            Item::Blocks { first, data, crcs } => {
+                let at = (first - 10) as usize * SLOT_BYTES;
+                assert_eq!(data[..], bytes[at..at + data.len()]);
+                assert!(data.chunks(SLOT_BYTES).map(crc32c).eq(crcs.iter().copied()));
+                (first, crcs.len() as u64, true)
+            }
+            Item::Zeros { block, count } => (block, count, false),
+        };
+        into_items(10, data).into_iter().map(run).collect()
+    }
+
+    #[test]
+    fn blocks_become_runs() {
+        let mut bytes = vec![7; 8 * SLOT_BYTES];
+        bytes[..100].fill(0);
+        for zeros in [1, 3, 4] {
+            bytes[zeros * SLOT_BYTES..][..SLOT_BYTES].fill(0);
+        }
+        let all: [(u64, u64, bool); 5] =
+            [(10, 1, true), (11, 1, false), (12, 1, true), (13, 2, false), (15, 3, true)];
+        assert_eq!(runs(&bytes, &[]), all);
+        assert_eq!(runs(&bytes, &[4 * SLOT_BYTES]), all, "zeros continue in the next part");
+        assert_eq!(runs(&bytes, &[512, 5 * SLOT_BYTES + 512]), all, "parts share a block");
+        let [head @ .., _] = all;
+        let split = [&head[..], &[(15, 1, true), (16, 2, true)]].concat();
+        assert_eq!(runs(&bytes, &[6 * SLOT_BYTES]), split, "data must be in one part");
+    }
 }

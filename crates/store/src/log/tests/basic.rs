@@ -208,16 +208,21 @@ fn a_guest_may_write_records() {
         let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
         let disks = pool.share_disks().attach();
         let mut looks = crate::fuzzing::head_example().encode();
+        let several = [block(5), looks.to_vec(), block(6)].concat();
         {
             let slice = slices(&pool, &disks, id).remove(0);
             slice.write(ByteOffset(0), Chain::copy_of(&looks), Durability::Durable).await.unwrap();
             looks[..8].iter_mut().for_each(|byte| *byte = !*byte);
             slice.write(ByteOffset(BLOCK), Chain::copy_of(&looks), Durability::Durable).await.unwrap();
+            let written = Chain::copy_of(&several);
+            slice.write(ByteOffset(2 * BLOCK), written.clone(), Durability::Durable).await.unwrap();
+            assert_eq!(written.to_vec(), several, "the host's memory remains as it is");
         }
         pool.logs_ended().await;
         let slice = slices(&pool, &disks, id).remove(0);
         assert_eq!(slice.read(ByteOffset(BLOCK), ByteLen(BLOCK)).await.unwrap().to_vec(), looks.to_vec());
         looks[..8].iter_mut().for_each(|byte| *byte = !*byte);
         assert_eq!(slice.read(ByteOffset(0), ByteLen(BLOCK)).await.unwrap().to_vec(), looks.to_vec());
+        assert_eq!(slice.read(ByteOffset(2 * BLOCK), ByteLen(3 * BLOCK)).await.unwrap().to_vec(), several);
     });
 }
