@@ -64,7 +64,7 @@ impl Running {
         for &Entry { branch, block, what } in entries {
             match what {
                 What::Block { crc } => {
-                    self.segments.set(at);
+                    self.segments.set(at.run(1));
                     *self.used.entry(branch).or_default() += 1;
                     self.table(sequence).write(branch, block, Stored { place: at, crc }, &mut dead);
                     at = at.next();
@@ -74,18 +74,18 @@ impl Running {
                     self.table(sequence).zero(branch, block, count, &mut dead);
                 }
                 What::Moved { crc, from } => {
-                    self.segments.set(at);
+                    self.segments.set(at.run(1));
                     let moved = Move { from, to: Stored { place: at, crc } };
-                    let mut moved_before = Vec::new();
-                    self.table(sequence).moved(branch, block, moved, &mut moved_before);
-                    moved_before.into_iter().for_each(|place| self.segments.clear(place));
+                    if let Some(earlier) = self.table(sequence).moved(branch, block, moved) {
+                        self.segments.clear(earlier.run(1));
+                    }
                     at = at.next();
                 }
             }
-            // The map never named these places, and their segments are recent, so nothing depends on them.
-            for place in dead.drain(..) {
-                self.segments.clear(place);
-                self.forget(branch, 1);
+            // The map never named these slots, and their segments are recent, so nothing depends on them.
+            for slots in dead.drain(..) {
+                self.segments.clear(slots);
+                self.forget(branch, u64::from(slots.count));
             }
         }
         if let Some(used) = self.segments.used.get_mut(&head.segment) {

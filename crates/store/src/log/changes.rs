@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::leaf::{LEAF_BLOCKS, LeafKey};
-use super::place::{Place, Spot, Stored};
+use super::place::{Place, Slots, Spot, Stored};
 use super::state::LeafPlace;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,18 +58,18 @@ impl Changes {
         self.len() == 0
     }
 
-    /// Enters a new place of a block. Places that become dead are added to `dead`.
-    pub(crate) fn write(&mut self, branch: u32, block: u64, stored: Stored, dead: &mut Vec<Place>) {
+    /// Enters a new place of a block. Slots that become dead are added to `dead`.
+    pub(crate) fn write(&mut self, branch: u32, block: u64, stored: Stored, dead: &mut Vec<Slots>) {
         if self.ranges > 0 {
             self.cut(branch, block, 1, dead);
         }
         if let Some(Change::Block(old)) = self.entries.insert((branch, block), Change::Block(stored)) {
-            dead.push(old.place);
+            Slots::add(dead, old.place);
         }
     }
 
-    /// Enters a range that reads as zeros. Places that become dead are added to `dead`.
-    pub(crate) fn zero(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Place>) {
+    /// Enters a range that reads as zeros. Slots that become dead are added to `dead`.
+    pub(crate) fn zero(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Slots>) {
         if count > 0 {
             self.cut(branch, block, count, dead);
             self.entries.insert((branch, block), Change::Zeros(count));
@@ -77,15 +77,13 @@ impl Changes {
         }
     }
 
-    /// Enters a block that the cleaner has copied.
-    pub(crate) fn moved(&mut self, branch: u32, block: u64, moved: Move, dead: &mut Vec<Place>) {
-        if let Some(earlier) = self.moves.insert((branch, block), moved) {
-            dead.push(earlier.to.place);
-        }
+    /// Enters a block that the cleaner has copied. Returns the place of an earlier copy, which is dead now.
+    pub(crate) fn moved(&mut self, branch: u32, block: u64, moved: Move) -> Option<Place> {
+        self.moves.insert((branch, block), moved).map(|earlier| earlier.to.place)
     }
 
     /// Removes the entries of a range.
-    fn cut(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Place>) {
+    fn cut(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Slots>) {
         let end = block + count;
         let before = self.entries.range((branch, 0)..(branch, block)).next_back();
         if let Some((&(_, start), &Change::Zeros(zeros))) = before
@@ -100,7 +98,7 @@ impl Changes {
         while let Some((&key, &change)) = self.entries.range((branch, block)..(branch, end)).next() {
             self.entries.remove(&key);
             match change {
-                Change::Block(stored) => dead.push(stored.place),
+                Change::Block(stored) => Slots::add(dead, stored.place),
                 Change::Zeros(zeros) if key.1 + zeros > end => {
                     self.entries.insert((branch, end), Change::Zeros(key.1 + zeros - end));
                 }
@@ -234,7 +232,7 @@ mod tests {
                     table.zero(1, block, count, &mut dead);
                     obvious.extend((block..block + count).map(|block| (block, Spot::Nothing)));
                 }
-                assert_eq!(dead, before);
+                assert_eq!(dead.into_iter().flat_map(Slots::places).collect::<Vec<Place>>(), before);
                 let (from, len) = (rng.below(30), 1 + rng.below(30));
                 let ranges = table.entries.values().filter(|change| matches!(change, Change::Zeros(_)));
                 assert_eq!(table.ranges, ranges.count());

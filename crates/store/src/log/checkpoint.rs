@@ -13,7 +13,7 @@ use rt::{DiskError, Durability, join_all};
 
 use super::announce::NewRoot;
 use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
-use super::place::{Place, SLOT_BYTES, Spot, Stored};
+use super::place::{Place, SLOT_BYTES, Slots, Spot, Stored};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS};
 use super::state::LeafPlace;
@@ -46,9 +46,9 @@ pub(super) enum CheckpointError {
 struct Merged {
     key: LeafKey,
     spots: Spots,
-    /// Places that the leaf no longer points at, and how many of them were blocks that the branch no longer
+    /// Slots that the leaf no longer points at, and how many of them were blocks that the branch no longer
     /// has.
-    dead: Vec<Place>,
+    dead: Vec<Slots>,
     forgotten: u64,
 }
 
@@ -290,9 +290,9 @@ impl Running {
             let counts = spot.stored().is_some_and(|stored| stored.place == moved.from);
             if makes(Canary::MoveWithoutLooking) || counts && self.segments.is_set(moved.from) {
                 *spot = Spot::At(moved.to);
-                dead.push(moved.from);
+                Slots::add(&mut dead, moved.from);
             } else {
-                dead.push(moved.to.place);
+                Slots::add(&mut dead, moved.to.place);
             }
         }
         let before = spots;
@@ -301,7 +301,7 @@ impl Running {
             if let Some(old) = old.stored()
                 && new.stored().map(|new| new.place) != Some(old.place)
             {
-                dead.push(old.place);
+                Slots::add(&mut dead, old.place);
                 forgotten += u64::from(old.place != Place::LOST);
             }
         }
@@ -320,7 +320,7 @@ impl Running {
             self.leaves.insert(key, place);
             self.cache.insert(key, leaf);
         }
-        merged.dead.iter().for_each(|place| self.segments.clear(*place));
+        merged.dead.iter().for_each(|slots| self.segments.clear(*slots));
         self.forget(key.0, merged.forgotten);
     }
 

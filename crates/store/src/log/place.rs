@@ -42,7 +42,39 @@ impl Place {
 
     /// The next slot.
     pub(crate) fn next(self) -> Place {
-        Place { slot: self.slot + 1, ..self }
+        self.plus(1)
+    }
+
+    /// The slot that is this many slots further on.
+    pub(crate) fn plus(self, slots: u16) -> Place {
+        Place { slot: self.slot + slots, ..self }
+    }
+
+    /// This many slots, of which this one is the first.
+    pub(crate) fn run(self, count: u16) -> Slots {
+        Slots { first: self, count }
+    }
+}
+
+/// Consecutive slots of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots {
+    pub first: Place,
+    pub count: u16,
+}
+
+impl Slots {
+    /// Adds a slot to a list: to its last run, if it comes after that.
+    pub(crate) fn add(list: &mut Vec<Slots>, place: Place) {
+        match list.last_mut() {
+            Some(last) if last.first.plus(last.count) == place => last.count += 1,
+            _ => list.push(place.run(1)),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn places(self) -> impl Iterator<Item = Place> {
+        (0..self.count).map(move |number| self.first.plus(number))
     }
 }
 

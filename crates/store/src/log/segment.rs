@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::leaf::LEAF_GRAIN;
-use super::place::{Place, SLOT_BYTES};
+use super::place::{Place, SLOT_BYTES, Slots};
 
 /// Number of grains of a slot.
 pub(crate) const SLOT_GRAINS: u32 = (SLOT_BYTES / LEAF_GRAIN) as u32;
@@ -224,32 +224,36 @@ impl Segments {
         word.is_some_and(|word| word >> (place.slot % 64) & 1 == 1)
     }
 
-    /// Marks the block at `place` as live.
-    pub(crate) fn set(&mut self, place: Place) {
-        self.change(place, true);
+    /// Marks the blocks in these slots as live.
+    pub(crate) fn set(&mut self, slots: Slots) {
+        self.change(slots, true);
     }
 
-    /// Marks the block at `place` as dead.
-    pub(crate) fn clear(&mut self, place: Place) {
-        self.change(place, false);
+    /// Marks the blocks in these slots as dead.
+    pub(crate) fn clear(&mut self, slots: Slots) {
+        self.change(slots, false);
     }
 
-    fn change(&mut self, place: Place, needed: bool) {
-        let Some(used) = self.used.get_mut(&place.segment) else { return };
-        let Some(word) = used.bits.get_mut(usize::from(place.slot) / 64) else { return };
-        let bit = 1 << (place.slot % 64);
-        match (needed, *word & bit != 0) {
-            (true, false) => {
-                used.live += 1;
-                self.live += 1;
+    fn change(&mut self, Slots { first, count }: Slots, needed: bool) {
+        let Some(used) = self.used.get_mut(&first.segment) else { return };
+        let mut at = usize::from(first.slot);
+        let end = at + usize::from(count);
+        while at < end {
+            let Some(word) = used.bits.get_mut(at / 64) else { return };
+            let count = (64 - at % 64).min(end - at);
+            let mask = u64::MAX >> (64 - count) << (at % 64);
+            let changed = mask & if needed { !*word } else { *word };
+            *word ^= changed;
+            let changed = changed.count_ones();
+            if needed {
+                used.live += changed;
+                self.live += u64::from(changed);
+            } else {
+                used.live -= changed;
+                self.live -= u64::from(changed);
             }
-            (false, true) => {
-                used.live -= 1;
-                self.live -= 1;
-            }
-            _ => return,
+            at += count;
         }
-        *word ^= bit;
     }
 
     /// Counts grains of a map segment that the directory points at from now on.
@@ -321,16 +325,37 @@ mod tests {
         assert_eq!(segments.free.pop(), Some(0));
         let open = segments.begin(0, 7, Kind::Data);
         let place = Place { segment: open.segment, slot: 5 };
-        segments.set(place);
-        segments.set(place);
+        segments.set(place.run(1));
+        segments.set(place.run(1));
         assert_eq!((segments.live, segments.used[&0].live, segments.is_set(place)), (1, 1, true));
         segments.pin(0);
         segments.seal(0);
-        segments.clear(place);
+        segments.clear(place.run(1));
         segments.release(0);
         assert_eq!(segments.free.len(), 3);
         assert!(segments.unpin(0));
         assert_eq!(segments.free.last(), Some(&0), "what was freed last is taken first");
+    }
+
+    #[test]
+    fn bits_are_changed_in_runs() {
+        let mut segments = Segments::new(256, 4);
+        segments.begin(0, 7, Kind::Data);
+        let place = |slot| Place { segment: 0, slot };
+        let set = |segments: &Segments| -> Vec<u16> {
+            (0..256).filter(|slot| segments.is_set(place(*slot))).collect()
+        };
+        segments.set(place(60).run(140));
+        segments.set(place(64).run(64));
+        assert_eq!(set(&segments), (60..200).collect::<Vec<u16>>());
+        segments.clear(place(0).run(61));
+        segments.clear(place(63).run(2));
+        segments.clear(place(190).run(66));
+        assert_eq!(set(&segments), (61..63).chain(65..190).collect::<Vec<u16>>());
+        assert_eq!((segments.live, segments.used[&0].live), (127, 127));
+        segments.clear(place(250).run(100));
+        segments.clear(Place { segment: 1, slot: 0 }.run(1));
+        assert_eq!(segments.live, 127, "there is nothing to clear");
     }
 
     #[test]
