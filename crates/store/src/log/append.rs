@@ -61,13 +61,15 @@ impl Running {
     pub(super) fn apply(&mut self, sequence: u64, head: Place, entries: &[Entry]) {
         let mut at = head.next();
         let mut dead = Vec::new();
-        for &Entry { branch, block, what } in entries {
+        for run in entries.chunk_by(Entry::is_followed_by) {
+            let Entry { branch, block, what } = run[0];
             match what {
-                What::Block { crc } => {
-                    self.segments.set(at.run(1));
-                    *self.used.entry(branch).or_default() += 1;
-                    self.table(sequence).write(branch, block, Stored { place: at, crc }, &mut dead);
-                    at = at.next();
+                What::Block { .. } => {
+                    let (count, crcs) = (run.len() as u16, run.iter().filter_map(Entry::crc));
+                    self.segments.set(at.run(count));
+                    *self.used.entry(branch).or_default() += u64::from(count);
+                    self.table(sequence).write(branch, block, at, crcs, &mut dead);
+                    at = at.plus(count);
                 }
                 What::Zeros { count } => {
                     self.zeroed += count;

@@ -1,8 +1,8 @@
 //! The table of changes: what was written since the map was last merged. Reads look here first.
 //!
-//! An entry is a block, or a range that reads as zeros. Entries never overlap, so a block has at most one
-//! entry, its newest change. Moves by the cleaner are kept separately: until the next merge, a block is read
-//! from its old place.
+//! An entry is a run of blocks that one record has in consecutive slots, or a range that reads as zeros.
+//! Entries never overlap, so a block has at most one entry, its newest change. Moves by the cleaner are kept
+//! separately: until the next merge, a block is read from its old place.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use super::state::LeafPlace;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    Block(Stored),
+    /// This many blocks lie in the slots from `place` on; their checksums are in the table from `crcs` on.
+    Blocks { place: Place, count: u16, crcs: u32 },
     /// This many blocks read as zeros.
     Zeros(u64),
 }
@@ -20,9 +21,25 @@ enum Change {
 impl Change {
     fn blocks(self) -> u64 {
         match self {
-            Change::Block(_) => 1,
+            Change::Blocks { count, .. } => u64::from(count),
             Change::Zeros(count) => count,
         }
+    }
+
+    /// The change of the first `blocks` blocks, and that of the others; `None` if there are no others.
+    fn split(self, blocks: u64) -> Option<(Change, Change)> {
+        if blocks >= self.blocks() {
+            return None;
+        }
+        Some(match self {
+            Change::Blocks { place, count, crcs } => {
+                let first = blocks as u16;
+                let (next, more) = (place.plus(first), crcs + u32::from(first));
+                let others = Change::Blocks { place: next, count: count - first, crcs: more };
+                (Change::Blocks { place, count: first, crcs }, others)
+            }
+            Change::Zeros(count) => (Change::Zeros(blocks), Change::Zeros(count - blocks)),
+        })
     }
 }
 
@@ -37,16 +54,20 @@ pub(crate) struct Move {
 pub(crate) struct Changes {
     /// By branch and first block.
     entries: BTreeMap<(u32, u64), Change>,
-    /// How many of the entries are ranges of zeros. If there are none, the entry of a block begins at that
-    /// block.
+    /// How many blocks have a place here, and how many of the entries are ranges of zeros.
+    blocks: usize,
     ranges: usize,
+    /// The checksums of all blocks that were entered, including those that were overwritten since: 4 bytes
+    /// for each block that a replay may have to read.
+    crcs: Vec<u32>,
     moves: BTreeMap<(u32, u64), Move>,
 }
 
 impl Changes {
-    /// The number of entries, including moves: this is what the table's limit applies to.
+    /// The number of blocks, ranges of zeros and moves: this is what the table's limit applies to. There are
+    /// never more entries than that, so it limits the memory.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() + self.moves.len()
+        self.blocks + self.ranges + self.moves.len()
     }
 
     /// How many of them are moves by the cleaner.
@@ -58,13 +79,27 @@ impl Changes {
         self.len() == 0
     }
 
-    /// Enters a new place of a block. Slots that become dead are added to `dead`.
-    pub(crate) fn write(&mut self, branch: u32, block: u64, stored: Stored, dead: &mut Vec<Slots>) {
-        if self.ranges > 0 {
-            self.cut(branch, block, 1, dead);
+    /// Enters the new places of consecutive blocks with these checksums: the slots from `place` on. Slots
+    /// that become dead are added to `dead`.
+    pub(crate) fn write(
+        &mut self,
+        branch: u32,
+        block: u64,
+        place: Place,
+        crcs: impl Iterator<Item = u32>,
+        dead: &mut Vec<Slots>,
+    ) {
+        let at = self.crcs.len();
+        self.crcs.extend(crcs);
+        let count = self.crcs.len() - at;
+        if count > 1 || self.has_runs() {
+            self.cut(branch, block, count as u64, dead);
         }
-        if let Some(Change::Block(old)) = self.entries.insert((branch, block), Change::Block(stored)) {
-            Slots::add(dead, old.place);
+        self.blocks += count;
+        let change = Change::Blocks { place, count: count as u16, crcs: at as u32 };
+        if let Some(Change::Blocks { place, .. }) = self.entries.insert((branch, block), change) {
+            self.blocks -= 1;
+            Slots::add(dead, place);
         }
     }
 
@@ -82,51 +117,67 @@ impl Changes {
         self.moves.insert((branch, block), moved).map(|earlier| earlier.to.place)
     }
 
+    /// Whether an entry may cover more than one block. If not, the entry of a block begins at that block.
+    fn has_runs(&self) -> bool {
+        self.ranges > 0 || self.blocks > self.entries.len()
+    }
+
+    /// The entry that begins before a block and covers it, too: its first block, and what it says about the
+    /// blocks before this one, and from this one on.
+    fn across(&self, branch: u32, block: u64) -> Option<(u64, Change, Change)> {
+        if !self.has_runs() {
+            return None;
+        }
+        let ((_, start), change) = self.entries.range((branch, 0)..(branch, block)).next_back()?;
+        let (before, behind) = change.split(block - start)?;
+        Some((*start, before, behind))
+    }
+
+    /// Makes an entry that covers a block begin there.
+    fn split(&mut self, branch: u32, block: u64) {
+        if let Some((start, before, behind)) = self.across(branch, block) {
+            self.entries.insert((branch, start), before);
+            self.entries.insert((branch, block), behind);
+            self.ranges += usize::from(matches!(behind, Change::Zeros(_)));
+        }
+    }
+
     /// Removes the entries of a range.
     fn cut(&mut self, branch: u32, block: u64, count: u64, dead: &mut Vec<Slots>) {
         let end = block + count;
-        let before = self.entries.range((branch, 0)..(branch, block)).next_back();
-        if let Some((&(_, start), &Change::Zeros(zeros))) = before
-            && start + zeros > block
-        {
-            self.entries.insert((branch, start), Change::Zeros(block - start));
-            if start + zeros > end {
-                self.entries.insert((branch, end), Change::Zeros(start + zeros - end));
-                self.ranges += 1;
-            }
-        }
-        while let Some((&key, &change)) = self.entries.range((branch, block)..(branch, end)).next() {
-            self.entries.remove(&key);
+        self.split(branch, block);
+        self.split(branch, end);
+        for (_, change) in self.entries.extract_if((branch, block)..(branch, end), |_, _| true) {
             match change {
-                Change::Block(stored) => Slots::add(dead, stored.place),
-                Change::Zeros(zeros) if key.1 + zeros > end => {
-                    self.entries.insert((branch, end), Change::Zeros(key.1 + zeros - end));
+                Change::Blocks { place, count, .. } => {
+                    self.blocks -= usize::from(count);
+                    dead.push(place.run(count));
                 }
                 Change::Zeros(_) => self.ranges -= 1,
             }
         }
     }
 
-    /// The entries that touch a range, in order.
+    /// The entries that touch a range, in order. One that begins before the range is cut there.
     fn within(&self, branch: u32, block: u64, count: u64) -> impl Iterator<Item = (u64, Change)> {
-        let before = || self.entries.range((branch, 0)..(branch, block)).next_back();
-        let before = if self.ranges > 0 { before() } else { None };
-        let before = before.filter(move |((_, start), change)| start + change.blocks() > block);
+        let across = self.across(branch, block).map(|(_, _, behind)| (block, behind));
         let inside = self.entries.range((branch, block)..(branch, block + count));
-        before.into_iter().chain(inside).map(|((_, start), change)| (*start, *change))
+        across.into_iter().chain(inside.map(|((_, start), change)| (*start, *change)))
     }
 
     /// Applies the table's entries for the blocks from `block` on to `spots`.
     pub(crate) fn overlay(&self, branch: u32, block: u64, spots: &mut [Spot]) {
-        let count = spots.len() as u64;
-        for (start, change) in self.within(branch, block, count) {
+        for (start, change) in self.within(branch, block, spots.len() as u64) {
+            let spots = &mut spots[(start - block) as usize..];
+            let count = change.blocks().min(spots.len() as u64) as usize;
             match change {
-                Change::Block(stored) => spots[(start - block) as usize] = Spot::At(stored),
-                Change::Zeros(zeros) => {
-                    let from = (start.max(block) - block) as usize;
-                    let to = ((start + zeros).min(block + count) - block) as usize;
-                    spots[from..to].fill(Spot::Nothing);
+                Change::Blocks { mut place, crcs, .. } => {
+                    for (spot, crc) in spots[..count].iter_mut().zip(&self.crcs[crcs as usize..]) {
+                        *spot = Spot::At(Stored { place, crc: *crc });
+                        place = place.next();
+                    }
                 }
+                Change::Zeros(_) => spots[..count].fill(Spot::Nothing),
             }
         }
     }
@@ -160,17 +211,16 @@ impl Changes {
     }
 
     fn next_changed_leaf(&self, from: LeafKey, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<LeafKey> {
-        let (branch, first) = (from.0, from.1 * LEAF_BLOCKS);
-        let before = self.entries.range((branch, 0)..(branch, first)).next_back();
-        let before = before.filter(|((_, start), change)| start + change.blocks() > first);
-        for (&(branch, start), change) in before.into_iter().chain(self.entries.range((branch, first)..)) {
-            let start_leaf =
-                if branch == from.0 { (start / LEAF_BLOCKS).max(from.1) } else { start / LEAF_BLOCKS };
+        let first = (from.0, from.1 * LEAF_BLOCKS);
+        let across = self.across(first.0, first.1).map(|(_, _, behind)| (first, behind));
+        let inside = self.entries.range(first..).map(|(key, change)| (*key, *change));
+        for ((branch, start), change) in across.into_iter().chain(inside) {
+            let leaf = start / LEAF_BLOCKS;
             match change {
-                Change::Block(_) => return Some((branch, start_leaf)),
+                Change::Blocks { .. } => return Some((branch, leaf)),
                 Change::Zeros(zeros) => {
                     let last = (start + zeros - 1) / LEAF_BLOCKS;
-                    if let Some((key, _)) = map.range((branch, start_leaf)..=(branch, last)).next() {
+                    if let Some((key, _)) = map.range((branch, leaf)..=(branch, last)).next() {
                         return Some(*key);
                     }
                 }
@@ -181,13 +231,13 @@ impl Changes {
 
     /// The first block of a branch, from `block` on, that has a place in the table.
     pub(crate) fn next_block(&self, branch: u32, block: u64) -> Option<u64> {
-        let mut entries = self.entries.range((branch, block)..=(branch, u64::MAX));
-        entries.find(|(_, change)| matches!(change, Change::Block(_))).map(|((_, block), _)| *block)
+        let mut entries = self.within(branch, block, u64::MAX - block);
+        entries.find(|(_, change)| matches!(change, Change::Blocks { .. })).map(|(start, _)| start)
     }
 
     /// The branches of blocks that have a place in the table.
     pub(crate) fn branches(&self) -> impl Iterator<Item = u32> {
-        let blocks = self.entries.iter().filter(|(_, change)| matches!(change, Change::Block(_)));
+        let blocks = self.entries.iter().filter(|(_, change)| matches!(change, Change::Blocks { .. }));
         blocks.map(|((branch, _), _)| *branch)
     }
 
@@ -195,10 +245,10 @@ impl Changes {
     #[cfg(test)]
     pub(crate) fn places(&self) -> Vec<Place> {
         let blocks = self.entries.values().filter_map(|change| match change {
-            Change::Block(stored) => Some(stored.place),
+            Change::Blocks { place, count, .. } => Some(place.run(*count)),
             Change::Zeros(_) => None,
         });
-        blocks.chain(self.moves.values().map(|moved| moved.to.place)).collect()
+        blocks.flat_map(Slots::places).chain(self.moves.values().map(|moved| moved.to.place)).collect()
     }
 }
 
@@ -208,37 +258,55 @@ mod tests {
 
     use super::*;
 
-    fn stored(number: u32) -> Stored {
-        Stored { place: Place { segment: number, slot: 0 }, crc: number }
+    /// Where block `index` of write `number` lies.
+    fn stored(number: u32, index: u64) -> Stored {
+        Stored { place: Place { segment: number, slot: index as u16 }, crc: 100 * number + index as u32 }
+    }
+
+    /// Writes a run. Returns the slots that become dead.
+    fn write(table: &mut Changes, branch: u32, block: u64, count: u64, number: u32) -> Vec<Slots> {
+        let mut dead = Vec::new();
+        let crcs = (0..count).map(|index| stored(number, index).crc);
+        table.write(branch, block, stored(number, 0).place, crcs, &mut dead);
+        dead
     }
 
     /// Compares with a table of single blocks.
     #[test]
     fn equal_to_the_obvious_version() {
-        for seed in 0..200 {
+        for seed in 0..300 {
             let mut rng = Rng::new(seed);
             let mut table = Changes::default();
             let mut obvious: BTreeMap<u64, Spot> = BTreeMap::new();
+            // Some tables get only single blocks, some no zeros.
+            let (runs, zeros) = (seed % 3 > 0, seed % 3 > 1);
             for number in 0..60 {
-                let (block, mut dead) = (rng.below(40), Vec::new());
-                let count = if rng.one_in(2) { 1 } else { 1 + rng.below(20) };
-                let before: Vec<Place> = (block..block + count)
+                let block = rng.below(40);
+                let count = if runs && rng.one_in(2) { 1 + rng.below(20) } else { 1 };
+                let blocks = block..block + count;
+                let before: Vec<Place> = blocks
+                    .clone()
                     .filter_map(|block| obvious.get(&block)?.stored().map(|stored| stored.place))
                     .collect();
-                if count == 1 {
-                    table.write(1, block, stored(number), &mut dead);
-                    obvious.insert(block, Spot::At(stored(number)));
-                } else {
+                let dead = if zeros && rng.one_in(3) {
+                    let mut dead = Vec::new();
                     table.zero(1, block, count, &mut dead);
-                    obvious.extend((block..block + count).map(|block| (block, Spot::Nothing)));
-                }
+                    obvious.extend(blocks.map(|block| (block, Spot::Nothing)));
+                    dead
+                } else {
+                    let spots = (0..count).map(|index| Spot::At(stored(number, index)));
+                    obvious.extend(blocks.zip(spots));
+                    write(&mut table, 1, block, count, number)
+                };
                 assert_eq!(dead.into_iter().flat_map(Slots::places).collect::<Vec<Place>>(), before);
-                let (from, len) = (rng.below(30), 1 + rng.below(30));
+                let stored_blocks = obvious.values().filter(|spot| spot.stored().is_some()).count();
                 let ranges = table.entries.values().filter(|change| matches!(change, Change::Zeros(_)));
-                assert_eq!(table.ranges, ranges.count());
-                let mut spots = vec![Spot::At(stored(1000)); len as usize];
+                assert_eq!((table.blocks, table.ranges), (stored_blocks, ranges.count()));
+                assert_eq!(table.places().len(), stored_blocks);
+                let (from, len) = (rng.below(30), 1 + rng.below(30));
+                let mut spots = vec![Spot::At(stored(1000, 0)); len as usize];
                 table.overlay(1, from, &mut spots);
-                let expected = |block| obvious.get(&block).copied().unwrap_or(Spot::At(stored(1000)));
+                let expected = |block| obvious.get(&block).copied().unwrap_or(Spot::At(stored(1000, 0)));
                 assert_eq!(spots, (from..from + len).map(expected).collect::<Vec<Spot>>());
                 assert_eq!(
                     table.covers(1, from, len),
@@ -253,19 +321,37 @@ mod tests {
         }
     }
 
+    fn leaves(table: &Changes, map: &BTreeMap<LeafKey, LeafPlace>) -> Vec<LeafKey> {
+        let mut found = Vec::new();
+        let mut from = (0, 0);
+        while let Some(key) = table.next_leaf(from, map) {
+            found.push(key);
+            from = (key.0, key.1 + 1);
+        }
+        found
+    }
+
     #[test]
     fn a_range_of_zeros_matters_where_the_map_has_leaves() {
         let place = LeafPlace { segment: 0, at: 0, len: 1, blocks: 1 };
         let map = BTreeMap::from([((1, 7), place), ((1, 5000), place), ((2, 1), place)]);
         let mut table = Changes::default();
         table.zero(1, 100, 1 << 40, &mut Vec::new());
-        table.write(3, 1000, stored(1), &mut Vec::new());
-        let mut found = Vec::new();
-        let mut from = (0, 0);
-        while let Some(key) = table.next_leaf(from, &map) {
-            found.push(key);
-            from = (key.0, key.1 + 1);
-        }
-        assert_eq!(found, [(1, 7), (1, 5000), (3, 1)]);
+        write(&mut table, 3, 1000, 1, 1);
+        assert_eq!(leaves(&table, &map), [(1, 7), (1, 5000), (3, 1)]);
+    }
+
+    #[test]
+    fn a_run_may_touch_several_leaves() {
+        let mut table = Changes::default();
+        write(&mut table, 1, 1000, 160, 1);
+        write(&mut table, 1, 5 * LEAF_BLOCKS - 1, 2, 2);
+        assert_eq!(leaves(&table, &BTreeMap::new()), [(1, 1), (1, 2), (1, 4), (1, 5)]);
+    }
+
+    /// What the limit of memory assumes.
+    #[test]
+    fn an_entry_is_small() {
+        assert_eq!(size_of::<((u32, u64), Change)>(), 32);
     }
 }

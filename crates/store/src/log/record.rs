@@ -83,7 +83,22 @@ pub(crate) enum What {
 impl Entry {
     /// Whether the entry has a slot of data.
     pub(crate) fn has_data(&self) -> bool {
-        !matches!(self.what, What::Zeros { .. })
+        self.crc().is_some()
+    }
+
+    /// The checksum of the block in the entry's slot of data, if it has one.
+    pub(crate) fn crc(&self) -> Option<u32> {
+        match self.what {
+            What::Block { crc } | What::Moved { crc, .. } => Some(crc),
+            What::Zeros { .. } => None,
+        }
+    }
+
+    /// Whether the next entry of a record says the same about the next block: that its data is in the next
+    /// slot.
+    pub(crate) fn is_followed_by(&self, next: &Entry) -> bool {
+        let are_blocks = matches!((self.what, next.what), (What::Block { .. }, What::Block { .. }));
+        are_blocks && self.branch == next.branch && self.block + 1 == next.block
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {

@@ -14,7 +14,7 @@ use rt::DiskError;
 
 use super::checkpoint::CheckpointError;
 use super::place::{Place, SLOT_BYTES};
-use super::record::{DATA_SLOTS_MAX, Entry, Head, What, reveal};
+use super::record::{DATA_SLOTS_MAX, Entry, Head, reveal};
 use super::root::{Replay, Root};
 use super::segment::{Kind, Segments, Used, Zone};
 use super::state::State;
@@ -242,10 +242,7 @@ impl Inner {
 
 /// Whether the data after a head matches the head.
 fn is_whole(head: &Head, data: &mut [u8]) -> bool {
-    let crcs = head.entries.iter().filter_map(|entry| match entry.what {
-        What::Block { crc } | What::Moved { crc, .. } => Some(crc),
-        What::Zeros { .. } => None,
-    });
+    let crcs = head.entries.iter().filter_map(Entry::crc);
     data.chunks_mut(SLOT_BYTES).zip(crcs).all(|(block, crc)| reveal(block, crc))
 }
 
