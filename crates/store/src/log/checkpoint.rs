@@ -45,7 +45,8 @@ pub(super) enum CheckpointError {
 /// A leaf after the merge.
 struct Merged {
     key: LeafKey,
-    spots: Spots,
+    /// 8 KiB, which would be copied with each move otherwise.
+    spots: Box<Spots>,
     /// Slots that the leaf no longer points at, and how many of them were blocks that the branch no longer
     /// has.
     dead: Vec<Slots>,
@@ -122,7 +123,7 @@ impl Inner {
                         [Spot::At(Stored { place: Place::LOST, crc: 0 }); LEAF_BLOCKS as usize]
                     }
                 };
-                merged.push(self.state.borrow().merged(key, spots));
+                merged.push(self.state.borrow().merged(key, Box::new(spots)));
             }
             self.write_leaves(merged).await?;
         }
@@ -280,7 +281,7 @@ impl Running {
     }
 
     /// A leaf whose blocks read as `spots`, after the changes of the frozen table.
-    fn merged(&self, key: LeafKey, mut spots: Spots) -> Merged {
+    fn merged(&self, key: LeafKey, mut spots: Box<Spots>) -> Merged {
         let mut dead = Vec::new();
         let mut forgotten = 0;
         let Some(frozen) = &self.frozen else { return Merged { key, spots, dead, forgotten } };
@@ -295,9 +296,9 @@ impl Running {
                 Slots::add(&mut dead, moved.to.place);
             }
         }
-        let before = spots;
-        frozen.overlay(key.0, first, &mut spots);
-        for (old, new) in before.iter().zip(&spots) {
+        let before = *spots;
+        frozen.overlay(key.0, first, &mut spots[..]);
+        for (old, new) in before.iter().zip(spots.iter()) {
             if let Some(old) = old.stored()
                 && new.stored().map(|new| new.place) != Some(old.place)
             {
