@@ -101,29 +101,26 @@ impl Entry {
         are_blocks && self.branch == next.branch && self.block + 1 == next.block
     }
 
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&self.branch.to_le_bytes());
-        bytes.extend_from_slice(&self.block.to_le_bytes()[..6]);
-        bytes.push(match self.what {
-            What::Block { .. } => KIND_BLOCK,
-            What::Moved { .. } => KIND_MOVED,
-            What::Zeros { .. } => KIND_ZEROS,
-        });
-        bytes.extend_from_slice(&[0; 4]);
+    fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[..4].copy_from_slice(&self.branch.to_le_bytes());
+        bytes[4..10].copy_from_slice(&self.block.to_le_bytes()[..6]);
         match self.what {
             What::Block { crc } => {
-                bytes.extend_from_slice(&crc.to_le_bytes());
-                bytes.extend_from_slice(&[0; 5]);
+                bytes[10] = KIND_BLOCK;
+                bytes[15..19].copy_from_slice(&crc.to_le_bytes());
             }
             What::Moved { crc, from } => {
-                bytes.extend_from_slice(&crc.to_le_bytes());
-                bytes.extend_from_slice(&from.to_bytes());
+                bytes[10] = KIND_MOVED;
+                bytes[15..19].copy_from_slice(&crc.to_le_bytes());
+                bytes[19..].copy_from_slice(&from.to_bytes());
             }
             What::Zeros { count } => {
-                bytes.extend_from_slice(&count.to_le_bytes()[..6]);
-                bytes.extend_from_slice(&[0; 3]);
+                bytes[10] = KIND_ZEROS;
+                bytes[15..21].copy_from_slice(&count.to_le_bytes()[..6]);
             }
         }
+        bytes
     }
 
     fn decode(fields: &mut Cursor<'_>) -> Option<Entry> {
@@ -187,7 +184,7 @@ impl Head {
         bytes.extend_from_slice(&self.place.segment.to_le_bytes());
         bytes.extend_from_slice(&self.place.slot.to_le_bytes());
         bytes.resize(ENTRIES_AT, 0);
-        self.entries.iter().for_each(|entry| entry.encode(&mut bytes));
+        self.entries.iter().for_each(|entry| bytes.extend_from_slice(&entry.encode()));
         let mut slot = Buf::zeroed(SLOT_BYTES);
         slot[..bytes.len()].copy_from_slice(&bytes);
         let crc = crc32c(&slot);
