@@ -68,10 +68,9 @@ pub enum Canary {
     /// this: it does the read.)
     #[cfg(test)]
     FetchOnce,
-    /// R19: a region is compared while a write to it that was handed out in an earlier membership may still
-    /// happen. (The simulator implements this: it does the comparison.)
-    #[cfg(test)]
-    CompareEarly,
+    /// R19: a copy asks for what it misses while a write that was handed out in an earlier membership may
+    /// still happen.
+    AskEarly,
     /// R18: an older write that is sent again makes a block count as resynced.
     OldWriteFresh,
     /// R8: a copy clears bits before all members have finished what they began before a copy was added.

@@ -5,7 +5,7 @@
 //! still waits. Overlapping writes take effect in the order in which they were handed out: the slice that
 //! carries them out ensures that.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::dirty_map::DirtyMap;
 use crate::{Blocks, Geometry, LostBlocks, Payload, Slots};
@@ -51,6 +51,10 @@ pub struct Media {
     waiting: VecDeque<(Apply, Slots)>,
     /// Handed out and not ended.
     under_way: BTreeMap<ApplyId, Blocks>,
+    /// What a resync has brought to this member, waiting or under way.
+    brought: BTreeSet<ApplyId>,
+    /// Handed out, then abandoned, and not ended.
+    abandoned: BTreeSet<ApplyId>,
 }
 
 impl Media {
@@ -88,12 +92,26 @@ impl Media {
         Some(apply)
     }
 
-    /// The write has ended. Returns its blocks, or `None` if it does not belong to this membership.
+    /// The write was brought by a resync.
+    pub fn note_brought(&mut self, id: ApplyId) {
+        self.brought.insert(id);
+    }
+
+    /// The write has ended. Returns its blocks, or `None` if it was abandoned.
     pub fn end(&mut self, id: ApplyId) -> Option<Blocks> {
+        self.brought.remove(&id);
+        self.abandoned.remove(&id);
         self.under_way.remove(&id)
     }
 
-    /// Whether the write was handed out in this membership and has not ended.
+    /// Whether the disk still has to write what a resync has brought, or what was abandoned.
+    ///
+    /// This does not count hosts' writes of this membership, of which there may always be some.
+    pub fn is_behind(&self) -> bool {
+        !self.brought.is_empty() || !self.abandoned.is_empty()
+    }
+
+    /// Whether the write was handed out and neither ended nor was abandoned.
     pub fn is_under_way(&self, id: ApplyId) -> bool {
         self.under_way.contains_key(&id)
     }
@@ -103,7 +121,8 @@ impl Media {
     /// Writes that were handed out still happen.
     pub fn abandon(&mut self) {
         self.waiting.clear();
-        self.under_way.clear();
+        self.brought.clear();
+        self.abandoned.extend(std::mem::take(&mut self.under_way).into_keys());
     }
 
     /// Only these slots still have a copy.

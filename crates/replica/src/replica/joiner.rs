@@ -30,6 +30,8 @@ pub(super) struct Joiner {
     deferred: Vec<Deferred>,
     /// Regions that were given, and are not on the disk or not compared with it yet.
     outstanding: BTreeSet<u64>,
+    /// Comparisons under way, also those of earlier resyncs.
+    comparing: u32,
     /// Regions that wait for the writes that were under way in them when they were sent.
     moving: Vec<(u64, Vec<(Blocks, Timestamp)>)>,
     /// Bits taken over from the source that are not on the disk yet.
@@ -62,8 +64,11 @@ enum Stage {
 /// The copy that resyncs this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncFrom {
-    /// The copy that was asked; `None` if there is no link to any copy in sync.
+    /// The copy that was asked; `None` if there is no link to any copy in sync, or if this copy does not ask
+    /// yet.
     pub source: Option<Slot>,
+    /// Whether this copy does not ask yet because its disk still has to write what it was given before.
+    pub awaits_disk: bool,
     /// Ticks ([`super::TICK`]) since it last said anything in this resync, however often it was asked again.
     pub silent_ticks: u32,
     /// A disk of this copy failed: it takes nothing.
@@ -114,10 +119,10 @@ impl Joiner {
             Standing::Joining(_) => Stage::Final,
         };
         let joined = if kept { self.joined } else { config.epoch };
-        let last = self.last;
+        let (last, comparing) = (self.last, self.comparing);
         let unheard_ticks = if self.stage == Stage::None { 0 } else { self.unheard_ticks };
         let gave = if stage == Stage::None { None } else { self.gave };
-        *self = Joiner { stage, joined, last, unheard_ticks, gave, ..Joiner::default() };
+        *self = Joiner { stage, joined, last, unheard_ticks, gave, comparing, ..Joiner::default() };
     }
 
     /// Whether a write must wait until this copy knows what is equal.
@@ -167,8 +172,9 @@ impl Replica {
     pub fn syncs_from(&self) -> Option<SyncFrom> {
         let Joiner { stage, source, unheard_ticks, .. } = &self.joiner;
         let has_failed = || self.has_failed() && !matches!(self.standing(), Standing::InSync(_));
-        (matches!(stage, Stage::Bulk | Stage::Final) || has_failed()).then_some(SyncFrom {
+        (matches!(stage, Stage::Bulk | Stage::Final) || has_failed()).then(|| SyncFrom {
             source: *source,
+            awaits_disk: source.is_none() && self.next_source().is_some() && self.is_behind(),
             silent_ticks: *unheard_ticks,
             failed: self.has_failed(),
         })
@@ -182,18 +188,39 @@ impl Replica {
         }
     }
 
-    /// Asks an in-sync copy to which there is a link for what is missing, if that is needed and was not done
-    /// yet: the copy that has given something before, or else the first.
+    /// The copy that this one asks next: one in sync to which there is a link, if possible the one that has
+    /// given something before.
+    fn next_source(&self) -> Option<Slot> {
+        let asked = self.config.as_ref()?.in_sync().and(self.linked).without(self.me);
+        let before = self.joiner.gave.filter(|slot| asked.contains(*slot));
+        before.or_else(|| asked.iter().next())
+    }
+
+    /// Whether the disk still has to write or compare what earlier resyncs and memberships have brought.
+    fn is_behind(&self) -> bool {
+        self.media.is_behind() || self.joiner.comparing > 0
+    }
+
+    /// Asks another copy for what is missing, if that is needed and was not done yet.
+    ///
+    /// This copy asks only when its disk has nothing left to do for earlier resyncs and memberships; whatever
+    /// ends last calls this again. Otherwise each link that breaks and each new epoch would add a mebibyte to
+    /// a disk that hangs, in memory. And a region could be found equal before an old write to it lands.
     pub(super) fn open_sync(&mut self) {
-        let Some(config) = &self.config else { return };
         if self.joiner.source.is_some() || !matches!(self.joiner.stage, Stage::Bulk | Stage::Final) {
             return;
         }
-        let asked = config.in_sync().and(self.linked).without(self.me);
-        let before = self.joiner.gave.filter(|slot| asked.contains(*slot));
-        let Some(source) = before.or_else(|| asked.iter().next()) else { return };
+        let Some(source) = self.next_source() else { return };
+        if self.joiner.stage == Stage::Bulk {
+            // A copy outside takes nothing but regions, and gets those again that it did not confirm.
+            self.media.abandon();
+            self.debts.clear();
+        }
+        if self.is_behind() && !makes(Canary::AskEarly) {
+            return;
+        }
         self.joiner.last += 1;
-        let Joiner { stage, joined, last, deferred, unheard_ticks, gave, .. } =
+        let Joiner { stage, joined, last, deferred, unheard_ticks, gave, comparing, .. } =
             std::mem::take(&mut self.joiner);
         self.joiner = Joiner {
             stage,
@@ -203,6 +230,7 @@ impl Replica {
             unheard_ticks,
             source: Some(source),
             gave,
+            comparing,
             ..Joiner::default()
         };
         // These are writes from before this copy joined that all members hold. The source may have forgotten
@@ -299,6 +327,7 @@ impl Replica {
                 Some(holders) => self.media.submit_loss(LostBlocks { blocks: whole, holders }, inherit),
                 None => self.media.submit(whole, payload.part(blocks, whole, &self.geometry), inherit),
             };
+            self.media.note_brought(apply);
             if stage == Stage::Final {
                 for Brought { blocks: piece, ts, .. } in run {
                     if let Some(ts) = ts {
@@ -321,13 +350,8 @@ impl Replica {
         }
         let blocks = self.geometry.blocks_of(region);
         self.map.mark(region..region + 1, inherit.without(self.me));
-        if self.media.touches(blocks) {
-            // Data of an earlier attempt is not on the disk yet, and may differ from what the source holds
-            // now.
-            self.send(from, Message::SyncWant { sync, region });
-            return;
-        }
         self.joiner.outstanding.insert(region);
+        self.joiner.comparing += 1;
         self.outputs.push_back(Output::CompareRegion(RegionCompare { sync, region, blocks, digest }));
     }
 
@@ -340,10 +364,13 @@ impl Replica {
         compare: RegionCompare,
         result: Result<Option<Payload>, DiskFailed>,
     ) {
+        self.joiner.comparing = self.joiner.comparing.saturating_sub(1);
         let Ok(here) = result else {
             self.fail(DiskFault::Write);
             return;
         };
+        // A resync may have waited for this.
+        self.open_sync();
         let RegionCompare { sync, region, blocks, digest } = compare;
         let Some(source) = self.joiner.source.filter(|_| self.joiner.stage == Stage::Bulk) else { return };
         if sync != SyncId(self.joiner.last) {

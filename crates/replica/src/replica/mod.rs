@@ -83,8 +83,8 @@ pub enum Output {
     /// Read a region from the local disk, then [`Replica::handle_region_read`] or, if the read says so,
     /// [`Replica::handle_region_read_by_block`].
     ReadRegion(RegionRead),
-    /// Read a region from the local disk after all earlier writes to it have ended, make durable what an
-    /// earlier life may have written there, then call [`Replica::handle_region_compared`].
+    /// Make durable what an earlier life may have written, read a region from the local disk, then call
+    /// [`Replica::handle_region_compared`].
     CompareRegion(RegionCompare),
     /// Answer the host.
     Complete(Command, Outcome),
@@ -521,11 +521,20 @@ impl Replica {
         if self.failed.is_some() {
             return;
         }
-        let Some(blocks) = self.media.end(id) else { return };
-        self.table.applied(blocks, id);
-        for owed in self.debts.pay(id) {
-            self.settle_debt(owed);
+        if let Some(blocks) = self.media.end(id) {
+            self.table.applied(blocks, id);
+            for owed in self.debts.pay(id) {
+                self.settle_debt(owed);
+            }
         }
+        // A resync may have waited for this.
+        self.open_sync();
+    }
+
+    /// Whether anything waits for the write: it was handed out in this membership, or for this resync, and
+    /// has not ended.
+    pub fn is_under_way(&self, id: ApplyId) -> bool {
+        self.media.is_under_way(id)
     }
 
     /// The page of the dirty map has been written.

@@ -148,6 +148,7 @@ impl Replica {
     /// This copy leaves if there is another one in sync, since the blocks may hold anything.
     pub fn handle_unrepaired(&mut self, id: ApplyId) {
         self.media.end(id);
+        self.open_sync();
         self.give_up_disk(DiskFault::Unrepaired);
     }
 

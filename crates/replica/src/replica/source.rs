@@ -586,7 +586,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Activation, ApplyId, Command, Config, DirtyMap, Geometry, Incarnation, NodeId, Revision, TICK,
+        Activation, ApplyId, Command, Config, DirtyMap, Geometry, Incarnation, NodeId, RegionCompare,
+        Revision, TICK,
     };
 
     const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
@@ -627,22 +628,53 @@ mod tests {
             pair
         }
 
-        /// Delivers all messages between the two, and drops their other outputs.
-        fn talk(&mut self) {
+        /// Delivers all messages between the two. Returns what the copy outside is to compare, and drops all
+        /// other outputs.
+        fn talk(&mut self) -> Vec<RegionCompare> {
+            let mut compares = Vec::new();
             let mut quiet = false;
             while !std::mem::replace(&mut quiet, true) {
                 for [number, other] in [[0, 1], [1, 0]] {
                     let both = [&mut self.source, &mut self.outside];
                     let mut said = Vec::new();
                     while let Some(output) = both[number].poll() {
-                        if let Output::Send(to, envelope) = output {
-                            assert_eq!(to, slot(other));
-                            said.push(envelope);
+                        match output {
+                            Output::Send(to, envelope) => {
+                                assert_eq!(to, slot(other));
+                                said.push(envelope);
+                            }
+                            Output::CompareRegion(compare) => compares.push(compare),
+                            _ => {}
                         }
                     }
                     quiet &= said.is_empty();
                     said.into_iter().for_each(|envelope| both[other].handle_message(slot(number), envelope));
                 }
+            }
+            compares
+        }
+
+        fn break_link(&mut self) {
+            self.source.handle_link_down(slot(1));
+            self.outside.handle_link_down(slot(0));
+            self.source.handle_link_up(slot(1));
+            self.outside.handle_link_up(slot(0));
+            self.talk();
+        }
+
+        /// Both act in this configuration; the second copy has been no member until now.
+        fn activate(&mut self, config: &Config) {
+            self.source.activate(Activation { config: config.clone(), kept: true });
+            self.outside.activate(Activation { config: config.clone(), kept: false });
+            self.talk();
+        }
+
+        /// The source gives this many regions.
+        fn give(&mut self, regions: u32) {
+            for _ in 0..regions {
+                let read = self.begin();
+                self.source.handle_region_read(read, Ok(Payload::Data(Chain::copy_of(&[7; 48]))));
+                self.talk();
             }
         }
 
@@ -683,10 +715,7 @@ mod tests {
     fn a_joiner_does_not_wait_without_end_for_what_cannot_be_read() {
         let mut pair = Pair::new();
         let joins = pair.source.config().unwrap().admit(slot(1), LIFE).unwrap();
-        for replica in [&mut pair.source, &mut pair.outside] {
-            replica.activate(Activation { config: joins.clone(), kept: replica.me() == slot(0) });
-        }
-        pair.talk();
+        pair.activate(&joins);
         for ticks in 0..=STARVED_TICKS + 1 {
             assert_eq!(pair.source.starved().contains(slot(1)), ticks > STARVED_TICKS, "{ticks}");
             pair.source.begin_regions(9, Receivers::All);
@@ -772,11 +801,7 @@ mod tests {
         let mut pair = Pair::new();
         // By its own map it may miss one more region, which is compared first.
         pair.outside.map.mark(5..6, Slots::NONE.with(slot(0)));
-        pair.source.handle_link_down(slot(1));
-        pair.outside.handle_link_down(slot(0));
-        pair.source.handle_link_up(slot(1));
-        pair.outside.handle_link_up(slot(0));
-        pair.talk();
+        pair.break_link();
         let mut given = Vec::new();
         for _ in 0..5 * STARVED_TICKS {
             while pair.source.has_regions_to_begin(Receivers::All) {
@@ -796,6 +821,86 @@ mod tests {
         [1, 2].into_iter().for_each(|write| pair.outside.handle_applied(ApplyId(write), Ok(())));
         pair.talk();
         assert_eq!(pair.source.synced_bytes(slot(1)), 2 * GEOMETRY.region_bytes());
+    }
+
+    /// Each time, it could be given as much again, all of which stays in memory until the disk answers.
+    #[test]
+    fn a_copy_whose_disk_hangs_does_not_ask_though_links_break_and_epochs_change() {
+        let the_record_changes = |pair: &mut Pair| {
+            let config = pair.source.config().unwrap();
+            let third = slot(2);
+            let next = match config.copy(third) {
+                Some(_) => config.drop_copy(third),
+                None => config.add(third, NodeId(3)),
+            };
+            pair.activate(&next.unwrap());
+        };
+        for what_happens in [Pair::break_link as fn(&mut Pair), the_record_changes] {
+            let mut pair = Pair::new();
+            pair.give(2);
+            for _ in 0..5 {
+                what_happens(&mut pair);
+                for _ in 0..STARVED_TICKS {
+                    pair.source.handle_tick();
+                    pair.outside.handle_tick();
+                    pair.talk();
+                }
+                assert!(!pair.source.has_regions_to_begin(Receivers::All));
+                assert!(pair.outside.syncs_from().unwrap().awaits_disk);
+            }
+            // The disk answers again.
+            pair.outside.handle_applied(ApplyId(1), Ok(()));
+            pair.talk();
+            assert!(!pair.source.has_regions_to_begin(Receivers::All), "one write is still under way");
+            pair.outside.handle_applied(ApplyId(2), Ok(()));
+            pair.talk();
+            assert!(!pair.outside.syncs_from().unwrap().awaits_disk);
+            pair.give(2);
+            [3, 4].into_iter().for_each(|write| pair.outside.handle_applied(ApplyId(write), Ok(())));
+            pair.talk();
+            assert_eq!(pair.source.synced_bytes(slot(1)), 2 * GEOMETRY.region_bytes());
+        }
+    }
+
+    /// A comparison holds no data while it waits for the disk, but all of them would be read at once when the
+    /// disk answers.
+    #[test]
+    fn a_copy_whose_disk_hangs_does_not_ask_while_it_compares() {
+        let mut pair = Pair::new();
+        pair.outside.map.mark(5..6, Slots::NONE.with(slot(0)));
+        pair.break_link();
+        let mut compare = None;
+        while pair.source.has_regions_to_begin(Receivers::All) {
+            let read = pair.begin();
+            if read.region == 5 {
+                pair.source.handle_region_read(read, Ok(Payload::Data(Chain::copy_of(&[7; 48]))));
+                compare = pair.talk().into_iter().next();
+            }
+        }
+        pair.break_link();
+        assert!(!pair.source.has_regions_to_begin(Receivers::All));
+        pair.outside.handle_region_compared(compare.unwrap(), Ok(None));
+        pair.talk();
+        assert!(pair.source.has_regions_to_begin(Receivers::All));
+    }
+
+    /// There may always be some host's write under way to a joiner's disk.
+    #[test]
+    fn a_joiner_asks_again_when_its_disk_has_what_it_was_given_whatever_hosts_write() {
+        let mut pair = Pair::new();
+        let joins = pair.source.config().unwrap().admit(slot(1), LIFE).unwrap();
+        pair.activate(&joins);
+        pair.give(2);
+        pair.write(3);
+        pair.talk();
+        pair.break_link();
+        assert!(!pair.source.has_regions_to_begin(Receivers::All));
+        pair.outside.handle_applied(ApplyId(1), Ok(()));
+        pair.talk();
+        assert!(!pair.source.has_regions_to_begin(Receivers::All), "one region is still under way");
+        pair.outside.handle_applied(ApplyId(2), Ok(()));
+        pair.talk();
+        assert!(pair.source.has_regions_to_begin(Receivers::All));
     }
 
     #[test]

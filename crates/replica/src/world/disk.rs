@@ -129,11 +129,23 @@ impl Disk {
         }
     }
 
-    /// Whether a write to the blocks is under way.
-    pub fn is_written_to(&self, blocks: Blocks) -> bool {
-        self.writes
-            .iter()
-            .any(|write| matches!(&write.what, What::Data { blocks: other, .. } if other.overlaps(blocks)))
+    /// None of the writes under way ends before then.
+    pub fn hang_until(&mut self, then: Instant) {
+        self.writes.iter_mut().for_each(|write| write.due = write.due.max(then));
+    }
+
+    /// The writes under way answer at once.
+    pub fn answer(&mut self) {
+        self.writes.iter_mut().for_each(|write| write.due = Instant(0));
+    }
+
+    /// How many blocks the writes under way change, each as often as it is written.
+    pub fn blocks_under_way(&self) -> u64 {
+        let blocks = |write: &Write| match &write.what {
+            What::Data { blocks, .. } => blocks.count(),
+            What::Page(_) => 0,
+        };
+        self.writes.iter().map(blocks).sum()
     }
 
     fn put(&mut self, block: u64, value: u64) {

@@ -446,10 +446,8 @@ impl World {
             }
         }
         let node = &mut self.nodes[index];
-        let early = self.canary == Some(Canary::CompareEarly);
-        let (due, later) = std::mem::take(&mut node.region_compares)
-            .into_iter()
-            .partition(|(due, compare)| *due <= now && (early || !node.disk.is_written_to(compare.blocks)));
+        let (due, later) =
+            std::mem::take(&mut node.region_compares).into_iter().partition(|(due, _)| *due <= now);
         node.region_compares = later;
         let due: Vec<(Instant, RegionCompare)> = due;
         for (_, compare) in due {

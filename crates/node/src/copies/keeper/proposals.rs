@@ -86,7 +86,7 @@ struct Look {
 
 /// What the slices of a partly open copy would report, so that other nodes do not let it in.
 fn not_whole(kept: &Kept) -> Option<SliceSync> {
-    let from = SyncFrom { source: None, silent_ticks: 0, failed: true };
+    let from = SyncFrom { source: None, awaits_disk: false, silent_ticks: 0, failed: true };
     kept.is_partly_open().then_some(SliceSync {
         address: Address { volume: kept.entry.number, slice: u16::MAX },
         slot: kept.slot,

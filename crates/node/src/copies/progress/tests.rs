@@ -175,15 +175,17 @@ fn what_stands_still_says_what_it_waits_for() {
 
 #[test]
 fn the_copy_itself_says_that_its_source_is_silent() {
-    let own = |source, silent_ticks| {
-        let from = SyncFrom { source, silent_ticks, failed: false };
+    let own = |source, awaits_disk, silent_ticks| {
+        let from = SyncFrom { source, awaits_disk, silent_ticks, failed: false };
         let progress = Progress::new(at(0), local(&[sync(0, MIB, 0, Part::Own(from))]));
         let report = report(&progress, 0);
         CopySync::of(&[&report], Cause::Silent, || unreachable!()).waits_for.map(|wait| wait.to_string())
     };
-    assert_eq!(own(Some(slot(1)), 7), None);
-    assert_eq!(own(Some(slot(1)), 48).unwrap(), "its source, node 2, to respond, for 12 s");
-    assert_eq!(own(None, 8).unwrap(), "a link to a node whose copy is in sync");
+    assert_eq!(own(Some(slot(1)), false, 7), None);
+    assert_eq!(own(Some(slot(1)), false, 48).unwrap(), "its source, node 2, to respond, for 12 s");
+    assert_eq!(own(None, false, 8).unwrap(), "a link to a node whose copy is in sync");
+    assert_eq!(own(None, true, 7), None);
+    assert_eq!(own(None, true, 48).unwrap(), "its disks on node 1 to finish earlier writes, for 12 s");
 }
 
 #[test]
@@ -192,8 +194,8 @@ fn sources_are_added_up_and_count_more_than_who_looks_on() {
     let give = Part::Source(SyncNext::Pass);
     let first = of(&[sync(0, 10 * MIB, 0, give), sync(1, 70 * MIB, 0, Part::Witness)]);
     let second = of(&[sync(1, 20 * MIB, 0, give), sync(0, 60 * MIB, 0, Part::Witness)]);
-    let own =
-        of(&[sync(0, 99 * MIB, 0, Part::Own(SyncFrom { source: None, silent_ticks: 99, failed: false }))]);
+    let from = SyncFrom { source: None, awaits_disk: false, silent_ticks: 99, failed: false };
+    let own = of(&[sync(0, 99 * MIB, 0, Part::Own(from))]);
     let absent = || Awaited::Node(NodeId(3));
     let both = CopySync::of(&[&first, &second, &own], Cause::Silent, absent);
     assert_eq!((both.left_bytes, both.waits_for), (30 * MIB, None));

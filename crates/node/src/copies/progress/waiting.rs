@@ -73,6 +73,8 @@ pub enum Awaited {
     Promotion,
     /// A node whose copy is in sync has to have a link to it.
     Link,
+    /// The disks of the copy, which is on this node, have to finish what they were given before.
+    EarlierWrites(#[serde(with = "number")] NodeId),
     /// The copy's node has to be heard from.
     Node(#[serde(with = "number")] NodeId),
     /// The copy's node has to open it.
@@ -110,15 +112,15 @@ impl Progress {
         if self.has_no_room() {
             return Some(Awaited::KeptOut(KeptOut::NoRoom(me)).into());
         }
-        if let Some(SyncFrom { source, silent_ticks, .. }) = self.seen.own {
+        if let Some(SyncFrom { source, awaits_disk, silent_ticks, .. }) = self.seen.own {
             let silent = replica::TICK * silent_ticks;
-            return (silent >= STILL_MIN).then(|| match source {
-                Some(source) => {
-                    let awaited = Awaited::Answer(who.node_of(source));
-                    SyncWait { awaited, seconds: Some(silent.as_secs()) }
-                }
-                None => Awaited::Link.into(),
-            });
+            let awaited = match source {
+                Some(source) => Awaited::Answer(who.node_of(source)),
+                None if awaits_disk => Awaited::EarlierWrites(me),
+                None => Awaited::Link,
+            };
+            let seconds = (awaited != Awaited::Link).then_some(silent.as_secs());
+            return (silent >= STILL_MIN).then_some(SyncWait { awaited, seconds });
         }
         let still = now.since(self.moved_at);
         let (slice, next) = self.seen.next?;
@@ -176,6 +178,7 @@ impl fmt::Display for Awaited {
             Awaited::KeptOut(kept_out) => kept_out.fmt(f),
             Awaited::Promotion => f.write_str("the cluster's record to promote it"),
             Awaited::Link => f.write_str("a link to a node whose copy is in sync"),
+            Awaited::EarlierWrites(node) => write!(f, "its disks on {node} to finish earlier writes"),
             Awaited::Node(node) => write!(f, "{node} to be reachable again (heartbeat timeout)"),
             Awaited::Opening(node) => write!(f, "{node} to open it and to request what it missed"),
             Awaited::OpeningHere => f.write_str("its pool on this node to open"),

@@ -132,12 +132,8 @@ impl SliceCopy {
     pub(super) fn compare_region(self: &Rc<Self>, compare: RegionCompare) {
         let (offset, len) = self.bytes(compare.blocks);
         let copy = Rc::clone(self);
-        // Behind all writes that were handed out, including those of an earlier membership, whose ends nobody
-        // learns of.
-        let turn = self.applies.queue(offset.0..offset.0 + len.0);
         let layout = Rc::clone(&self.layout);
         let work = async move {
-            turn.come().await;
             // Writes of an earlier life may not be durable yet. From the second time on this costs nothing.
             layout.flush().await?;
             let here = read_or_zeros(&layout, offset, len).await;
