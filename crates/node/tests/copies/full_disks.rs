@@ -4,7 +4,7 @@
 use super::failed_disks::{read_from, write_to};
 use super::*;
 
-use node::copies::{Awaited, Cause, KeptOut, NodeId};
+use node::copies::{Awaited, Cause, Copies, KeptOut, NodeId};
 use rt::sim::DiskImage;
 
 pub(super) const FILE: &str = "/pool/file";
@@ -90,6 +90,15 @@ fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
         assert_eq!(missed, Cause::NoSpace);
         let no_room = KeptOut::NoRoom(NodeId(full as u16 + 1));
         assert_eq!(waits_for, Some(Awaited::KeptOut(no_room).into()));
+        // What it took when it was in sync waits for room no more: the resync may bring zeros that make some.
+        for core in 0..2 {
+            cluster.world.inspect(cluster.servers[full], CoreId(core), || {
+                for copy in Copies::current().slices() {
+                    let from = copy.replica().syncs_from();
+                    assert!(from.is_some_and(|from| from.source.is_some()), "{from:?} {}", copy.unrest());
+                }
+            });
+        }
         // It does not come and go meanwhile.
         let epoch = |cluster: &Cluster| {
             cluster.control(well, |control| async move { control.keeper().unwrap().volumes()[0].entry.epoch })

@@ -61,7 +61,8 @@ impl SliceCopy {
             turn.come().await;
             let keeps_held = holders.contains(copy.replica.borrow().me());
             let lose = || copy.layout.lose(offset, len, holders.bits(), keeps_held);
-            let Some(added) = copy.with_room(lose).await? else {
+            let Some(noted) = copy.with_room_for(id, lose).await? else { return Ok(()) };
+            let Some(added) = noted else {
                 tracing::error!(copy = %copy.address, "more blocks are lost than a copy can note: it does not come in sync");
                 return Err(SliceError::Unwritable);
             };

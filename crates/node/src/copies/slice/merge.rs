@@ -122,7 +122,7 @@ impl SliceCopy {
     ) -> Result<(), SliceError> {
         let mut merged = 0;
         loop {
-            let written = self.with_room(|| self.write_durably(offset, len, payload.clone())).await;
+            let written = self.with_room_for(id, || self.write_durably(offset, len, payload.clone())).await;
             let bad = match written {
                 Err(SliceError::Unreadable(bad))
                     if bad.cause == ReadFailure::Medium
@@ -131,7 +131,7 @@ impl SliceCopy {
                 {
                     bad
                 }
-                written => return written,
+                written => return written.map(|_| ()),
             };
             match self.merge(id, bad, self.blocks(offset, len)).await {
                 Merged::Again { written } => merged += u32::from(written),

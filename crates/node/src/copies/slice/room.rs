@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Instant};
-use replica::Payload;
+use replica::{ApplyId, Payload};
 use rt::Room;
 use store::SliceError;
 
@@ -93,6 +93,31 @@ impl SliceCopy {
     /// Does `work`, and repeats it until it finds room or the copy is closed.
     pub(super) async fn with_room<T, F: Future<Output = Result<T, SliceError>>>(
         self: &Rc<Self>,
+        work: impl FnMut() -> F,
+    ) -> Result<T, SliceError> {
+        self.with_room_unless(|| false, work).await
+    }
+
+    /// The same for a write that the protocol handed out. Returns `None` if it finds no room and nothing
+    /// waits for it any more.
+    ///
+    /// A resync brings its data, or it is no longer wanted. It must not wait for room: the resync waits for
+    /// its end, and may bring zeros that make room.
+    pub(super) async fn with_room_for<T, F: Future<Output = Result<T, SliceError>>>(
+        self: &Rc<Self>,
+        id: ApplyId,
+        work: impl FnMut() -> F,
+    ) -> Result<Option<T>, SliceError> {
+        let is_over = || !self.replica.borrow().is_under_way(id);
+        match self.with_room_unless(is_over, work).await {
+            Err(SliceError::Full) if is_over() => Ok(None),
+            done => done.map(Some),
+        }
+    }
+
+    async fn with_room_unless<T, F: Future<Output = Result<T, SliceError>>>(
+        self: &Rc<Self>,
+        is_over: impl Fn() -> bool,
         mut work: impl FnMut() -> F,
     ) -> Result<T, SliceError> {
         let first = work().await;
@@ -103,7 +128,7 @@ impl SliceCopy {
         loop {
             self.note_shortage();
             rt::sleep(TRY_AGAIN).await;
-            if !self.is_open() {
+            if !self.is_open() || is_over() {
                 return Err(SliceError::Full);
             }
             let result = work().await;
