@@ -14,6 +14,8 @@ pub enum Canary {
     ReadOnce,
     /// A host's read that fails on this disk ends in an error, even if another copy has the block.
     ReadHere,
+    /// A block that this disk cannot read is fetched for a host from another copy, and not written again.
+    BadLeft,
     /// A node sends another node what its disk holds without checking that a host could still read it here
     /// (R25).
     FetchOnce,

@@ -34,7 +34,7 @@ impl Canary {
     /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
     ///
     /// The test tries that seed first, and then the others.
-    pub const NOTICED: [(Canary, u64); 18] = [
+    pub const NOTICED: [(Canary, u64); 19] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 197),
         (Canary::Node(Mistake::AnswerEarly), 1),
@@ -44,6 +44,7 @@ impl Canary {
         (Canary::Node(Mistake::NotStored), 10),
         (Canary::Node(Mistake::LockHere), 212),
         (Canary::Node(Mistake::ReadHere), 0),
+        (Canary::Node(Mistake::BadLeft), 23),
         (Canary::Node(Mistake::FaultIgnored), 25),
         (Canary::Node(Mistake::FullIsBroken), 185),
         (Canary::Node(Mistake::TrustSetBack), 8),
@@ -81,7 +82,7 @@ impl Canary {
         ("copy added", Canary::Rule(Rule::NoOwnDirty), 34),
         ("copy moved", Canary::Rule(Rule::NoOwnDirty), 13),
         ("growth", Canary::Rule(Rule::GrownUnseen), 143),
-        ("bad blocks", Canary::Node(Mistake::ReadHere), 23),
+        ("bad blocks", Canary::Node(Mistake::BadLeft), 23),
         ("blocks lost for good", Canary::Node(Mistake::ReadHere), 83),
         ("unreadable disk", Canary::Node(Mistake::ReadHere), 0),
         ("failing disk", Canary::Node(Mistake::FaultIgnored), 25),
@@ -114,7 +115,7 @@ impl Canary {
     ];
 
     /// All mistakes that whole nodes can make.
-    pub const ALL: [Canary; 65] = [
+    pub const ALL: [Canary; 67] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::SecondDisks,
@@ -132,6 +133,7 @@ impl Canary {
         Canary::Node(Mistake::LockHere),
         Canary::Node(Mistake::FaultIgnored),
         Canary::Node(Mistake::ReadHere),
+        Canary::Node(Mistake::BadLeft),
         Canary::Node(Mistake::FetchOnce),
         Canary::Node(Mistake::MergeFails),
         Canary::Node(Mistake::RestUnasked),
@@ -169,6 +171,7 @@ impl Canary {
         Canary::Rule(Rule::NoFloor),
         Canary::Rule(Rule::MarksOutlive),
         Canary::Rule(Rule::AnyRead),
+        Canary::Rule(Rule::AskEarly),
         Canary::Rule(Rule::ForgetAsSource),
         Canary::Rule(Rule::JoinerReplays),
         Canary::Rule(Rule::GrantBlind),

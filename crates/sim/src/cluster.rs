@@ -18,13 +18,14 @@ use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
 use node::control::{
-    MapSpec, Member, NewVolume, Place, Placement, PoolSpec, RecordPlace, TargetSpec, Verification,
-    VerificationState,
+    Fault, FaultKind, MapSpec, Member, NewVolume, Place, Placement, PoolSpec, RecordPlace, TargetSpec,
+    Verification, VerificationState,
 };
 use node::copies::{
     Answer, Ask, Copies, CopyEntry, Keeper, NodeEntry, RECORD_DEADLINE, SliceCopy, SplitBrainPolicy,
     StandingEntry, VolumeEntry, json, node_key,
 };
+use node::events::Event;
 use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{DiskImage, NodeId, NodeStatus, World};
@@ -600,6 +601,24 @@ impl Cluster {
                 drop(control.reopen_pool(name).await);
             }
         });
+    }
+
+    /// Acknowledges the failed reads of a node's pool; returns whether all are.
+    pub fn acknowledge_read_errors(&self, index: usize, pool: Pool) -> bool {
+        self.control(index, move |control| async move {
+            let acknowledged = control.acknowledge_read_errors(pool.name).await;
+            let is_left = |fault: &Fault| {
+                matches!(&fault.kind, FaultKind::ReadFailed { pool: of, .. } if *of == pool.name)
+            };
+            acknowledged.is_ok() && !control.faults().iter().any(is_left)
+        })
+    }
+
+    /// Takes a node's events, and returns those that are no older than this.
+    pub fn take_events(&self, index: usize, age_max: Duration) -> Vec<Event> {
+        let taken = self.control(index, |control| control.next_events());
+        let recent = taken.events.into_iter().filter(|(age, _)| *age <= age_max);
+        recent.map(|(_, event)| event).collect()
     }
 
     /// In how many regions the copies of a node that has started say that another copy may differ.

@@ -62,6 +62,8 @@ const DONE: &[(&str, u64)] = &[
     ("machine set back told at once", 2),
     ("read of a host that is not harmed", 15),
     ("write of a host that is not harmed", 15),
+    ("bad blocks good again", 5),
+    ("bad blocks told of", 5),
     ("disk replaced", 8),
     ("pool opened anew", 15),
     ("machine set back noticed", 3),

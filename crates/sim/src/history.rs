@@ -157,6 +157,13 @@ impl History {
         linear::check(EMPTY, &ops)
     }
 
+    /// Whether a write to one of the sectors may have taken effect since then.
+    pub fn is_written_since(&self, sectors: Range<u64>, time: Time) -> bool {
+        let all = self.0.sectors.borrow();
+        let mut ops = all.range(sectors).flat_map(|(_, ops)| ops);
+        ops.any(|op| op.kind == Kind::Write && op.reply >= time)
+    }
+
     /// The latest operations on a sector, one per line, as text.
     pub fn tail(&self, sector: u64) -> String {
         const SHOWN: usize = 40;
@@ -237,6 +244,20 @@ mod tests {
         assert!(history.check().is_ok());
         history.read(3, &filled(1, 1, BlockSize::B4096).to_vec(), history.tick());
         assert!(history.check().is_err(), "an old value was read");
+    }
+
+    #[test]
+    fn a_write_takes_effect_until_it_is_answered() {
+        let history = History::new(BlockSize::B4096, 0);
+        let begun = history.begin_write(2..3, 1);
+        let before = history.tick();
+        assert!(history.is_written_since(16..24, before), "it is under way");
+        history.end_write(&begun);
+        let after = history.tick();
+        assert!(history.is_written_since(16..24, before) && !history.is_written_since(16..24, after));
+        assert!(!history.is_written_since(24..32, before), "that is another block");
+        history.read(2, &filled(1, 1, BlockSize::B4096).to_vec(), after);
+        assert!(!history.is_written_since(16..24, after), "a read changes nothing");
     }
 
     #[test]

@@ -397,6 +397,11 @@ impl World {
         self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.faults = faults;
     }
 
+    /// The faults that a disk has now: writes may have ended some ([`DiskFaults::remaps`]).
+    pub fn disk_faults(&self, node: NodeId, path: impl AsRef<Path>) -> DiskFaults {
+        self.0.shelf.borrow_mut().drive(node, path.as_ref()).0.faults.clone()
+    }
+
     /// Makes a disk die (or, with false, return with all its content): every operation on it fails, and so
     /// does opening it.
     pub fn set_disk_dead(&self, node: NodeId, path: impl AsRef<Path>, dead: bool) {

@@ -120,18 +120,20 @@ impl Harms<'_> {
 
     /// Lets a host read these blocks of a volume through this node, or through another one if this one is no
     /// path any more, and expects an answer in time.
-    pub(super) fn read_unharmed(&self, volume: &Volume, by: usize, blocks: Range<u64>) {
-        let done = Rc::new(Cell::new(false));
-        let (answered, history, size) =
-            (Rc::clone(&done), self.histories[volume.index].clone(), self.plan.block);
+    ///
+    /// Returns the node that gave the data; `None`: a reservation forbids the read.
+    pub(super) fn read_unharmed(&self, volume: &Volume, by: usize, blocks: Range<u64>) -> Option<usize> {
+        let (done, given) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(None)));
+        let (answered, given_by) = (Rc::clone(&done), Rc::clone(&given));
+        let (history, size) = (self.histories[volume.index].clone(), self.plan.block);
         let lun = volume.lun;
         let servers = &self.cluster.servers;
-        let portals: Vec<_> =
-            (0..servers.len()).map(|at| servers[(by + at) % servers.len()].portal).collect();
+        let nodes = (0..servers.len()).map(|at| (by + at) % servers.len());
+        let portals: Vec<_> = nodes.map(|node| (node, servers[node].portal)).collect();
         let machine = self.cluster.add_host("unharmed");
         self.guests.borrow_mut().push(machine);
         let read = move || async move {
-            for portal in portals.iter().cycle() {
+            for (node, portal) in portals.iter().cycle() {
                 if let Ok(session) = log_in(*portal, lun, "unharmed").await {
                     let call = history.tick();
                     let count = BlockCount(blocks.end - blocks.start);
@@ -144,6 +146,7 @@ impl Harms<'_> {
                     match read {
                         Ok(data) => {
                             history.read(blocks.start, &data, call);
+                            given_by.set(Some(*node));
                             return answered.set(true);
                         }
                         Err(error) => check_harmless(&error),
@@ -155,6 +158,7 @@ impl Harms<'_> {
         drop(self.cluster.world.spawn_on(machine, CoreId(0), read));
         self.expect("read", &done);
         self.counts.count("read of a host that is not harmed");
+        given.get()
     }
 
     fn expect(&self, what: &str, done: &Cell<bool>) {

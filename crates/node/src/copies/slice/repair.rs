@@ -306,7 +306,8 @@ impl SliceCopy {
     /// Rewrites the block and other unreadable ones up to `end`, in the background.
     pub(in crate::copies) fn repair_soon(self: &Rc<Self>, bad: BadBlock, end: u64) {
         let under_way = &self.repairs.under_way;
-        if under_way.get() >= REPAIRS_AT_ONCE_MAX || !self.replica.borrow().has_others_in_sync() {
+        let has_turn = under_way.get() < REPAIRS_AT_ONCE_MAX && !makes(Canary::BadLeft);
+        if !has_turn || !self.replica.borrow().has_others_in_sync() {
             return;
         }
         under_way.set(under_way.get() + 1);
