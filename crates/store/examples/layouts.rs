@@ -7,8 +7,8 @@
 //! removed again:
 //!
 //! - `--seconds N`: duration of each measurement, 3 by default; `--rounds N`: number of rounds, 3 by default;
-//! - `--only WORD`: only measurements whose names contain the word; `--kind thick` or `--kind log`: only those
-//!   of that kind;
+//! - `--only WORD`: only measurements whose names contain the word; `--kind thick` or `--kind log`: only
+//!   those of that kind;
 //! - `--written`: writes the whole file first, so that no segment lies in unwritten extents, as on a block
 //!   device. (Those of a thick volume are written when it is filled.)
 //! - `--fill PERCENT`: instead, fills a log volume of that part of the pool and overwrites it at random,

@@ -240,8 +240,8 @@ fn the_only_copy_in_sync_is_read_on_and_written_again_when_its_pool_is_opened_ag
     });
 }
 
-/// The copies of a pool that is forgotten while it is open must not stay members: the next start does not find
-/// them. Nor may they keep its disks open: then the pool could not be imported again.
+/// The copies of a pool that is forgotten while it is open must not stay members: the next start does not
+/// find them. Nor may they keep its disks open: then the pool could not be imported again.
 #[test]
 fn a_copy_whose_pool_is_forgotten_leaves_and_comes_back_with_it() {
     for kind in [VolumeKind::Thick, VolumeKind::Log] {

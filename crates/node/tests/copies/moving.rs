@@ -224,8 +224,8 @@ fn a_copy_that_two_ask_for_differently_is_the_one_that_the_record_has() {
     }
 }
 
-/// Nobody adds it then: its node deletes it, whether the request to do so comes before it is created, and waits,
-/// or is given up, too.
+/// Nobody adds it then: its node deletes it, whether the request to do so comes before it is created, and
+/// waits, or is given up, too.
 #[test]
 fn a_copy_whose_node_answers_too_late_is_deleted() {
     for seconds in [35, 100] {
@@ -371,8 +371,8 @@ fn a_slot_that_is_used_again_begins_blank() {
     });
 }
 
-/// A copy on the second node, whose disk was lost, has been rebuilt in another pool there, and written to (3).
-/// The disk is back, with the old copy, and the node is down.
+/// A copy on the second node, whose disk was lost, has been rebuilt in another pool there, and written to
+/// (3). The disk is back, with the old copy, and the node is down.
 fn a_lost_disk_is_back(seed: u64) -> Cluster {
     let cluster = Cluster::new(seed, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 2);

@@ -119,10 +119,10 @@ pub enum Command {
     /// Make this node leave its cluster at its next start
     ///
     /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if
-    /// it takes part in its cluster. Pools stay. The node serves volumes that have never had a copy on another
-    /// node; other copies stay in their pools and are not served. The certificates and the record are moved
-    /// to cluster.left in the data directory. Afterwards the node can join a cluster as a new node. The other
-    /// nodes are not notified: remove it there with `ursa node remove`.
+    /// it takes part in its cluster. Pools stay. The node serves volumes that have never had a copy on
+    /// another node; other copies stay in their pools and are not served. The certificates and the record are
+    /// moved to cluster.left in the data directory. Afterwards the node can join a cluster as a new node. The
+    /// other nodes are not notified: remove it there with `ursa node remove`.
     Leave {
         /// Confirm that this node forgets its cluster
         #[arg(long, required = true)]
