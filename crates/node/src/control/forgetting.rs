@@ -11,7 +11,7 @@ use std::time::Duration;
 use replica::NodeId;
 use store::{MetadataState, Pool, PoolId, StoreError, VolumeInfo};
 
-use super::change::{Changing, Work};
+use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::pools::{PoolRecord, key};
 use super::showing::SHOW_DEADLINE;
@@ -24,6 +24,10 @@ use crate::volume::VolumeId;
 
 /// How long a disk may take to report what is on it.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long a pool that is closed waits for its own changes under way, for example of its mark. One that
+/// hangs for longer keeps the pool from being opened again until its disk responds.
+const POOL_CHANGES_MAX: Duration = Duration::from_secs(10);
 
 /// What forgetting a pool would leave behind.
 #[derive(Debug)]
@@ -132,8 +136,8 @@ impl Control {
             id.inspect(|id| self.read_errors.forget(*id));
         }
         if let Some(pool) = open {
-            // Otherwise its copies would stay members until the next start, which no longer finds them, and keep
-            // its disks open.
+            // Otherwise its copies would stay members until the next start, which no longer finds them, and
+            // keep its disks open.
             self.set_volumes_aside(changing, &pool).await;
             self.close_pool(changing, &pool).await;
         }
@@ -164,6 +168,9 @@ impl Control {
         pool.logs_ended().await;
         let id = pool.id();
         on_all_cores(move || async move { Shard::current().remove_disks(id) }).await;
+        // Last, since another one may begin at any time before the caller forgets the pool.
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
+        let _ = rt::timeout(POOL_CHANGES_MAX, pool.changes_ended()).await;
     }
 
     /// Checks that a pool can be forgotten; returns it if it is open and so must be closed.

@@ -96,6 +96,16 @@ fn a_copy_that_takes_long_to_open_keeps_none_in_another_pool_closed() {
     });
 }
 
+/// The second node's copy in the second pool fails a write, and its disk works again.
+fn fail_second(cluster: &Cluster) {
+    let server = cluster.servers[1];
+    cluster.world.set_disk_faults(server, SECOND_DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
+    write_to(cluster, 0, 0, 1).unwrap();
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.in_sync(0), 1, "the copy's disk has failed");
+    cluster.world.set_disk_faults(server, SECOND_DISK, DiskFaults::default());
+}
+
 /// What waits for the first pool must not hold the second one: then it could not be opened again.
 #[test]
 fn a_pool_is_reopened_while_the_mark_of_another_one_is_not_written() {
@@ -107,12 +117,7 @@ fn a_pool_is_reopened_while_the_mark_of_another_one_is_not_written() {
         // The marks of all pools advance, because a copy acts in another configuration.
         cluster.add_to(SECOND, "more");
         cluster.world.run_for(Duration::from_secs(5));
-        let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
-        cluster.world.set_disk_faults(server, SECOND_DISK, faults);
-        write_to(&cluster, 0, 0, 1).unwrap();
-        cluster.world.run_for(Duration::from_secs(2));
-        assert_eq!(cluster.in_sync(0), 1, "the copy's disk has failed");
-        cluster.world.set_disk_faults(server, SECOND_DISK, DiskFaults::default());
+        fail_second(&cluster);
         let began = cluster.world.now();
         let reopened =
             cluster.control(1, |control| async move { control.reopen_pool(SECOND).await.map(drop) });
@@ -121,5 +126,27 @@ fn a_pool_is_reopened_while_the_mark_of_another_one_is_not_written() {
         assert!(took < Duration::from_secs(5), "{took:?}");
         cluster.wait_until_in_sync(0, 2);
         cluster.end_silence();
+    });
+}
+
+/// The change of the mark holds the disks of its pool until it ends, for longer than an opening waits for
+/// them.
+#[test]
+fn a_pool_is_reopened_although_its_own_mark_is_being_written() {
+    each_seed(3, |seed| {
+        let cluster = two_pools(seed);
+        let server = cluster.servers[1];
+        let slow = Duration::from_secs(12)..Duration::from_millis(12_001);
+        let latency = DiskLatency { write: slow, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(server, SECOND_DISK, latency);
+        // The marks of all pools advance, because a copy acts in another configuration.
+        cluster.add_to(POOL, "more");
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.world.set_disk_latency(server, SECOND_DISK, DiskLatency::default());
+        fail_second(&cluster);
+        let reopened =
+            cluster.control(1, |control| async move { control.reopen_pool(SECOND).await.map(drop) });
+        assert!(reopened.is_ok(), "{reopened:?}");
+        cluster.wait_until_in_sync(0, 2);
     });
 }

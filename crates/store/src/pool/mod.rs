@@ -347,6 +347,13 @@ impl Pool {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.export().await }).await
     }
+
+    /// Waits until no change is under way.
+    ///
+    /// To be called before the pool is dropped, so that its disks can be opened again: a change holds them.
+    pub async fn changes_ended(&self) {
+        self.0.changes_ended().await;
+    }
 }
 
 /// Runs `change` to completion, even if the caller stops waiting for it.
@@ -443,6 +450,10 @@ impl Inner {
         Turn(self)
     }
 
+    async fn changes_ended(&self) {
+        self.change_ended.until(|| self.changes.get() == 0).await;
+    }
+
     async fn rename(self: Rc<Inner>, name: String) -> Result<(), StoreError> {
         if !is_name(&name) {
             return Err(StoreError::NameInvalid(name));
@@ -460,7 +471,7 @@ impl Inner {
             return Err(StoreError::VolumeOpen(id));
         }
         self.closing.set(true);
-        self.change_ended.until(|| self.changes.get() == 0).await;
+        self.changes_ended().await;
         self.logs_ended().await;
         let _turn = self.turn().await;
         let catalog = Catalog { exported: true, ..self.state.borrow().catalog.clone() };
