@@ -192,6 +192,11 @@ impl Control {
         self.changes.under_way.borrow().iter().map(|change| change.status()).collect()
     }
 
+    /// Whether a change of this volume is under way.
+    pub(super) fn is_being_changed(&self, id: VolumeId) -> bool {
+        self.changes.under_way.borrow().iter().any(|change| change.volume.get() == Some(id))
+    }
+
     /// Carries out a change.
     pub(super) async fn change<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
         self: &Rc<Control>,

@@ -302,7 +302,8 @@ pub(super) async fn once_heard<T>(
 
 /// Deletes copies of a volume that is not in the record; returns the nodes that have done so.
 ///
-/// A node that cannot be reached keeps its copy, and shows it, until [`Control::tidy_deleted`] runs there.
+/// A node that cannot be reached keeps its copy, and shows it, until it finds the volume among the record's
+/// deleted ones ([`Control::tidy_copies`]).
 pub(super) async fn drop_copies(
     keeper: &Rc<Keeper>,
     nodes: &[NodeId],

@@ -16,6 +16,7 @@ use base::Instant;
 use cluster::Outcome;
 use store::{CopyState, Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 
+use super::under_way::UnderWay;
 use super::{Control, ControlError, Fault, FaultKind, PoolStatus};
 use crate::canary::{Canary, makes};
 use crate::copies::{ClusterError, Copies, Keeper, PoolMarkEntry, RECORD_DEADLINE, json, pool_mark_key};
@@ -72,7 +73,7 @@ struct Marked {
 struct Marks {
     last: RefCell<BTreeMap<PoolId, Marked>>,
     /// Pools whose marks are being advanced.
-    under_way: RefCell<BTreeSet<PoolId>>,
+    under_way: UnderWay<PoolId>,
 }
 
 impl Control {
@@ -83,17 +84,16 @@ impl Control {
             let writes = writes_taken().await;
             let now = Marked { at: rt::now(), activations: keeper.activations(), writes };
             for pool in self.to_be_marked(&marks, now) {
-                marks.under_way.borrow_mut().insert(pool);
                 // Each in its own task: a disk that hangs must not keep the copies of other pools closed.
-                let (control, keeper, marks) = (Rc::clone(&self), Rc::clone(&keeper), Rc::clone(&marks));
-                rt::spawn(async move { control.keep_mark(&keeper, &marks, pool, now).await }).detach();
+                let (control, keeper, all) = (Rc::clone(&self), Rc::clone(&keeper), Rc::clone(&marks));
+                marks.under_way.start(pool, async move { control.keep_mark(&keeper, &all, pool, now).await });
             }
             let _ = rt::timeout(LOOK_EVERY, self.unvouched.notified()).await;
         }
     }
 
     fn to_be_marked(&self, marks: &Marks, now: Marked) -> Vec<PoolId> {
-        let is_under_way = |pool: &Pool| marks.under_way.borrow().contains(&pool.id());
+        let is_under_way = |pool: &Pool| marks.under_way.has(pool.id());
         let may_wait = |pool: &Pool| {
             let last = marks.last.borrow().get(&pool.id()).copied();
             pool.is_vouched_for() && last.is_some_and(|last| !is_due(last, now))
@@ -104,14 +104,10 @@ impl Control {
 
     async fn keep_mark(&self, keeper: &Rc<Keeper>, marks: &Marks, pool: PoolId, now: Marked) {
         let is_new = self.pool_with(pool).is_some_and(|pool| !pool.is_vouched_for());
-        let marked = self.mark_pool(keeper, pool).await;
-        if let Err(error) = &marked {
+        if let Err(error) = self.mark_pool(keeper, pool).await {
             tracing::debug!(%pool, %error, "the state of a pool could not be compared with the cluster's record yet");
             rt::sleep(TRY_AGAIN).await;
-        }
-        marks.under_way.borrow_mut().remove(&pool);
-        if marked.is_err() {
-            // It is looked at again at once.
+            // It is looked at again as soon as this task has ended.
             return self.unvouched.notify();
         }
         marks.last.borrow_mut().insert(pool, now);

@@ -14,13 +14,13 @@ use store::{CopyState, VolumeInfo};
 use super::change::{WaitsFor, Work};
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::doing::Doing;
+use super::tidying::TIDY_EVERY;
 use super::turns::Thing;
 use super::{Control, ControlError, VolumeStatus};
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
     StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key,
 };
-use crate::parts::A_TURN;
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
@@ -34,9 +34,6 @@ const GONE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long to wait until a node has deleted its removed copy before it is asked for a new one. The node
 /// looks for removed copies every second.
 const DELETED_DEADLINE: Duration = Duration::from_secs(5);
-
-/// How often a node looks for copies to delete.
-pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 /// A copy to be added.
 #[derive(Clone, Debug)]
@@ -365,30 +362,14 @@ impl Control {
         }
     }
 
-    /// Deletes this node's removed copies, what is left of deleted volumes, and copies that nobody has added to
-    /// the record, and lets pools follow renames.
-    ///
-    /// In open pools this happens at once, in others when they come back.
-    pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
-        while !keeper.is_stopping() {
-            rt::sleep(TIDY_EVERY).await;
-            for (number, (id, name)) in keeper.names_here().into_iter().enumerate() {
-                if number > 0 && number.is_multiple_of(A_TURN) {
-                    rt::next_turn().await;
-                }
-                self.rename_copy(id, name).await;
-            }
-            for (entry, dropped) in keeper.dropped_here().await {
-                if let Err(error) = self.drop_left_copy(&keeper, &entry, dropped).await {
-                    tracing::warn!(volume = entry.name, %error, "the copy that was removed from this node could not be deleted yet");
-                }
-            }
-            self.tidy_deleted(&keeper).await;
-            self.tidy_asked(&keeper).await;
-        }
+    /// Whether the pool calls its copy of the volume by another name.
+    pub(super) fn has_former_name(&self, id: VolumeId, name: &str) -> bool {
+        let found = self.current_of(self.copies_of(id));
+        found.is_some_and(|(_, info)| info.name != name && info.copy.is_some())
     }
 
-    async fn rename_copy(self: &Rc<Control>, id: VolumeId, name: String) {
+    /// Lets the pool follow when the volume was renamed.
+    pub(super) async fn rename_copy(self: &Rc<Control>, id: VolumeId, name: String) {
         let found = self.current_of(self.copies_of(id)).map(|(pool, info)| (pool.name(), info));
         let Some((pool, info)) = found else { return };
         if info.name == name || info.copy.is_none() {
@@ -410,7 +391,8 @@ impl Control {
         }
     }
 
-    async fn drop_left_copy(
+    /// Deletes a copy that was removed from this node, and notes in the record that it is gone.
+    pub(super) async fn drop_left_copy(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
         entry: &VolumeEntry,

@@ -11,28 +11,15 @@ use std::rc::Rc;
 use replica::NodeId;
 use store::VolumeInfo;
 
-use super::relocation::{TIDY_EVERY, TRIES_MAX};
+use super::relocation::TRIES_MAX;
+use super::tidying::TIDY_EVERY;
 use super::{Control, ControlError};
 use crate::copies::{ClusterError, CopiesStatus, DeletedVolume, Keeper, deleted_key, json};
 use crate::volume::VolumeId;
 
 impl Control {
-    /// Deletes what this node has of deleted volumes: in open pools at once, in others when they come back.
-    pub(super) async fn tidy_deleted(self: &Rc<Control>, keeper: &Rc<Keeper>) {
-        for (id, deleted) in keeper.deleted_here() {
-            if let Err(error) = self.drop_deleted(keeper, id, &deleted).await {
-                tracing::warn!(volume = deleted.name, %error, "the remains of a deleted volume on this node could not be deleted yet");
-            }
-        }
-        for (id, deleted) in keeper.deleted_on_nobody() {
-            let nodes: Vec<NodeId> = deleted.nodes.iter().copied().map(NodeId).collect();
-            if let Err(error) = note_dropped(keeper, id, &nodes).await {
-                tracing::debug!(volume = deleted.name, %error, "a deleted volume is still in the record");
-            }
-        }
-    }
-
-    async fn drop_deleted(
+    /// Deletes what this node has of a deleted volume: in open pools at once, in others when they come back.
+    pub(super) async fn drop_deleted(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
         id: VolumeId,
@@ -103,6 +90,16 @@ impl Control {
         } else {
             "the cluster does not have this volume: it was deleted, or belongs to another cluster; `ursa volume delete` on this node discards the data. Do not delete it if the cluster's record was set back to a time before the volume was created: then this data is the volume".into()
         })
+    }
+}
+
+/// Removes deleted volumes from the record that are only noted for nodes that have left the cluster.
+pub(super) async fn forget_deleted(keeper: &Keeper) {
+    for (id, deleted) in keeper.deleted_on_nobody() {
+        let nodes: Vec<NodeId> = deleted.nodes.iter().copied().map(NodeId).collect();
+        if let Err(error) = note_dropped(keeper, id, &nodes).await {
+            tracing::debug!(volume = deleted.name, %error, "a deleted volume is still in the record");
+        }
     }
 }
 

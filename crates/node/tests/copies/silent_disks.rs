@@ -150,3 +150,42 @@ fn a_pool_is_reopened_although_its_own_mark_is_being_written() {
         cluster.wait_until_in_sync(0, 2);
     });
 }
+
+impl Cluster {
+    /// Removes the second node's copy of a volume.
+    fn remove_second(&self, name: &'static str) {
+        self.control(0, move |control| async move { control.remove_copy(name, 2).await.map(drop).unwrap() });
+    }
+
+    /// Whether the second node has deleted its copy of a volume, and the record no longer has it.
+    fn has_deleted(&self, name: &'static str) -> bool {
+        self.control(0, move |control| async move {
+            let entry = control.volume_entry(name).unwrap();
+            entry.copies.len() == 1 && entry.dropped.is_empty()
+        })
+    }
+}
+
+/// Copies that were removed are deleted in the background.
+#[test]
+fn copies_that_a_silent_disk_does_not_delete_delay_nothing_in_another_pool() {
+    each_seed(3, |seed| {
+        let cluster = two_pools(seed);
+        let latency = DiskLatency { write: silence(), ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[1], DISK, latency);
+        let (silent, other) = (["one", "two"], Shape::thick().name);
+        silent.into_iter().for_each(|name| cluster.remove_second(name));
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.remove_second(other);
+        let deleted = cluster.world.run_until(|| cluster.has_deleted(other), Duration::from_secs(10));
+        assert!(deleted, "it waits for the other pool");
+        // One change for each copy, however often the node looks.
+        for _ in 0..10 {
+            cluster.world.run_for(Duration::from_secs(20));
+            let changes = cluster.control(1, |control| async move { control.changes() });
+            assert!(changes.len() <= silent.len(), "{changes:?}");
+        }
+        cluster.end_silence();
+        assert!(silent.into_iter().all(|name| cluster.has_deleted(name)));
+    });
+}

@@ -22,7 +22,7 @@ use store::{ClusterId, CopyOf, CopyState, Pool, PoolId, StoreError, VolumeInfo};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
-use super::super::relocation::TIDY_EVERY;
+use super::super::tidying::TIDY_EVERY;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError, Fault, FaultKind, VolumeStatus};
 use super::creation::{Made, NewEntry, record_volume};

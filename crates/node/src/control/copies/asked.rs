@@ -291,11 +291,11 @@ impl Control {
         Ok(pool.delete_volume_watched(id, changing.zeroing()).await?)
     }
 
-    /// Deletes blank copies that the record does not name and that no request can add to it any more: the
-    /// node that asked for them has crashed, or it gave up and could not say so, or this node has restarted.
-    pub(in crate::control) async fn tidy_asked(self: &Rc<Control>, keeper: &Rc<Keeper>) {
+    /// Blank copies that the record does not name and that no request can add to it any more: the node that
+    /// asked for them has crashed, or it gave up and could not say so, or this node has restarted.
+    pub(in crate::control) async fn left_blank(&self, keeper: &Rc<Keeper>) -> Vec<(String, VolumeId)> {
         if !keeper.knows_this_life() {
-            return;
+            return Vec::new();
         }
         // By their names: a pool cannot be closed while anything refers to it.
         let mut left: Vec<(String, VolumeId)> = Vec::new();
@@ -304,25 +304,19 @@ impl Control {
             left.extend(blank.map(|id| (pool.name(), id)));
         }
         if left.is_empty() {
-            return;
+            return left;
         }
         if let Err(error) = self.end_old_requests(keeper, &left).await {
             tracing::debug!(%error, "the cluster's record does not end old requests for copies yet");
         }
-        for (pool, id) in left {
-            if self.being_made.borrow().contains_key(&id) {
-                continue;
-            }
-            if let Err(error) = self.delete_left_blank(keeper, pool, id).await {
-                tracing::debug!(volume = %id, %error, "a blank copy that nobody needs could not be deleted yet");
-            }
-        }
+        left.retain(|(_, id)| !self.being_made.borrow().contains_key(id));
+        left
     }
 
     /// Ends requests for these copies that are too old to be under way.
     ///
-    /// The transaction that adds one may still take effect, for example when the record has a quorum again. It
-    /// expects this node's entry to be as it was, so it fails if that entry is written first. If not, this
+    /// The transaction that adds one may still take effect, for example when the record has a quorum again.
+    /// It expects this node's entry to be as it was, so it fails if that entry is written first. If not, this
     /// node has read it by then. The request of an earlier life is ended by the entry of this one.
     async fn end_old_requests(
         &self,
@@ -355,7 +349,8 @@ impl Control {
         Ok(())
     }
 
-    async fn delete_left_blank(
+    /// Deletes a blank copy, if that is still what it is.
+    pub(in crate::control) async fn delete_left_blank(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
         pool: String,

@@ -1,0 +1,102 @@
+//! Clean-up in the background: this node deletes its removed copies, what is left of deleted volumes, and
+//! copies that nobody has added to the record, and its pools follow renames.
+//!
+//! In open pools this happens at once, in others when they come back. Each pool has a task of its own, since
+//! its disks may hang.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use store::PoolId;
+
+use super::Control;
+use super::remains::forget_deleted;
+use super::under_way::UnderWay;
+use crate::copies::{DeletedVolume, DroppedCopy, Keeper, VolumeEntry};
+use crate::parts;
+use crate::volume::VolumeId;
+
+/// How often a node looks for what there is to clean up.
+pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
+
+/// A piece of the clean-up of what this node has of a volume.
+enum Chore {
+    /// The pool calls its copy by a former name of the volume.
+    Rename,
+    /// The copy was removed from this node.
+    Removed(Box<VolumeEntry>, DroppedCopy),
+    /// The volume was deleted.
+    Deleted(DeletedVolume),
+    /// The pool of this name has a blank copy that nobody has added to the record.
+    Blank(String),
+}
+
+/// Chores by the pool that they are about; `None`: no open pool has anything of the volume.
+type Chores = BTreeMap<Option<PoolId>, Vec<(VolumeId, Chore)>>;
+
+impl Control {
+    /// Cleans up again and again, until the node stops.
+    pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
+        let under_way = UnderWay::default();
+        while !keeper.is_stopping() {
+            rt::sleep(TIDY_EVERY).await;
+            for (pool, chores) in self.chores(&keeper).await {
+                let (control, keeper) = (Rc::clone(&self), Rc::clone(&keeper));
+                under_way.start(pool, async move {
+                    for (id, chore) in chores {
+                        control.do_chore(&keeper, id, chore).await;
+                    }
+                });
+            }
+            forget_deleted(&keeper).await;
+        }
+    }
+
+    async fn chores(&self, keeper: &Rc<Keeper>) -> Chores {
+        let renamed =
+            |(id, name): (VolumeId, String)| self.has_former_name(id, &name).then_some((id, Chore::Rename));
+        let mut all = parts::filter_map(keeper.names_here(), renamed).await;
+        for (entry, dropped) in keeper.dropped_here().await {
+            let Some(id) = VolumeId::parse(&entry.id) else { continue };
+            all.push((id, Chore::Removed(Box::new(entry), dropped)));
+        }
+        all.extend(keeper.deleted_here().into_iter().map(|(id, deleted)| (id, Chore::Deleted(deleted))));
+        all.extend(self.left_blank(keeper).await.into_iter().map(|(pool, id)| (id, Chore::Blank(pool))));
+        let mut chores = Chores::new();
+        for (id, chore) in all {
+            chores.entry(self.pool_of_copy(id)).or_default().push((id, chore));
+        }
+        chores
+    }
+
+    async fn do_chore(self: &Rc<Control>, keeper: &Rc<Keeper>, id: VolumeId, chore: Chore) {
+        // What is to be done would have to wait for that change. As long as a disk hangs, each round would
+        // start one more.
+        if self.is_being_changed(id) {
+            return;
+        }
+        match chore {
+            Chore::Rename => {
+                if let Some(volume) = keeper.volume(id) {
+                    self.rename_copy(id, volume.entry.name).await;
+                }
+            }
+            Chore::Removed(entry, dropped) => {
+                if let Err(error) = self.drop_left_copy(keeper, &entry, dropped).await {
+                    tracing::warn!(volume = entry.name, %error, "the copy that was removed from this node could not be deleted yet");
+                }
+            }
+            Chore::Deleted(deleted) => {
+                if let Err(error) = self.drop_deleted(keeper, id, &deleted).await {
+                    tracing::warn!(volume = deleted.name, %error, "the remains of a deleted volume on this node could not be deleted yet");
+                }
+            }
+            Chore::Blank(pool) => {
+                if let Err(error) = self.delete_left_blank(keeper, pool, id).await {
+                    tracing::debug!(volume = %id, %error, "a blank copy that nobody needs could not be deleted yet");
+                }
+            }
+        }
+    }
+}
