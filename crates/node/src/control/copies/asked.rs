@@ -61,7 +61,8 @@ impl Control {
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
             Ask::Digests { id, slice, offset, len } => {
-                let (pool, info) = self.volume_named(&id)?;
+                // The pool itself is not held while its disks are read: it could not be opened again.
+                let (info, disks) = self.volume_named(&id).map(|(pool, info)| (info, pool.paths()))?;
                 let found = crate::copies::digests(info.id, slice, offset, len).await;
                 let found = found.ok_or_else(|| ControlError::not_found("copy", &info.name))?;
                 return Ok(match found {
@@ -71,7 +72,7 @@ impl Control {
                         disk: match bad.cause {
                             ReadFailure::Lost => None,
                             ReadFailure::Medium | ReadFailure::Device => {
-                                Some((disk_path(&pool.paths(), bad.disk), bad.disk_offset))
+                                Some((disk_path(&disks, bad.disk), bad.disk_offset))
                             }
                         },
                     },
