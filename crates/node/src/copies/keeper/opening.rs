@@ -335,17 +335,27 @@ impl Keeper {
         if !control.may_open_copy(self, id) {
             return;
         }
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(|kept| kept.reopens) {
-            kept.reopens = false;
-            kept.membership.forget();
+        let mut reopens = false;
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            // While it is being opened, it acts in no configuration: not all of its slices would learn of it.
+            reopens = std::mem::take(&mut kept.reopens);
+            if reopens {
+                kept.membership.forget();
+            }
         }
-        let Some(opened) = control.open_copy(id, opening).await else { return };
+        // The copy may have been removed from this node and added again meanwhile.
+        let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
+        let Some(opened) = control.open_copy(id, opening).await else {
+            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(is_it) {
+                // It is closed as before, and must not pass for a new one the next time.
+                kept.reopens |= reopens;
+            }
+            return;
+        };
         if self.forks.has(id) {
             detach(opening.number).await;
         }
         let mut volumes = self.volumes.borrow_mut();
-        // The copy may have been removed from this node and added again meanwhile.
-        let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
         if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
             (kept.open, kept.opened) = (true, rt::now());
             (kept.whole, kept.blank, kept.shown) = (opened.whole, opened.blank, opening.size.0);
