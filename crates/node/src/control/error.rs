@@ -359,6 +359,16 @@ pub enum ControlError {
         /// The pool that holds it.
         pool: String,
     },
+    /// Several pools of the node hold the volume.
+    #[error(
+        "pools {pools} of this node all hold volume {volume:?}, and it is not known which one has its current data: export the others first (`ursa pool export`)"
+    )]
+    InSeveralPools {
+        /// The volume.
+        volume: String,
+        /// The pools, by name.
+        pools: String,
+    },
     /// The volume is being prepared for copies, or added to the cluster's record.
     #[error(
         "volume {0:?} is not ready for copies yet: try again in a moment; its pool needs free space for a map of changed regions"

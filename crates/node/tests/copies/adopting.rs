@@ -2,6 +2,8 @@
 
 use initiator::command::PersistentReserveOut;
 use node::control::{AddedCopy, ControlError};
+use node::copies::NewCopy;
+use replica::Slot;
 use rt::sim::{DiskFaults, DiskLatency};
 
 use super::reservations::{keys, reserve};
@@ -358,4 +360,28 @@ fn what_cannot_get_copies_stays_as_it_is() {
         control.add_copy(Shape::thick().name, second_node()).await.unwrap();
     });
     cluster.wait_until_in_sync(0, 2);
+}
+
+/// Either of them may have been set back. The volume is served as before, instead of not at all.
+#[test]
+fn a_volume_that_two_pools_hold_gets_no_copy() {
+    const SECOND: &str = "second";
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.add_alone(VolumeKind::Thick);
+    cluster.fill(0, BLOCKS, 1);
+    let disk = "/dev/second";
+    cluster.world.add_disk(cluster.servers[0], disk, 64 * MIB, 512);
+    cluster.control(0, move |control| async move {
+        let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
+        control.create_pool(PoolSpec { name: SECOND.into(), disks, wipe: false }).await.unwrap();
+        let info = control.volume(Shape::thick().name).unwrap().info;
+        let new = NewCopy::blank(&info, Slot::new(0).unwrap(), Some(SECOND.into()));
+        let new = NewCopy { blank: false, sole: true, ..new };
+        let keeper = control.keeper().unwrap();
+        keeper.ask(keeper.me(), Ask::MakeCopy(new)).await.map(drop).unwrap();
+    });
+    let refused = cluster.replicate();
+    assert!(matches!(refused, Err(ControlError::InSeveralPools { .. })), "{refused:?}");
+    assert!(!cluster.is_copy());
+    assert_eq!(cluster.holds(0, BLOCKS), [1]);
 }

@@ -47,8 +47,8 @@ impl Control {
     /// The volume gets into the cluster's record, and its slices become copies.
     ///
     /// # Errors
-    /// [`ControlError::Exists`]: another volume of the cluster has its name. No space for its dirty map;
-    /// errors of the cluster's record.
+    /// [`ControlError::Exists`]: another volume of the cluster has its name.
+    /// [`ControlError::InSeveralPools`]. No space for its dirty map; errors of the cluster's record.
     pub(in crate::control) async fn make_ready_for_copies(
         self: &Rc<Control>,
         keeper: &Rc<Keeper>,
@@ -231,6 +231,14 @@ impl Control {
     /// # Errors
     /// As [`Control::make_ready_for_copies`], except those of the record.
     fn check_adoption(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<(), ControlError> {
+        let pools: Vec<String> = self.copies_of(volume.id).iter().map(|(pool, _)| pool.name()).collect();
+        if pools.len() > 1 {
+            // Any of them may have been set back. The volume would not be served any more.
+            return Err(ControlError::InSeveralPools {
+                volume: volume.name.clone(),
+                pools: pools.join(", "),
+            });
+        }
         let named = keeper.get::<String>(&volume_name_key(&volume.name));
         if named.is_some_and(|(id, _)| id != volume.id.to_string()) {
             return Err(ControlError::Exists { kind: "volume", name: volume.name.clone() });

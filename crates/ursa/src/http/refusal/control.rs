@@ -166,6 +166,9 @@ impl From<ControlError> for Refusal {
             E::SliceUnopened { .. } => Refusal::new(CONFLICT, "slice_unopened", error.to_string()),
             E::OnlyOlder { .. } => Refusal::new(CONFLICT, "copy_set_back", error.to_string()),
             E::OldCopy { .. } => Refusal::new(CONFLICT, "copy_old", error.to_string()),
+            E::InSeveralPools { .. } => {
+                Refusal::new(CONFLICT, "volume_in_several_pools", error.to_string())
+            }
             E::FourCopies(_) => Refusal::new(CONFLICT, "copies_full", error.to_string()),
             E::OnlyInSync { .. } => Refusal::new(CONFLICT, "only_in_sync", error.to_string()),
             E::NothingToPause { .. } => Refusal::new(CONFLICT, "job_not_pausable", error.to_string()),
