@@ -29,7 +29,7 @@ use super::members::{NEXT_NODE, told_portals};
 use super::volumes::{has_empty_slices, whole_blocks};
 use super::{Control, ControlError};
 use crate::Paths;
-use crate::access::{AccessChange, HostName, TargetName};
+use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
     Ask, Cause, ClusterError, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key, differing_key,
     json, node_key, policy_key, split_key, verification_key, volume_key, volume_name_key,
@@ -320,6 +320,25 @@ pub(super) async fn drop_copies(
         }
     }
     dropped
+}
+
+/// Deletes the copies of a new volume that was not added to the record, and never will be.
+///
+/// The nodes that could not be reached find the volume among the record's deleted ones: no other volume ever
+/// gets its identity.
+async fn drop_new(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId, name: &VolumeName, asker: u64) {
+    let dropped = drop_copies(keeper, nodes, id, Some(asker)).await;
+    let left: Vec<u16> = nodes.iter().filter(|node| !dropped.contains(node)).map(|node| node.0).collect();
+    if left.is_empty() || !keeper.remembers_deleted() {
+        return;
+    }
+    let deleted = DeletedVolume { id: id.to_string(), name: name.to_string(), nodes: left };
+    let key = deleted_key(id);
+    let transaction =
+        Keeper::transaction().expect(&volume_key(id), None).expect(&key, None).put(&key, json(&deleted));
+    if let Err(error) = keeper.commit(transaction).await {
+        tracing::warn!(volume = %name, %error, "the cluster's record does not note that copies of a volume that was not created were left on nodes");
+    }
 }
 
 impl Control {

@@ -2,6 +2,7 @@
 
 use cluster::memory::Fault;
 use node::control::{ControlError, NewVolume};
+use node::copies::DeletedVolume;
 use rt::sim::DiskLatency;
 
 use super::*;
@@ -129,4 +130,29 @@ fn a_copy_that_is_created_too_late_is_deleted() {
         cluster.world.run_for(Duration::from_secs(seconds));
         assert_eq!(cluster.copies_kept("db"), (vec![0, 0], None), "{seconds} seconds");
     }
+}
+
+/// The creation is given up while the node with the first copy is down: it cannot be asked to delete the
+/// copy, and finds in the record that it has to.
+#[test]
+fn a_copy_of_a_volume_that_was_not_created_is_deleted_by_a_node_that_was_down() {
+    let cluster = Cluster::new(1, 3, 1);
+    let slow = Duration::from_secs(40)..Duration::from_secs(41);
+    let slow = DiskLatency { write: slow, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[2], DISK, slow);
+    let made = cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+        Control::current().create_volume(new("db", 8, Some(Placement::Nodes(vec![2, 3])))).await.map(drop)
+    });
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.copies_kept("db"), (vec![0, 1, 0], None), "the third node does not answer");
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.set_disk_latency(cluster.servers[2], DISK, DiskLatency::default());
+    cluster.world.wait_for(made).unwrap().unwrap_err();
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(60));
+    assert_eq!(cluster.copies_kept("db"), (vec![0, 0, 0], None));
+    let noted = cluster.control(0, |control| async move {
+        control.keeper().unwrap().list::<DeletedVolume>("deleted-volume/")
+    });
+    assert!(noted.is_empty(), "it is not remembered for ever: {noted:?}");
 }

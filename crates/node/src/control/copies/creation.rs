@@ -12,7 +12,7 @@ use super::super::change::{Changing, WaitsFor};
 use super::super::turns::Thing;
 use super::super::volumes::whole_blocks;
 use super::super::{Control, ControlError, NewVolume};
-use super::{drop_copies, once_heard};
+use super::{drop_new, once_heard};
 use crate::access::VolumeName;
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
@@ -121,7 +121,7 @@ impl Control {
         let made = make_copies(&ranking, make).await;
         let touched: Vec<NodeId> = made.all_nodes().collect();
         if made.copies.len() < ranking.wanted {
-            drop_copies(&keeper, &touched, id, Some(asker)).await;
+            drop_new(&keeper, &touched, id, &name, asker).await;
             return Err(made.why_too_few(&ranking));
         }
         changing.waits_for(WaitsFor::ClusterRecord);
@@ -130,7 +130,7 @@ impl Control {
             // If it is not known whether the volume was recorded, its copies stay: otherwise it could be a
             // volume without data.
             if !matches!(&error, ControlError::Cluster(error) if error.may_be_committed()) {
-                drop_copies(&keeper, &touched, id, Some(asker)).await;
+                drop_new(&keeper, &touched, id, &name, asker).await;
             }
             return Err(error);
         }
