@@ -4,12 +4,15 @@
 use super::*;
 
 use base::LbaRange;
-use initiator::command::{CopySegment, ExtendedCopy};
-use initiator::{Options, Timeouts};
+use initiator::command::{CopySegment, ExtendedCopy, WriteSame};
+use initiator::{Options, Timeouts, Transfer};
+use proto::scsi::Cdb;
 use rt::sim::DiskLatency;
 
-/// The block of the last step.
+/// The block of the last step of UNMAP and EXTENDED COPY.
 const LAST: u64 = 0;
+/// The blocks of the volume. WRITE SAME and ORWRITE of all of them have eight steps, in their order.
+const BLOCKS: u64 = 2048;
 /// Longer than an initiator waits before it gives up a path and uses another one.
 const GIVES_UP: Duration = Duration::from_secs(4);
 
@@ -20,6 +23,11 @@ pub(super) enum Long {
     Unmap,
     /// EXTENDED COPY with the maximum number of segments.
     Copy,
+    /// WRITE SAME of the whole volume.
+    WriteSame,
+    /// ORWRITE of the whole volume. It has locked all blocks, so nothing can be written elsewhere before it
+    /// has ended.
+    OrWrite,
 }
 
 impl Long {
@@ -30,6 +38,8 @@ impl Long {
         let slow = match self {
             Long::Unmap => 30..50,
             Long::Copy => 300..400,
+            // Two such writes take less than the time after which a copy is taken out of sync.
+            Long::WriteSame | Long::OrWrite => 800..900,
         };
         let write = Duration::from_millis(slow.start)..Duration::from_millis(slow.end);
         for server in &cluster.servers {
@@ -37,6 +47,14 @@ impl Long {
             cluster.world.set_disk_latency(*server, DISK, latency);
         }
         cluster
+    }
+
+    /// The block of the last step.
+    fn last(self) -> u64 {
+        match self {
+            Long::Unmap | Long::Copy => LAST,
+            Long::WriteSame | Long::OrWrite => BLOCKS - 1,
+        }
     }
 
     async fn send(self, session: &Session) -> Result<(), initiator::Error> {
@@ -49,6 +67,18 @@ impl Long {
                 let segments: Vec<_> = (1..32).map(|number| one(number * 4)).chain([one(LAST)]).collect();
                 let copy = ExtendedCopy { source: name, destination: name, size: SIZE, segments: &segments };
                 session.extended_copy(LUN, copy).await
+            }
+            Long::WriteSame => {
+                let count = BlockCount(BLOCKS);
+                let same = WriteSame { lba: Lba(0), count, block: block(9), unmap: false };
+                session.write_same(LUN, same).await
+            }
+            Long::OrWrite => {
+                let mut cdb = [0; 16];
+                cdb[0] = 0x8b;
+                cdb[10..14].copy_from_slice(&(BLOCKS as u32).to_be_bytes());
+                let data = Chain::copy_of(&vec![9u8; (BLOCKS * u64::from(SIZE.bytes())) as usize]);
+                session.command(LUN, Cdb(cdb), Transfer::Out(data)).await.map(drop)
             }
         }
     }
@@ -81,10 +111,13 @@ pub(super) fn left_by_a_lost_path(seed: u64, long: Long) {
     cluster.world.run_for(GIVES_UP);
     cluster.world.block_on(host, CoreId(0), move || async move {
         let session = log_in(portals[1], "host").await.unwrap();
-        write(&session, LAST, 7).await.unwrap();
+        while let Err(error) = write(&session, long.last(), 7).await {
+            assert!(matches!(long, Long::OrWrite), "{error}");
+            rt::sleep(Duration::from_millis(100)).await;
+        }
     });
     cluster.world.run_for(Duration::from_secs(40));
-    assert_eq!(cluster.read_block(1, LAST), 7, "seed {seed}");
+    assert_eq!(cluster.read_block(1, long.last()), 7, "seed {seed}");
     drop(sent);
 }
 
@@ -93,6 +126,8 @@ fn nothing_of_a_long_command_comes_after_what_was_written_by_another_path() {
     each_seed(4, |seed| {
         left_by_a_lost_path(seed, Long::Unmap);
         left_by_a_lost_path(seed, Long::Copy);
+        left_by_a_lost_path(seed, Long::WriteSame);
+        left_by_a_lost_path(seed, Long::OrWrite);
     });
 }
 

@@ -58,6 +58,7 @@ fn that_a_write_begins_late_is_noticed() {
 fn that_each_step_of_a_command_has_an_age_of_its_own_is_noticed() {
     assert_noticed(Canary::AgeByStep, |seed| left_by_a_lost_path(seed, Long::Unmap));
     assert_noticed(Canary::AgeByStep, |seed| left_by_a_lost_path(seed, Long::Copy));
+    assert_noticed(Canary::AgeByStep, |seed| left_by_a_lost_path(seed, Long::WriteSame));
 }
 
 #[test]
