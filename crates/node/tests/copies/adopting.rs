@@ -44,6 +44,14 @@ impl Cluster {
         self.control(0, |control| async move { !control.volume(Shape::thick().name).unwrap().info.is_sole() })
     }
 
+    /// Whether the slices of the first node's copy are open, and those of a copy.
+    fn is_open_as_copy(&self) -> bool {
+        self.control(0, |control| async move {
+            let id = control.volume(Shape::thick().name).unwrap().info.id;
+            control.keeper().unwrap().is_open(id)
+        })
+    }
+
     fn copies_in_record(&self) -> usize {
         self.control(0, |control| async move { control.keeper().unwrap().volumes()[0].entry.copies.len() })
     }
@@ -225,6 +233,49 @@ fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
         let written = cluster.world.wait_for(host).unwrap();
         cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
         (0..2).for_each(|index| cluster.start(index));
+        assert_eq!(cluster.holds(0, 0..written), [5], "{written} blocks");
+    });
+}
+
+/// A volume is flushed before hosts have to wait for it to become a copy. What they write while that flush is
+/// under way is only in the cache.
+#[test]
+fn what_was_written_during_the_flush_before_is_on_the_disk_too() {
+    let ms = Duration::from_millis;
+    each_seed(6, |seed| {
+        let cluster = Cluster::new(seed, 2, 1);
+        cluster.add_alone(VolumeKind::Thick);
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        let slow = DiskLatency { flush: ms(100)..ms(101), ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[0], DISK, slow);
+        let ended = Rc::new(Cell::new(false));
+        let ends = Rc::clone(&ended);
+        // Each block once: a later write would hide the loss of an earlier one.
+        let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            let mut written = 0;
+            while !ends.get() && written < 2048 {
+                write(&session, written, 5).await.unwrap();
+                written += 1;
+                rt::sleep(ms(2)).await;
+            }
+            attended(async || session.flush(LUN).await).await.unwrap();
+            written
+        });
+        cluster.world.run_for(ms(5));
+        drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+            let _ = Control::current().add_copy(Shape::thick().name, second_node()).await;
+        }));
+        let is_open = (0..5000).any(|_| {
+            cluster.world.run_for(ms(1));
+            cluster.is_open_as_copy()
+        });
+        assert!(is_open);
+        // At once: the next change of the pool's metadata flushes all of its disk.
+        ended.set(true);
+        let written = cluster.world.wait_for(host).unwrap();
+        cluster.world.crash(cluster.servers[0]);
+        cluster.start(0);
         assert_eq!(cluster.holds(0, 0..written), [5], "{written} blocks");
     });
 }
