@@ -150,6 +150,9 @@ impl Harms<'_> {
         }
         self.counts.count(if is_good() { "bad blocks good again" } else { "copy out for bad blocks" });
         let sectors = history.sectors_of(bad.blocks.start).start..history.sectors_of(bad.blocks.end - 1).end;
+        // A disk with larger blocks writes all of one that hosts change in part.
+        let together = u64::from(self.plan.disk_block) / SECTOR as u64;
+        let sectors = sectors.start / together * together..sectors.end.next_multiple_of(together);
         let only_the_node_wrote = is_good()
             && cluster.entry_of(volume).epoch == epoch
             && !history.is_written_since(sectors, moment);
