@@ -614,11 +614,10 @@ impl Cluster {
         })
     }
 
-    /// Takes a node's events, and returns those that are no older than this.
-    pub fn take_events(&self, index: usize, age_max: Duration) -> Vec<Event> {
+    /// Takes a node's events since the last time; `None`: there were too many for the node to keep.
+    pub fn take_events(&self, index: usize) -> Option<Vec<Event>> {
         let taken = self.control(index, |control| control.next_events());
-        let recent = taken.events.into_iter().filter(|(age, _)| *age <= age_max);
-        recent.map(|(_, event)| event).collect()
+        (taken.missed == 0).then(|| taken.events.into_iter().map(|(_, event)| event).collect())
     }
 
     /// In how many regions the copies of a node that has started say that another copy may differ.

@@ -110,6 +110,9 @@ impl Harms<'_> {
         let disk = Disk { pool: volume.pool, path: volume.pool.disks[first.disk] };
         let sees_repair = is_calm && spoilt == Spoilt::Blocks;
         let is_news = sees_repair && self.cluster.acknowledge_read_errors(index, volume.pool);
+        if is_news {
+            self.cluster.take_events(index);
+        }
         self.spoilt.set(Some(index));
         self.harm_disk(index, disk, faults);
         if sees_repair {
@@ -158,13 +161,13 @@ impl Harms<'_> {
             && !history.is_written_since(sectors, moment);
         self.inside.run_for(TOLD_WITHIN);
         if bad.is_news && cluster.is_started(bad.index) {
-            self.check_told(bad, world.now() - began, only_the_node_wrote);
+            self.check_told(bad, only_the_node_wrote);
         }
     }
 
     /// Checks that the node has told once of each bad block, and of each repair.
-    fn check_told(&self, bad: &Bad, age_max: Duration, has_repaired: bool) {
-        let events = self.cluster.take_events(bad.index, age_max);
+    fn check_told(&self, bad: &Bad, has_repaired: bool) {
+        let Some(events) = self.cluster.take_events(bad.index) else { return };
         let told = |code: Code| -> BTreeSet<u64> {
             let of_code = events.iter().filter(|event| event.code == code);
             let ranges = of_code.filter_map(|event| event.range.as_ref());
