@@ -96,6 +96,33 @@ fn a_copy_that_takes_long_to_open_keeps_none_in_another_pool_closed() {
     });
 }
 
+/// The node looks for copies to open every second, and with each change of the record.
+#[test]
+fn the_copies_of_a_slow_pool_are_opened_one_after_the_other() {
+    let ms = Duration::from_millis;
+    each_seed(3, |seed| {
+        let cluster = two_pools(seed);
+        cluster.start_with_latency(DiskLatency { read: silence(), ..DiskLatency::default() });
+        let opening = || {
+            cluster.control(1, |control| async move {
+                let Some(keeper) = control.keeper() else { return 0 };
+                let here = keeper.names_here().into_iter();
+                here.filter(|(id, name)| name != Shape::thick().name && keeper.is_being_opened(*id)).count()
+            })
+        };
+        // An attempt that ends at once, because the pool was not compared with the record yet, does not count.
+        let is_slow = || {
+            let is_begun = opening() > 0;
+            cluster.world.run_for(if is_begun { ms(50) } else { ms(10) });
+            is_begun && opening() > 0
+        };
+        assert!((0..1000).any(|_| is_slow()), "the disk is silent");
+        cluster.world.run_for(ms(1500));
+        assert_eq!(opening(), 1, "each waits for two seconds for the one before it");
+        cluster.end_silence();
+    });
+}
+
 /// The second node's copy in the second pool fails a write, and its disk works again.
 fn fail_second(cluster: &Cluster) {
     let server = cluster.servers[1];

@@ -100,7 +100,9 @@ pub struct Keeper {
     /// Volumes whose copies are being opened. If a copy were opened twice at once, the second opening would
     /// undo what the first one has been told since.
     opening: RefCell<BTreeSet<VolumeId>>,
-    /// Notified when an opening has ended.
+    /// Volumes whose copies wait for others of their pool to be opened first.
+    queued: RefCell<BTreeSet<VolumeId>>,
+    /// Notified when an opening has ended, and when a copy is not queued any more.
     opened: Notify,
     /// Notified when there is something to do before the next look.
     work: Notify,
@@ -240,6 +242,7 @@ impl Keeper {
             closing: RefCell::default(),
             acting: Semaphore::new(1),
             opening: RefCell::default(),
+            queued: RefCell::default(),
             opened: Notify::new(),
             work: Notify::new(),
             applied: Notify::new(),

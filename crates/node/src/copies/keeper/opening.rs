@@ -243,24 +243,29 @@ impl Keeper {
     /// The caller does not wait: a disk that hangs must not keep copies on other disks from acting by the
     /// record.
     pub fn open_volumes_soon(self: &Rc<Self>) {
-        for pool in self.to_be_opened(|_| true) {
-            let keeper = Rc::clone(self);
-            rt::spawn(async move { keeper.open_in_turn(pool).await }).detach();
-        }
+        self.queue_openings(|_| true);
     }
 
     /// Opens those of these copies whose volume and pool are both available by now. One whose disk takes long
     /// may still be being opened when this returns.
     pub async fn open_volumes(self: &Rc<Self>, ids: &BTreeSet<VolumeId>) {
-        let pools = self.to_be_opened(|id| ids.contains(id));
-        rt::join_all(pools.into_iter().map(|pool| self.open_in_turn(pool))).await;
-        // Others may have begun to open some of them.
+        self.queue_openings(|id| ids.contains(id));
+        self.opened.until(|| self.queued.borrow().is_disjoint(ids)).await;
         let opened = self.opened.until(|| self.opening.borrow().is_disjoint(ids));
         let _ = rt::timeout(OPENED_WITHIN, opened).await;
     }
 
-    /// The copies that may be opened now, by pool: the disks of one must not delay the copies on those of
-    /// another.
+    /// Has the copies opened that may be opened now, those of each pool in turn.
+    fn queue_openings(self: &Rc<Self>, wanted: impl Fn(&VolumeId) -> bool) {
+        for ids in self.to_be_opened(wanted) {
+            self.queued.borrow_mut().extend(&ids);
+            let keeper = Rc::clone(self);
+            rt::spawn(async move { keeper.open_in_turn(ids).await }).detach();
+        }
+    }
+
+    /// The copies that may be opened now and are not queued yet, by pool: the disks of one must not delay the
+    /// copies on those of another.
     fn to_be_opened(&self, wanted: impl Fn(&VolumeId) -> bool) -> Vec<Vec<VolumeId>> {
         let Some(control) = Control::try_current() else { return Vec::new() };
         let closed: Vec<VolumeId> = {
@@ -269,7 +274,8 @@ impl Keeper {
             closed.map(|(id, _)| *id).filter(wanted).collect()
         };
         let mut pools: BTreeMap<Option<PoolId>, Vec<VolumeId>> = BTreeMap::new();
-        for id in closed.into_iter().filter(|id| self.opening_of(*id).is_some()) {
+        let is_new = |id: &VolumeId| !self.queued.borrow().contains(id) && self.opening_of(*id).is_some();
+        for id in closed.into_iter().filter(is_new) {
             pools.entry(control.pool_of_copy(id)).or_default().push(id);
         }
         pools.into_values().collect()
@@ -287,6 +293,8 @@ impl Keeper {
     /// before it.
     async fn open_in_turn(self: &Rc<Self>, ids: Vec<VolumeId>) {
         for id in ids {
+            self.queued.borrow_mut().remove(&id);
+            self.opened.notify();
             if let Some(ended) = self.begin_opening(id) {
                 let _ = rt::timeout(OPENED_WITHIN, ended).await;
             }
