@@ -63,10 +63,9 @@ impl Control {
         pools.filter_map(|pool| pool.volume(id).map(|info| (pool, info))).collect()
     }
 
-    /// The pool that has this node's copy of a volume; the first one if several do, `None` if no open pool
-    /// does.
+    /// The pool that has this node's copy of a volume; `None` if no open pool does.
     pub(crate) fn pool_of_copy(&self, id: VolumeId) -> Option<PoolId> {
-        self.copies_of(id).first().map(|(pool, _)| pool.id())
+        self.pool_of(id).ok().map(|pool| pool.id())
     }
 
     /// The number of slices with blocks of this node's copy; 0 if no open pool has a copy.

@@ -75,9 +75,10 @@ impl Control {
     /// [`ControlError::PoolOpen`].
     pub async fn pool_remains(&self, name: &str) -> Result<PoolRemains, ControlError> {
         let (disks, volumes) = match self.useless_pool(name)? {
-            Some(pool) => {
-                (pool.paths().into_iter().map(|path| (path, None)).collect(), Some(self.volumes_at(&pool)))
-            }
+            Some(pool) => (
+                pool.paths().into_iter().map(|path| (path, None)).collect(),
+                Some(self.current_volumes(&pool)),
+            ),
             None => self.probe_pool(name).await,
         };
         let maps = self.maps_to(volumes.as_deref()).await;
@@ -154,7 +155,7 @@ impl Control {
     /// Checks that no volume of the pool is mapped, so that the pool can be closed.
     pub(super) fn check_none_is_mapped(&self, pool: &Pool) -> Result<(), ControlError> {
         let unmapped = |volume: &VolumeInfo| self.check_unmapped(volume.id, &volume.name);
-        self.volumes_at(pool).iter().try_for_each(unmapped).map_err(|error| match error {
+        self.current_volumes(pool).iter().try_for_each(unmapped).map_err(|error| match error {
             ControlError::Mapped { volume, target, lun } => {
                 ControlError::MappedInPool { pool: pool.name(), volume, target, lun }
             }

@@ -328,7 +328,8 @@ impl Control {
     /// # Errors
     /// As [`Control::export_pool`], except those that only the disks can report.
     pub fn check_export(&self, name: &str) -> Result<Vec<String>, ControlError> {
-        Ok(self.exportable(name)?.volumes().into_iter().map(|volume| volume.name).collect())
+        let pool = self.exportable(name)?;
+        Ok(self.current_volumes(&pool).into_iter().map(|volume| volume.name).collect())
     }
 
     fn exportable(&self, name: &str) -> Result<Pool, ControlError> {

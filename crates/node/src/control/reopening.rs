@@ -64,7 +64,7 @@ impl Control {
         if let Some(pool) = &open {
             self.check_nothing_forgotten(pool)?;
         }
-        Ok(open.map(|pool| self.volumes_at(&pool).into_iter().map(|volume| volume.name).collect()))
+        Ok(open.map(|pool| self.current_volumes(&pool).into_iter().map(|volume| volume.name).collect()))
     }
 
     /// Checks that a pool must be reopened; returns it if it is open and so must be closed first.
@@ -93,7 +93,7 @@ impl Control {
         let Some(keeper) = self.keeper() else { return Ok(()) };
         let forgotten =
             |info: &VolumeInfo| info.kind == VolumeKind::Ram && !info.is_sole() && keeper.is_last(info.id);
-        match self.volumes_at(pool).into_iter().find(forgotten) {
+        match self.current_volumes(pool).into_iter().find(forgotten) {
             Some(info) => Err(ControlError::OnlyInMemory { pool: pool.name(), volume: info.name }),
             None => Ok(()),
         }
@@ -101,7 +101,8 @@ impl Control {
 
     /// Closes a pool whose volumes will be back soon.
     async fn set_pool_aside(&self, changing: &Rc<Changing>, pool: Pool) -> Result<(), ControlError> {
-        let expected: BTreeSet<VolumeId> = self.volumes_at(&pool).iter().map(|volume| volume.id).collect();
+        let expected: BTreeSet<VolumeId> =
+            self.current_volumes(&pool).iter().map(|volume| volume.id).collect();
         on_all_cores(move || {
             let expected = expected.clone();
             async move { Shard::current().expect_back(&expected) }
@@ -118,7 +119,7 @@ impl Control {
 
     /// Closes a pool's volumes on all cores, and keeps the state of their units until they are opened again.
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
-        let all = self.volumes_at(pool);
+        let all = self.current_volumes(pool);
         if let Some(keeper) = self.keeper() {
             let memory = |info: &&VolumeInfo| info.kind == VolumeKind::Ram;
             let ids = all.iter().map(|info| info.id).collect();

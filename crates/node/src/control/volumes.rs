@@ -9,7 +9,6 @@ mod deletion;
 mod opening;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
 use store::{Pool, Stripe, VolumeInfo, VolumeKind};
@@ -147,30 +146,21 @@ impl Control {
     /// The other ones came back with a pool that had been given up.
     pub(super) fn current_of(&self, mut found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
         let keeper = self.keeper();
-        let is_current = |(_, info): &(Pool, VolumeInfo)| {
-            let named = |keeper: &Rc<Keeper>| {
-                let volume = keeper.volume(info.id)?;
-                Some(volume.entry.is_copy_on(keeper.me(), info.copy.as_ref()?))
-            };
-            keeper.as_ref().and_then(named).unwrap_or(false)
-        };
-        let current = if found.len() > 1 { found.iter().position(is_current) } else { None };
+        let is_it =
+            |(_, info): &(Pool, VolumeInfo)| keeper.as_ref().is_some_and(|keeper| is_current(keeper, info));
+        let current = if found.len() > 1 { found.iter().position(is_it) } else { None };
         if found.is_empty() { None } else { Some(found.swap_remove(current.unwrap_or(0))) }
     }
 
     /// The volumes of a pool, except those whose copy on this node is in another pool.
     ///
     /// This pool has an older copy of these, which is not served: it had been given up, and came back.
-    pub(super) fn volumes_at(&self, pool: &Pool) -> Vec<VolumeInfo> {
+    pub(super) fn current_volumes(&self, pool: &Pool) -> Vec<VolumeInfo> {
         let mut all = pool.volumes();
         if let Some(keeper) = self.keeper() {
-            let is_current = |info: &VolumeInfo| {
-                let entry = keeper.volume(info.id).map(|volume| volume.entry);
-                entry.zip(info.copy).is_some_and(|(entry, kept)| entry.is_copy_on(keeper.me(), &kept))
-            };
             all.retain(|info| {
                 let found = self.copies_of(info.id);
-                is_current(info) || !found.iter().any(|(_, other)| is_current(other))
+                is_current(&keeper, info) || !found.iter().any(|(_, other)| is_current(&keeper, other))
             });
         }
         all
@@ -232,6 +222,12 @@ impl Control {
         });
         found.collect()
     }
+}
+
+/// Whether this is the copy of its volume on this node by the cluster's record.
+fn is_current(keeper: &Keeper, info: &VolumeInfo) -> bool {
+    let entry = keeper.volume(info.id).map(|volume| volume.entry);
+    entry.zip(info.copy).is_some_and(|(entry, kept)| entry.is_copy_on(keeper.me(), &kept))
 }
 
 pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError> {

@@ -123,7 +123,7 @@ impl Control {
 
     /// Closes the volumes of a pool on all cores.
     pub(in crate::control) async fn close_volumes(&self, changing: &Changing, pool: &Pool) {
-        for volume in self.volumes_at(pool) {
+        for volume in self.current_volumes(pool) {
             self.close_volume(changing, pool, volume.id).await;
         }
     }
