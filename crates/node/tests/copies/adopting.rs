@@ -420,11 +420,8 @@ fn a_volume_that_two_pools_hold_gets_no_copy() {
     let cluster = Cluster::new(1, 2, 1);
     cluster.add_alone(VolumeKind::Thick);
     cluster.fill(0, BLOCKS, 1);
-    let disk = "/dev/second";
-    cluster.world.add_disk(cluster.servers[0], disk, 64 * MIB, 512);
-    cluster.control(0, move |control| async move {
-        let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
-        control.create_pool(PoolSpec { name: SECOND.into(), disks, wipe: false }).await.unwrap();
+    cluster.add_pool(0, SECOND, "/dev/second");
+    cluster.control(0, |control| async move {
         let info = control.volume(Shape::thick().name).unwrap().info;
         let new = NewCopy::blank(&info, Slot::new(0).unwrap(), Some(SECOND.into()));
         let new = NewCopy { blank: false, sole: true, ..new };

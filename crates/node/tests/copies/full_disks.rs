@@ -27,10 +27,7 @@ pub(super) fn of_nodes(seed: u64, nodes: usize, cores: usize) -> Cluster {
     let cluster = Cluster::new(seed, nodes, cores);
     for index in 0..nodes {
         cluster.world.put_file(cluster.servers[index], FILE, DiskImage::new(64 * MIB, 512));
-        cluster.control(index, |control| async move {
-            let disks = vec![NewDisk { path: FILE.into(), create: None, reserve: false }];
-            control.create_pool(PoolSpec { name: IN_FILE.into(), disks, wipe: false }).await.unwrap();
-        });
+        cluster.create_pool(index, IN_FILE, FILE);
     }
     cluster.control(0, move |control| async move {
         let new = node::control::NewVolume {

@@ -118,12 +118,23 @@ impl Cluster {
             cluster.start(index);
             let disk_block = disk_blocks[index % disk_blocks.len()];
             cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, disk_block);
-            let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
-            cluster.control(index, move |control| async move {
-                control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await.unwrap();
-            });
+            cluster.create_pool(index, POOL, DISK);
         }
         cluster
+    }
+
+    /// Creates a pool of a node on this disk.
+    fn create_pool(&self, index: usize, name: &'static str, disk: &'static str) {
+        self.control(index, move |control| async move {
+            let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
+            control.create_pool(PoolSpec { name: name.into(), disks, wipe: false }).await.unwrap();
+        });
+    }
+
+    /// Adds a disk of 64 MiB to a node, and creates a pool on it.
+    fn add_pool(&self, index: usize, name: &'static str, disk: &'static str) {
+        self.world.add_disk(self.servers[index], disk, 64 * MIB, 512);
+        self.create_pool(index, name, disk);
     }
 
     /// Makes all nodes one cluster.

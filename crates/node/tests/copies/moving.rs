@@ -384,11 +384,7 @@ fn a_lost_disk_is_back(seed: u64) -> Cluster {
     cluster.world.run_for(Duration::from_secs(3));
     cluster.write_all(0, 2);
     cluster.start(1);
-    cluster.world.add_disk(server, "/dev/other", 64 * MIB, 512);
-    cluster.control(1, |control| async move {
-        let disks = vec![NewDisk { path: "/dev/other".into(), create: None, reserve: false }];
-        control.create_pool(PoolSpec { name: "other".into(), disks, wipe: false }).await.unwrap();
-    });
+    cluster.add_pool(1, "other", "/dev/other");
     cluster.world.run_for(Duration::from_secs(2));
     assert!(cluster.remove_copy(0, 2).unwrap(), "its copy cannot be opened, and may be taken away");
     cluster.control(0, |control| async move {

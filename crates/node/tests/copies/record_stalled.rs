@@ -37,11 +37,9 @@ fn with_files(seed: u64) -> (Cluster, Files) {
     let cluster = Cluster { world, servers, configs, cores: 2, record };
     for index in 0..3 {
         cluster.start(index);
-        cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, 512);
+        cluster.add_pool(index, POOL, DISK);
         let members = members.clone();
         cluster.control(index, move |control| async move {
-            let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
-            control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await.unwrap();
             let place = Place {
                 cluster: format!("{CLUSTER:032x}"),
                 node: index as u16 + 1,

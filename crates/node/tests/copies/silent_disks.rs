@@ -21,13 +21,7 @@ fn silence() -> std::ops::Range<Duration> {
 /// Two nodes with two pools each: three volumes have copies in the first pools, and one in the second.
 fn two_pools(seed: u64) -> Cluster {
     let cluster = Cluster::new(seed, 2, 2);
-    for (index, server) in cluster.servers.iter().enumerate() {
-        cluster.world.add_disk(*server, SECOND_DISK, 64 * MIB, 512);
-        cluster.control(index, |control| async move {
-            let disks = vec![NewDisk { path: SECOND_DISK.into(), create: None, reserve: false }];
-            control.create_pool(PoolSpec { name: SECOND.into(), disks, wipe: false }).await.unwrap();
-        });
-    }
+    (0..2).for_each(|index| cluster.add_pool(index, SECOND, SECOND_DISK));
     for (pool, name) in [(POOL, "one"), (POOL, "two"), (POOL, "three"), (SECOND, Shape::thick().name)] {
         cluster.add_to(pool, name);
     }

@@ -447,11 +447,7 @@ fn a_disk_that_hangs_when_a_copy_is_opened_keeps_no_other_waiting() {
     let cluster = Cluster::new(1, 3, 2);
     cluster.add_volume(VolumeKind::Thick, 3);
     let disk = "/dev/other";
-    cluster.world.add_disk(cluster.servers[0], disk, 64 * MIB, 512);
-    cluster.control(0, move |control| async move {
-        let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
-        control.create_pool(PoolSpec { name: OTHER.into(), disks, wipe: false }).await.unwrap();
-    });
+    cluster.add_pool(0, OTHER, disk);
     let longest = cluster.keep_writing("writer", 0);
     let hang = Duration::from_secs(3)..Duration::from_millis(3001);
     let slow = DiskLatency { flush: hang.clone(), read: hang, ..DiskLatency::default() };
