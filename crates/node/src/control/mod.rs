@@ -148,7 +148,7 @@ pub struct Control {
     being_made: RefCell<BTreeMap<VolumeId, BTreeMap<u64, Instant>>>,
     /// The requests for copies that this node is carrying out now, by requester. One that is given up is
     /// removed at once, and the change that carries it out deletes what it has created.
-    making: RefCell<BTreeSet<u64>>,
+    copy_requests: RefCell<BTreeSet<u64>>,
     /// Set if the cluster's record already knew this life, or a later one, from another start of this node:
     /// the latest life that it knew. This life then ends before it does anything.
     used_life: Cell<Option<u64>>,

@@ -125,7 +125,7 @@ impl Control {
             shown_paths: RefCell::default(),
             shown_portals: RefCell::default(),
             being_made: RefCell::default(),
-            making: RefCell::default(),
+            copy_requests: RefCell::default(),
             used_life: Cell::new(None),
             forgotten_record: Cell::new(false),
             accepted_older: RefCell::default(),

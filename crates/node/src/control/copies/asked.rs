@@ -106,16 +106,16 @@ impl Control {
             copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
         };
         let (control, asker) = (Rc::clone(self), copy.asker);
-        self.making.borrow_mut().insert(asker);
+        self.copy_requests.borrow_mut().insert(asker);
         let made = self.change(Work::new(Doing::MakeCopy, &copy.name), |changing| async move {
             changing.concerns(id);
             let made = control.make_unless_given_up(&changing, &keeper, copy, spec).await;
-            control.making.borrow_mut().remove(&asker);
+            control.copy_requests.borrow_mut().remove(&asker);
             made
         });
         // The change may continue, but the node that asked is told that it failed, and does not add the copy.
         made.await.inspect_err(|_| {
-            self.making.borrow_mut().remove(&asker);
+            self.copy_requests.borrow_mut().remove(&asker);
         })
     }
 
@@ -134,7 +134,7 @@ impl Control {
         };
         let _name = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
         let pool = self.pool_named(&pool)?;
-        let is_given_up = || !self.making.borrow().contains(&copy.asker);
+        let is_given_up = || !self.copy_requests.borrow().contains(&copy.asker);
         let given_up = ClusterError::Conflict(copy.name.clone());
         if is_given_up() {
             return Err(given_up.into());
@@ -232,7 +232,7 @@ impl Control {
         // Before its turn: if the copy is still being created, the change that creates it deletes it, however
         // long its disk takes.
         if let Some(asker) = asker {
-            self.making.borrow_mut().remove(&asker);
+            self.copy_requests.borrow_mut().remove(&asker);
             self.forget_asker(volume, asker);
         }
         let control = Rc::clone(self);
