@@ -361,7 +361,7 @@ pub enum ControlError {
     },
     /// Several pools of the node hold the volume.
     #[error(
-        "pools {pools} of this node all hold volume {volume:?}, and it is not known which one has its current data: export the others first (`ursa pool export`)"
+        "pools {pools} of this node all hold volume {volume:?}, and it is unknown which one has its current data: export all but that one first (`ursa pool export`)"
     )]
     InSeveralPools {
         /// The volume.

@@ -71,8 +71,8 @@ impl Control {
     }
 
     async fn do_chore(self: &Rc<Control>, keeper: &Rc<Keeper>, id: VolumeId, chore: Chore) {
-        // What is to be done would have to wait for that change. As long as a disk hangs, each round would
-        // start one more.
+        // The chore would have to wait for that change, and while a disk hangs, each round would start one
+        // more.
         if self.is_being_changed(id) {
             return;
         }

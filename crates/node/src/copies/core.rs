@@ -477,7 +477,7 @@ impl Copies {
         // A copy that is not open (yet) does not answer; whichever node waits for an answer asks again.
         let Some(copy) = self.slice(address) else { return };
         let read = match frame.kind {
-            // Nobody says again that a range is given back: a detached copy hears that, and nothing else.
+            // That a range is given back is said only once: a detached copy takes this message, and no other.
             LOCK => LockMessage::parse(&frame.head)
                 .map(|message| copy.receive_lock(from, life, message))
                 .ok_or(Malformed::Value),

@@ -87,7 +87,7 @@ fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
         assert_eq!(missed, Cause::NoSpace);
         let no_room = KeptOut::NoRoom(NodeId(full as u16 + 1));
         assert_eq!(waits_for, Some(Awaited::KeptOut(no_room).into()));
-        // What it took when it was in sync waits for room no more: the resync may bring zeros that make some.
+        // What it took while it was in sync no longer waits for room: a resync may bring zeros that make it.
         for core in 0..2 {
             cluster.world.inspect(cluster.servers[full], CoreId(core), || {
                 for copy in Copies::current().slices() {

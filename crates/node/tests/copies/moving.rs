@@ -224,8 +224,8 @@ fn a_copy_that_two_ask_for_differently_is_the_one_that_the_record_has() {
     }
 }
 
-/// Nobody adds it then: its node deletes it, whether the request to do so comes before it is created, and
-/// waits, or is given up, too.
+/// Nobody adds it to the record then. Its node deletes it, whether the request to delete it waits for the
+/// creation to end, or times out as well.
 #[test]
 fn a_copy_whose_node_answers_too_late_is_deleted() {
     for seconds in [35, 100] {

@@ -100,7 +100,7 @@ impl Harms<'_> {
     /// Whether the node with the vote waits for the leases of the second, which the record has out of sync.
     ///
     /// Nothing has been acknowledged without the second node, and it may not know of that change. If it is
-    /// left now, it continues alone, and rightly: but by the record, that is a split brain (seed 7301909).
+    /// left alone now, it rightly continues: but by the record, that is a split brain (seed 7301909).
     fn is_about_to_act_alone(&self) -> bool {
         let cluster = self.cluster;
         let is_out = || cluster.volumes.iter().any(|volume| !cluster.has_in_sync(volume, ALONE));

@@ -64,7 +64,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Adds a slot to a list: to its last run, if it comes after that.
+    /// Adds a slot to a list of runs. If it directly follows the last run, it becomes part of that.
     pub(crate) fn add(list: &mut Vec<Slots>, place: Place) {
         match list.last_mut() {
             Some(last) if last.first.plus(last.count) == place => last.count += 1,

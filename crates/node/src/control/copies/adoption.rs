@@ -472,7 +472,7 @@ pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Re
     Ok(())
 }
 
-/// Whether a pool calls it the only copy, so that it has no dirty map.
+/// Whether the pool calls this copy the only one of its volume, so that it has no dirty map.
 fn has_no_map(info: &VolumeInfo) -> bool {
     info.is_sole() || info.copy.is_some_and(|copy| copy.state == CopyState::New)
 }

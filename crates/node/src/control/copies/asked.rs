@@ -249,9 +249,9 @@ impl Control {
         .await
     }
 
-    /// Deletes what a pool has of a volume that has no copy on this node by the record. `given_up`: because
-    /// the request for it has ended, and if no other one needs it. The caller holds the volume and those of
-    /// the pool.
+    /// Deletes what a pool has of a volume that has no copy on this node by the record. `given_up`: the
+    /// request for the copy has ended, and it is deleted only if no other request needs it. The caller holds
+    /// the volume and the volumes of the pool ([`Thing`]).
     async fn delete_unrecorded(
         &self,
         changing: &Changing,

@@ -101,8 +101,8 @@ impl SliceCopy {
     /// The same for a write that the protocol handed out. Returns `None` if it finds no room and nothing
     /// waits for it any more.
     ///
-    /// A resync brings its data, or it is no longer wanted. It must not wait for room: the resync waits for
-    /// its end, and may bring zeros that make room.
+    /// Either a resync brings its data again, or nobody wants it any more. Such a write must not wait for
+    /// room: the resync waits for its end, and may bring zeros that make room.
     pub(super) async fn with_room_for<T, F: Future<Output = Result<T, SliceError>>>(
         self: &Rc<Self>,
         id: ApplyId,

@@ -160,7 +160,7 @@ impl Forks {
         self.all.borrow().get(&id).map(|fork| fork.record.clone())
     }
 
-    /// Those to be settled next. They are busy from now on.
+    /// The forks to settle next. Their volumes are busy from now on.
     fn take_turns(&self) -> Vec<VolumeId> {
         let (all, mut busy, last) = (self.all.borrow(), self.busy.borrow_mut(), self.last.get());
         let later = all.keys().filter(|id| Some(**id) > last);
@@ -401,8 +401,8 @@ impl Keeper {
 
     /// Settles forks, each in a task of its own.
     ///
-    /// One may wait for seconds for an answer of the record, and for a disk that hangs without end: the
-    /// others must not wait with it.
+    /// One may wait seconds for an answer of the record, or without end for a disk that hangs: the others
+    /// must not wait with it.
     fn settle_forks(self: &Rc<Self>, status: &Rc<Status>) {
         for id in self.forks.take_turns() {
             let (keeper, status) = (Rc::clone(self), Rc::clone(status));
@@ -414,8 +414,8 @@ impl Keeper {
         }
     }
 
-    /// Begins forks one after the other: nothing but this node's own record keeps one waiting, and all need
-    /// that.
+    /// Begins forks one after the other: each waits only for this node's own record, which takes one change
+    /// at a time.
     async fn begin_forks(self: &Rc<Self>, status: &Status) {
         if self.forks.begins.replace(true) {
             return;
