@@ -93,13 +93,12 @@ impl Control {
     }
 
     fn to_be_marked(&self, marks: &Marks, now: Marked) -> Vec<PoolId> {
-        let is_under_way = |pool: &Pool| marks.under_way.has(pool.id());
         let may_wait = |pool: &Pool| {
             let last = marks.last.borrow().get(&pool.id()).copied();
             pool.is_vouched_for() && last.is_some_and(|last| !is_due(last, now))
         };
         let pools = self.open_pools().into_iter().filter(has_copies);
-        pools.filter(|pool| !is_under_way(pool) && !may_wait(pool)).map(|pool| pool.id()).collect()
+        pools.filter(|pool| !may_wait(pool)).map(|pool| pool.id()).collect()
     }
 
     async fn keep_mark(&self, keeper: &Rc<Keeper>, marks: &Marks, pool: PoolId, now: Marked) {

@@ -14,11 +14,6 @@ impl<T> Default for UnderWay<T> {
 }
 
 impl<T: Copy + Ord + 'static> UnderWay<T> {
-    /// Whether a task for the thing is under way.
-    pub(super) fn has(&self, thing: T) -> bool {
-        self.0.borrow().contains(&thing)
-    }
-
     /// Starts the task for the thing, unless one is under way: then `task` is dropped.
     pub(super) fn start(&self, thing: T, task: impl Future<Output = ()> + 'static) {
         if !self.0.borrow_mut().insert(thing) {
