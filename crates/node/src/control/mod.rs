@@ -179,6 +179,9 @@ pub struct Control {
 struct KnownPool {
     paths: Vec<PathBuf>,
     state: Opened,
+    /// It is open and about to be closed: no copy is opened there any more, because its slices would keep the
+    /// disks.
+    closing: bool,
 }
 
 /// Whether a pool of the record is open.

@@ -151,15 +151,19 @@ impl Control {
         }
     }
 
-    /// Whether this node's data of a volume may be opened: its pool has been compared with the record since
-    /// it was opened. If not, requests the comparison.
+    /// Whether this node's data of a volume may be opened: its pool is not about to be closed, and has been
+    /// compared with the record since it was opened. If not, requests the comparison.
     ///
     /// A fork continues without the record, which cannot be reached; and data in memory is always from this
     /// life.
     pub(crate) fn may_open_copy(&self, keeper: &Keeper, id: VolumeId) -> bool {
+        let found = self.copies_of(id);
+        if found.iter().any(|(pool, _)| self.is_closing(pool)) {
+            return false;
+        }
         let is_unvouched =
             |(pool, info): &(Pool, VolumeInfo)| info.kind != VolumeKind::Ram && !pool.is_vouched_for();
-        let waits = !keeper.has_fork(id) && self.copies_of(id).iter().any(is_unvouched);
+        let waits = !keeper.has_fork(id) && found.iter().any(is_unvouched);
         if waits {
             self.unvouched.notify();
         }

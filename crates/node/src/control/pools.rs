@@ -423,7 +423,7 @@ impl Control {
             pool.set_log_tuning(self.log);
             pool.set_log_memory(self.log_memory.clone());
         }
-        let known = KnownPool { paths: paths.to_owned(), state };
+        let known = KnownPool { paths: paths.to_owned(), state, closing: false };
         let before = self.pools.borrow_mut().insert(name.to_owned(), known);
         drop(before);
     }

@@ -16,7 +16,7 @@ use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::pools::{PoolRecord, key};
 use super::turns::Thing;
-use super::{Control, ControlError, Opened, PoolStatus};
+use super::{Control, ControlError, KnownPool, Opened, PoolStatus};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
@@ -119,6 +119,8 @@ impl Control {
 
     /// Closes a pool's volumes on all cores, and keeps the state of their units until they are opened again.
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
+        // Before the openings under way are waited for, so that no other one begins.
+        self.set_closing(pool, true);
         let all = self.current_volumes(pool);
         if let Some(keeper) = self.keeper() {
             let memory = |info: &&VolumeInfo| info.kind == VolumeKind::Ram;
@@ -134,6 +136,21 @@ impl Control {
             let former = all.remove(&volume.id).and_then(|former| former.state);
             all.insert(volume.id, SetAside { pool: pool.name(), state: state.or(former) });
         }
+    }
+
+    /// Notes that a pool is about to be closed, or that it stays open after all.
+    pub(super) fn set_closing(&self, pool: &Pool, closing: bool) {
+        let mut pools = self.pools.borrow_mut();
+        let is_it = |known: &&mut KnownPool| known.open().is_some_and(|open| open.id() == pool.id());
+        if let Some(known) = pools.values_mut().find(is_it) {
+            known.closing = closing;
+        }
+    }
+
+    /// Whether an open pool is about to be closed.
+    pub(super) fn is_closing(&self, pool: &Pool) -> bool {
+        let is_it = |known: &KnownPool| known.open().is_some_and(|open| open.id() == pool.id());
+        self.pools.borrow().values().any(|known| known.closing && is_it(known))
     }
 
     /// Whether the volume is to be opened again.

@@ -1,7 +1,7 @@
 //! A copy's disk that fails a write: other copies continue, the last one can still be read, and the pool is
 //! reopened while the node runs.
 
-use super::forks::{A, record_node};
+use super::forks::{A, B, record_node};
 use super::*;
 
 use cluster::memory::Fault;
@@ -274,6 +274,88 @@ fn a_copy_whose_pool_is_forgotten_leaves_and_comes_back_with_it() {
         assert_equal(&cluster);
         assert_eq!(read_from(&cluster, 1, 3).unwrap(), 2);
     }
+}
+
+/// A second disk of the second node's pool, and the size of it.
+const SECOND: &str = "/dev/second";
+const SECOND_BYTES: u64 = 128 * MIB;
+
+/// Adds the second disk, and at LUN 1 a volume that only this node has. That volume lies on the second disk,
+/// where most space is left.
+fn add_second_disk(cluster: &Cluster) {
+    cluster.world.add_disk(cluster.servers[B], SECOND, SECOND_BYTES, 512);
+    cluster.control(B, |control| async move {
+        let disk = NewDisk { path: SECOND.into(), create: None, reserve: false };
+        control.add_disk(POOL, disk, false).await.unwrap();
+        let other = node::control::NewVolume { name: "other".into(), ..new_volume(POOL, Shape::thick()) };
+        control.create_volume(other).await.unwrap();
+        map(&control, "other", 1).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(2));
+}
+
+/// The second disk fails a write of a host of that volume, and is out of service; returns the host.
+fn fail_second_disk(cluster: &Cluster, name: &'static str) -> (rt::sim::NodeId, Rc<Session>) {
+    let (client, portal) = (cluster.client(name), cluster.portal(B));
+    let session = cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = Session::connect(portal, TARGET, &named(name)).await.unwrap();
+        session.make_ready(Lun(1)).await.unwrap();
+        Rc::new(session)
+    });
+    let faults = DiskFaults::default().with_unwritable(0..SECOND_BYTES);
+    cluster.world.set_disk_faults(cluster.servers[B], SECOND, faults);
+    let writer = Rc::clone(&session);
+    let failed = cluster.world.block_on(client, CoreId(0), move || async move {
+        writer.write(Lun(1), Lba(0), block(1), SIZE).await
+    });
+    failed.unwrap_err();
+    cluster.world.set_disk_faults(cluster.servers[B], SECOND, DiskFaults::default());
+    (client, session)
+}
+
+/// A copy waits for the cluster's record after its pool was reopened. The pool fails again, and is being
+/// closed when the record is back: the copy is not opened there, or it would keep the pool's disks open.
+#[test]
+fn a_copy_is_not_opened_in_a_pool_that_is_being_closed() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        add_second_disk(&cluster);
+        cluster.record.begin(record_node(B), Fault::Unreachable);
+        let _first = fail_second_disk(&cluster, "first");
+        cluster.control(B, |control| async move { control.reopen_pool(POOL).await.map(drop) }).unwrap();
+        // The other node takes the copy out, and this one does not hear of it.
+        let _ = write_to(&cluster, A, 3, 1);
+        cluster.wait_until("it is no member", || cluster.in_sync(A) == 1);
+        assert_eq!(cluster.in_sync(B), 2);
+        let (client, session) = fail_second_disk(&cluster, "second");
+        // The pool is not closed before this read has ended.
+        let slow = Duration::from_secs(3)..Duration::from_secs(4);
+        let latency = DiskLatency { read: slow, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[B], SECOND, latency);
+        let _read = cluster.world.spawn_on(client, CoreId(0), move || async move {
+            attended(async || session.read(Lun(1), Lba(0), BlockCount(1), SIZE).await).await
+        });
+        cluster.world.run_for(Duration::from_millis(100));
+        cluster.world.set_disk_latency(cluster.servers[B], SECOND, DiskLatency::default());
+        let reopened = cluster.world.spawn_on(cluster.servers[B], CoreId(0), || async {
+            Control::current().reopen_pool(POOL).await.map(drop)
+        });
+        cluster.world.run_for(Duration::from_millis(100));
+        cluster.record.end(record_node(B), Fault::Unreachable);
+        cluster.world.run_for(Duration::from_secs(2));
+        assert_eq!(cluster.in_sync(B), 1, "it has heard that it may be opened");
+        for core in 0..2 {
+            let open = cluster
+                .world
+                .block_on(cluster.servers[B], CoreId(core), || async { Copies::current().slices().len() });
+            assert_eq!(open, 0, "core {core}");
+        }
+        cluster.world.wait_for(reopened).unwrap().unwrap();
+        assert_equal(&cluster);
+        write_to(&cluster, A, 3, 2).unwrap();
+        assert_eq!(read_from(&cluster, B, 3).unwrap(), 2);
+    });
 }
 
 /// A pool that is closed loses its RAM volumes: it must not close while it has the only copy, and after that

@@ -340,7 +340,8 @@ impl Control {
         if Shard::current().unit(id).is_some() {
             return true;
         }
-        let Some((pool, info)) = self.current_of(self.copies_of(id)) else { return false };
+        let found = self.current_of(self.copies_of(id)).filter(|(pool, _)| !self.is_closing(pool));
+        let Some((pool, info)) = found else { return false };
         self.being_made.borrow_mut().remove(&id);
         match self.open_new_volume(&pool, &info).await {
             Ok(()) => {

@@ -47,6 +47,8 @@ impl Opening {
 impl Control {
     /// Opens all volumes of a pool on all cores. One that cannot be opened does not affect the others.
     pub(in crate::control) async fn open_volumes(&self, pool: &Pool) {
+        // An export may have failed.
+        self.set_closing(pool, false);
         let mut openings = Vec::new();
         // In a cluster, a copy is opened only when the cluster's record says what it is. Without a cluster, a
         // copy is opened here, so that hosts see it, but they cannot use it.
