@@ -557,7 +557,14 @@ impl Slice {
 
     /// Removes the range from what is held: it is about to be written, and will differ from what others have
     /// lost.
-    async fn end_hold(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+    ///
+    /// Every write does this first, and may have to wait for the disk. A caller that must not wait between a
+    /// decision and its write does it before the decision, when the list is known ([`Slice::know_lost`]).
+    ///
+    /// # Errors
+    /// As for [`Slice::write_map_page`].
+    pub async fn end_hold(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        self.check(offset, len);
         let range = offset.0..offset.0 + len.0;
         if !self.lost.holds_some_of(&range) {
             return Ok(());

@@ -430,6 +430,53 @@ fn a_part_of_a_lost_block_is_not_written() {
     cluster.assert_equal();
 }
 
+/// A copy that holds parts of a block that another one had lost notes that it does not hold them any more
+/// before it writes the block as a whole. Meanwhile its disk can read the block again, and a write of another
+/// part of it is carried out and acknowledged: that one is not overwritten by what the block held before.
+#[test]
+fn a_part_that_is_written_while_a_hold_of_the_block_ends_stays() {
+    for round in 0..10 {
+        let cluster = cluster(1, 2, 2);
+        let at = cluster.place_of(0, marked(BAD));
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        let one = |lba: u64, values: Vec<u64>| {
+            move |session: Rc<Session>| async move { write_small(&session, lba, &values).await }
+        };
+        cluster.on(0, one(BAD, vec![7])).unwrap();
+        cluster.spoil_at(0, at);
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        assert!(!cluster.lost_blocks(1).is_empty());
+        cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+        cluster.wait_until("the other copy has it again", || cluster.lost_blocks(1).is_empty());
+        // Of this part the first copy holds nothing any more.
+        cluster.on(0, one(BAD + 5, vec![8])).unwrap();
+        cluster.spoil_at(0, at);
+        let slow = Duration::from_millis(200)..Duration::from_millis(201);
+        let latency = DiskLatency { write: slow, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[0], DISK, latency);
+        let (client, portal) = (cluster.client("first"), cluster.portal(0));
+        let first = cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "first").await.unwrap();
+            write_small(&session, BAD + 2, &[9]).await
+        });
+        // In one of the rounds, this is while the note is being written.
+        cluster.world.run_for(Duration::from_millis(100 * round));
+        cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+        cluster.on(0, one(BAD + 5, vec![10])).unwrap();
+        cluster.world.wait_for(first).unwrap().unwrap();
+        cluster.world.set_disk_latency(cluster.servers[0], DISK, DiskLatency::default());
+        let mut expected = Vec::from_iter((0..BLOCKS).map(marked));
+        for (part, value) in [(0, 7), (2, 9), (5, 10)] {
+            expected[BAD as usize + part] = value;
+        }
+        cluster.assert_holds(0..2, &expected);
+        cluster.assert_equal();
+    }
+}
+
 /// Disks with blocks of 512 bytes, one of which has lost eight adjacent ones: each can be written on its own.
 #[test]
 fn small_blocks_that_are_lost_are_written_one_by_one() {

@@ -189,6 +189,8 @@ impl SliceCopy {
             if others && !std::mem::replace(&mut is_counted, true) && self.leaves_for_bad(bad) {
                 return Merged::Failed;
             }
+            // The rewrite would do this first, and a write that is taken meanwhile would come before it.
+            let hold_ended = self.layout.end_hold(offset, len).await;
             // From here until the layout has given this write its place in the order of the block, nothing
             // else runs on this core.
             let still = self.replica.borrow().still_around(id, &around);
@@ -201,7 +203,11 @@ impl SliceCopy {
                 Err(NotAround::Over) => return Merged::Ended,
                 Err(NotAround::NoMember) => return Merged::Failed,
             }
-            match self.layout.rewrite(offset, data).await {
+            let rewritten = match hold_ended {
+                Ok(()) => self.layout.rewrite(offset, data).await,
+                error => error,
+            };
+            match rewritten {
                 Ok(()) => {
                     self.note_repaired(bad);
                     return Merged::Again { written: true };
