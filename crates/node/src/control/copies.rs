@@ -70,8 +70,7 @@ impl Control {
 
     /// The number of slices with blocks of this node's copy; 0 if no open pool has a copy.
     pub(crate) fn slices_of_copy(&self, id: VolumeId) -> usize {
-        let copies = self.copies_of(id);
-        let Some((_, info)) = copies.first() else { return 0 };
+        let Some((_, info)) = self.current_of(self.copies_of(id)) else { return 0 };
         (0..info.stripe.slices()).filter(|index| info.stripe.slice_len(*index, info.capacity).0 > 0).count()
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{BlockSize, ByteLen};
 use replica::{Incarnation, Slot};
-use store::{CopyState, Pool, Stripe, VolumeInfo, VolumeKind};
+use store::{CopyState, MetadataState, PoolId, Stripe, VolumeInfo, VolumeKind};
 
 use super::super::change::Work;
 use super::super::doing::Doing;
@@ -18,6 +18,9 @@ use crate::volume::VolumeId;
 
 /// How often to check whether the map of a new copy is on its disk.
 const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);
+
+/// How often a pool that has no room for it is asked again to mark a copy as trusted.
+const TRUSTED_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a volume that is in use waits for a change of its reservations to end before it becomes a copy.
 /// After that it is tried again later.
@@ -139,7 +142,7 @@ impl Control {
                 self.shown_paths.borrow_mut().remove(&id);
                 self.announce_volumes().await;
                 if untrusted {
-                    rt::spawn(Rc::clone(self).trust_copy(pool, id, copy)).detach();
+                    rt::spawn(Rc::clone(self).trust_copy(pool.id(), id, copy)).detach();
                 }
                 // Data that an administrator has accepted counts here; all other copies are then resynced in
                 // full from it.
@@ -158,8 +161,11 @@ impl Control {
     ///
     /// That map says that everything must be copied. Only then may anything be copied: a copy in sync must
     /// never be blank after a restart.
-    async fn trust_copy(self: Rc<Control>, pool: Pool, id: VolumeId, copy: CopyOpening) {
+    ///
+    /// The pool is not held meanwhile: it could not be closed and opened again.
+    async fn trust_copy(self: Rc<Control>, pool: PoolId, id: VolumeId, copy: CopyOpening) {
         let number = copy.number;
+        let mut is_told = false;
         loop {
             let written = on_all_cores(move || async move {
                 let slices = Copies::current().slices_of(number);
@@ -183,16 +189,26 @@ impl Control {
                 return;
             }
             let is_out = || accepted || !keeper.calls_this_copy_in_sync(id);
-            if written.iter().all(|(_, written)| *written) && is_out() {
-                break;
+            let may_be = written.iter().all(|(_, written)| *written) && is_out();
+            if !may_be {
+                rt::sleep(MAP_WRITTEN_EVERY).await;
+                continue;
             }
-            rt::sleep(MAP_WRITTEN_EVERY).await;
-        }
-        let (slot, state) = (copy.me.index() as u8, CopyState::Trusted { epoch: copy.made });
-        if let Err(error) = pool.set_copy(id, slot, state).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::error!(volume = %id, error, "a new copy cannot be started: its pool is locked");
-            return;
+            {
+                let Some(pool) = self.pool_with(pool) else { return };
+                let (slot, state) = (copy.me.index() as u8, CopyState::Trusted { epoch: copy.made });
+                let Err(error) = pool.set_copy(id, slot, state).await else { break };
+                let error = &error as &dyn std::error::Error;
+                if pool.metadata_state() != MetadataState::Writable {
+                    // The copy is opened again with its pool.
+                    tracing::error!(volume = %id, error, "a new copy cannot be started: its pool is locked");
+                    return;
+                }
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(volume = %id, error, "a new copy cannot be started yet");
+                }
+            }
+            rt::sleep(TRUSTED_AGAIN).await;
         }
         self.accepted_older.borrow_mut().remove(&id);
         on_all_cores(move || async move {
