@@ -10,6 +10,7 @@ use super::leaf::{LEAF_BLOCKS, LEAF_GRAIN, Leaf, LeafKey};
 use super::place::{Place, SLOT_BYTES, Spot, Stored};
 use super::record::reveal;
 use super::segment::SLOT_GRAINS;
+use super::state::LeafPlace;
 use crate::error::ReadFailure;
 
 /// How many pieces of one read are read concurrently: a range that was written at random is in many pieces.
@@ -74,8 +75,10 @@ impl Inner {
                 covers(&state.active) || state.frozen.as_ref().is_some_and(covers)
             };
             let before = self.state.borrow().leaves.get(&key).copied();
-            let leaf =
-                if covered { None } else { self.leaf(key).await.map_err(|error| lost(&error, first))? };
+            let leaf = match covered {
+                true => None,
+                false => self.leaf(key).await.map_err(|error| self.lost(&error, first, before))?,
+            };
             let mut state = self.state.borrow_mut();
             // The leaf was merged meanwhile. What it said may be older than an entry that the table no longer
             // has.
@@ -193,6 +196,18 @@ impl Inner {
             return Ok(Some(leaf));
         }
     }
+
+    /// The error for a leaf that cannot be read: nor can `block`, whose place it holds. Names where the leaf
+    /// lies.
+    fn lost(&self, error: &DiskError, block: u64, leaf: Option<LeafPlace>) -> Unread {
+        if matches!(error, DiskError::Latched) {
+            return Unread::Offline;
+        }
+        let slot = leaf.map(|leaf| Place { segment: leaf.segment, slot: (leaf.at / SLOT_GRAINS) as u16 });
+        let place = slot.and_then(|slot| self.locate(slot));
+        let (disk, disk_offset) = place.map_or((0, 0), |(_, disk, at)| (disk, at));
+        Unread::Block { block, disk, disk_offset, cause: ReadFailure::of(error) }
+    }
 }
 
 /// Segments that are being read.
@@ -207,14 +222,6 @@ impl Drop for Pinned<'_> {
         for segment in &self.segments {
             state.stock_changed |= state.segments.unpin(*segment);
         }
-    }
-}
-
-/// The error for a leaf that cannot be read: nor can `block`, whose place it holds.
-fn lost(error: &DiskError, block: u64) -> Unread {
-    match error {
-        DiskError::Latched => Unread::Offline,
-        other => Unread::Block { block, disk: 0, disk_offset: 0, cause: ReadFailure::of(other) },
     }
 }
 

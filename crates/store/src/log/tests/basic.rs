@@ -110,6 +110,53 @@ fn rot_is_told_and_never_returned() {
     }
 }
 
+/// The error names the disk of the part of the map, and its place there.
+#[test]
+fn a_part_of_the_map_that_cannot_be_read_is_named() {
+    const BYTES: usize = 32 << 20;
+    let world = World::new(1);
+    let node = machine(&world, 1, 4 << 20, 1);
+    // The log lies where most space is left.
+    world.put_disk(node, path(1), DiskImage::new(BYTES as u64, 512));
+    let id = world.block_on(node, CORE, || async {
+        let pool = create(2).await;
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        for at in 0..200 {
+            write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+        }
+        drop((slice, disks));
+        pool.logs_ended().await;
+        id
+    });
+    let (pool, slice) = world.block_on(node, CORE, move || async move {
+        let pool = open(2).await;
+        // No part of the map stays in memory.
+        pool.set_log_memory(LogMemory::new(ByteLen(1)));
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        idle(&slice).await;
+        (pool, slice)
+    });
+    let mut disk = vec![0; BYTES];
+    world.disk_image(node, path(1)).read(0, &mut disk);
+    let has_leaf =
+        |slot: &[u8]| slot.chunks(super::super::leaf::LEAF_GRAIN).any(|grain| grain.starts_with(b"ULEF"));
+    let slots = (0..).step_by(BLOCK as usize).zip(disk.chunks(BLOCK as usize));
+    let leaves: Vec<u64> = slots.filter(|(_, slot)| has_leaf(slot)).map(|(at, _)| at).collect();
+    let spoil = |faults: rt::sim::DiskFaults, at: &u64| faults.with_unreadable(*at..*at + BLOCK);
+    world.set_disk_faults(node, path(1), leaves.iter().fold(rt::sim::DiskFaults::default(), spoil));
+    world.block_on(node, CORE, move || async move {
+        let found = slice.allocated(ByteOffset(0), ByteLen(4 << 20), 9).await;
+        let Err(SliceError::Unreadable(bad)) = found else { panic!("{found:?}") };
+        assert_eq!((bad.offset.0, bad.disk, bad.cause), (0, 1, crate::ReadFailure::Medium));
+        assert!(leaves.contains(&bad.disk_offset), "{bad:?}");
+        drop((pool, slice));
+    });
+}
+
 /// Rot of the last record, after which the log has written a record without entries.
 ///
 /// The rotted record was durable, so its block is bad, and does not revert to its previous content.
