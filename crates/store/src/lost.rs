@@ -87,6 +87,16 @@ impl Lost {
         self.with(|units| touched(units, range).find(|(_, said, mask)| said.held & mask != 0)).is_some()
     }
 
+    /// Whether everything in the range is held, except what is lost.
+    pub fn holds_all_of(&self, range: &Range<u64>) -> bool {
+        let units = self.units.borrow();
+        let is_held = |unit: u64| {
+            let said = units.as_ref().and_then(|units| units.get(&unit)).copied().unwrap_or_default();
+            mask_of(unit, range) & !(said.lost | said.held) == 0
+        };
+        (range.start / LOST_UNIT..range.end.div_ceil(LOST_UNIT)).all(is_held)
+    }
+
     /// A bit for each copy, by slot, that holds everything that is lost in the range.
     pub fn holders(&self, range: &Range<u64>) -> u8 {
         let holders = self.with(|units| {
@@ -168,8 +178,9 @@ impl Lost {
 
     /// Adds the ranges to what is held, except where they are lost.
     ///
-    /// If there is no room, older held units make way. Returns whether the list changed. The caller holds
-    /// [`Lost::change`] until the disk has the new list.
+    /// If there is no room, older held units make way; what finds no room even so is not added
+    /// ([`Lost::holds_all_of`]). Returns whether the list changed. The caller holds [`Lost::change`] until
+    /// the disk has the new list.
     pub fn hold(&self, ranges: impl Iterator<Item = Range<u64>> + Clone) -> bool {
         let mut known = self.units.borrow_mut();
         let units = known.get_or_insert_default();
@@ -416,5 +427,17 @@ mod tests {
         );
         assert!(!lost.holds_some_of(&(0..last * LOST_UNIT)));
         assert!(lost.add(&unit(0), 0, false).is_none() && !lost.hold(iter::once(unit(0))));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_not_held() {
+        let lost = list(std::slice::from_ref(&(0..512)));
+        let unit = |unit: u64| unit * LOST_UNIT..(unit + 1) * LOST_UNIT;
+        let last = LOST_UNITS_MAX as u64;
+        assert!(!lost.holds_all_of(&unit(0)) && lost.hold((0..last).map(unit)));
+        assert!((0..last).all(|number| lost.holds_all_of(&unit(number))), "a part of the first one is lost");
+        // Two more than there is room for: one of them displaces what was held before.
+        assert!(lost.hold((2..last + 2).map(unit)));
+        assert!(lost.holds_all_of(&unit(last)) && !lost.holds_all_of(&unit(last + 1)));
     }
 }

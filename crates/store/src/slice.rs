@@ -462,14 +462,15 @@ impl Slice {
     /// Notes durably that this copy holds these ranges although its disk could not read them.
     ///
     /// Other copies are about to note the ranges as lost. A note lasts until the range is written, or until
-    /// the list needs its place.
+    /// the list needs its place. Returns whether all of them are noted: if the list is full
+    /// ([`crate::LOST_UNITS_MAX`]), some are not.
     ///
     /// # Errors
     /// As for [`Slice::lose`].
     ///
     /// # Panics
     /// If the volume is not a copy.
-    pub async fn hold(&self, ranges: &[(ByteOffset, ByteLen)]) -> Result<(), SliceError> {
+    pub async fn hold(&self, ranges: &[(ByteOffset, ByteLen)]) -> Result<bool, SliceError> {
         assert!(self.map_pages() > 0, "only a copy has others");
         self.know_lost().await?;
         ranges.iter().for_each(|(offset, len)| self.check(*offset, *len));
@@ -478,11 +479,12 @@ impl Slice {
             // older block would reappear.
             slice.merge_all().await?;
         }
+        let mut ranges = ranges.iter().map(|(offset, len)| offset.0..offset.0 + len.0);
         let _change = self.lost.change().await;
-        if self.lost.hold(ranges.iter().map(|(offset, len)| offset.0..offset.0 + len.0)) {
+        if self.lost.hold(ranges.clone()) {
             self.write_lost(&self.lost.page()).await?;
         }
-        Ok(())
+        Ok(ranges.all(|range| self.lost.holds_all_of(&range)))
     }
 
     /// Forgets durably what this copy holds, and which copies hold what is lost here.

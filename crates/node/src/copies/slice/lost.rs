@@ -136,12 +136,19 @@ impl SliceCopy {
         if reads_nothing || !found.lost.is_empty() && self.layout.read_map_page(0).await.is_err() {
             return Err(DiskFailed);
         }
-        if !found.held.is_empty()
-            && let Err(error) = self.layout.hold(&found.held).await
-        {
-            // The joiner need not wait for that: it learns that no copy holds them.
-            tracing::warn!(copy = %self.address, %error, "a copy cannot note blocks that its disk does not read");
-            found.lost.iter_mut().for_each(|lost| lost.holders = Slots::NONE);
+        if !found.held.is_empty() {
+            match self.layout.hold(&found.held).await {
+                Ok(true) => {}
+                // The joiner still learns that this copy holds all of them, because it holds the others.
+                Ok(false) => {
+                    tracing::warn!(copy = %self.address, "a copy cannot note all blocks that its disk does not read: if it goes out of sync, they are lost here, too");
+                }
+                Err(error) => {
+                    // The joiner need not wait for that: it learns that no copy holds them.
+                    tracing::warn!(copy = %self.address, %error, "a copy cannot note blocks that its disk does not read");
+                    found.lost.iter_mut().for_each(|lost| lost.holders = Slots::NONE);
+                }
+            }
         }
         Ok((Payload::Data(found.data), found.lost))
     }
