@@ -158,6 +158,11 @@ pub enum ControlError {
         "another pool named {0:?} exists on this node and is not open: choose another name with --name, reopen that pool (`ursa pool reopen {0}`), or give it up (`ursa pool forget {0}`)"
     )]
     PoolOfThatName(String),
+    /// The node has the pool that is to be imported.
+    #[error(
+        "these disks hold pool {0:?}, which this node already has: they are an image of it, or other paths to its disks; to use them instead, first export that pool (`ursa pool export {0}`) or, if it is not open, give it up (`ursa pool forget {0}`)"
+    )]
+    PoolHereAlready(String),
     /// Reopening the pool would lose the only good copy of a volume.
     #[error(
         "volume {volume:?} is a RAM volume, and no other node has a copy of it in sync: reopening pool {pool:?} would lose its data; wait until another copy is in sync, add one (`ursa volume copy add {volume} --on NODE`), or delete the volume"

@@ -8,13 +8,15 @@ use std::time::Duration;
 use base::ByteLen;
 use serde::{Deserialize, Serialize};
 use store::{
-    CreateOptions, DiskUsage, FoundPool, GrownDisk, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage,
+    CreateOptions, DiskUsage, FoundPool, GrownDisk, MetadataState, NewDisk, OpenPool, Pool, PoolId,
+    StoreError, Usage,
 };
 
 use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::filling::Filling;
 use super::overcommit::{Overcommit, Promises};
+use super::predecessor::outlive;
 use super::read_errors::DiskReadErrors;
 use super::turns::Thing;
 use super::{Control, ControlError, KnownPool, Opened};
@@ -194,7 +196,8 @@ impl Control {
     /// because of a name, the pool is exported again under its old name.
     ///
     /// # Errors
-    /// Errors of the store; a pool or a volume has the same name; [`ControlError::PoolOfThatName`].
+    /// Errors of the store; a pool or a volume has the same name; [`ControlError::PoolOfThatName`];
+    /// [`ControlError::PoolHereAlready`].
     pub async fn import_pool(self: &Rc<Control>, import: ImportSpec) -> Result<PoolStatus, ControlError> {
         let control = Rc::clone(self);
         let ImportSpec { paths, name, force } = import;
@@ -202,8 +205,12 @@ impl Control {
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         self.change(Work::new(Doing::ImportPool, &disks), |changing| async move {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
-            let pool = Pool::open(&paths, OpenPool { force, ..control.opening_pool() }).await?;
-            let name = name.map_or_else(|| pool.name(), String::from);
+            let options = OpenPool { force, ..control.opening_pool() };
+            // Opening the pool writes to its disks, which may be those of an open pool, by other paths.
+            let found = Pool::check_open(&paths, &options).await?;
+            let name = name.map_or_else(|| found.contents.name.clone(), String::from);
+            control.check_identity(found.id, &name)?;
+            let pool = outlive(async || Pool::open(&paths, options.clone()).await).await?;
             let names = pool.volumes().into_iter().map(|volume| Thing::VolumeName(volume.name));
             let things: Vec<Thing> = names.chain([Thing::Pool(name.clone())]).collect();
             let held = changing.hold(things).await;
@@ -462,8 +469,25 @@ impl Control {
         drop(before);
     }
 
-    /// Checks that the names of a pool to be imported, and of its volumes, are free.
+    /// Checks that this node does not have a pool with this identity already: what is to be imported may be
+    /// an image of that pool. Cores know the disks of a pool by its identity.
+    ///
+    /// If that pool is not open, it may be imported under its name: its disks have got other paths.
+    fn check_identity(&self, id: PoolId, name: &str) -> Result<(), ControlError> {
+        let open = self.pool_with(id).map(|pool| pool.name());
+        let recorded: Vec<PoolRecord> = self.record.borrow().list(POOLS);
+        let is_it = |known: &PoolRecord| known.id.as_deref().and_then(PoolId::parse) == Some(id);
+        let others = recorded.into_iter().filter(is_it).map(|known| known.name).filter(|known| known != name);
+        match open.into_iter().chain(others).next() {
+            Some(known) => Err(ControlError::PoolHereAlready(known)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that a pool to be imported is not here already, and that its name and those of its volumes are
+    /// free.
     pub(super) fn check_names(&self, pool: &FoundPool, name: &str) -> Result<(), ControlError> {
+        self.check_identity(pool.id, name)?;
         match self.pools.borrow().get(name) {
             Some(known) if known.open().is_some() => {
                 return Err(ControlError::Exists { kind: "pool", name: name.to_owned() });

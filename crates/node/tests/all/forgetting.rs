@@ -196,3 +196,48 @@ fn a_pool_that_is_not_open_keeps_its_name() {
     assert_eq!(pools(&rig), [OTHER, POOL, "third"]);
     assert_eq!(maps(&rig, "thick"), 1);
 }
+
+/// Cores know the disks of a pool by its identity, which an image of it has, too. All names differ: the pool
+/// is imported under another one, and its volume has been renamed.
+#[test]
+fn an_image_of_a_pool_of_the_node_is_not_imported() {
+    const IMAGE: &str = "/dev/image";
+    let rig = two_pools(1);
+    rig.world.put_disk(rig.server, IMAGE, rig.world.disk_image(rig.server, DISK));
+    rig.control(|control| async move { control.rename_volume("thick", "renamed").await }).unwrap();
+    let content = || {
+        let image = rig.world.disk_image(rig.server, IMAGE);
+        let mut all = vec![0; image.size() as usize];
+        image.read(0, &mut all);
+        all
+    };
+    let before = content();
+    let import = |name: Option<&str>| {
+        let spec = ImportSpec { paths: vec![IMAGE.into()], name: name.map(str::to_owned), force: true };
+        let same = spec.clone();
+        let would = rig.control(|control| async move { control.check_import(same).await.map(drop) });
+        let done = rig.control(|control| async move { control.import_pool(spec).await.map(drop) });
+        [would, done]
+    };
+    let is_here = |refused: &Result<(), ControlError>| match refused {
+        Err(ControlError::PoolHereAlready(name)) => name == POOL,
+        _ => false,
+    };
+    for name in [None, Some("image")] {
+        let refused = import(name);
+        assert!(refused.iter().all(is_here), "{refused:?}");
+    }
+    assert!(content() == before, "nothing was written");
+    // Nor if that pool is not open: it may be back at the next start.
+    rig.world.crash(rig.server);
+    rig.world.set_disk_dead(rig.server, DISK, true);
+    rig.start();
+    let refused = import(Some("image"));
+    assert!(refused.iter().all(is_here), "{refused:?}");
+    assert_eq!(pools(&rig), [OTHER, POOL]);
+    forget(&rig, false).unwrap();
+    let imported = import(Some("image"));
+    assert!(imported.iter().all(Result::is_ok), "{imported:?}");
+    assert_eq!(pools(&rig), ["image", OTHER]);
+    assert_eq!(maps(&rig, "thick"), 1);
+}

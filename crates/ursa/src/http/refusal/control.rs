@@ -88,6 +88,14 @@ impl From<ControlError> for Refusal {
                     "choose another name, or reopen that pool (`ursa pool reopen {name}`) or forget it (`ursa pool forget {name}`)"
                 ))
             }
+            E::PoolHereAlready(name) => {
+                let detail = format!(
+                    "the disks hold pool {name:?}, which this node already has: they are an image of it, or other paths to its disks"
+                );
+                Refusal::new(CONFLICT, "pool_exists", detail).hint(format!(
+                    "to use them instead, first export that pool (`ursa pool export {name}`) or, if it is not open, forget it (`ursa pool forget {name}`)"
+                ))
+            }
             E::OnlyInMemory { .. } => Refusal::new(CONFLICT, "only_in_memory", error.to_string()),
             E::PoolWorks(_) => Refusal::new(CONFLICT, "pool_works", error.to_string()),
             E::LuStateUnreadable(_) => {
