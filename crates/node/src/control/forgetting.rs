@@ -34,7 +34,8 @@ const POOL_CHANGES_MAX: Duration = Duration::from_secs(10);
 pub struct PoolRemains {
     /// Its disks, each with the reason if it does not report its content.
     pub disks: Vec<(PathBuf, Option<Muteness>)>,
-    /// Its volumes, by name; `None` if none of the disks reports them.
+    /// Its volumes, by name, except those whose copy on this node is in another pool; `None` if none of the
+    /// disks reports them.
     pub volumes: Option<Vec<VolumeInfo>>,
     /// LUN maps that would lead nowhere. If the pool's volumes are not known: those to volumes that no node
     /// has.
@@ -79,7 +80,10 @@ impl Control {
                 pool.paths().into_iter().map(|path| (path, None)).collect(),
                 Some(self.current_volumes(&pool)),
             ),
-            None => self.probe_pool(name).await,
+            None => {
+                let (disks, volumes) = self.probe_pool(name).await;
+                (disks, volumes.map(|volumes| self.not_in_open_pools(volumes)))
+            }
         };
         let maps = self.maps_to(volumes.as_deref()).await;
         Ok(PoolRemains { disks, volumes, maps })

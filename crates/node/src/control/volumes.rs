@@ -145,10 +145,8 @@ impl Control {
     ///
     /// The other ones came back with a pool that had been given up.
     pub(super) fn current_of(&self, mut found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
-        let keeper = self.keeper();
-        let is_it =
-            |(_, info): &(Pool, VolumeInfo)| keeper.as_ref().is_some_and(|keeper| is_current(keeper, info));
-        let current = if found.len() > 1 { found.iter().position(is_it) } else { None };
+        let keeper = self.keeper().filter(|_| found.len() > 1);
+        let current = keeper.and_then(|keeper| found.iter().position(|(_, info)| is_current(&keeper, info)));
         if found.is_empty() { None } else { Some(found.swap_remove(current.unwrap_or(0))) }
     }
 
@@ -158,12 +156,22 @@ impl Control {
     pub(super) fn current_volumes(&self, pool: &Pool) -> Vec<VolumeInfo> {
         let mut all = pool.volumes();
         if let Some(keeper) = self.keeper() {
-            all.retain(|info| {
-                let found = self.copies_of(info.id);
-                is_current(&keeper, info) || !found.iter().any(|(_, other)| is_current(&keeper, other))
-            });
+            all.retain(|info| is_current(&keeper, info) || !self.has_current(&keeper, info.id));
         }
         all
+    }
+
+    /// The volumes of a pool that is not open, except those whose copy on this node is in an open one.
+    pub(super) fn not_in_open_pools(&self, mut all: Vec<VolumeInfo>) -> Vec<VolumeInfo> {
+        if let Some(keeper) = self.keeper() {
+            all.retain(|info| !self.has_current(&keeper, info.id));
+        }
+        all
+    }
+
+    /// Whether an open pool has this node's copy of a volume.
+    fn has_current(&self, keeper: &Keeper, id: VolumeId) -> bool {
+        self.copies_of(id).iter().any(|(_, info)| is_current(keeper, info))
     }
 
     pub(super) fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
@@ -224,7 +232,7 @@ impl Control {
     }
 }
 
-/// Whether this is the copy of its volume on this node by the cluster's record.
+/// Whether the cluster's record means this entry of a pool by this node's copy of the volume.
 fn is_current(keeper: &Keeper, info: &VolumeInfo) -> bool {
     let entry = keeper.volume(info.id).map(|volume| volume.entry);
     entry.zip(info.copy).is_some_and(|(entry, kept)| entry.is_copy_on(keeper.me(), &kept))

@@ -459,6 +459,22 @@ fn a_pool_with_an_old_copy_is_forgotten_without_the_present_one() {
     });
 }
 
+/// The same if the pool could not be opened again, and the present copy is the only one: the volume's maps
+/// are not lost with the pool, and stay.
+#[test]
+fn a_closed_pool_with_an_old_copy_is_forgotten_without_the_maps_of_the_present_one() {
+    let cluster = an_old_copy_stays(1);
+    let reopened = cluster.control(1, |control| async move { control.reopen_pool(POOL).await.map(drop) });
+    assert!(matches!(reopened, Err(ControlError::PoolClosed(..))), "{reopened:?}");
+    assert!(cluster.remove_copy(1, 1).unwrap(), "it is gone at once");
+    cluster.wait_until("node 1 deletes its copy", || cluster.kept(0) == 0);
+    let left = cluster.control(1, |control| async move { control.pool_remains(POOL).await.unwrap() });
+    assert!(left.maps.is_empty() && left.volumes.as_ref().is_some_and(Vec::is_empty), "{left:?}");
+    cluster.control(1, |control| async move { control.forget_pool(POOL, true).await.unwrap() });
+    cluster.world.run_for(Duration::from_secs(1));
+    cluster.assert_all(1, 3);
+}
+
 impl Cluster {
     fn grow(&self, asked: usize, mib: u64) -> Result<(), ControlError> {
         self.control(asked, move |control| async move {
