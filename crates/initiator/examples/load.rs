@@ -48,6 +48,7 @@ fn parse() -> Result<Option<Arguments>, lexopt::Error> {
         until: Until::Time(Duration::from_secs(10)),
         span_bytes: None,
         verify: false,
+        waits_for_space: false,
         seed: 1,
         options: Default::default(),
     };

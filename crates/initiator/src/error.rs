@@ -125,6 +125,11 @@ impl Error {
         self.sense() == Some((0x02, 0x0403))
     }
 
+    /// Whether the unit has no space for a write (DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT).
+    pub fn is_out_of_space(&self) -> bool {
+        self.sense() == Some((0x07, 0x2707))
+    }
+
     /// Whether this is a unit attention: the target reports a change, and the command can be sent again.
     pub fn is_unit_attention(&self) -> bool {
         self.sense().is_some_and(|(key, _)| key == 0x06)
@@ -166,6 +171,9 @@ mod tests {
         let error = Error::Status { status: 2, sense: fixed.to_vec() };
         assert_eq!(error.sense(), Some((6, 0x2900)));
         assert!(error.is_unit_attention());
+        assert!(!error.is_out_of_space());
+        let full = Error::Status { status: 2, sense: vec![0x72, 0x07, 0x27, 0x07, 0, 0, 0, 0] };
+        assert!(full.is_out_of_space());
         let descriptor = [0x72, 0x05, 0x24, 0x00, 0, 0, 0, 0];
         let error = Error::Status { status: 2, sense: descriptor.to_vec() };
         assert_eq!(error.sense(), Some((5, 0x2400)));

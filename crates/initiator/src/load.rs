@@ -25,6 +25,9 @@ pub use report::{Direction, Report};
 /// How often path events are passed to the pulse.
 const EVENTS_EVERY: Duration = Duration::from_millis(20);
 
+/// After this time, a write for which there was no space is sent again.
+const SPACE_AGAIN: Duration = Duration::from_millis(100);
+
 /// Where the next request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -71,6 +74,9 @@ pub struct Config {
     /// and at the end all that was written is read once more. Blocks that this run has not written are not
     /// checked.
     pub verify: bool,
+    /// Whether a write for which the unit has no space is sent again until there is some, as a hypervisor
+    /// does that pauses its virtual machine. Its worker reads meanwhile. Otherwise that ends the run.
+    pub waits_for_space: bool,
     /// The same seed produces the same requests.
     pub seed: u64,
     /// How to use the paths, including the number of sessions at each portal.
@@ -92,6 +98,12 @@ pub enum LoadError {
     /// The configuration does not fit the unit.
     #[error("{0}")]
     Config(&'static str),
+}
+
+impl LoadError {
+    fn is_out_of_space(&self) -> bool {
+        matches!(self, LoadError::Command(failure) if failure.is_out_of_space())
+    }
 }
 
 /// Executes a run on the current core.
@@ -178,6 +190,7 @@ struct Run {
     /// What was written where; `None` without `verify`.
     blocks: Option<RefCell<Blocks>>,
     pattern: Pattern,
+    waits_for_space: bool,
     /// The data of writes without `verify`.
     data: Chain,
     directions: RefCell<[Direction; 2]>,
@@ -234,6 +247,7 @@ impl Run {
             rng: RefCell::new(rng),
             deadline: Cell::new(Instant(u64::MAX)),
             left: Cell::new(left),
+            waits_for_space: config.waits_for_space,
             blocks: config.verify.then(|| RefCell::new(Blocks::new(slots))),
             data: data.into(),
             directions: RefCell::default(),
@@ -244,15 +258,21 @@ impl Run {
         })
     }
 
-    /// The next request of a stream; `None` when the run has ended.
-    fn next(&self, stream: usize, now: Instant) -> Option<Request> {
+    /// Whether no further request is started.
+    fn is_over(&self, now: Instant) -> bool {
         let is_stopped = self.pulse.as_ref().is_some_and(|pulse| pulse.is_stopped());
-        if now >= self.deadline.get() || self.left.get() == 0 || is_stopped {
+        now >= self.deadline.get() || self.left.get() == 0 || is_stopped
+    }
+
+    /// The next request of a stream; `None` when the run has ended. It is a read if a write of this worker
+    /// waits for space.
+    fn next(&self, stream: usize, now: Instant, waits: bool) -> Option<Request> {
+        if self.is_over(now) {
             return None;
         }
         self.left.set(self.left.get() - 1);
         let mut rng = self.rng.borrow_mut();
-        let read = rng.below(100) < u64::from(self.read_percent);
+        let read = waits || rng.below(100) < u64::from(self.read_percent);
         loop {
             let slot = match self.access {
                 Access::Random => rng.below(self.slots),
@@ -329,12 +349,32 @@ impl Run {
 
 async fn work(run: Rc<Run>, unit: Rc<Multipath>, stream: usize) {
     let mut now = rt::now();
-    while let Some(request) = run.next(stream, now) {
+    // A write for which there was no space, and when it is sent again: at the end of the run at the latest.
+    let mut waiting: Option<(Request, Instant)> = None;
+    loop {
+        let due = waiting.take_if(|(_, at)| now >= *at || run.is_over(now));
+        let request = match due {
+            Some((write, _)) => write,
+            None => match run.next(stream, now, waiting.is_some()) {
+                Some(request) => request,
+                None if waiting.is_some() => continue,
+                None => return,
+            },
+        };
         let start = now;
-        if let Err(error) = run.carry_out(&unit, &request).await {
-            return run.fail(error);
-        }
+        let result = run.carry_out(&unit, &request).await;
         now = rt::now();
+        match result {
+            Ok(()) => {}
+            Err(error) if run.waits_for_space && error.is_out_of_space() && !run.is_over(now) => {
+                if let Some(pulse) = &run.pulse {
+                    pulse.note_refused(start, now);
+                }
+                waiting = Some((request, now + SPACE_AGAIN));
+                continue;
+            }
+            Err(error) => return run.fail(error),
+        }
         run.directions.borrow_mut()[usize::from(!request.read)].note(now - start, run.request_bytes);
         if let Some(pulse) = &run.pulse {
             pulse.note(start, now);

@@ -76,6 +76,16 @@ impl Pattern {
         Ok(())
     }
 
+    /// The run, the sector and the write of data that is one write of whole sectors; `None`: it is something
+    /// else, or damaged.
+    pub fn identify(data: &[u8]) -> Option<(u64, u64, u64)> {
+        let (words, _) = data.first_chunk::<24>()?.as_chunks();
+        let [run, sector, write] = [0, 1, 2].map(|word| u64::from_le_bytes(words[word]));
+        let offset = sector.checked_mul(SECTOR as u64)?;
+        Pattern { run }.check(data, offset, write).ok()?;
+        Some((run, sector, write))
+    }
+
     /// The words of a sector.
     fn words(self, sector: u64, write: u64) -> impl Iterator<Item = u64> {
         let mut state = self.run ^ sector.rotate_left(24) ^ write.rotate_left(48);
@@ -103,11 +113,14 @@ mod tests {
         pattern.fill(&mut data, 8192, 3);
         assert_eq!(data[..24], [7, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(pattern.check(&data, 8192, 3), Ok(()));
+        assert_eq!(Pattern::identify(&data), Some((7, 16, 3)));
+        assert_eq!(Pattern::identify(&[0; 4096]), None);
         let stale = pattern.check(&data, 8192, 4).unwrap_err();
         assert_eq!(stale, WrongSector { sector: 16, expected: 4, found: [7, 16, 3], whole: true });
         let misplaced = pattern.check(&data, 4096, 3).unwrap_err();
         assert_eq!((misplaced.sector, misplaced.found[1]), (8, 16));
         data[1000] ^= 1;
+        assert_eq!(Pattern::identify(&data), None);
         let damaged = pattern.check(&data, 8192, 3).unwrap_err();
         assert_eq!((damaged.sector, damaged.whole), (17, false));
         assert_eq!(

@@ -21,6 +21,7 @@ pub struct Pulse {
 #[derive(Debug, Default)]
 struct Seen {
     answers: u64,
+    refused: u64,
     last: Option<Instant>,
     stall: Stall,
     events: Vec<Event>,
@@ -48,7 +49,12 @@ impl Pulse {
         self.seen().answers
     }
 
-    /// When the last one succeeded; the start of the run if none has, `None` before the start.
+    /// How often a write was refused for lack of space, and then sent again.
+    pub fn refused(&self) -> u64 {
+        self.seen().refused
+    }
+
+    /// When the last request was answered; the start of the run if none was, `None` before the start.
     pub fn last_answer(&self) -> Option<Instant> {
         self.seen().last
     }
@@ -79,13 +85,15 @@ impl Pulse {
 
     pub(super) fn note(&self, began: Instant, now: Instant) {
         let mut seen = self.seen();
-        let silence = seen.last.map_or(Duration::ZERO, |last| now.since(last));
-        if silence > seen.stall.silence {
-            (seen.stall.silence, seen.stall.silence_ended) = (silence, now);
-        }
-        seen.stall.request = seen.stall.request.max(now.since(began));
+        seen.note(began, now);
         seen.answers += 1;
-        seen.last = Some(now);
+    }
+
+    /// A write was refused for lack of space: that is an answer, too.
+    pub(super) fn note_refused(&self, began: Instant, now: Instant) {
+        let mut seen = self.seen();
+        seen.note(began, now);
+        seen.refused += 1;
     }
 
     pub(super) fn note_events(&self, events: Vec<Event>) {
@@ -96,6 +104,17 @@ impl Pulse {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().expect("nobody panics with it")
+    }
+}
+
+impl Seen {
+    fn note(&mut self, began: Instant, now: Instant) {
+        let silence = self.last.map_or(Duration::ZERO, |last| now.since(last));
+        if silence > self.stall.silence {
+            (self.stall.silence, self.stall.silence_ended) = (silence, now);
+        }
+        self.stall.request = self.stall.request.max(now.since(began));
+        self.last = Some(now);
     }
 }
 
@@ -124,5 +143,8 @@ mod tests {
             request: Duration::from_millis(5),
         };
         assert_eq!(pulse.take_stall(), next, "since the last call");
+        pulse.note_refused(at(800), at(900));
+        assert_eq!((pulse.answers(), pulse.refused()), (5, 1));
+        assert_eq!(pulse.take_stall().request, Duration::from_millis(100), "it was answered");
     }
 }

@@ -76,6 +76,11 @@ impl Failure {
         }
     }
 
+    /// Whether the unit answered that it has no space for the write.
+    pub fn is_out_of_space(&self) -> bool {
+        self.answer().is_some_and(Error::is_out_of_space)
+    }
+
     /// What is known of the command's effect.
     pub fn effect(&self) -> EffectKnown {
         self.0.effect

@@ -21,6 +21,7 @@ fn config(portal: SocketAddr) -> Config {
         until: Until::Requests(2000),
         span_bytes: Some(1 << 20),
         verify: true,
+        waits_for_space: false,
         seed: 1,
         options: MultipathOptions { sessions: 2, ..MultipathOptions::default() },
     }
@@ -83,6 +84,32 @@ fn a_write_that_was_lost_is_found_at_the_end() {
         run(&Config { read_percent: 0, ..config(portal) }, || None).await.unwrap_err()
     });
     assert!(matches!(error, LoadError::WrongData(_)), "{error}");
+}
+
+/// There are 16 workers, and one write of each finds no space once. They read until they send it again.
+#[test]
+fn a_write_without_space_is_sent_again_and_reads_continue() {
+    simulated(7, RamTarget { without_space: 500..516, ..RamTarget::default() }, |portal| async move {
+        let pulse = Arc::new(Pulse::default());
+        let until = Until::Time(Duration::from_secs(1));
+        let config = Config { until, waits_for_space: true, read_percent: 0, ..config(portal) };
+        let report = run_shown(&config, || None, Some(Arc::clone(&pulse))).await.unwrap();
+        assert_eq!((pulse.refused(), pulse.answers()), (16, report.requests()));
+        assert!(report.reads.requests > 0 && report.writes.requests > 516, "{report:?}");
+        assert!(pulse.take_stall().request < Duration::from_millis(100), "every answer came at once");
+    });
+}
+
+#[test]
+fn a_write_without_space_is_an_error_of_a_run_that_does_not_wait_and_at_the_end_of_one_that_does() {
+    for waits_for_space in [false, true] {
+        let target = RamTarget { without_space: 500..u64::MAX, ..RamTarget::default() };
+        let error = simulated(7, target, move |portal| async move {
+            let until = Until::Time(Duration::from_secs(1));
+            run(&Config { until, waits_for_space, ..config(portal) }, || None).await.unwrap_err()
+        });
+        assert!(matches!(&error, LoadError::Command(failure) if failure.is_out_of_space()), "{error}");
+    }
 }
 
 #[test]

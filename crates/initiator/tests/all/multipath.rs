@@ -585,6 +585,7 @@ fn a_verified_load_goes_on_while_portals_are_taken_away() {
             until: Until::Time(120 * SECOND),
             span_bytes: None,
             verify: true,
+            waits_for_space: false,
             seed,
             options: MultipathOptions { quiesce: 3 * SECOND, ..MultipathOptions::default() },
         };

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use proto::iscsi::target::{
     Authorization, Chap, CloseReason, Command, Event, Login, LoginEvent, LoginOutcome, LoginRequest,
     LoginStatus, Session, SessionConfig, SessionKind, TargetRecord, TaskFunction, TaskResponse,
 };
-use proto::scsi::{Outcome, Sense, Status};
+use proto::scsi::{Outcome, Sense, SenseKey, Status};
 use rt::{Listener, Stream};
 
 pub(crate) const NAME: &str = "iqn.2026-01.org.ursa:ram";
@@ -24,6 +25,8 @@ pub(crate) struct RamTarget {
     pub(crate) chap: Option<Chap>,
     /// From this write on, writes go one block too far: for tests of data checks.
     pub(crate) misplace_write: Option<u64>,
+    /// The writes, by number from 1 on, for which there is no space.
+    pub(crate) without_space: Range<u64>,
     /// The number of commands that are answered; later ones are not.
     pub(crate) silent_after: u64,
     /// The responses to task management functions; functions that are not listed get none.
@@ -41,6 +44,7 @@ impl Default for RamTarget {
             bytes: 8 << 20,
             chap: None,
             misplace_write: None,
+            without_space: 0..0,
             silent_after: u64::MAX,
             functions: [AbortTask, LogicalUnitReset]
                 .map(|function| (function, TaskResponse::Complete))
@@ -221,6 +225,9 @@ impl Unit {
             },
             0x8a => {
                 *self.writes.borrow_mut() += 1;
+                if self.target.without_space.contains(&*self.writes.borrow()) {
+                    return Some(Outcome::check(Sense::new(SenseKey::DataProtect, 0x2707)));
+                }
                 let wrong = self.target.misplace_write.is_some_and(|from| *self.writes.borrow() >= from);
                 let range = if wrong { range.start + BLOCK..range.end + BLOCK } else { range };
                 match self.memory.borrow_mut().get_mut(range) {

@@ -97,6 +97,7 @@ fn sessions_on_two_cores_read_what_they_wrote_for_two_seconds() {
                 until: Until::Time(Duration::from_millis(500)),
                 span_bytes: None,
                 verify: true,
+                waits_for_space: false,
                 seed: u64::from(request_bytes),
                 options: MultipathOptions { sessions: 4, ..MultipathOptions::default() },
             };
