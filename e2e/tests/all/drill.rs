@@ -189,6 +189,29 @@ fn when_the_network_for_heartbeats_falls_silent_hosts_notice_nothing() {
     assert_eq!(cycle["moved"]["sent_bytes"].as_u64(), Some(0), "{record:#}");
 }
 
+/// The disk reports no error: only checksums find the damage. More reads find more of it.
+#[test]
+fn data_that_has_rotted_is_repaired_and_hosts_notice_nothing() {
+    let (record, cycle) = drill_of_one_cycle(&["rot", "--nodes", "2", "--reads", "80", "--seconds", "2"]);
+    assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(7), "{record:#}");
+    assert_eq!(events(&cycle, "out").len() + events(&cycle, "serves_not").len(), 0, "{record:#}");
+    let rot = |name: &str| cycle["rot"][name].as_u64().unwrap_or_else(|| panic!("{name}: {record:#}"));
+    assert_eq!(rot("damaged_blocks"), 40, "{record:#}");
+    assert!(rot("repaired_blocks") > 0 && rot("failed_reads") > 0, "{record:#}");
+    println!("{}", cycle["rot"]);
+}
+
+#[test]
+fn full_pools_are_read_and_take_writes_again_after_an_unmap() {
+    let (record, cycle) = drill_of_one_cycle(&["full", "--nodes", "2", "--seconds", "1"]);
+    assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(7), "{record:#}");
+    let full = |name: &str| cycle["full"][name].as_u64().unwrap_or_else(|| panic!("{name}: {record:#}"));
+    let (filled, pool) = (full("filled_bytes"), 64 << 20);
+    assert!((pool / 4..pool).contains(&filled), "{record:#}");
+    assert!(full("unmapped_bytes") >= filled / 4 && full("rewritten_bytes") > 0, "{record:#}");
+    println!("{}", cycle["full"]);
+}
+
 /// Runs a drill of one cycle; returns its record, and that of the cycle.
 fn drill_of_one_cycle(arguments: &[&str]) -> (Value, Value) {
     let home = TempDir::new().expect("a temporary directory can be made");
@@ -246,6 +269,8 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
         (["black-out", "--ram"].as_slice(), 2, "a RAM volume does not survive the loss of all nodes"),
         (["crash-node", "--node", "4"].as_slice(), 2, "node 4 has no copy; nodes 1 to 3 have one"),
         (["lose-quorum", "--witness"].as_slice(), 2, "lose-quorum has a fixed set of nodes"),
+        (["full", "--ram"].as_slice(), 2, "full uses a log volume"),
+        (["rot", "--cycles", "2"].as_slice(), 2, "rot has one cycle"),
     ] {
         let finished = program::run(&mut drill(&directory, arguments), END_LIMIT);
         assert_eq!(finished.status.and_then(|status| status.code()), Some(code), "{finished}");

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::VolumeKind;
 use clap::{Args, ValueEnum};
 use initiator::Policy;
 
 use super::exit::CliError;
 use super::output::Output;
 use super::table::{Table, size};
-use crate::drill::{Cycle, DrillError, Event, Limits, NO_STALL, News, Plan, Record, Scenario, Shape};
+use crate::drill::{Cycle, DrillError, Event, Limits, News, Plan, Record, Scenario, Shape};
 use crate::size::Size;
 
 const EXAMPLES: &str = "\
@@ -72,7 +73,7 @@ pub struct Drill {
     /// new one in $TMPDIR]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Size of the volume
+    /// Size of the volume; at least 128M for `full`
     #[arg(long, value_name = "SIZE", default_value_t = DEMO_SIZE)]
     size: Size,
     /// Node to inject the fault on [default: 1, which created the cluster]
@@ -97,7 +98,8 @@ pub struct Drill {
     /// Read percentage
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     reads: u8,
-    /// Longest response time allowed, in milliseconds [default: 1500; 250 if no copy is harmed]
+    /// Longest response time allowed, in milliseconds [default: 1500; 250 if no node with a copy is
+    /// affected; 5000 for `full`]
     #[arg(long, value_name = "MILLISECONDS")]
     stall_max: Option<u32>,
     /// Seed of the load: the same seed gives the same requests
@@ -128,8 +130,13 @@ impl Drill {
             false => (self.nodes.unwrap_or(3), 0, false),
         };
         let (copies, others, witness) = own.unwrap_or(chosen);
-        let spared = self.scenario.spares_copies().then_some(NO_STALL);
-        let stall = self.stall_max.map(|millis| Duration::from_millis(millis.into())).or(spared);
+        let kind = match (self.ram, self.scenario.needs_log()) {
+            (true, _) => VolumeKind::Ram,
+            (false, true) => VolumeKind::Log,
+            (false, false) => VolumeKind::Thick,
+        };
+        let stall = self.stall_max.map(|millis| Duration::from_millis(millis.into()));
+        let stall = stall.or(self.scenario.stall_max());
         let limits = Limits::default();
         let plan = Plan {
             scenario: self.scenario,
@@ -139,9 +146,10 @@ impl Drill {
                 beats_apart: self.scenario.has_beats_apart(),
                 witness,
                 lossy: self.lossy,
-                ram: self.ram,
+                kind,
+                small_pools: self.scenario.fills_pools(),
                 watchers: !self.no_watcher,
-                size: self.size.0,
+                size: self.size.0.max(self.scenario.size_min()),
                 directory: self.dir.unwrap_or_else(own_directory),
             },
             harm: Duration::from_secs(self.seconds.into()),
@@ -171,7 +179,8 @@ impl Demo {
                 beats_apart: false,
                 witness: self.witness,
                 lossy: false,
-                ram: false,
+                kind: VolumeKind::Thick,
+                small_pools: false,
                 watchers: true,
                 size: DEMO_SIZE.0,
                 directory: own_directory(),
@@ -222,9 +231,17 @@ fn carry_out(plan: &Plan, output: &Output) -> Result<(), CliError> {
 fn plan_text(plan: &Plan) -> String {
     let witness = if plan.shape.witness { " and a witness" } else { "" };
     let nodes = plan.shape.copies + plan.shape.others;
-    let kind = if plan.shape.ram { " RAM" } else { "" };
+    let kind = match plan.shape.kind {
+        VolumeKind::Thick => "",
+        VolumeKind::Ram => " RAM",
+        VolumeKind::Log => " log",
+    };
+    let pools = match plan.shape.small_pools {
+        true => format!(" in pools of {}", size(plan.shape.pool_bytes())),
+        false => String::new(),
+    };
     format!(
-        "{scenario}: {nodes} nodes{witness} on 127.0.0.1, a {size}{kind} volume with {copies} copies;\n\
+        "{scenario}: {nodes} nodes{witness} on 127.0.0.1, a {size}{kind} volume with {copies} copies{pools};\n\
          4 KiB requests, {depth} outstanding per path, {reads} % reads, all of them verified",
         scenario = plan.scenario,
         copies = plan.shape.copies,
@@ -301,6 +318,8 @@ mod tests {
             sync_ms: Some(2_100),
             requests: 4_000,
             moved: Moved::default(),
+            rot: None,
+            full: None,
             events: Vec::new(),
             checks: vec![Check { passed, found: "all 3 copies are identical".into() }],
         }

@@ -63,14 +63,36 @@ pub struct Shape {
     pub witness: bool,
     /// Data sent across a cut is lost, with its connections; otherwise it arrives when the cut ends.
     pub lossy: bool,
-    /// The volume is a RAM volume.
-    pub ram: bool,
+    /// The kind of the volume.
+    pub kind: VolumeKind,
+    /// The pools have space for half of the volume only; the load uses the volume's first part.
+    pub small_pools: bool,
     /// Nodes have watchers, which report their death to the others.
     pub watchers: bool,
     /// The volume's size in bytes.
     pub size: u64,
     /// The directory for the nodes' data. It must not exist, and is removed if the drill passes.
     pub directory: PathBuf,
+}
+
+impl Shape {
+    /// The size of each node's pool.
+    pub fn pool_bytes(&self) -> u64 {
+        match self.kind {
+            VolumeKind::Ram => ROOM,
+            _ if self.small_pools => whole_mebibytes(self.size / 2),
+            VolumeKind::Thick | VolumeKind::Log => self.size + ROOM,
+        }
+    }
+
+    /// The part of the volume that the load uses; `None`: all of it.
+    pub fn load_span(&self) -> Option<u64> {
+        self.small_pools.then(|| whole_mebibytes(self.size / 16))
+    }
+}
+
+fn whole_mebibytes(bytes: u64) -> u64 {
+    bytes >> 20 << 20
 }
 
 /// The nodes: first those with a copy; the witness, if there is one, is last.
@@ -218,7 +240,7 @@ impl Fleet {
     }
 
     fn make_volume(&self, patience: &Patience) -> Result<(), DrillError> {
-        let kind = if self.shape.ram { VolumeKind::Ram } else { VolumeKind::Thick };
+        let kind = self.shape.kind;
         let nodes = self.with_copies().iter().map(|node| node.number).collect();
         let volume = VolumeCreate { kind, nodes: Some(nodes), ..VolumeCreate::new(VOLUME, self.shape.size) };
         self.nodes[0].client.create_volume(&volume)?;
@@ -236,6 +258,11 @@ impl Fleet {
     /// The nodes that have a copy.
     pub fn with_copies(&self) -> &[Member] {
         &self.nodes[..usize::from(self.shape.copies)]
+    }
+
+    /// The part of the volume that the load uses; `None`: all of it.
+    pub fn load_span(&self) -> Option<u64> {
+        self.shape.load_span()
     }
 
     /// The number of these nodes.
@@ -280,7 +307,7 @@ impl Fleet {
         node.wait_until_it_answers(patience)?;
         let forget = || node.client.forget_pool(POOL, &PoolForget { unmap: false }, None).is_ok();
         patience.wait(REPLACE_LIMIT, "the lost pool to be removed from the record", forget)?;
-        let path = node.data.join(POOL_FILE).display().to_string();
+        let path = node.pool_file().display().to_string();
         let disk = NewDisk { path, size: Some(node.pool_bytes), reserve: false };
         let pool = PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false };
         node.client.create_pool(&pool, None)?;
@@ -333,10 +360,8 @@ impl Member {
         let [portal, api, link] = [free_port()?, free_port()?, free_port()?];
         let beats = shape.beats_apart.then(free_port).transpose()?;
         let data = shape.directory.join(format!("n{number}"));
-        let (pool, ram) = match shape.ram {
-            true => (ROOM, shape.size + ROOM),
-            false => (shape.size + ROOM, ROOM),
-        };
+        let pool = shape.pool_bytes();
+        let ram = if shape.kind == VolumeKind::Ram { shape.size + ROOM } else { ROOM };
         let arguments = [
             ("--data-dir", data.display().to_string()),
             ("--name", format!("n{number}")),
@@ -426,8 +451,13 @@ impl Member {
     /// # Errors The pool cannot be deleted.
     pub fn lose_disks(&mut self) -> Result<(), DrillError> {
         self.kill();
-        let path = self.data.join(POOL_FILE);
+        let path = self.pool_file();
         fs::remove_file(&path).map_err(|error| DrillError::Directory(path, error))
+    }
+
+    /// The file of its pool.
+    pub fn pool_file(&self) -> PathBuf {
+        self.data.join(POOL_FILE)
     }
 
     /// Sends SIGTERM.

@@ -32,6 +32,10 @@ pub struct Wanted {
     pub depth: usize,
     /// The percentage of reads.
     pub read_percent: u8,
+    /// The part of the volume to use, from its start; `None`: all of it.
+    pub span_bytes: Option<u64>,
+    /// Whether writes wait for space.
+    pub waits_for_space: bool,
     /// How requests are spread over the paths.
     pub policy: Policy,
     /// The seed of offsets and data.
@@ -62,24 +66,19 @@ impl Load {
             read_percent: wanted.read_percent,
             access: Access::Random,
             until: Until::Time(LONGEST),
-            span_bytes: None,
+            span_bytes: wanted.span_bytes,
             verify: true,
+            waits_for_space: wanted.waits_for_space,
             seed: wanted.seed,
             options: options(wanted.policy),
         };
         let over = Arc::new(AtomicBool::new(false));
-        let start = Arc::new(Mutex::new(Some((config, Arc::clone(&pulse), Arc::clone(&over), done))));
-        let core = uring::Config { processors: vec![0], pin: false, poll: Duration::ZERO };
-        let running = Running::start(core, move |_: CoreId| {
-            let start = start.lock().ok().and_then(|mut start| start.take());
-            async move {
-                if let Some((config, pulse, over, done)) = start {
-                    let _ = done.send(load::run_shown(&config, || None, Some(pulse)).await);
-                    over.store(true, Ordering::Relaxed);
-                }
-            }
-        });
-        Ok(Load { running: running.map_err(DrillError::Core)?, pulse, over, result })
+        let (shown, ended) = (Arc::clone(&pulse), Arc::clone(&over));
+        let running = on_a_core(move || async move {
+            let _ = done.send(load::run_shown(&config, || None, Some(shown)).await);
+            ended.store(true, Ordering::Relaxed);
+        })?;
+        Ok(Load { running, pulse, over, result })
     }
 
     /// Whether it has ended on its own, after an error.
@@ -105,8 +104,27 @@ impl Load {
     }
 }
 
+/// Does `work` on a core of its own.
+///
+/// # Errors The core cannot be started.
+pub fn on_a_core<F: Future<Output = ()> + 'static>(
+    work: impl FnOnce() -> F + Send + 'static,
+) -> Result<Running, DrillError> {
+    let core = uring::Config { processors: vec![0], pin: false, poll: Duration::ZERO };
+    let work = Arc::new(Mutex::new(Some(work)));
+    let running = Running::start(core, move |_: CoreId| {
+        let work = work.lock().ok().and_then(|mut work| work.take());
+        async move {
+            if let Some(work) = work {
+                work().await;
+            }
+        }
+    });
+    running.map_err(DrillError::Core)
+}
+
 /// The options of a host that is configured for short stalls.
-fn options(policy: Policy) -> MultipathOptions {
+pub fn options(policy: Policy) -> MultipathOptions {
     let timeouts = Timeouts {
         login: Duration::from_secs(2),
         ping_after: Duration::from_millis(500),

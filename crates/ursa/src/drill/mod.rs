@@ -7,10 +7,12 @@
 //! and verdict do not depend on processes: they would also work with a real cluster.
 
 mod fleet;
+mod full;
 mod gate;
 mod load;
 mod moved;
 mod patience;
+mod rot;
 mod scenario;
 mod timeline;
 mod verdict;
@@ -20,7 +22,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::{ClientError, Verification};
+use api::{ClientError, Verification, VolumeKind};
 use base::Instant;
 use initiator::Policy;
 use initiator::load::{LoadError, Report, Stall};
@@ -28,16 +30,18 @@ use serde::Serialize;
 
 pub use self::fleet::Shape;
 use self::fleet::{Fleet, VOLUME};
+pub use self::full::Filled;
 use self::load::{Load, Wanted};
 use self::moved::Before;
 pub use self::moved::Moved;
 use self::patience::Patience;
+pub use self::rot::Rotted;
 use self::scenario::Harmed;
 pub use self::scenario::Scenario;
 use self::timeline::Timeline;
 pub use self::timeline::{Event, Kind};
 use self::verdict::Found;
-pub use self::verdict::{Check, Limits, NO_STALL};
+pub use self::verdict::{Check, Limits};
 use self::watch::{Watch, now};
 use crate::cli::Outcome;
 
@@ -88,12 +92,21 @@ pub enum DrillError {
     /// A signal interrupted the drill.
     #[error("interrupted; nodes stopped, their data removed")]
     Interrupted,
+    /// A pool's file cannot be damaged.
+    #[error("cannot read or change the pool file {0}")]
+    PoolFile(PathBuf, #[source] io::Error),
     /// A RAM volume does not survive this scenario.
     #[error("a RAM volume does not survive the loss of all nodes; omit --ram for {0}")]
     InMemory(Scenario),
     /// The scenario has a fixed set of nodes.
     #[error("{0} has a fixed set of nodes; omit --nodes, --node and --witness")]
     OwnCluster(Scenario),
+    /// The scenario needs a volume on disks.
+    #[error("{0} uses a log volume; omit --ram")]
+    NeedsLog(Scenario),
+    /// The scenario has one cycle.
+    #[error("{0} has one cycle; omit --cycles, and name one --policy")]
+    Once(Scenario),
     /// The node does not exist or has no copy.
     #[error("node {0} has no copy; nodes 1 to {1} have one")]
     NoNode(u16, u8),
@@ -102,7 +115,11 @@ pub enum DrillError {
 impl Outcome for DrillError {
     fn code(&self) -> u8 {
         match self {
-            DrillError::InMemory(_) | DrillError::NoNode(..) | DrillError::OwnCluster(_) => 2,
+            DrillError::InMemory(_)
+            | DrillError::NoNode(..)
+            | DrillError::OwnCluster(_)
+            | DrillError::NeedsLog(_)
+            | DrillError::Once(_) => 2,
             _ => 1,
         }
     }
@@ -167,6 +184,12 @@ pub struct Cycle {
     pub requests: u64,
     /// What the resync had to copy, and what it copied.
     pub moved: Moved,
+    /// What became of damage to data on a disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rot: Option<Rotted>,
+    /// What became of full pools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full: Option<Filled>,
     /// What happened.
     pub events: Vec<Event>,
     /// The checks and their results.
@@ -195,8 +218,14 @@ impl Plan {
     ///
     /// # Errors It could not be run.
     pub fn carry_out(&self, tell: &mut dyn FnMut(News<'_>)) -> Result<Record, DrillError> {
-        if self.shape.ram && self.scenario.is_of_all() {
+        if self.shape.kind == VolumeKind::Ram && self.scenario.is_of_all() {
             return Err(DrillError::InMemory(self.scenario));
+        }
+        if self.scenario.needs_log() && self.shape.kind != VolumeKind::Log {
+            return Err(DrillError::NeedsLog(self.scenario));
+        }
+        if self.scenario.is_once() && (self.cycles > 1 || self.policies.len() > 1) {
+            return Err(DrillError::Once(self.scenario));
         }
         if self.node == 0 || self.node > self.shape.copies.into() {
             return Err(DrillError::NoNode(self.node, self.shape.copies));
@@ -230,6 +259,8 @@ impl Plan {
             target: api::default_target(VOLUME),
             depth: self.depth,
             read_percent: self.read_percent,
+            span_bytes: self.shape.load_span(),
+            waits_for_space: self.scenario.fills_pools(),
             policy: *policy,
             seed: self.seed.wrapping_add(number.into()),
         })?;
@@ -248,13 +279,13 @@ impl Plan {
         let mut course = Course::begin(fleet, &load, &watch, tell);
         let one = (!self.harmed().nodes().is_empty()).then_some(self.node);
         course.timeline.add(course.timeline.zero(), Kind::Fault, one, done);
-        self.scenario.strike(fleet, self.node)?;
+        let mut damage = self.scenario.strike(fleet, self.node, *policy, patience)?;
         course.follow(self.harm, patience, || false)?;
         let before = self.look(fleet);
         let back = now();
         course.timeline.missed(back, &before);
         course.timeline.add(back, Kind::Undone, one, undone);
-        if let Some(replaced) = self.scenario.undo(fleet, self.node, patience)? {
+        if let Some(replaced) = self.scenario.undo(fleet, self.node, &mut damage, patience)? {
             course.timeline.replaced(self.node, replaced);
         }
         let whole = course.follow(SYNC_LIMIT, patience, || fleet.is_whole())?;
@@ -264,10 +295,13 @@ impl Plan {
         course.follow(CALM, patience, || false)?;
         let (timeline, stall) = course.end();
 
+        let refused = load.pulse().refused();
         let report = load.stop();
         drop(watch);
         let verification = fleet.with_copies()[0].client.verify_volume(VOLUME, None, |_| ());
-        Ok(self.judge(number, name, timeline, Outcomes { stall, report, back, synced, moved, verification }))
+        let (rot, full) = damage.found(refused, patience)?;
+        let outcomes = Outcomes { stall, report, back, synced, moved, verification, rot, full };
+        Ok(self.judge(number, name, timeline, outcomes))
     }
 
     /// What copies miss just before the fault is removed.
@@ -284,7 +318,7 @@ impl Plan {
     }
 
     fn judge(&self, number: u32, policy: &str, timeline: Timeline, outcomes: Outcomes) -> Cycle {
-        let Outcomes { stall, report, back, synced, moved, verification } = outcomes;
+        let Outcomes { stall, report, back, synced, moved, verification, rot, full } = outcomes;
         let checks = verdict::judge(
             &self.limits,
             &Found {
@@ -296,6 +330,8 @@ impl Plan {
                 moved: &moved,
                 all_of: self.scenario.takes_the_copy().then_some(self.shape.size),
                 spared: self.scenario.spares_copies().then(|| timeline.first(Kind::Out)),
+                rot: rot.as_ref(),
+                full: full.as_ref(),
                 verification: &verification,
             },
         );
@@ -309,6 +345,8 @@ impl Plan {
             sync_ms: synced.map(|at| i64::try_from(millis(at.since(back))).unwrap_or(i64::MAX)),
             requests: report.as_ref().map_or(0, Report::requests),
             moved,
+            rot,
+            full,
             events: timeline.into_events(),
             checks,
         }
@@ -325,6 +363,8 @@ struct Outcomes {
     synced: Option<Instant>,
     moved: Moved,
     verification: Result<Verification, ClientError>,
+    rot: Option<Rotted>,
+    full: Option<Filled>,
 }
 
 /// A cycle from the fault on: adds what happens to the time line, and shows it soon after.

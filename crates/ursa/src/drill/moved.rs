@@ -113,17 +113,20 @@ fn counted_by(node: &Member) -> Counted {
 impl Counted {
     /// From a node's metrics: the drill's volume is the only one.
     fn of(metrics: &str) -> Counted {
-        let sum = |family: &str, labels: &[&str]| -> u64 {
-            let samples = metrics.lines().filter_map(|line| line.strip_prefix(family)?.rsplit_once(' '));
-            let samples = samples.filter(|(have, _)| labels.iter().all(|label| have.contains(label)));
-            samples.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
-        };
+        let sent = ["direction=\"sent\"", "kind=\"sync\""];
         Counted {
-            synced_bytes: sum("ursa_copy_resynced_bytes_total{", &[]),
-            sent_bytes: sum("ursa_replication_bytes_total{", &["direction=\"sent\"", "kind=\"sync\""]),
-            dirtied_bytes: sum("ursa_copy_dirtied_bytes_total{", &[]),
+            synced_bytes: sum(metrics, "ursa_copy_resynced_bytes_total{", &[]),
+            sent_bytes: sum(metrics, "ursa_replication_bytes_total{", &sent),
+            dirtied_bytes: sum(metrics, "ursa_copy_dirtied_bytes_total{", &[]),
         }
     }
+}
+
+/// The sum of all samples of a family that have these labels.
+pub fn sum(metrics: &str, family: &str, labels: &[&str]) -> u64 {
+    let samples = metrics.lines().filter_map(|line| line.strip_prefix(family)?.rsplit_once(' '));
+    let samples = samples.filter(|(have, _)| labels.iter().all(|label| have.contains(label)));
+    samples.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
 }
 
 #[cfg(test)]

@@ -1,13 +1,24 @@
 //! The faults that are injected into a cluster, and how each is removed.
 
 use std::fmt;
+use std::time::Duration;
 
 use clap::ValueEnum;
+use initiator::Policy;
 use serde::Serialize;
 
 use super::DrillError;
 use super::fleet::{Fleet, Replaced, Said};
+use super::full::{Filled, Full};
 use super::patience::Patience;
+use super::rot::{Rot, Rotted};
+use super::verdict::NO_STALL;
+
+/// The longest time that a request may wait while pools are full: shorter than what any host gives it.
+const FULL_STALL: Duration = Duration::from_secs(5);
+
+/// The smallest volume whose half is a pool with room for logs.
+const FULL_SIZE_MIN: u64 = 128 << 20;
 
 /// What is done to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -35,6 +46,38 @@ pub enum Scenario {
     LoseQuorum,
     /// Kill the witness, then restart it
     LoseWitness,
+    /// Flip bits of a log volume's data on one node's disk, which reports no error
+    Rot,
+    /// Fill the pools, which have space for half of a log volume, then unmap half of what was written
+    Full,
+}
+
+/// What a fault does other than to nodes and links.
+pub enum Damage {
+    /// Nothing.
+    None,
+    /// Data on a disk changes.
+    Rot(Rot),
+    /// The pools are full.
+    Full(Full),
+}
+
+impl Damage {
+    /// What became of it. `refused` is how often writes of the load found no space.
+    ///
+    /// # Errors
+    /// [`DrillError`].
+    pub fn found(
+        self,
+        refused: u64,
+        patience: &Patience,
+    ) -> Result<(Option<Rotted>, Option<Filled>), DrillError> {
+        match self {
+            Damage::None => Ok((None, None)),
+            Damage::Rot(rot) => Ok((Some(rot.found()), None)),
+            Damage::Full(full) => Ok((None, Some(full.found(refused, patience)?))),
+        }
+    }
 }
 
 /// The nodes whose copies miss data after the fault.
@@ -67,9 +110,39 @@ impl Scenario {
         self == Scenario::BlackOut
     }
 
-    /// Whether no copy and no node with a copy is affected, so that hosts must notice nothing.
+    /// Whether no copy may go out of sync.
     pub fn spares_copies(self) -> bool {
-        matches!(self, Scenario::LoseQuorum | Scenario::LoseWitness | Scenario::CutHeartbeats)
+        matches!(self, Scenario::LoseQuorum | Scenario::LoseWitness | Scenario::CutHeartbeats | Scenario::Rot)
+    }
+
+    /// The longest time that a request may wait, if it is not the usual one.
+    pub fn stall_max(self) -> Option<Duration> {
+        match self {
+            // No node with a copy is affected, so hosts must notice nothing.
+            Scenario::LoseQuorum | Scenario::LoseWitness | Scenario::CutHeartbeats => Some(NO_STALL),
+            Scenario::Full => Some(FULL_STALL),
+            _ => None,
+        }
+    }
+
+    /// Whether the volume is a log volume.
+    pub fn needs_log(self) -> bool {
+        matches!(self, Scenario::Rot | Scenario::Full)
+    }
+
+    /// Whether pools are smaller than the volume, and fill up.
+    pub fn fills_pools(self) -> bool {
+        self == Scenario::Full
+    }
+
+    /// The smallest volume that will do.
+    pub fn size_min(self) -> u64 {
+        if self.fills_pools() { FULL_SIZE_MIN } else { 0 }
+    }
+
+    /// Whether there is only one cycle: with twice as many bad blocks, the disk would count as failing.
+    pub fn is_once(self) -> bool {
+        self == Scenario::Rot
     }
 
     /// Whether heartbeats have a network of their own.
@@ -94,6 +167,8 @@ impl Scenario {
         match self {
             Scenario::BlackOut => Harmed::All,
             Scenario::LoseQuorum | Scenario::LoseWitness | Scenario::CutHeartbeats => Harmed::Nobody,
+            // Which copy goes out of sync is not known before, and all may.
+            Scenario::Full => Harmed::Nobody,
             Scenario::CutPair => Harmed::Either(node, next(node, copies)),
             _ => Harmed::One(node),
         }
@@ -108,10 +183,16 @@ impl Scenario {
     ///
     /// # Errors
     /// [`DrillError`].
-    pub fn strike(self, fleet: &mut Fleet, node: u16) -> Result<(), DrillError> {
+    pub fn strike(
+        self,
+        fleet: &mut Fleet,
+        node: u16,
+        policy: Policy,
+        patience: &Patience,
+    ) -> Result<Damage, DrillError> {
         match self {
             Scenario::CrashNode => fleet.node(node).kill(),
-            Scenario::ReplaceDisk => return fleet.node(node).lose_disks(),
+            Scenario::ReplaceDisk => fleet.node(node).lose_disks()?,
             Scenario::Pause => fleet.node(node).pause(),
             Scenario::Reboot => fleet.node(node).tell_to_stop(),
             Scenario::CutLink => fleet.cut(node, None, &[Said::ByIt, Said::ToIt], true),
@@ -123,11 +204,15 @@ impl Scenario {
             Scenario::CutHeartbeats => fleet.cut_all(true),
             Scenario::BlackOut => fleet.kill_all(),
             Scenario::LoseQuorum | Scenario::LoseWitness => fleet.kill_without_copies(),
+            Scenario::Rot => return Rot::begin(fleet.node(node)).map(Damage::Rot),
+            Scenario::Full => return Full::begin(fleet, policy, patience).map(Damage::Full),
         }
-        Ok(())
+        Ok(Damage::None)
     }
 
     /// Removes the fault; returns when the node's copy was rebuilt, if it was.
+    ///
+    /// Rot cannot be removed: there is more of it, to be found when the load ends.
     ///
     /// # Errors
     /// [`DrillError`].
@@ -135,8 +220,14 @@ impl Scenario {
         self,
         fleet: &mut Fleet,
         node: u16,
+        damage: &mut Damage,
         patience: &Patience,
     ) -> Result<Option<Replaced>, DrillError> {
+        match damage {
+            Damage::None => {}
+            Damage::Rot(rot) => rot.damage()?,
+            Damage::Full(full) => full.make_room(patience)?,
+        }
         match self {
             Scenario::CrashNode => fleet.node(node).start()?,
             Scenario::Reboot => {
@@ -151,6 +242,7 @@ impl Scenario {
             Scenario::ReplaceDisk => return fleet.replace_disks(node, patience).map(Some),
             Scenario::BlackOut => fleet.start_all()?,
             Scenario::LoseQuorum | Scenario::LoseWitness => fleet.start_without_copies(patience)?,
+            Scenario::Rot | Scenario::Full => {}
         }
         Ok(None)
     }
@@ -178,6 +270,13 @@ impl Scenario {
                 ("nodes without a copy killed".into(), "nodes without a copy restarted".into())
             }
             Scenario::LoseWitness => ("witness killed".into(), "witness restarted".into()),
+            Scenario::Rot => (
+                format!("bits of the volume's data flipped on n{node}'s disk"),
+                format!("more bits flipped on n{node}'s disk"),
+            ),
+            Scenario::Full => {
+                ("a host fills the pools".into(), "the host unmaps half, and writes again".into())
+            }
         };
         (done, undone)
     }

@@ -7,7 +7,9 @@ use base::ByteLen;
 use initiator::load::{LoadError, Report};
 use serde::Serialize;
 
+use super::full::Filled;
 use super::moved::Moved;
+use super::rot::Rotted;
 use crate::cli::size;
 
 /// The limits that a cluster must meet.
@@ -55,9 +57,12 @@ pub struct Found<'a> {
     pub moved: &'a Moved,
     /// The bytes to copy at least, if a copy was rebuilt.
     pub all_of: Option<u64>,
-    /// If no copy should be affected: when the first one went out of sync, in milliseconds after the fault,
-    /// if one did.
+    /// If no copy may go out of sync: when the first one did, in milliseconds after the fault, if one did.
     pub spared: Option<Option<i64>>,
+    /// If data on a disk has changed: what was found of that.
+    pub rot: Option<&'a Rotted>,
+    /// If the pools were full: what became of that.
+    pub full: Option<&'a Filled>,
     /// Whether the copies are equal.
     pub verification: &'a Result<Verification, ClientError>,
 }
@@ -69,6 +74,8 @@ pub fn judge(limits: &Limits, found: &Found<'_>) -> Vec<Check> {
     checks.extend(found.all_of.map(|bytes| all(bytes, found.moved)));
     checks.extend(found.spared.map(|out_ms| spared(out_ms, found.moved)));
     checks.push(equal(found.verification));
+    checks.extend(found.rot.map(rot));
+    checks.extend(found.full.into_iter().flat_map(full));
     checks
 }
 
@@ -153,9 +160,7 @@ fn spared(out_ms: Option<i64>, moved: &Moved) -> Check {
             moved.sent_bytes == 0,
             format!("all copies stayed in sync, and resync sent {}", size(moved.sent_bytes)),
         ),
-        Some(ms) => {
-            check(false, format!("a copy went out of sync after {ms} ms, although no copy was harmed"))
-        }
+        Some(ms) => check(false, format!("a copy went out of sync after {ms} ms, although none had to")),
     }
 }
 
@@ -172,6 +177,38 @@ fn equal(verification: &Result<Verification, ClientError>) -> Check {
         }
         Err(error) => check(false, format!("the verify failed: {error}")),
     }
+}
+
+/// If no read has found the damage, nothing was tried.
+fn rot(rotted: &Rotted) -> Check {
+    let Rotted { damaged_blocks, failed_reads, repaired_blocks } = rotted;
+    check(
+        *repaired_blocks > 0,
+        format!(
+            "{damaged_blocks} blocks damaged: {failed_reads} reads found that, and {repaired_blocks} blocks were repaired from another copy"
+        ),
+    )
+}
+
+fn full(filled: &Filled) -> Vec<Check> {
+    let Filled { filled_bytes, unmapped_bytes, rewritten_bytes, refused_writes, failure } = filled;
+    if let Some(failure) = failure {
+        return vec![check(false, failure.as_str())];
+    }
+    vec![
+        check(
+            *filled_bytes > 0,
+            format!("{} written until there was no space, and all read back meanwhile", size(*filled_bytes)),
+        ),
+        check(
+            true,
+            format!(
+                "{} unmapped, and {} of it written again; the load's writes found no space {refused_writes} times before",
+                size(*unmapped_bytes),
+                size(*rewritten_bytes),
+            ),
+        ),
+    ]
 }
 
 #[cfg(test)]
@@ -219,6 +256,8 @@ mod tests {
             moved: &Moved::default(),
             all_of: None,
             spared: None,
+            rot: None,
+            full: None,
             verification: &verification(equal),
         };
         judge(&Limits::default(), &found).iter().map(|check| check.passed).collect()
@@ -245,6 +284,8 @@ mod tests {
                 moved: &moved,
                 all_of,
                 spared: None,
+                rot: None,
+                full: None,
                 verification: &verification(true),
             };
             let checks = judge(&Limits::default(), &found);
@@ -266,6 +307,23 @@ mod tests {
     }
 
     #[test]
+    fn damage_must_be_found() {
+        let judged = |repaired_blocks| rot(&Rotted { damaged_blocks: 40, failed_reads: 3, repaired_blocks });
+        assert!(judged(1).passed && !judged(0).passed);
+    }
+
+    #[test]
+    fn full_pools_must_take_writes_again() {
+        let filled = Filled { filled_bytes: 50 << 20, refused_writes: 7, ..Filled::default() };
+        assert_eq!(full(&filled).iter().map(|check| check.passed).collect::<Vec<bool>>(), [true; 2]);
+        let nothing = Filled { filled_bytes: 0, ..filled.clone() };
+        assert!(!full(&nothing)[0].passed);
+        let failure = Some("writes after UNMAP: no space".to_owned());
+        let checks = full(&Filled { failure, ..filled });
+        assert_eq!(checks, [check(false, "writes after UNMAP: no space")]);
+    }
+
+    #[test]
     fn wrong_data_is_no_error_of_a_request() {
         let wrong = initiator::WrongSector { sector: 7, expected: 2, found: [0; 3], whole: false };
         let found = Found {
@@ -276,6 +334,8 @@ mod tests {
             moved: &Moved::default(),
             all_of: None,
             spared: None,
+            rot: None,
+            full: None,
             verification: &verification(true),
         };
         let checks = judge(&Limits::default(), &found);
