@@ -79,7 +79,7 @@ impl Pattern {
     /// The run, the sector and the write of data that is one write of whole sectors; `None`: it is something
     /// else, or damaged.
     pub fn identify(data: &[u8]) -> Option<(u64, u64, u64)> {
-        let (words, _) = data.first_chunk::<24>()?.as_chunks();
+        let (words, _) = data.first_chunk::<24>()?.as_chunks::<8>();
         let [run, sector, write] = [0, 1, 2].map(|word| u64::from_le_bytes(words[word]));
         let offset = sector.checked_mul(SECTOR as u64)?;
         Pattern { run }.check(data, offset, write).ok()?;
