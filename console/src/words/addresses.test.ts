@@ -24,7 +24,7 @@ describe('a floating address', () => {
   it('says that a later version has written it', () => {
     const holderOnly: FloatingAddress = { ...ADDRESS, state: 'unreadable' }
     const all = { ...holderOnly, portal_group: undefined }
-    for (const one of [holderOnly, all]) expect(holderOf(one, 0)).toMatch(/^written by a later version/)
+    for (const one of [holderOnly, all]) expect(holderOf(one, 0)).toMatch(/^not readable by this node/)
     expect([holderOnly, all].map(isUnreadable)).toEqual([false, true])
     expect(mayHave(all, String)).toBe('–')
     expect(mayHave(holderOnly, String)).toBe('all but witnesses')

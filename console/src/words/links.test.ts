@@ -17,7 +17,7 @@ it('leaves an address for data', () => {
   expect(noneForData(two, DATA, 'replication')).toBeUndefined()
   expect(noneForData(two, DATA, 'heartbeat')).toMatch(/^The node needs at least one address for volume data/)
   expect(noneForData({ ...two, link_roles: {} }, DATA, 'heartbeat')).toBeUndefined()
-  expect(noneForData(node(2), '10.0.0.2:3270', 'heartbeat')).toMatch(/^No address/)
+  expect(noneForData(node(2), '10.0.0.2:3270', 'heartbeat')).toMatch(/^The node needs/)
 })
 
 it('has the command line for it', () => {
