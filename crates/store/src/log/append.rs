@@ -16,7 +16,7 @@ use rt::{DiskError, Durability};
 use super::changes::{Changes, Move};
 use super::place::{Place, SLOT_BYTES, Stored};
 use super::queue::{Item, Request, Taken, Ticket};
-use super::record::{DATA_SLOTS_MAX, ENTRIES_MAX, Entry, Head, Stream, What, ZEROED_BLOCKS_MAX, disguise};
+use super::record::{DATA_SLOTS_MAX, ENTRIES_MAX, Entry, Head, Stream, What, disguise};
 use super::segment::{Kind, Open};
 use super::{Inner, LogTuning, Phase, Running};
 use crate::error::SliceError;
@@ -224,11 +224,6 @@ impl Inner {
         }
         self.pump();
         result.await.unwrap_or(Err(SliceError::Offline))
-    }
-
-    /// Zeroes all of a branch, to its last possible block.
-    pub(super) async fn zero_all(self: &Rc<Inner>, branch: u32) -> Result<(), SliceError> {
-        self.append(branch, vec![Item::Zeros { block: 0, count: ZEROED_BLOCKS_MAX }], false).await
     }
 
     /// Schedules the making of records from waiting requests: in this turn of the core, after its other

@@ -235,10 +235,9 @@ impl Changes {
         entries.find(|(_, change)| matches!(change, Change::Blocks { .. })).map(|(start, _)| start)
     }
 
-    /// The branches of blocks that have a place in the table.
-    pub(crate) fn branches(&self) -> impl Iterator<Item = u32> {
-        let blocks = self.entries.iter().filter(|(_, change)| matches!(change, Change::Blocks { .. }));
-        blocks.map(|((branch, _), _)| *branch)
+    /// The first branch, from `from` on, of which the table has an entry.
+    pub(crate) fn next_branch(&self, from: u32) -> Option<u32> {
+        self.entries.range((from, 0)..).next().map(|((branch, _), _)| *branch)
     }
 
     /// All places in the table, including those of moves: for checks.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::leaf::Leaf;
 use super::place::Place;
 use super::segment::Kind;
-use super::{Inner, Log};
+use super::{Inner, Log, Sweeping};
 
 impl Log {
     /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Reads leaves that are not in memory.
@@ -62,6 +62,7 @@ impl Log {
             && !state.checkpointing
             && !state.cleaning
             && !state.asking
+            && state.sweeping == Sweeping::Nothing
     }
 }
 

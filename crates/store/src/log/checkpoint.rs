@@ -4,6 +4,9 @@
 //! at a time; then everything is flushed, and a root is written. Only then may segments that are no longer
 //! needed be reused. A move by the cleaner counts only if the leaf still points at the old place: otherwise,
 //! the block was written meanwhile, and its new place is dead, too.
+//!
+//! Checkpoints also *sweep*: they remove what deleted volumes have left. Each removes a bounded number of
+//! leaves, and the next one begins at once, until nothing is left.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -17,7 +20,7 @@ use super::place::{Place, SLOT_BYTES, Slots, Spot, Stored};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS};
 use super::state::LeafPlace;
-use super::{Inner, Phase, Request, Running};
+use super::{Inner, Phase, Request, Running, Sweeping};
 use crate::canary::{Canary, makes};
 
 /// How many leaves are merged, and read, at a time: 150 KiB.
@@ -70,7 +73,10 @@ impl Inner {
             state.checkpoints += 1;
         }
         match result {
-            Ok(()) => self.return_zones(),
+            Ok(()) => {
+                let returned = self.return_zones();
+                self.sweep_on(returned);
+            }
             Err(CheckpointError::Closed) => return,
             Err(error) => self.fail("a checkpoint", &error),
         }
@@ -100,15 +106,50 @@ impl Inner {
         self.closing.get() || matches!(self.phase.get(), Phase::Failed | Phase::Refused)
     }
 
+    /// Decides what the next checkpoint does about deleted volumes. `returned`: this one has returned a zone.
+    fn sweep_on(&self, returned: bool) {
+        let now = self.state.borrow().sweeping;
+        if now == Sweeping::Nothing {
+            return;
+        }
+        let found = !self.gone().is_empty();
+        let mut state = self.state.borrow_mut();
+        let spares = state.zone_to_return(self.handle.tuning.replay_bytes).is_some();
+        state.sweeping = match now {
+            _ if found => Sweeping::Leaves,
+            // A checkpoint that returned none would be followed by another one for ever.
+            Sweeping::Leaves if spares => Sweeping::Zones,
+            Sweeping::Zones if spares && returned => Sweeping::Zones,
+            _ => Sweeping::Nothing,
+        };
+    }
+
+    /// The leaves of deleted volumes that this checkpoint removes, last one first: no more than a full table
+    /// may change, so that it takes no longer than any other.
+    fn to_sweep(&self) -> Vec<LeafKey> {
+        if self.state.borrow().sweeping != Sweeping::Leaves {
+            return Vec::new();
+        }
+        let gone = self.gone();
+        let state = self.state.borrow();
+        let leaves = gone.into_iter().flat_map(|branch| state.leaves.range((branch, 0)..=(branch, u64::MAX)));
+        let mut keys: Vec<LeafKey> =
+            leaves.map(|(key, _)| *key).take(state.changes_max(&self.handle.tuning) / 2).collect();
+        keys.reverse();
+        keys
+    }
+
     /// Merges the frozen table.
     async fn merge(&self) -> Result<(), CheckpointError> {
-        let mut evacuated = self.state.borrow().to_evacuate();
+        let mut others = self.to_sweep();
+        others.extend(self.state.borrow().to_evacuate());
+        others.sort_unstable_by(|one, other| other.cmp(one));
         let mut from = (0, 0);
         loop {
             if self.ends() {
                 return Err(CheckpointError::Closed);
             }
-            let keys = self.state.borrow().next_leaves(from, &mut evacuated);
+            let keys = self.state.borrow().next_leaves(from, &mut others);
             let Some(last) = keys.last() else { return Ok(()) };
             from = (last.0, last.1 + 1);
             let leaves = join_all(keys.iter().map(|key| self.leaf(*key))).await;
@@ -123,9 +164,12 @@ impl Inner {
                         [Spot::At(Stored { place: Place::LOST, crc: 0 }); LEAF_BLOCKS as usize]
                     }
                 };
-                merged.push(self.state.borrow().merged(key, Box::new(spots)));
+                let is_gone = !self.handle.has_branch(key.0);
+                merged.push(self.state.borrow().merged(key, Box::new(spots), is_gone));
             }
             self.write_leaves(merged).await?;
+            // Leaves that are in memory and are only removed have not waited for anything.
+            rt::next_turn().await;
         }
     }
 
@@ -202,8 +246,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the zones that no root names any more.
-    fn return_zones(self: &Rc<Inner>) {
+    /// Returns the zones that no root names any more, and whether there were any.
+    fn return_zones(self: &Rc<Inner>) -> bool {
         let leaving: Vec<u32> = {
             let mut state = self.state.borrow_mut();
             let zones = state.segments.zones.iter().filter(|(_, zone)| zone.leaving);
@@ -214,12 +258,26 @@ impl Inner {
             state.segments.zones.retain(|zone, _| !unread.contains(zone));
             unread
         };
+        let found = !leaving.is_empty();
         for zone in leaving {
             // Remove it from the shared list at once, so that the log does not take the zone over again.
             self.handle.remove_zone(zone);
-            let (reply, _) = rt::sync::oneshot();
+            let (reply, taken_back) = rt::sync::oneshot();
+            self.state.borrow_mut().returning += 1;
             self.handle.lender.ask(Request::Return { log: self.handle.number, zone, reply });
+            // The pool may be waiting for the log to end before it answers, so this must not keep it open.
+            let inner = Rc::downgrade(self);
+            rt::spawn(async move {
+                // Without an answer the pool is gone.
+                let _ = taken_back.await;
+                if let Some(inner) = inner.upgrade() {
+                    inner.state.borrow_mut().returning -= 1;
+                    inner.tend();
+                }
+            })
+            .detach();
         }
+        found
     }
 }
 
@@ -265,23 +323,25 @@ impl Running {
         leaves.map(|(key, _)| *key).rev().collect()
     }
 
-    /// The next leaves to be written. `evacuated` are those that are written in any case, last one first.
-    fn next_leaves(&self, mut from: LeafKey, evacuated: &mut Vec<LeafKey>) -> Vec<LeafKey> {
+    /// The next leaves to be written or removed: those that the frozen table changes, and `others`, last one
+    /// first.
+    fn next_leaves(&self, mut from: LeafKey, others: &mut Vec<LeafKey>) -> Vec<LeafKey> {
         let mut keys = Vec::new();
         while keys.len() < STEP_LEAVES {
-            while evacuated.last().is_some_and(|key| *key < from) {
-                evacuated.pop();
+            while others.last().is_some_and(|key| *key < from) {
+                others.pop();
             }
             let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_leaf(from, &self.leaves));
-            let Some(key) = changed.into_iter().chain(evacuated.last().copied()).min() else { break };
+            let Some(key) = changed.into_iter().chain(others.last().copied()).min() else { break };
             keys.push(key);
             from = (key.0, key.1 + 1);
         }
         keys
     }
 
-    /// A leaf whose blocks read as `spots`, after the changes of the frozen table.
-    fn merged(&self, key: LeafKey, mut spots: Box<Spots>) -> Merged {
+    /// A leaf whose blocks read as `spots`, after the changes of the frozen table. Of a volume that is gone,
+    /// nothing is left.
+    fn merged(&self, key: LeafKey, mut spots: Box<Spots>, is_gone: bool) -> Merged {
         let mut dead = Vec::new();
         let mut forgotten = 0;
         let Some(frozen) = &self.frozen else { return Merged { key, spots, dead, forgotten } };
@@ -296,15 +356,23 @@ impl Running {
                 Slots::add(&mut dead, moved.to.place);
             }
         }
+        let mut replace = |before: &Spots, after: &Spots| {
+            for (old, new) in before.iter().zip(after) {
+                if let Some(old) = old.stored()
+                    && new.stored().map(|new| new.place) != Some(old.place)
+                {
+                    Slots::add(&mut dead, old.place);
+                    forgotten += u64::from(old.place != Place::LOST);
+                }
+            }
+        };
         let before = *spots;
         frozen.overlay(key.0, first, &mut spots[..]);
-        for (old, new) in before.iter().zip(spots.iter()) {
-            if let Some(old) = old.stored()
-                && new.stored().map(|new| new.place) != Some(old.place)
-            {
-                Slots::add(&mut dead, old.place);
-                forgotten += u64::from(old.place != Place::LOST);
-            }
+        replace(&before, &spots);
+        if is_gone {
+            // The last records of the volume may have completed after it was deleted.
+            let merged = std::mem::replace(&mut *spots, [Spot::Nothing; LEAF_BLOCKS as usize]);
+            replace(&merged, &spots);
         }
         Merged { key, spots, dead, forgotten }
     }

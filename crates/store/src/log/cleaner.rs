@@ -13,7 +13,7 @@ use super::append::Survivor;
 use super::place::{Place, SLOT_BYTES};
 use super::record::{DATA_SLOTS_MAX, Head, Stream, What, reveal};
 use super::segment::{Kind, Used};
-use super::{Inner, Running};
+use super::{Inner, Running, Sweeping};
 use crate::canary::{Canary, makes};
 
 /// Slots that a step reads: 1 MiB.
@@ -240,10 +240,10 @@ impl Running {
         is_same && self.segments.is_set(survivor.from)
     }
 
-    /// Whether a checkpoint would merge or free anything.
+    /// Whether a checkpoint would merge, remove or free anything.
     pub(super) fn has_unmerged(&self) -> bool {
         let frozen = self.frozen.as_ref().is_some_and(|frozen| !frozen.is_empty());
-        frozen || !self.active.is_empty() || self.frees_next()
+        frozen || !self.active.is_empty() || self.sweeping != Sweeping::Nothing || self.frees_next()
     }
 
     /// The segment to be cleaned next: one with much to gain, and old, so that its remaining blocks are

@@ -145,7 +145,7 @@ struct Shared {
     figures: LogFigures,
     /// The open log's part of the memory of all logs.
     member: Weak<Member>,
-    /// A volume was deleted since the log last checked, or the log has not checked since it was opened.
+    /// A volume was deleted since the log last checked.
     fewer_branches: bool,
 }
 
@@ -317,10 +317,7 @@ impl LogHandle {
 
     /// Sets the open log's part of the memory of all logs.
     pub(super) fn set_member(&self, member: Weak<Member>) {
-        let mut shared = lock(&self.shared);
-        shared.member = member;
-        // An earlier opening may have ended before it swept the branches of deleted volumes.
-        shared.fewer_branches = true;
+        lock(&self.shared).member = member;
     }
 
     pub(super) fn has_branch(&self, branch: u32) -> bool {

@@ -113,6 +113,16 @@ enum Phase {
     Failed,
 }
 
+/// What is left to do after volumes were deleted. Until it is done, checkpoints follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sweeping {
+    Nothing,
+    /// A checkpoint removes some of the leaves that deleted volumes have left.
+    Leaves,
+    /// All leaves have been removed, and the log can spare zones: a checkpoint returns one to the pool.
+    Zones,
+}
+
 /// An open log. All slices of its core that lie in it hold a clone; when the last clone is dropped, the log
 /// is closed.
 pub(crate) struct Log {
@@ -165,6 +175,10 @@ struct Running {
     checkpoints: u64,
     /// Something needs a checkpoint, whatever the bounds say.
     checkpoint_wanted: bool,
+    /// What the next checkpoint does because volumes were deleted.
+    sweeping: Sweeping,
+    /// How many zones were returned that the pool has not taken back yet.
+    returning: usize,
     /// Segments were opened, emptied or lent since the log last checked whether a checkpoint would gain
     /// segments.
     stock_changed: bool,
@@ -258,6 +272,8 @@ impl Inner {
         match self.recover().await {
             Ok(()) => {
                 self.phase.set(Phase::Open);
+                // An earlier opening may have ended before it had removed what deleted volumes left.
+                self.sweep();
                 let (inner, handle) = (Rc::downgrade(&self), Arc::clone(&self.handle));
                 rt::spawn(async move { listen(&inner, &handle).await }).detach();
                 self.tell();
@@ -368,9 +384,11 @@ impl Inner {
         state.account(&self.handle.tuning);
         let slot = SLOT_BYTES as u64;
         let segment = u64::from(state.segments.slots) * slot;
+        // What a checkpoint that is under way has removed is not gone before its root is durable.
+        let before = if state.checkpointing { self.handle.figures().live } else { 0 };
         self.handle.set_figures(LogFigures {
             lent: state.segments.total() * segment,
-            live: state.live_blocks() * slot,
+            live: before.max(state.live_blocks() * slot),
             usable: state.may_be_live() * slot,
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
@@ -389,23 +407,22 @@ impl Inner {
         self.handle.set_used(branch, blocks * SLOT_BYTES as u64);
     }
 
-    /// Zeroes the branches of deleted volumes.
-    fn sweep(self: &Rc<Inner>) {
-        let gone: BTreeSet<u32> = {
-            let state = self.state.borrow();
-            let named = state.leaves.keys().map(|(branch, _)| *branch);
-            let changed = state.active.branches().chain(state.frozen.iter().flat_map(Changes::branches));
-            let mut all: BTreeSet<u32> = named.chain(changed).collect();
-            all.retain(|branch| !self.handle.has_branch(*branch));
-            all
-        };
-        for branch in gone {
-            let inner = Rc::clone(self);
-            rt::spawn(async move {
-                let _ = inner.zero_all(branch).await;
-            })
-            .detach();
+    /// Has checkpoints remove what deleted volumes have left, if anything.
+    fn sweep(&self) {
+        if !self.gone().is_empty() {
+            self.state.borrow_mut().sweeping = Sweeping::Leaves;
         }
+    }
+
+    /// The branches of deleted volumes that the map or a table of changes still names, in order.
+    ///
+    /// The catalog has no such volume any more, and no branch is used again: so nothing will read these
+    /// blocks, whatever becomes of the log meanwhile.
+    fn gone(&self) -> Vec<u32> {
+        let state = self.state.borrow();
+        let behind = |branch: &u32| state.next_branch(branch.checked_add(1)?);
+        let named = std::iter::successors(state.next_branch(0), behind);
+        named.filter(|branch| !self.handle.has_branch(*branch)).collect()
     }
 }
 
@@ -436,6 +453,8 @@ impl Running {
             asking: false,
             checkpoints: 0,
             checkpoint_wanted: false,
+            sweeping: Sweeping::Nothing,
+            returning: 0,
             stock_changed: true,
             since_freeze: 0,
             zeroed: 0,
@@ -445,6 +464,13 @@ impl Running {
             written_by_hosts: 0,
             written: 0,
         }
+    }
+
+    /// The first branch, from `from` on, that the map or a table of changes names.
+    fn next_branch(&self, from: u32) -> Option<u32> {
+        let in_map = self.leaves.range((from, 0)..).next().map(|((branch, _), _)| *branch);
+        let tables = std::iter::once(&self.active).chain(&self.frozen);
+        tables.filter_map(|table| table.next_branch(from)).chain(in_map).min()
     }
 
     /// How many blocks are live. Until the next merge, a block that was moved lies in two places; it counts

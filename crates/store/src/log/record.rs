@@ -27,9 +27,6 @@ pub(crate) const ENTRIES_MAX: usize = 160;
 /// So a write of 1 MiB takes two records, because a disk takes longer for more and smaller pieces.
 pub(crate) const DATA_SLOTS_MAX: usize = ENTRIES_MAX;
 
-/// Blocks that one entry can zero; a larger range takes several entries.
-pub(crate) const ZEROED_BLOCKS_MAX: u64 = (1 << 48) - 1;
-
 const _: () = assert!(ENTRIES_AT + ENTRIES_MAX * ENTRY_BYTES <= SLOT_BYTES, "the entries fit into a slot");
 const _: () = assert!(DATA_SLOTS_MAX <= ENTRIES_MAX, "each slot of data has an entry");
 

@@ -17,7 +17,7 @@ use super::place::SLOT_BYTES;
 use super::record::DATA_SLOTS_MAX;
 use super::root::REPLAY_MAX;
 use super::segment::{SLOT_GRAINS, Used};
-use super::{Inner, LogTuning, Request, Running};
+use super::{Inner, LogTuning, Request, Running, Sweeping};
 use crate::error::SliceError;
 
 /// Announced segments for survivors only: one that is being filled, and one for what does not fit into the
@@ -225,7 +225,10 @@ impl Running {
         if self.checkpointing {
             return false;
         }
+        // The next zone goes back when the pool has taken back the last one: requests for zones would have to
+        // wait for all of them otherwise.
         if self.checkpoint_wanted
+            || self.sweeping != Sweeping::Nothing && self.returning == 0
             || self.active.len() >= self.changes_max(tuning) / 2
             || self.since_freeze >= replay_bytes / FREEZE_PART
         {
@@ -304,7 +307,8 @@ impl Inner {
             // them.
             let worth = {
                 let state = self.state.borrow();
-                merged < 2 && (state.frozen.is_some() || !state.active.is_empty())
+                let sweeps = state.sweeping != Sweeping::Nothing;
+                merged < 2 && (state.frozen.is_some() || !state.active.is_empty() || sweeps)
             };
             if !worth {
                 return Err(SliceError::Full);

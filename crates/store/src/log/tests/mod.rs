@@ -18,6 +18,7 @@ use crate::slice::{Layout, Slice};
 
 mod basic;
 mod crash;
+mod deleted;
 mod full;
 mod memory;
 mod model;

@@ -1,5 +1,6 @@
 //! Zones that the pool lends to logs, and gets back.
 
+use super::super::queue::Item;
 use super::*;
 
 /// Writes until the log has borrowed zones, unmaps everything, and waits until it has returned the unneeded
@@ -135,12 +136,13 @@ fn a_log_ends_though_one_of_its_tasks_waits_for_a_record() {
         let (pool, disks, _id, slice) = one_slice(4 << 20).await;
         slice.ready().await.unwrap();
         idle(&slice).await;
-        // As after the deletion of a volume.
+        // As after a request whose caller is gone.
         let inner = Rc::clone(&log_of(&slice).inner);
-        let swept = rt::spawn(async move { inner.zero_all(7).await });
+        let zeros = vec![Item::Zeros { block: 0, count: 9 }];
+        let zeroed = rt::spawn(async move { inner.append(7, zeros, false).await });
         drop((slice, disks));
         let ended = async {
-            assert_eq!(swept.await, Err(SliceError::Offline));
+            assert_eq!(zeroed.await, Err(SliceError::Offline));
             pool.logs_ended().await;
         };
         rt::timeout(std::time::Duration::from_secs(10), ended).await.expect("the log ends");
