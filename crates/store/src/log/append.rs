@@ -77,7 +77,7 @@ impl Running {
                 }
                 What::Moved { crc, from } => {
                     self.segments.set(at.run(1));
-                    let moved = Move { from, to: Stored { place: at, crc } };
+                    let moved = Move { from, to: Stored { place: at, crc }, sequence };
                     if let Some(earlier) = self.table(sequence).moved(branch, block, moved) {
                         self.segments.clear(earlier.run(1));
                     }

@@ -48,6 +48,8 @@ impl Change {
 pub(crate) struct Move {
     pub from: Place,
     pub to: Stored,
+    /// The number of its record.
+    pub sequence: u64,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -15,8 +15,10 @@ use base::Buf;
 use rt::{DiskError, Durability, join_all};
 
 use super::announce::NewRoot;
+use super::changes::Move;
 use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
 use super::place::{Place, SLOT_BYTES, Slots, Spot, Stored};
+use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS};
 use super::state::LeafPlace;
@@ -144,7 +146,7 @@ impl Inner {
         let mut others = self.to_sweep();
         others.extend(self.state.borrow().to_evacuate());
         others.sort_unstable_by(|one, other| other.cmp(one));
-        let mut from = (0, 0);
+        let (mut from, mut again) = ((0, 0), READS_MAX - 1);
         loop {
             if self.ends() {
                 return Err(CheckpointError::Closed);
@@ -152,7 +154,7 @@ impl Inner {
             let keys = self.state.borrow().next_leaves(from, &mut others);
             let Some(last) = keys.last() else { return Ok(()) };
             from = (last.0, last.1 + 1);
-            let leaves = join_all(keys.iter().map(|key| self.leaf(*key))).await;
+            let leaves = self.read_leaves(&keys, &mut again).await;
             let mut merged = Vec::new();
             for (key, leaf) in keys.into_iter().zip(leaves) {
                 let spots = match leaf {
@@ -161,6 +163,7 @@ impl Inner {
                     Err(error) => {
                         let log = self.handle.number;
                         tracing::error!(log, branch = key.0, leaf = key.1, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
+                        self.state.borrow_mut().lose(key);
                         [Spot::At(Stored { place: Place::LOST, crc: 0 }); LEAF_BLOCKS as usize]
                     }
                 };
@@ -171,6 +174,24 @@ impl Inner {
             // Leaves that are in memory and are only removed have not waited for anything.
             rt::next_turn().await;
         }
+    }
+
+    /// Reads leaves.
+    ///
+    /// What is lost with a leaf is lost for good, and a read failure may be temporary: these are read again,
+    /// `again` times at most.
+    async fn read_leaves(&self, keys: &[LeafKey], again: &mut u32) -> Vec<Result<Option<Leaf>, DiskError>> {
+        let mut leaves = join_all(keys.iter().map(|key| self.leaf(*key))).await;
+        while *again > 0 && leaves.iter().any(is_unread) && !self.ends() {
+            *again -= 1;
+            rt::sleep(READ_AGAIN).await;
+            for (key, leaf) in keys.iter().zip(&mut leaves) {
+                if is_unread(leaf) {
+                    *leaf = self.leaf(*key).await;
+                }
+            }
+        }
+        leaves
     }
 
     async fn write_leaves(&self, merged: Vec<Merged>) -> Result<(), CheckpointError> {
@@ -281,6 +302,11 @@ impl Inner {
     }
 }
 
+/// Whether the disk did not read a leaf, and is not out of service.
+fn is_unread(leaf: &Result<Option<Leaf>, DiskError>) -> bool {
+    matches!(leaf, Err(error) if !matches!(error, DiskError::Latched))
+}
+
 impl Batch {
     /// Whether there is room for one more leaf of the largest size.
     fn has_room(&self, slots: u32) -> bool {
@@ -354,6 +380,9 @@ impl Running {
                 Slots::add(&mut dead, moved.from);
             } else {
                 Slots::add(&mut dead, moved.to.place);
+                if self.is_orphan(moved) {
+                    Slots::add(&mut dead, moved.from);
+                }
             }
         }
         let mut replace = |before: &Spots, after: &Spots| {
@@ -362,7 +391,7 @@ impl Running {
                     && new.stored().map(|new| new.place) != Some(old.place)
                 {
                     Slots::add(&mut dead, old.place);
-                    forgotten += u64::from(old.place != Place::LOST);
+                    forgotten += 1;
                 }
             }
         };
@@ -375,6 +404,23 @@ impl Running {
             replace(&merged, &spots);
         }
         Merged { key, spots, dead, forgotten }
+    }
+
+    /// Whether the slot that a block was moved from is live although nothing points there, given that the
+    /// leaf does not: a leaf that did was lost.
+    ///
+    /// Otherwise the block was overwritten, and merged, since the cleaner gathered it. Then the slot is dead;
+    /// or its segment was freed, and holds what newer records than the move have written.
+    fn is_orphan(&self, moved: Move) -> bool {
+        let used = self.segments.used.get(&moved.from.segment);
+        self.segments.is_set(moved.from) && used.is_some_and(|used| used.newest < moved.sequence)
+    }
+
+    /// Counts all blocks of a leaf as its branch's, because the leaf is lost: none of them reads as zeros any
+    /// more.
+    fn lose(&mut self, key: LeafKey) {
+        let known = self.leaves.get(&key).map_or(0, |place| u64::from(place.blocks));
+        *self.used.entry(key.0).or_default() += LEAF_BLOCKS - known;
     }
 
     /// Applies a merged leaf, which was written somewhere else, or is not needed any more.

@@ -26,9 +26,10 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 const _: () = assert!(WINDOW_BYTES > (1 + DATA_SLOTS_MAX) * SLOT_BYTES, "a window holds the longest record");
 
-/// How many times recovery tries to read a log, and the pause after a failed attempt.
-const READS_MAX: u32 = 4;
-const READ_AGAIN: Duration = Duration::from_millis(250);
+/// How many times recovery tries to read a log, and a checkpoint what it merges, and the pause after a failed
+/// attempt.
+pub(super) const READS_MAX: u32 = 4;
+pub(super) const READ_AGAIN: Duration = Duration::from_millis(250);
 
 /// Why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -20,6 +20,7 @@ mod basic;
 mod crash;
 mod deleted;
 mod full;
+mod lost_leaf;
 mod memory;
 mod model;
 mod zones;

@@ -1,0 +1,127 @@
+//! Leaves that the disk cannot read.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use base::Rng;
+use rt::sim::DiskFaults;
+
+use super::super::leaf::LEAF_GRAIN;
+use super::super::place::Place;
+use super::*;
+
+/// Blocks of the first leaf, which becomes unreadable.
+const FIRST: u64 = 200;
+
+/// Blocks of other leaves.
+const OTHERS: Range<u64> = 512..1012;
+
+/// A pool with a slice, all of which is in the map. No leaf is in memory.
+async fn merged() -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
+    let pool = create(1).await;
+    pool.set_log_memory(LogMemory::new(ByteLen(1)));
+    let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+    let disks = pool.share_disks().attach();
+    let slice = slices(&pool, &disks, id).remove(0);
+    for at in (0..FIRST).chain(OTHERS) {
+        write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+    }
+    log_of(&slice).inner.merge_all().await.unwrap();
+    check(&slice).await;
+    (pool, disks, id, slice)
+}
+
+/// Where the first leaf lies on the disk.
+fn first_leaf(slice: &Slice) -> Range<u64> {
+    let inner = &log_of(slice).inner;
+    let first = inner.state.borrow().leaves.first_key_value().map(|(key, place)| (*key, *place));
+    let ((_, number), place) = first.expect("it is in the map");
+    assert_eq!(number, 0);
+    let (_, _, segment) = inner.locate(Place { segment: place.segment, slot: 0 }).unwrap();
+    let start = segment + u64::from(place.at) * LEAF_GRAIN as u64;
+    start..start + u64::from(place.len) * LEAF_GRAIN as u64
+}
+
+fn is_unreadable(read: Result<u64, SliceError>) -> bool {
+    matches!(read, Err(SliceError::Unreadable(_)))
+}
+
+/// Nothing says where the blocks of a lost leaf were. The cleaner comes across them, and the merge of its
+/// moves finds that nothing points there.
+///
+/// Before, these slots stayed live for good. The cleaner moved them again and again, and gained nothing.
+#[test]
+fn the_space_of_blocks_whose_leaf_was_lost_comes_back() {
+    for writes_again in [true, false] {
+        let world = World::new(1);
+        let node = machine(&world, 1, 8 << 20, 1);
+        let (pool, disks, id, slice) = world.block_on(node, CORE, merged);
+        let leaf = first_leaf(&slice);
+        world.corrupt_disk(node, path(0), leaf.start..leaf.start + 512);
+        world.block_on(node, CORE, move || async move {
+            write(&slice, 0, 1000, Durability::Durable).await.unwrap();
+            log_of(&slice).inner.merge_all().await.unwrap();
+            assert_eq!(read(&slice, 0).await, Ok(1000));
+            assert!(is_unreadable(read(&slice, 1).await));
+            assert_eq!(read(&slice, OTHERS.start).await, Ok(OTHERS.start + 1));
+            if writes_again {
+                for at in 0..FIRST {
+                    write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+                }
+                slice.zero(ByteOffset(FIRST * BLOCK), ByteLen((512 - FIRST) * BLOCK)).await.unwrap();
+            }
+            drop(slice);
+            pool.logs_ended().await;
+            let slice = slices(&pool, &disks, id).remove(0);
+            slice.ready().await.unwrap();
+            // The cleaner comes to all segments.
+            let mut rng = Rng::new(1);
+            let mut expected: Vec<u64> = OTHERS.map(|at| at + 1).collect();
+            for number in 0..8000 {
+                let at = rng.below(expected.len() as u64);
+                let written = write(&slice, OTHERS.start + at, 5000 + number, Durability::Cached);
+                let written = rt::timeout(Duration::from_secs(60), written).await;
+                written.expect("it is not stuck").unwrap();
+                expected[at as usize] = 5000 + number;
+            }
+            if !writes_again {
+                assert!(is_unreadable(read(&slice, 1).await), "it is lost until it is written");
+                slice.zero(ByteOffset(0), ByteLen(512 * BLOCK)).await.unwrap();
+            }
+            log_of(&slice).inner.merge_all().await.unwrap();
+            // No slot is live that nothing points at.
+            check(&slice).await;
+            for at in 0..FIRST {
+                assert_eq!(read(&slice, at).await, Ok(if writes_again { at + 1 } else { 0 }));
+            }
+            for (at, number) in OTHERS.zip(expected) {
+                assert_eq!(read(&slice, at).await, Ok(number));
+            }
+        });
+    }
+}
+
+/// A merge would lose what the leaf says for good, so it reads the leaf again first.
+#[test]
+fn a_leaf_that_cannot_be_read_for_a_moment_is_not_lost() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 8 << 20, 1);
+    let (pool, disks, _id, slice) = world.block_on(node, CORE, merged);
+    let faults = DiskFaults::default().with_unreadable(first_leaf(&slice));
+    world.set_disk_faults(node, path(0), faults);
+    let merging = world.spawn_on(node, CORE, move || async move {
+        write(&slice, 0, 1000, Durability::Durable).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        slice
+    });
+    world.run_for(Duration::from_millis(400));
+    world.set_disk_faults(node, path(0), DiskFaults::default());
+    let slice = world.wait_for(merging).unwrap();
+    world.block_on(node, CORE, move || async move {
+        for at in 1..FIRST {
+            assert_eq!(read(&slice, at).await, Ok(at + 1));
+        }
+        check(&slice).await;
+        drop((pool, disks));
+    });
+}
