@@ -57,6 +57,10 @@ pub enum ReadFailure {
     Medium,
     /// The device does not respond, is missing, or rejects commands.
     Device,
+    /// The map of a log does not say where the block is: the disk cannot read that part of the map, or could
+    /// not when it was merged. All blocks of the same [`MAP_UNIT`](crate::MAP_UNIT) that were not written
+    /// since fail with it. [`BadBlock::disk_offset`] is where the map lies, 0 if that is not known any more.
+    Map,
     /// No disk was asked, because the block is lost ([`crate::Slice::lose`]). [`BadBlock::disk`] means
     /// nothing.
     Lost,

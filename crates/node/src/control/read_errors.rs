@@ -221,7 +221,7 @@ impl Control {
             News::Many => format!("disk {disk} of pool {name} cannot read more than {BLOCKS_MAX} blocks"),
         };
         let cause = match bad.cause {
-            ReadFailure::Medium | ReadFailure::Lost => "medium_error",
+            ReadFailure::Medium | ReadFailure::Map | ReadFailure::Lost => "medium_error",
             ReadFailure::Device => "device_error",
         };
         let range = self.range_of(&pool, &info, of_volume, u64::from(info.block_size.bytes()), bad);

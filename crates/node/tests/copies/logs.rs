@@ -59,6 +59,37 @@ impl Cluster {
             self.world.corrupt_disk(self.servers[index], DISK, at + 1024..at + 1536);
         }
     }
+
+    /// Two nodes that keep no part of a map in memory, with a log volume of two copies. These blocks hold
+    /// [`marked`] values, and are in the map of the first node.
+    fn with_map_on_disk(lbas: impl IntoIterator<Item = u64> + 'static) -> Cluster {
+        let config = Config { map_bytes_max: 1, ..Config::default() };
+        let cluster = Cluster::with_config(1, 2, 2, &config);
+        cluster.add_volume(VolumeKind::Log, 2);
+        cluster.write_marked(lbas);
+        cluster.world.run_for(Duration::from_secs(8));
+        // The log is merged when it is opened.
+        cluster.world.crash(cluster.servers[0]);
+        cluster.start(0);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        cluster
+    }
+
+    /// Makes the maps of the logs on a node's disk unreadable.
+    fn spoil_maps(&self, index: usize) {
+        let image = self.world.disk_image(self.servers[index], DISK);
+        let is_leaf = |at: &u64| {
+            let mut found = [0; 4];
+            image.read(*at, &mut found);
+            found == *b"ULEF"
+        };
+        let leaves: Vec<u64> = (0..image.size()).step_by(SIZE.bytes() as usize).filter(is_leaf).collect();
+        assert!(!leaves.is_empty());
+        let unread = |faults: DiskFaults, at: u64| faults.with_unreadable(at..at + 512);
+        let faults = leaves.into_iter().fold(DiskFaults::default().remapping(), unread);
+        self.world.set_disk_faults(self.servers[index], DISK, faults);
+    }
 }
 
 #[test]
@@ -105,28 +136,8 @@ fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_wr
 /// Once, the copy failed each UNMAP there as if its disk had failed a write, and a resync that brought zeros.
 #[test]
 fn what_a_map_that_cannot_be_read_names_can_be_unmapped() {
-    // No part of the map stays in memory.
-    let config = Config { map_bytes_max: 1, ..Config::default() };
-    let cluster = Cluster::with_config(1, 2, 2, &config);
-    cluster.add_volume(VolumeKind::Log, 2);
-    cluster.write_marked([3, 700]);
-    cluster.world.run_for(Duration::from_secs(8));
-    // The log is merged when it is opened.
-    cluster.world.crash(cluster.servers[0]);
-    cluster.start(0);
-    cluster.wait_until_in_sync(0, 2);
-    cluster.wait_until_all_serve();
-    let image = cluster.world.disk_image(cluster.servers[0], DISK);
-    let is_leaf = |at: &u64| {
-        let mut found = [0; 4];
-        image.read(*at, &mut found);
-        found == *b"ULEF"
-    };
-    let leaves: Vec<u64> = (0..image.size()).step_by(SIZE.bytes() as usize).filter(is_leaf).collect();
-    assert!(!leaves.is_empty());
-    let unread = |faults: DiskFaults, at: u64| faults.with_unreadable(at..at + 512);
-    let faults = leaves.into_iter().fold(DiskFaults::default().remapping(), unread);
-    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+    let cluster = Cluster::with_map_on_disk([3, 700]);
+    cluster.spoil_maps(0);
     let (client, portal) = (cluster.client("host"), cluster.portal(0));
     cluster.world.block_on(client, CoreId(0), move || async move {
         let session = log_in(portal, "host").await.unwrap();
@@ -139,6 +150,26 @@ fn what_a_map_that_cannot_be_read_names_can_be_unmapped() {
     for by in 0..2 {
         assert_eq!(cluster.read_all(by, [3, 4, 700]), [Ok(0); 3], "by node {by}");
     }
+}
+
+/// One bad sector of a map is one bad place of the disk, although up to 512 blocks cannot be read for it: the
+/// first of them that is read has all repaired.
+///
+/// Once, each block counted: the copy went out of sync as if its disk failed everywhere, and did so again
+/// when it was back.
+#[test]
+fn a_part_of_a_map_that_cannot_be_read_is_one_bad_block() {
+    let cluster = Cluster::with_map_on_disk(0..200);
+    cluster.spoil_maps(0);
+    cluster.assert_reads(0, 0..200);
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.in_sync(0), 2, "no copy leaves for that");
+    assert_eq!(cluster.told_of(0, &["read_failed"]).len(), 1);
+    assert_eq!(cluster.read_faults(0), [(1, 0, None)]);
+    // All of it can be read without the other copy.
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.assert_reads(0, 0..200);
 }
 
 /// Once, the volume had one copy less, and only a line in the node's log said why.

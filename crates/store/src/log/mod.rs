@@ -51,6 +51,7 @@ use crate::error::SliceError;
 pub use handle::LogFigures;
 pub(crate) use handle::{Lender, LogHandle, NewHandle, Request};
 pub use memory::LogMemory;
+pub use read::MAP_UNIT;
 pub use slice::LogSlice;
 
 use changes::Changes;

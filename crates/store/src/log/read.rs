@@ -13,13 +13,16 @@ use super::segment::SLOT_GRAINS;
 use super::state::LeafPlace;
 use crate::error::ReadFailure;
 
+/// Bytes of a slice whose places one leaf of the map names: if it cannot be read, neither can they.
+pub const MAP_UNIT: u64 = LEAF_BLOCKS * SLOT_BYTES as u64;
+
 /// How many pieces of one read are read concurrently: a range that was written at random is in many pieces.
 const PIECES_MAX: usize = 32;
 
 /// Why a block could not be read.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// The block, and where it lies.
+    /// The block, and where it lies, or the part of the map that says so ([`ReadFailure::Map`]).
     Block { block: u64, disk: u16, disk_offset: u64, cause: ReadFailure },
     /// A disk is out of service.
     Offline,
@@ -75,10 +78,8 @@ impl Inner {
                 covers(&state.active) || state.frozen.as_ref().is_some_and(covers)
             };
             let before = self.state.borrow().leaves.get(&key).copied();
-            let leaf = match covered {
-                true => None,
-                false => self.leaf(key).await.map_err(|error| self.lost(&error, first, before))?,
-            };
+            let leaf = if covered { Ok(None) } else { self.leaf(key).await };
+            let leaf = leaf.map_err(|error| self.lost(&error, first, before))?;
             let mut state = self.state.borrow_mut();
             // The leaf was merged meanwhile. What it said may be older than an entry that the table no longer
             // has.
@@ -130,7 +131,7 @@ impl Inner {
             Unread::Block { block, disk, disk_offset, cause }
         };
         let Some((disk, number, at)) = self.locate(start) else {
-            return Err(unread(0, (0, 0), ReadFailure::Medium));
+            return Err(unread(0, (0, 0), ReadFailure::Map));
         };
         let mut data = match disk.read(at, Buf::uncleared(len)).await {
             Ok(data) => data,
@@ -155,6 +156,19 @@ impl Inner {
             }
         }
         Ok(data.share())
+    }
+
+    /// The error for a leaf that cannot be read: nor can `block`, whose place it holds.
+    fn lost(&self, error: &DiskError, block: u64, leaf: Option<LeafPlace>) -> Unread {
+        if matches!(error, DiskError::Latched) {
+            return Unread::Offline;
+        }
+        let segment = leaf.and_then(|leaf| self.locate(Place { segment: leaf.segment, slot: 0 }));
+        let (disk, disk_offset) = segment.zip(leaf).map_or((0, 0), |((_, disk, start), leaf)| {
+            (disk, start + u64::from(leaf.at) * LEAF_GRAIN as u64)
+        });
+        let cause = if error.is_medium() { ReadFailure::Map } else { ReadFailure::Device };
+        Unread::Block { block, disk, disk_offset, cause }
     }
 
     /// Reads a leaf; `None` if the map has none there.
@@ -195,18 +209,6 @@ impl Inner {
             state.cache.insert(key, leaf.clone());
             return Ok(Some(leaf));
         }
-    }
-
-    /// The error for a leaf that cannot be read: nor can `block`, whose place it holds. Names where the leaf
-    /// lies.
-    fn lost(&self, error: &DiskError, block: u64, leaf: Option<LeafPlace>) -> Unread {
-        if matches!(error, DiskError::Latched) {
-            return Unread::Offline;
-        }
-        let slot = leaf.map(|leaf| Place { segment: leaf.segment, slot: (leaf.at / SLOT_GRAINS) as u16 });
-        let place = slot.and_then(|slot| self.locate(slot));
-        let (disk, disk_offset) = place.map_or((0, 0), |(_, disk, at)| (disk, at));
-        Unread::Block { block, disk, disk_offset, cause: ReadFailure::of(error) }
     }
 }
 

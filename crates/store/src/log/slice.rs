@@ -20,7 +20,7 @@ use super::queue::Item;
 use super::read::Unread;
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
-use crate::error::{BadBlock, SliceError};
+use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::range_lock::{Locked, RangeLock};
 use crate::slice::{SliceSpec, SpecKind, join};
 use crate::thick::{read_error, write_error};
@@ -108,7 +108,7 @@ impl LogSlice {
     /// Reads whole blocks. `from` is the offset that an error names if the first block is bad.
     async fn read_blocks(&self, blocks: Range<u64>, from: u64) -> Result<Chain, SliceError> {
         let read = self.log.inner.read(self.branch, blocks).await;
-        read.map_err(|unread| unread_error(&unread, from))
+        read.map_err(|unread| unread.error(from))
     }
 
     pub(crate) async fn write(
@@ -263,7 +263,7 @@ impl LogSlice {
                 break;
             }
             let spots = self.log.inner.spots(self.branch, at..behind).await;
-            let spots = spots.map_err(|unread| unread_error(&unread, start))?;
+            let spots = spots.map_err(|unread| unread.error(start))?;
             for (block, _) in (at..).zip(&spots).filter(|(_, spot)| spot.stored().is_some()) {
                 let (from, to) = ((block * BLOCK).max(start), ((block + 1) * BLOCK).min(end));
                 join(&mut found, from, to - from);
@@ -307,15 +307,14 @@ impl LogSlice {
     }
 }
 
-/// The error for a block that the log cannot read. It names no offset before `from`.
-fn unread_error(unread: &Unread, from: u64) -> SliceError {
-    match *unread {
-        Unread::Offline => SliceError::Offline,
-        Unread::Block { block, disk, disk_offset, cause } => {
-            let offset = (block * BLOCK).max(from);
-            let disk_offset = disk_offset + offset % BLOCK;
-            SliceError::Unreadable(BadBlock { offset: ByteOffset(offset), disk, disk_offset, cause })
-        }
+impl Unread {
+    /// The error of the slice. `from` is the offset that it names if the first block is bad.
+    fn error(self, from: u64) -> SliceError {
+        let Unread::Block { block, disk, disk_offset, cause } = self else { return SliceError::Offline };
+        let offset = (block * BLOCK).max(from);
+        let within = if cause == ReadFailure::Map { 0 } else { offset % BLOCK };
+        let offset = ByteOffset(offset);
+        SliceError::Unreadable(BadBlock { offset, disk, disk_offset: disk_offset + within, cause })
     }
 }
 

@@ -71,7 +71,7 @@ impl Control {
                         offset: bad.offset.0,
                         disk: match bad.cause {
                             ReadFailure::Lost => None,
-                            ReadFailure::Medium | ReadFailure::Device => {
+                            ReadFailure::Medium | ReadFailure::Map | ReadFailure::Device => {
                                 Some((disk_path(&disks, bad.disk), bad.disk_offset))
                             }
                         },

@@ -125,7 +125,7 @@ impl SliceCopy {
             let written = self.with_room_for(id, || self.write_durably(offset, len, payload.clone())).await;
             let bad = match written {
                 Err(SliceError::Unreadable(bad))
-                    if bad.cause == ReadFailure::Medium
+                    if matches!(bad.cause, ReadFailure::Medium | ReadFailure::Map)
                         && merged < MERGED_MAX
                         && !makes(Canary::MergeFails) =>
                 {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{Apply, ApplyId, DiskFault, Payload, Unreadable};
 use rt::sync::{Sender, oneshot};
-use store::{BadBlock, ReadFailure, SliceError};
+use store::{BadBlock, MAP_UNIT, ReadFailure, SliceError};
 
 use super::super::SILENT_MAX;
 use super::super::fetch::{HOST_WAITS, NOBODY_WAITS, NotFetched};
@@ -60,13 +60,16 @@ pub(in crate::copies) struct Repairs {
     under_way: Cell<usize>,
     /// The offsets of units that are being repaired.
     units: RefCell<BTreeSet<u64>>,
+    /// The same of parts of the slice of which the map cannot be read.
+    parts: RefCell<BTreeSet<u64>>,
     /// Repairs that were handed to the protocol: the block that each is to repair, and the task that waits
     /// for its end.
     waiting: RefCell<BTreeMap<ApplyId, (BadBlock, Sender<bool>)>>,
     /// Whether a read was late, and the disk is being probed.
     probing: Cell<bool>,
-    /// When blocks were found bad, within [`FAILING_WITHIN`].
-    bad: RefCell<VecDeque<Instant>>,
+    /// When blocks were found bad, within [`FAILING_WITHIN`]; and the part of the slice, if the map cannot be
+    /// read there.
+    bad: RefCell<VecDeque<(Instant, Option<u64>)>>,
 }
 
 impl Repairs {
@@ -75,14 +78,17 @@ impl Repairs {
         self.waiting.take();
     }
 
-    /// Counts one more bad block.
+    /// Counts one more bad block. If the map cannot be read, `part` is the number of the [`MAP_UNIT`]: all
+    /// blocks there count as one, because a single sector of the disk is bad.
     ///
     /// Returns whether there are too many.
-    fn add_bad(&self, now: Instant) -> bool {
+    fn add_bad(&self, now: Instant, part: Option<u64>) -> bool {
         let mut bad = self.bad.borrow_mut();
-        bad.push_back(now);
-        while bad.front().is_some_and(|at| now.since(*at) > FAILING_WITHIN) {
+        while bad.front().is_some_and(|(at, _)| now.since(*at) > FAILING_WITHIN) {
             bad.pop_front();
+        }
+        if part.is_none() || bad.iter().all(|(_, known)| *known != part) {
+            bad.push_back((now, part));
         }
         bad.len() > BAD_BLOCKS_MAX
     }
@@ -283,7 +289,7 @@ impl SliceCopy {
     pub(super) fn unit_of(&self, bad: BadBlock) -> Range<u64> {
         match bad.cause {
             ReadFailure::Lost => self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK)),
-            ReadFailure::Medium | ReadFailure::Device => self.unit_at(bad.offset.0),
+            ReadFailure::Medium | ReadFailure::Map | ReadFailure::Device => self.unit_at(bad.offset.0),
         }
     }
 
@@ -339,23 +345,30 @@ impl SliceCopy {
         false
     }
 
-    /// Rewrites a physical block as a whole, or less, if no other copy has all of it.
+    /// Rewrites a physical block as a whole, or less, if no other copy has all of it. If the map cannot be
+    /// read there, rewrites all blocks that cannot be read for that, if possible.
     ///
     /// Returns the end of what was rewritten.
     pub(super) async fn repair_one(self: &Rc<Self>, bad: BadBlock) -> Option<u64> {
-        let mut range = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
-        let _rewriting = Rewriting::begin(&self.repairs.units, range.start)?;
+        let unit = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
+        let _rewriting = Rewriting::begin(&self.repairs.units, unit.start)?;
+        let part = (bad.cause == ReadFailure::Map).then(|| self.around(bad.offset.0, MAP_UNIT));
+        // If that is under way already, this block need not wait for it.
+        let part = part.and_then(|part| Some((Rewriting::begin(&self.repairs.parts, part.start)?, part)));
+        let mut range = part.as_ref().map_or_else(|| unit.clone(), |(_, part)| part.clone());
         let mut is_counted = false;
         // For a lost block every disk may have to try for seconds: the copies are asked again, but not at
         // once.
         let (attempts, within) = match bad.cause {
             ReadFailure::Lost => (LOST_ATTEMPTS_MAX, NOBODY_WAITS),
-            ReadFailure::Medium | ReadFailure::Device => (ATTEMPTS_MAX, HOST_WAITS),
+            ReadFailure::Medium | ReadFailure::Map | ReadFailure::Device => (ATTEMPTS_MAX, HOST_WAITS),
         };
         for attempt in 0..attempts {
-            if attempt > 0 && bad.cause == ReadFailure::Lost {
-                // Hosts may write to the rest of the block all the time.
-                range = self.lost_from(bad.offset.0, range.end);
+            // Hosts may write to the rest all the time.
+            match bad.cause {
+                ReadFailure::Lost if attempt > 0 => range = self.lost_from(bad.offset.0, range.end),
+                ReadFailure::Map if attempt > 0 => range = unit.clone(),
+                _ => {}
             }
             let (offset, len) = (ByteOffset(range.start), ByteLen(range.end - range.start));
             let blocks = self.blocks(offset, len);
@@ -376,7 +389,7 @@ impl SliceCopy {
                 Err(NotFetched::Nowhere) => {
                     let less = match bad.cause {
                         ReadFailure::Lost => self.lost_from(bad.offset.0, range.end),
-                        ReadFailure::Medium | ReadFailure::Device => self.unit_at(bad.offset.0),
+                        _ => self.unit_at(bad.offset.0),
                     };
                     // If nobody has it, that is so: each further read may take the disk seconds.
                     if range == less || !self.replica.borrow().has_others_in_sync() {
@@ -415,7 +428,8 @@ impl SliceCopy {
         if bad.cause == ReadFailure::Lost {
             return false;
         }
-        let leaves = self.repairs.add_bad(rt::now());
+        let part = (bad.cause == ReadFailure::Map).then_some(bad.offset.0 / MAP_UNIT);
+        let leaves = self.repairs.add_bad(rt::now(), part);
         if leaves {
             tracing::error!(copy = %self.address, "too many bad blocks: this copy gives up being in sync");
             self.note_unrepaired(bad);
@@ -523,12 +537,26 @@ impl SliceCopy {
 mod tests {
     use super::*;
 
+    fn second(n: u64) -> Instant {
+        Instant(n * 1_000_000_000)
+    }
+
     #[test]
     fn too_many_bad_blocks_within_an_hour_are_a_failing_disk() {
         let repairs = Repairs::default();
-        let second = |n: u64| Instant(n * 1_000_000_000);
-        let too_many = (0..=BAD_BLOCKS_MAX as u64).map(|n| repairs.add_bad(second(n))).collect::<Vec<_>>();
+        let add = |n| repairs.add_bad(second(n), None);
+        let too_many = (0..=BAD_BLOCKS_MAX as u64).map(add).collect::<Vec<_>>();
         assert_eq!(too_many.iter().position(|it| *it), Some(BAD_BLOCKS_MAX));
-        assert!(!repairs.add_bad(second(FAILING_WITHIN.as_secs() + 30)), "the first ones are long ago");
+        assert!(!add(FAILING_WITHIN.as_secs() + 30), "the first ones are long ago");
+    }
+
+    #[test]
+    fn all_blocks_of_which_the_map_cannot_be_read_are_one_bad_block() {
+        let repairs = Repairs::default();
+        let parts = BAD_BLOCKS_MAX as u64;
+        for n in 0..10 * parts {
+            assert!(!repairs.add_bad(second(n), Some(n % parts)), "{n}");
+        }
+        assert!(repairs.add_bad(second(10 * parts), Some(parts)), "one part more");
     }
 }

@@ -9,6 +9,7 @@ use rt::sim::DiskFaults;
 use super::super::leaf::LEAF_GRAIN;
 use super::super::place::Place;
 use super::*;
+use crate::error::{BadBlock, ReadFailure};
 
 /// Blocks of the first leaf, which becomes unreadable.
 const FIRST: u64 = 200;
@@ -23,7 +24,9 @@ async fn merged() -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
     let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
     let disks = pool.share_disks().attach();
     let slice = slices(&pool, &disks, id).remove(0);
-    for at in (0..FIRST).chain(OTHERS) {
+    // Blocks of both share segments: those of the others die, and the cleaner comes for the rest.
+    let pairs = (0..FIRST).zip(OTHERS).flat_map(|(first, other)| [first, other]);
+    for at in pairs.chain(OTHERS.skip(FIRST as usize)) {
         write(&slice, at, at + 1, Durability::Durable).await.unwrap();
     }
     log_of(&slice).inner.merge_all().await.unwrap();
@@ -59,6 +62,10 @@ fn the_space_of_blocks_whose_leaf_was_lost_comes_back() {
         let leaf = first_leaf(&slice);
         world.corrupt_disk(node, path(0), leaf.start..leaf.start + 512);
         world.block_on(node, CORE, move || async move {
+            // The error says where the map lies.
+            let offset = ByteOffset(BLOCK);
+            let bad = BadBlock { offset, disk: 0, disk_offset: leaf.start, cause: ReadFailure::Map };
+            assert_eq!(read(&slice, 1).await, Err(SliceError::Unreadable(bad)));
             write(&slice, 0, 1000, Durability::Durable).await.unwrap();
             log_of(&slice).inner.merge_all().await.unwrap();
             assert_eq!(read(&slice, 0).await, Ok(1000));
