@@ -285,7 +285,8 @@ impl Inner {
             self.handle.remove_zone(zone);
             let (reply, taken_back) = rt::sync::oneshot();
             self.state.borrow_mut().returning += 1;
-            self.handle.lender.ask(Request::Return { log: self.handle.number, zone, reply });
+            let (log, identity) = (self.handle.number, self.handle.identity);
+            self.handle.lender.ask(Request::Return { log, identity, zone, reply });
             // The pool may be waiting for the log to end before it answers, so this must not keep it open.
             let inner = Rc::downgrade(self);
             rt::spawn(async move {

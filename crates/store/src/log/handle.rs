@@ -61,7 +61,13 @@ pub(crate) enum Request {
         reply: Sender<bool>,
     },
     /// Take the zone back: no root names it any more.
-    Return { log: u16, zone: u32, reply: Sender<()> },
+    Return {
+        log: u16,
+        /// The log's identity: if the log is gone, another one may have its number, and a zone of this one's.
+        identity: [u8; 16],
+        zone: u32,
+        reply: Sender<()>,
+    },
 }
 
 /// Brings the logs' requests to the pool's core.

@@ -339,11 +339,11 @@ impl Inner {
     }
 
     /// Takes a zone back, and frees its extents.
-    async fn take_back(self: Rc<Inner>, number: u16, zone: u32) {
+    async fn take_back(self: Rc<Inner>, number: u16, identity: [u8; 16], zone: u32) {
         let Ok(_change) = self.begin_change() else { return };
         let turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
-        let log = catalog.logs.logs.get_mut(&number);
+        let log = catalog.logs.logs.get_mut(&number).filter(|log| log.identity == identity);
         let Some(run) = log.and_then(|log| log.zones.remove(&zone)) else { return };
         // If this fails, the zone belongs to the log until the pool is reopened.
         if self.commit(catalog, super::Superblocks::OfMetadataDisks).await.is_err() {
@@ -379,8 +379,8 @@ async fn answer(pool: &Weak<Inner>, lender: &Lender) {
                     let lent = to_the_end(Rc::clone(&inner).lend(log, live_permille, urgent)).await;
                     reply.send(lent);
                 }
-                Request::Return { log, zone, reply } => {
-                    to_the_end(Rc::clone(&inner).take_back(log, zone)).await;
+                Request::Return { log, identity, zone, reply } => {
+                    to_the_end(Rc::clone(&inner).take_back(log, identity, zone)).await;
                     reply.send(());
                 }
             }

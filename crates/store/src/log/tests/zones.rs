@@ -1,5 +1,6 @@
 //! Zones that the pool lends to logs, and gets back.
 
+use super::super::Request;
 use super::super::queue::Item;
 use super::*;
 
@@ -146,6 +147,25 @@ fn a_log_ends_though_one_of_its_tasks_waits_for_a_record() {
             pool.logs_ended().await;
         };
         rt::timeout(std::time::Duration::from_secs(10), ended).await.expect("the log ends");
+    });
+}
+
+/// The last log volume is deleted while a log's request to take a zone back is in the queue, and a new volume
+/// is created: the new log has the same number, and a zone of the same number.
+#[test]
+fn a_zone_is_not_taken_back_from_another_log() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        write(&slice, 1, 7, Durability::Durable).await.unwrap();
+        let free = pool.usage().free;
+        let handle = log_of(&slice).handle();
+        let (reply, answer) = rt::sync::oneshot();
+        handle.lender.ask(Request::Return { log: 0, identity: [9; 16], zone: 0, reply });
+        answer.await.unwrap();
+        assert_eq!(pool.usage().free, free);
+        assert_eq!(read(&slice, 1).await, Ok(7));
     });
 }
 
