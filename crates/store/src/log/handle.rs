@@ -148,6 +148,8 @@ struct Shared {
     disks: Option<SharedDisks>,
     /// The branches of the catalog's volumes, with the bytes that each takes in this log.
     branches: BTreeMap<u32, Arc<AtomicU64>>,
+    /// The branch that the next volume gets, as far as this log is concerned.
+    next_branch: u32,
     figures: LogFigures,
     /// The open log's part of the memory of all logs.
     member: Weak<Member>,
@@ -185,6 +187,7 @@ pub(crate) struct NewHandle {
     pub memory: LogMemory,
     pub lender: Arc<Lender>,
     pub zones: BTreeMap<u32, (u16, u64)>,
+    pub next_branch: u32,
 }
 
 impl LogHandle {
@@ -199,8 +202,9 @@ impl LogHandle {
             memory,
             lender,
             zones,
+            next_branch,
         } = new;
-        let shared = Mutex::new(Shared { zones, ..Shared::default() });
+        let shared = Mutex::new(Shared { zones, next_branch, ..Shared::default() });
         let bell = Bell::default();
         LogHandle {
             number,
@@ -303,7 +307,14 @@ impl LogHandle {
     }
 
     pub(crate) fn add_branch(&self, branch: u32) {
-        lock(&self.shared).branches.entry(branch).or_default();
+        let mut shared = lock(&self.shared);
+        shared.branches.entry(branch).or_default();
+        shared.next_branch = shared.next_branch.max(branch + 1);
+    }
+
+    /// No volume has had this branch or a higher one.
+    pub(super) fn next_branch(&self) -> u32 {
+        lock(&self.shared).next_branch
     }
 
     /// Removes the branch of a deleted volume; the log then frees its space.

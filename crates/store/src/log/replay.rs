@@ -44,6 +44,10 @@ pub(super) enum RecoveryError {
     Foreign(u32),
     #[error("record {0} was acknowledged as durable and cannot be read: restore the pool's disk from a copy")]
     RecordMissing(u64),
+    #[error(
+        "it holds data of a volume that is newer than the pool's metadata (branch {0}): some of the pool's disks were set back"
+    )]
+    NewerBranch(u32),
     #[error("a disk failed")]
     Disk(#[from] DiskError),
     #[error("what was found could not be merged")]
@@ -81,6 +85,11 @@ impl Inner {
         }
         let (root, findings) = found?;
         self.state.borrow_mut().replay(&root, findings)?;
+        // If so, the catalog is older than the log. The branch would pass for that of a deleted volume, and
+        // its data would be removed, or show up in the next new volume.
+        if let Some(newer) = self.state.borrow().next_branch(self.handle.next_branch()) {
+            return Err(RecoveryError::NewerBranch(newer));
+        }
         self.flush().await.map_err(|_| DiskError::Latched)?;
         let checkpoint = self.checkpoint().await;
         self.state.borrow_mut().checkpoints += 1;

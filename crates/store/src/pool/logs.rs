@@ -141,6 +141,7 @@ impl Inner {
             memory: self.log_memory.borrow().clone(),
             lender: Arc::clone(&self.lender),
             zones,
+            next_branch: state.catalog.logs.next_branch,
         }));
         let has_slice =
             |volume: &&Rc<VolumeEntry>| volume.kind == VolumeKind::Log && volume.stripe.slices() > number;

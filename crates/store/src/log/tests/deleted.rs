@@ -169,6 +169,33 @@ fn a_late_record_of_a_deleted_volume_is_dropped_with_the_next_merge() {
     });
 }
 
+/// The catalog is older than the log, as if only some of the pool's disks had been set back: it has not given
+/// this branch to any volume yet. The volume that has it was not deleted, and its data is not removed.
+#[test]
+fn the_data_of_a_volume_that_is_newer_than_the_catalog_is_not_removed() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = one_slice(4 << 20).await;
+        write(&slice, 1, 7, Durability::Durable).await.unwrap();
+        idle(&slice).await;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let data = Buf::copy_of(&block(9)).share();
+        let newer = vec![Item::Blocks { first: 3, crcs: vec![crc32c(&data)], data }];
+        inner.append(inner.handle.next_branch(), newer, true).await.unwrap();
+        drop((inner, slice));
+        pool.logs_ended().await;
+        let slice = slices(&pool, &disks, id).remove(0);
+        assert_eq!(slice.ready().await, Err(SliceError::Offline));
+        drop(slice);
+        pool.logs_ended().await;
+        // When the right catalog is there, so is the data.
+        let newer = pool.create_volume(spec("newer", 4 << 20, 1)).await.unwrap().id;
+        assert_eq!(read(&slices(&pool, &disks, newer).remove(0), 3).await, Ok(9));
+        assert_eq!(read(&slices(&pool, &disks, id).remove(0), 1).await, Ok(7));
+    });
+}
+
 /// Power cuts at every point of a deletion: the volume is there as it was, or its space is free.
 #[test]
 fn a_deletion_ends_after_any_power_cut() {
