@@ -104,7 +104,8 @@ fn the_copies_of_a_slow_pool_are_opened_one_after_the_other() {
                 here.filter(|(id, name)| name != Shape::thick().name && keeper.is_being_opened(*id)).count()
             })
         };
-        // An attempt that ends at once, because the pool was not compared with the record yet, does not count.
+        // An attempt that ends at once, because the pool was not compared with the record yet, does not
+        // count.
         let is_slow = || {
             let is_begun = opening() > 0;
             cluster.world.run_for(if is_begun { ms(50) } else { ms(10) });
