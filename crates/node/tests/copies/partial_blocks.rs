@@ -391,22 +391,30 @@ fn a_physical_block_is_written_again_as_a_whole() {
     });
 }
 
-/// A disk block that is lost on one copy, because the other one could not read it, is written as a whole or
-/// not at all: the other copy's disk still cannot read the rest.
-#[test]
-fn a_part_of_a_lost_block_is_not_written() {
+/// Two copies in sync. The second one lost a disk block: it missed a write of a part of it, and the first one's
+/// disk could not read the block when it was resynced. Also returns where the block lies on that disk.
+fn with_lost_block() -> (Cluster, u64) {
     let cluster = cluster(1, 2, 2);
     let at = cluster.place_of(0, marked(BAD));
     cluster.world.crash(cluster.servers[1]);
     cluster.world.run_for(Duration::from_secs(2));
-    let one = |lba: u64, values: Vec<u64>| {
-        move |session: Rc<Session>| async move { write_small(&session, lba, &values).await }
-    };
-    cluster.on(0, one(BAD, vec![7])).unwrap();
+    let part = |session: Rc<Session>| async move { write_small(&session, BAD, &[7]).await };
+    cluster.on(0, part).unwrap();
     cluster.spoil_at(0, at);
     cluster.start(1);
     cluster.wait_until_in_sync(0, 2);
     cluster.wait_until_all_serve();
+    (cluster, at)
+}
+
+/// A disk block that is lost on one copy, because the other one could not read it, is written as a whole or
+/// not at all: the other copy's disk still cannot read the rest.
+#[test]
+fn a_part_of_a_lost_block_is_not_written() {
+    let (cluster, _) = with_lost_block();
+    let one = |lba: u64, values: Vec<u64>| {
+        move |session: Rc<Session>| async move { write_small(&session, lba, &values).await }
+    };
     assert_eq!(cluster.told_of(1, &["blocks_lost"]).len(), 1);
     for by in 0..2 {
         named_bad(cluster.on(by, one(BAD + 2, vec![8])));
@@ -436,18 +444,10 @@ fn a_part_of_a_lost_block_is_not_written() {
 #[test]
 fn a_part_that_is_written_while_a_hold_of_the_block_ends_stays() {
     for round in 0..10 {
-        let cluster = cluster(1, 2, 2);
-        let at = cluster.place_of(0, marked(BAD));
-        cluster.world.crash(cluster.servers[1]);
-        cluster.world.run_for(Duration::from_secs(2));
+        let (cluster, at) = with_lost_block();
         let one = |lba: u64, values: Vec<u64>| {
             move |session: Rc<Session>| async move { write_small(&session, lba, &values).await }
         };
-        cluster.on(0, one(BAD, vec![7])).unwrap();
-        cluster.spoil_at(0, at);
-        cluster.start(1);
-        cluster.wait_until_in_sync(0, 2);
-        cluster.wait_until_all_serve();
         assert!(!cluster.lost_blocks(1).is_empty());
         cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
         cluster.wait_until("the other copy has it again", || cluster.lost_blocks(1).is_empty());
