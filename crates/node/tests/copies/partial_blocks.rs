@@ -391,8 +391,8 @@ fn a_physical_block_is_written_again_as_a_whole() {
     });
 }
 
-/// Two copies in sync. The second one lost a disk block: it missed a write of a part of it, and the first one's
-/// disk could not read the block when it was resynced. Also returns where the block lies on that disk.
+/// Two copies in sync. The second one lost a disk block: it missed a write of a part of it, and the first
+/// one's disk could not read the block when it was resynced. Also returns where the block lies on that disk.
 fn with_lost_block() -> (Cluster, u64) {
     let cluster = cluster(1, 2, 2);
     let at = cluster.place_of(0, marked(BAD));
