@@ -97,6 +97,11 @@ impl Media {
         self.brought.insert(id);
     }
 
+    /// Whether a resync has brought the write, and it is under way.
+    pub fn is_being_brought(&self, id: ApplyId) -> bool {
+        self.brought.contains(&id) && self.is_under_way(id)
+    }
+
     /// The write has ended. Returns its blocks, or `None` if it was abandoned.
     pub fn end(&mut self, id: ApplyId) -> Option<Blocks> {
         self.brought.remove(&id);

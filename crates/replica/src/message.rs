@@ -152,6 +152,13 @@ pub enum Message {
         /// The region.
         region: u64,
     },
+    /// The sender has no room for the region now: it wants the region after all others, which may make room.
+    SyncLater {
+        /// From the request.
+        sync: SyncId,
+        /// The region.
+        region: u64,
+    },
     /// Hosts write to all that is left, or the source is waiting; it has not forgotten the receiver.
     SyncWait {
         /// From the request.

@@ -69,6 +69,7 @@ mod kind {
     pub(super) const ASK_VALIDATION: u8 = 15;
     pub(super) const CONFIRM_READS: u8 = 16;
     pub(super) const READS_CONFIRMED: u8 = 17;
+    pub(super) const SYNC_LATER: u8 = 18;
 }
 
 /// The flag for a payload of zeros, which takes no bytes.
@@ -145,6 +146,10 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
         Message::SyncDone { sync, region } => {
             body.u64(sync.0).u64(*region);
             kind::SYNC_DONE
+        }
+        Message::SyncLater { sync, region } => {
+            body.u64(sync.0).u64(*region);
+            kind::SYNC_LATER
         }
         Message::SyncWait { sync } => {
             body.u64(sync.0);
@@ -284,6 +289,9 @@ pub fn decode(
         }
         kind::SYNC_WANT => {
             Message::SyncWant { sync: SyncId(reader.u64()?), region: reader.region(geometry)? }
+        }
+        kind::SYNC_LATER => {
+            Message::SyncLater { sync: SyncId(reader.u64()?), region: reader.region(geometry)? }
         }
         kind::SYNC_WAIT => Message::SyncWait { sync: SyncId(reader.u64()?) },
         kind::SYNC_END => Message::SyncEnd { sync: SyncId(reader.u64()?) },
@@ -550,6 +558,7 @@ mod tests {
                 inherit: Slots::NONE,
             },
             Message::SyncDone { sync: SyncId(1), region: 3 },
+            Message::SyncLater { sync: SyncId(2), region: 62 },
             Message::SyncWait { sync: SyncId(4) },
             Message::SyncEnd { sync: SyncId(1) },
             Message::Synced,
@@ -633,6 +642,7 @@ mod tests {
         let wrong = [
             Message::Validate { writes: vec![(Blocks::new(999, 1001), ts())] },
             Message::SyncDone { sync: SyncId(1), region: 63 },
+            Message::SyncLater { sync: SyncId(1), region: 63 },
             Message::SyncOpen {
                 sync: SyncId(1),
                 dirty: std::iter::once(63).collect(),
@@ -676,7 +686,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut head = vec![0; HEADER_BYTES + rng.below(60) as usize];
             rng.fill(&mut head);
-            head[0] = rng.below(19) as u8;
+            head[0] = rng.below(20) as u8;
             head[1..8].fill(0);
             let body = (head.len() - HEADER_BYTES) as u32;
             head[24..28].copy_from_slice(&body.to_le_bytes());

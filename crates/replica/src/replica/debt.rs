@@ -17,6 +17,8 @@ pub(super) enum Owed {
     Peer(Slot, RoundId),
     /// The message that a region of a resync is on the disk.
     Region(SyncId, u64),
+    /// The message that there is no room for such a region now.
+    RegionLater(SyncId, u64),
 }
 
 /// The debts of a copy.
@@ -41,6 +43,19 @@ impl Debts {
         }
         self.open.insert(self.last, (writes.len(), owed));
         None
+    }
+
+    /// The write, which has not ended, finds no room: regions that need it are not on the disk afterwards.
+    ///
+    /// What is owed for them is due as before, when their other writes have ended, too.
+    pub fn put_off(&mut self, write: ApplyId) {
+        for debt in self.by_apply.get(&write).into_iter().flatten() {
+            if let Some((_, owed)) = self.open.get_mut(debt)
+                && let Owed::Region(sync, region) = *owed
+            {
+                *owed = Owed::RegionLater(sync, region);
+            }
+        }
     }
 
     /// The write has ended. Returns what is due.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::canary::{Canary, makes};
+use crate::media::ApplyId;
 use crate::message::{Message, RoundId, SyncId};
 use crate::{
     Blocks, Config, Digest, Epoch, LostBlocks, LostUnits, Payload, Regions, Slot, Slots, Standing, Timestamp,
@@ -420,6 +421,35 @@ impl Replica {
         }
         self.send(source, Message::SyncDone { sync, region });
         self.finish_joining();
+    }
+
+    /// Whether a write that was handed out need not happen now if the disk has no room for it.
+    ///
+    /// So it is in bulk: the source gives the region again, after all others, some of which may make room.
+    /// Those would never come if this copy waited for room with each region that it was given first. A part
+    /// of the region may have been written: this copy is outside, and the bits that name the region stay.
+    pub fn may_put_off(&self, id: ApplyId) -> bool {
+        self.joiner.stage == Stage::Bulk && self.failed.is_none() && self.media.is_being_brought(id)
+    }
+
+    /// The disk has no room for a write that was handed out. Returns whether the write has ended with that
+    /// ([`Replica::may_put_off`]).
+    pub fn put_off(&mut self, id: ApplyId) -> bool {
+        let may = self.may_put_off(id);
+        if may {
+            self.debts.put_off(id);
+            self.handle_applied(id, Ok(()));
+        }
+        may
+    }
+
+    /// All writes to the region have ended, and one of them found no room.
+    pub(super) fn handle_region_put_off(&mut self, sync: SyncId, region: u64) {
+        let Some(source) = self.joiner.source else { return };
+        if self.joiner.is_from(source, sync) {
+            self.joiner.outstanding.remove(&region);
+            self.send(source, Message::SyncLater { sync, region });
+        }
     }
 
     pub(super) fn handle_sync_wait(&mut self, from: Slot, sync: SyncId) {

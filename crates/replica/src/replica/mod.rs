@@ -469,6 +469,7 @@ impl Replica {
             }
             Message::SyncWant { sync, region } => self.handle_sync_want(from, sync, region),
             Message::SyncDone { sync, region } => self.handle_sync_done(from, sync, region),
+            Message::SyncLater { sync, region } => self.handle_sync_later(from, sync, region),
             Message::SyncWait { sync } => self.handle_sync_wait(from, sync),
             Message::SyncEnd { sync } => self.handle_sync_end(from, sync),
             Message::Synced => self.synced = self.synced.with(from),
@@ -718,6 +719,7 @@ impl Replica {
             Owed::Own(round) => self.handle_acknowledge(self.me, round),
             Owed::Peer(slot, round) => self.send(slot, Message::Acknowledge { rounds: vec![round] }),
             Owed::Region(sync, region) => self.handle_region_applied(sync, region),
+            Owed::RegionLater(sync, region) => self.handle_region_put_off(sync, region),
         }
     }
 

@@ -6,6 +6,9 @@
 //! finished what they began before. Then the copy joins, so it gets new writes, too, and one short pass
 //! brings the rest.
 //!
+//! A copy outside that has no room for a region gets it again after all others ([`Message::SyncLater`]):
+//! zeros can be written without room, and make some.
+//!
 //! A region is sent to a copy outside only when all of it is valid; what is written to it meanwhile comes
 //! with the next pass. A joiner gets writes that are under way as any member does. Its regions are sent
 //! without those, so that a region that is written to all the time can be sent, too.
@@ -69,6 +72,17 @@ pub(super) struct Source {
     contended: Regions,
     /// Regions that the disk did not read; the next tick tries them again.
     unread: Regions,
+    /// Regions for which the other copy has no room; they are given after all others.
+    put_off: Regions,
+    /// Whether the other copy has written a region of this pass.
+    advances: bool,
+    /// Whether it had no room for any region of the previous pass.
+    ///
+    /// Then few regions are given in a tick until there is room for one: most would be read and sent in
+    /// vain.
+    is_slow: bool,
+    /// How many regions were begun since the last tick.
+    begun: usize,
     /// For how many ticks there have been unread regions while the copy joins.
     unread_ticks: u32,
     /// What is lost at the other copy, including what this one gave as lost.
@@ -140,6 +154,8 @@ pub enum SyncNext {
     Confirmed(u64),
     /// Hosts' writes to the region end.
     WritesEnd(u64),
+    /// The other copy has room for what it has put off.
+    Room,
     /// The next pass begins.
     Pass,
     /// Little is left: the copy is let in as a joiner.
@@ -172,10 +188,15 @@ impl Source {
         false
     }
 
+    /// Whether one more region may be on its way.
+    fn has_place(&self) -> bool {
+        self.in_flight.len() < IN_FLIGHT_MAX && !(self.is_slow && self.begun >= IN_FLIGHT_MAX)
+    }
+
     /// How many regions are left to give if the dirty map has `dirty`.
     fn left(&self, dirty: u64) -> u64 {
-        let in_hand =
-            self.todo.len() + self.in_flight.len() as u64 + self.contended.len() + self.unread.len();
+        let waiting = self.contended.len() + self.unread.len() + self.put_off.len();
+        let in_hand = self.todo.len() + self.in_flight.len() as u64 + waiting;
         match self.phase {
             // The map has the bits of regions in hand, except of those that only the other copy's map named.
             Phase::Bulk => in_hand.max(dirty),
@@ -189,8 +210,8 @@ impl Source {
         if let Some(in_flight) = self.in_flight.get_mut(&region) {
             return Some(!std::mem::replace(&mut in_flight.touched, true));
         }
-        let waits = self.todo.contains(region) || self.contended.contains(region);
-        waits.then_some(false)
+        let waiting = [&self.todo, &self.contended, &self.put_off];
+        waiting.into_iter().any(|regions| regions.contains(region)).then_some(false)
     }
 
     fn is_for(&self, slot: Slot, receivers: Receivers) -> bool {
@@ -210,11 +231,14 @@ impl Source {
         if let Some((region, in_flight)) = self.in_flight.first_key_value() {
             return if in_flight.sent { SyncNext::Confirmed(*region) } else { SyncNext::Read(*region) };
         }
-        if !self.todo.is_empty() {
+        if !self.todo.is_empty() && !self.is_slow {
             return SyncNext::Budget;
         }
         if let Some(region) = self.unread.first() {
             return SyncNext::Read(region);
+        }
+        if self.is_slow || !self.put_off.is_empty() {
+            return SyncNext::Room;
         }
         match (self.phase, self.contended.first()) {
             (Phase::Bulk, _) if self.caught_up => SyncNext::Admission,
@@ -283,6 +307,10 @@ impl Replica {
             in_flight: BTreeMap::new(),
             contended: Regions::default(),
             unread: Regions::default(),
+            put_off: Regions::default(),
+            advances: false,
+            is_slow: false,
+            begun: 0,
             unread_ticks: 0,
             lost,
             passes: 0,
@@ -339,10 +367,7 @@ impl Replica {
     pub fn has_regions_to_begin(&self, to: Receivers) -> bool {
         let mut sources = Slot::all().filter_map(|slot| Some((slot, self.sources[slot.index()].as_ref()?)));
         sources.any(|(slot, source)| {
-            source.is_for(slot, to)
-                && self.may_give(source)
-                && !source.todo.is_empty()
-                && source.in_flight.len() < IN_FLIGHT_MAX
+            source.is_for(slot, to) && self.may_give(source) && !source.todo.is_empty() && source.has_place()
         })
     }
 
@@ -354,7 +379,7 @@ impl Replica {
 
     fn begin_regions_for(&mut self, to: Slot, left: &mut u32) {
         let Some(source) = &mut self.sources[to.index()] else { return };
-        while source.in_flight.len() < IN_FLIGHT_MAX
+        while source.has_place()
             && *left > 0
             && let Some(region) = source.todo.pop_first()
         {
@@ -365,6 +390,7 @@ impl Replica {
                 let in_flight =
                     InFlight { read: number, mark, touched: false, sent: false, ticks: 0, asked: None };
                 source.in_flight.insert(region, in_flight);
+                source.begun += 1;
                 let by_block = self.unread.get(&region).is_some_and(|reads| *reads >= READS_BEFORE_LOST);
                 let read = RegionRead { to, sync: source.sync, region, blocks, by_block, number };
                 self.outputs.push_back(Output::ReadRegion(read));
@@ -383,7 +409,9 @@ impl Replica {
             return;
         }
         match source.phase {
-            Phase::Bulk if !source.unread.is_empty() => source.caught_up = false,
+            Phase::Bulk if !source.unread.is_empty() || !source.put_off.is_empty() => {
+                source.caught_up = false;
+            }
             Phase::Bulk => {
                 source.passes += 1;
                 let left = self.map.count(to);
@@ -510,11 +538,23 @@ impl Replica {
         self.send(from, Message::SyncRegion { sync, region, payload, known, moving, lost, inherit });
     }
 
+    /// The other copy, which is outside, has no room for the region.
+    pub(super) fn handle_sync_later(&mut self, from: Slot, sync: SyncId, region: u64) {
+        let Some(source) = self.sources[from.index()].as_mut().filter(|source| source.sync == sync) else {
+            return;
+        };
+        if source.phase == Phase::Bulk && source.in_flight.remove(&region).is_some() {
+            source.put_off.insert(region);
+            self.end_pass(from);
+        }
+    }
+
     pub(super) fn handle_sync_done(&mut self, from: Slot, sync: SyncId, region: u64) {
         let Some(source) = self.sources[from.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
         };
         let Some(in_flight) = source.in_flight.remove(&region) else { return };
+        (source.advances, source.is_slow) = (true, false);
         if in_flight.asked.is_some() {
             source.misses = 0;
         }
@@ -553,22 +593,28 @@ impl Replica {
         }
     }
 
-    /// Tries regions again that were being written to; in bulk, continues with those written to since. Tells
-    /// a copy that hears nothing of its resync that it continues.
+    /// Tries regions again that were being written to; in bulk, continues with those written to since, and
+    /// with those that were put off. Tells a copy that hears nothing of its resync that it continues.
     pub(super) fn retry_source(&mut self, to: Slot) {
         let Some(source) = &mut self.sources[to.index()] else { return };
         let starves = source.phase == Phase::Final && !source.unread.is_empty();
         source.unread_ticks = if starves { source.unread_ticks + 1 } else { 0 };
-        let again = !source.contended.is_empty() || !source.unread.is_empty();
+        source.begun = 0;
+        let again = !source.contended.is_empty() || !source.unread.is_empty() || !source.put_off.is_empty();
         let mut reads_long = false;
         for read in source.in_flight.values_mut().filter(|in_flight| !in_flight.sent) {
             read.ticks += 1;
             reads_long |= SLOW_READ_TICKS.contains(&read.ticks);
         }
         let waiting = (again || reads_long || source.is_held_back()).then_some(source.sync);
+        let has_ended = source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty();
         source.todo.append(&mut source.contended);
-        if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
-            source.todo = self.map.dirty(Slots::NONE.with(to)).collect();
+        // What was put off does not wait for regions to which hosts write all the time.
+        if has_ended && (source.todo.is_empty() || !source.put_off.is_empty()) {
+            source.is_slow = !source.put_off.is_empty() && !source.advances;
+            source.advances = false;
+            source.todo.append(&mut self.map.dirty(Slots::NONE.with(to)).collect());
+            source.todo.append(&mut source.put_off);
             source.pass_began = source.todo.len();
         }
         // This comes last: regions that cannot be read must not delay those that were written to since.
@@ -882,6 +928,68 @@ mod tests {
         pair.outside.handle_region_compared(compare.unwrap(), Ok(None));
         pair.talk();
         assert!(pair.source.has_regions_to_begin(Receivers::All));
+    }
+
+    /// Once, the copy waited for room with what it was given first, and never got the zeros that would make
+    /// some.
+    #[test]
+    fn what_a_copy_has_no_room_for_comes_after_all_others() {
+        let mut pair = Pair::new();
+        pair.give(1);
+        assert!(pair.outside.put_off(ApplyId(1)));
+        assert!(!pair.outside.put_off(ApplyId(1)), "it has ended");
+        pair.talk();
+        let read = pair.begin();
+        assert_eq!(read.region, 1);
+        pair.source.handle_region_read(read, Ok(Payload::Zeros));
+        pair.talk();
+        pair.outside.handle_applied(ApplyId(2), Ok(()));
+        pair.talk();
+        assert_eq!(pair.source.synced_bytes(slot(1)), GEOMETRY.region_bytes());
+        assert!(!pair.source.caught_up().contains(slot(1)), "as a joiner, it would wait for room again");
+        assert_eq!(pair.source.sync_to(slot(1)).unwrap().next, SyncNext::Room);
+        assert!(!pair.source.has_regions_to_begin(Receivers::All), "not at once");
+        pair.source.handle_tick();
+        pair.talk();
+        pair.give(1);
+        pair.outside.handle_applied(ApplyId(3), Ok(()));
+        pair.talk();
+        assert_eq!(pair.source.synced_bytes(slot(1)), 2 * GEOMETRY.region_bytes());
+        assert!(pair.source.caught_up().contains(slot(1)));
+    }
+
+    /// If the region were given again before that, it could be found equal, and then the old write would
+    /// land.
+    #[test]
+    fn a_region_is_put_off_when_all_of_its_writes_have_ended() {
+        let mut pair = Pair::new();
+        let read = pair.begin();
+        let lost = LostBlocks { blocks: Blocks::new(0, 1), holders: Slots::NONE };
+        let data = Payload::Data(Chain::copy_of(&[7; 48]));
+        pair.source.handle_region_read_by_block(read, Ok((data, vec![lost])));
+        pair.talk();
+        assert!(pair.outside.put_off(ApplyId(2)));
+        pair.talk();
+        let next = |pair: &Pair| pair.source.sync_to(slot(1)).unwrap().next;
+        assert_eq!(next(&pair), SyncNext::Confirmed(0));
+        pair.outside.handle_applied(ApplyId(1), Ok(()));
+        pair.talk();
+        assert_eq!(next(&pair), SyncNext::Budget, "the other region");
+        assert_eq!(pair.source.synced_bytes(slot(1)), 0);
+    }
+
+    /// A joiner takes hosts' writes: it leaves if it has no room.
+    #[test]
+    fn a_joiner_puts_nothing_off() {
+        let mut pair = Pair::new();
+        pair.give(1);
+        let joins = pair.source.config().unwrap().admit(slot(1), LIFE).unwrap();
+        pair.activate(&joins);
+        assert!(!pair.outside.put_off(ApplyId(1)), "nothing waits for it any more");
+        pair.outside.handle_applied(ApplyId(1), Ok(()));
+        pair.talk();
+        pair.give(1);
+        assert!(!pair.outside.put_off(ApplyId(2)));
     }
 
     /// There may always be some host's write under way to a joiner's disk.

@@ -131,6 +131,7 @@ impl Progress {
             SyncNext::Read(region) => Awaited::Read { source: me, slice, region },
             SyncNext::Confirmed(region) => Awaited::Write { node: who.node_of(who.copy), slice, region },
             SyncNext::WritesEnd(region) => Awaited::HostWrites { slice, region },
+            SyncNext::Room => Awaited::KeptOut(KeptOut::NoRoom(who.node_of(who.copy))),
             SyncNext::Budget => Awaited::Budget { source: me, restraint: self.seen.limited_by },
             SyncNext::Pass => Awaited::Pass,
             SyncNext::Admission => who.kept_out.copied().map_or(Awaited::Admission, Awaited::KeptOut),

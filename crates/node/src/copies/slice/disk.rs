@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use base::{ByteLen, ByteOffset};
+use base::{ByteLen, ByteOffset, Chain};
 use replica::{
     Apply, DirtyMap, DiskFailed, Geometry, PAGE_BYTES, PageWrite, Payload, RegionCompare, RegionRead,
     Replica, Slots,
@@ -25,6 +25,9 @@ use crate::control::note_bad_block_of_copy;
 /// A path to a disk may be changing.
 const MAP_READS_MAX: u32 = 4;
 const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
+
+/// The size of what is written at once where room is scarce: a block of a log.
+const SCARCE_BYTES: u64 = 4096;
 
 /// How often the list of lost blocks is tried: nothing can replace it.
 const LIST_READS_MAX: u32 = 20;
@@ -86,6 +89,22 @@ impl SliceCopy {
                 self.layout.flush().await
             }
         }
+    }
+
+    /// Writes as much as there is room for, durably: first the zeros, which make room, then one block after
+    /// the other.
+    ///
+    /// # Errors
+    /// Errors of the layout. After [`SliceError::Full`] some blocks have been written.
+    pub(super) async fn write_what_fits(&self, offset: ByteOffset, data: &Chain) -> Result<(), SliceError> {
+        let (zeros, others): (Vec<_>, Vec<_>) = parts(offset, data).partition(|(_, part)| is_zeros(part));
+        for (at, part) in zeros {
+            self.write_durably(at, ByteLen(part.len() as u64), Payload::Zeros).await?;
+        }
+        for (at, part) in others {
+            self.write_durably(at, ByteLen(part.len() as u64), Payload::Data(part)).await?;
+        }
+        Ok(())
     }
 
     pub(super) fn flush_cache(self: &Rc<Self>) {
@@ -164,8 +183,23 @@ async fn read_or_zeros(
         return Ok(Payload::Zeros);
     }
     let data = layout.read(offset, len).await?;
-    let empty = data.parts().iter().all(|part| part.iter().all(|byte| *byte == 0));
-    Ok(if empty { Payload::Zeros } else { Payload::Data(data) })
+    Ok(if is_zeros(&data) { Payload::Zeros } else { Payload::Data(data) })
+}
+
+fn is_zeros(data: &Chain) -> bool {
+    data.parts().iter().all(|part| part.iter().all(|byte| *byte == 0))
+}
+
+/// The data in parts that end at multiples of [`SCARCE_BYTES`], and where each of them lies.
+fn parts(offset: ByteOffset, data: &Chain) -> impl Iterator<Item = (ByteOffset, Chain)> {
+    let end = offset.0 + data.len() as u64;
+    let mut next = offset.0;
+    std::iter::from_fn(move || {
+        let start = next;
+        next = ((start / SCARCE_BYTES + 1) * SCARCE_BYTES).min(end);
+        let part = || data.slice((start - offset.0) as usize..(next - offset.0) as usize);
+        (start < end).then(|| (ByteOffset(start), part()))
+    })
 }
 
 pub(super) async fn read_map(
@@ -237,5 +271,22 @@ async fn read_map_page(
             Err(SliceError::Unreadable(bad)) => return Ok(Err(bad)),
             read => return read.map(Ok),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_scarce_is_written_in_whole_blocks() {
+        let of = |offset: u64, len: usize| -> Vec<(u64, usize)> {
+            let data = Chain::copy_of(&vec![7; len]);
+            parts(ByteOffset(offset), &data).map(|(at, part)| (at.0, part.len())).collect()
+        };
+        assert_eq!(of(65_536, 8192), [(65_536, 4096), (69_632, 4096)]);
+        assert_eq!(of(512, 8192), [(512, 3584), (4096, 4096), (8192, 512)]);
+        assert_eq!(of(512, 512), [(512, 512)]);
+        assert_eq!(of(0, 0), []);
     }
 }

@@ -122,7 +122,15 @@ impl SliceCopy {
     ) -> Result<(), SliceError> {
         let mut merged = 0;
         loop {
-            let written = self.with_room_for(id, || self.write_durably(offset, len, payload.clone())).await;
+            let write = || async {
+                match (self.write_durably(offset, len, payload.clone()).await, &payload) {
+                    (Err(SliceError::Full), Payload::Data(data)) if self.replica.borrow().may_put_off(id) => {
+                        self.write_what_fits(offset, data).await
+                    }
+                    (written, _) => written,
+                }
+            };
+            let written = self.with_room_for(id, write).await;
             let bad = match written {
                 Err(SliceError::Unreadable(bad))
                     if matches!(bad.cause, ReadFailure::Medium | ReadFailure::Map)

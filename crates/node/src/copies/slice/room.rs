@@ -6,13 +6,16 @@
 //! unacknowledged. If another copy is in sync, this one leaves, as if its disk had failed
 //! (`replica::Reason::NoSpace`), but comes back automatically. The last copy in sync stays: it serves reads,
 //! and writes that need no new space.
+//!
+//! A copy outside does not wait for room with what a resync brings, but puts it off: regions that make room
+//! may come behind it.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Instant};
-use replica::{ApplyId, Payload};
+use replica::{ApplyId, Payload, Replica};
 use rt::Room;
 use store::SliceError;
 
@@ -103,13 +106,22 @@ impl SliceCopy {
     ///
     /// Either a resync brings its data again, or nobody wants it any more. Such a write must not wait for
     /// room: the resync waits for its end, and may bring zeros that make room.
+    ///
+    /// For the same reason, what a resync brings to a copy outside is put off ([`Replica::put_off`]).
     pub(super) async fn with_room_for<T, F: Future<Output = Result<T, SliceError>>>(
         self: &Rc<Self>,
         id: ApplyId,
         work: impl FnMut() -> F,
     ) -> Result<Option<T>, SliceError> {
         let is_over = || !self.replica.borrow().is_under_way(id);
-        match self.with_room_unless(is_over, work).await {
+        let gives_up = || {
+            let mut ends = is_over();
+            if !ends {
+                self.tell(|replica| ends = replica.put_off(id));
+            }
+            ends
+        };
+        match self.with_room_unless(gives_up, work).await {
             Err(SliceError::Full) if is_over() => Ok(None),
             done => done.map(Some),
         }
@@ -117,7 +129,7 @@ impl SliceCopy {
 
     async fn with_room_unless<T, F: Future<Output = Result<T, SliceError>>>(
         self: &Rc<Self>,
-        is_over: impl Fn() -> bool,
+        gives_up: impl Fn() -> bool,
         mut work: impl FnMut() -> F,
     ) -> Result<T, SliceError> {
         let first = work().await;
@@ -127,8 +139,11 @@ impl SliceCopy {
         let _waiting = Waiting::begin(&self.shortage);
         loop {
             self.note_shortage();
+            if gives_up() {
+                return Err(SliceError::Full);
+            }
             rt::sleep(TRY_AGAIN).await;
-            if !self.is_open() || is_over() {
+            if !self.is_open() || gives_up() {
                 return Err(SliceError::Full);
             }
             let result = work().await;
@@ -145,7 +160,7 @@ impl SliceCopy {
         let now = rt::now();
         if self.waits_for_room() {
             if now.since(since) >= HOLD_MAX {
-                self.tell(replica::Replica::answer_unknown);
+                self.tell(Replica::answer_unknown);
             }
         } else if now.since(last) >= QUIET_MIN {
             self.shortage.meet(now);
