@@ -1,7 +1,10 @@
 //! Volumes whose copies are in logs: every read detects rot, and space runs out and becomes available.
 
 use super::bad_blocks::marked;
+use super::pausing::{pause, resume};
 use super::*;
+
+use std::ops::Range;
 
 use base::{Buf, LbaRange};
 use initiator::command::{Command, Effect, TestUnitReady};
@@ -237,20 +240,50 @@ async fn fill_up(session: &Session) -> u64 {
     unreachable!("the pool is smaller")
 }
 
-/// Unmaps half of the blocks, and writes as soon as there is room.
-async fn make_room(session: &Session, written: u64) {
-    for number in [0, written / 2, written - 1] {
-        assert_eq!(read(session, number * CHUNK + 63).await.unwrap(), number);
-    }
-    let range = LbaRange { start: Lba(0), count: BlockCount(written / 2 * CHUNK) };
-    session.unmap(LUN, &[range]).await.unwrap();
+async fn unmap_chunks(session: &Session, chunks: Range<u64>) {
+    let count = BlockCount((chunks.end - chunks.start) * CHUNK);
+    let range = [LbaRange { start: Lba(chunks.start * CHUNK), count }];
+    attended(async || session.unmap(LUN, &range).await).await.unwrap();
+}
+
+/// Writes as soon as there is room: logs free space a moment after an UNMAP.
+async fn write_when_there_is_room(session: &Session, number: u64, value: u64) {
     let mut tries = 0;
-    while let Err(error) = write_chunk(session, 0, 7).await {
+    while let Err(error) = write_chunk(session, number, value).await {
         assert_eq!(error.sense(), Some(FULL), "{error}");
         tries += 1;
         assert!(tries < 100, "there is no room after an UNMAP");
         rt::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Writes one piece after the other from `first` on, through whichever node serves, until the last copy in
+/// sync has no space. Returns the index of its node, a session with that, and the first piece without space.
+async fn fill_all(portals: Vec<SocketAddr>, first: u64) -> (usize, Rc<Session>, u64) {
+    let mut sessions = Vec::new();
+    for portal in portals {
+        sessions.push(log_in(portal, "host").await.unwrap());
+    }
+    let (mut by, mut number) = (0, first);
+    loop {
+        match write_chunk(&sessions[by], number, number).await {
+            Ok(()) => number += 1,
+            Err(error) if error.sense() == Some(FULL) => return (by, sessions.swap_remove(by), number),
+            Err(_) => {
+                by = (by + 1) % sessions.len();
+                rt::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+/// Unmaps half of the blocks, and writes as soon as there is room.
+async fn make_room(session: &Session, written: u64) {
+    for number in [0, written / 2, written - 1] {
+        assert_eq!(read(session, number * CHUNK + 63).await.unwrap(), number);
+    }
+    unmap_chunks(session, 0..written / 2).await;
+    write_when_there_is_room(session, 0, 7).await;
     assert_eq!(read(session, 63).await.unwrap(), 7);
     assert_eq!(read(session, CHUNK).await.unwrap(), 0);
     assert_eq!(read(session, written * CHUNK - 1).await.unwrap(), written - 1);
@@ -330,27 +363,10 @@ fn copies_in_full_pools_are_in_sync_again_when_blocks_were_unmapped() {
     each_seed(2, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_shaped(Shape { kind: VolumeKind::Log, mib: 256, ..Shape::thick() }, 2);
-        let (client, portals) = (cluster.client("host"), [0, 1].map(|index| cluster.portal(index)));
+        let (client, portals) = (cluster.client("host"), cluster.portals());
         cluster.world.block_on(client, CoreId(0), move || async move {
-            let first = log_in(portals[0], "host").await.unwrap();
-            let mut written = 0;
-            while write_chunk(&first, written, written).await.is_ok() {
-                written += 1;
-            }
-            let second = log_in(portals[1], "host").await.unwrap();
-            let mut serving = &second;
-            if write_chunk(&second, written, written).await.is_ok() {
-                written += 1;
-            }
-            loop {
-                match write_chunk(serving, written, written).await {
-                    Ok(()) => written += 1,
-                    Err(error) if error.sense() == Some(FULL) => break,
-                    Err(_) if std::ptr::eq(serving, &second) => serving = &first,
-                    Err(_) => serving = &second,
-                }
-            }
-            make_room(serving, written).await;
+            let (_, session, written) = fill_all(portals, 0).await;
+            make_room(&session, written).await;
         });
         cluster.wait_until_in_sync(0, 2);
         cluster.wait_until_all_serve();
@@ -362,6 +378,58 @@ fn copies_in_full_pools_are_in_sync_again_when_blocks_were_unmapped() {
             assert!(cluster.told_of(index, &["disk_failed"]).is_empty());
         }
     });
+}
+
+/// In the order of a resync, new data comes before what was unmapped, and finds no room before that has come.
+/// Hosts write meanwhile.
+///
+/// Once, such a resync stood still: all regions on their way waited for room.
+#[test]
+fn a_resync_brings_the_zeros_that_make_room_for_what_comes_before_them() {
+    for nodes in [2, 3] {
+        each_seed(2, |seed| {
+            let cluster = Cluster::new(seed, nodes, 1);
+            cluster.add_shaped(Shape { kind: VolumeKind::Log, mib: 256, ..Shape::thick() }, nodes as u8);
+            let (client, portals) = (cluster.client("host"), cluster.portals());
+            // 6 MiB: more than what all regions on their way, and what was left of a full log, may hold.
+            let new = 24_u64;
+            let (last, session, end) =
+                cluster.world.block_on(client, CoreId(0), move || fill_all(portals, new));
+            let middle = new.midpoint(end);
+            assert!(middle > 3 * new, "only {} of 256 KiB had room", end - new);
+            let full: Vec<u16> = (1..=nodes as u16).filter(|node| usize::from(*node) != last + 1).collect();
+            full.iter().for_each(|node| pause(&cluster, last, *node));
+            cluster.world.run_for(Duration::from_millis(300));
+            cluster.world.block_on(client, CoreId(0), move || async move {
+                unmap_chunks(&session, middle..end).await;
+                for number in 0..new {
+                    write_when_there_is_room(&session, number, 1).await;
+                }
+            });
+            let (writer, portal) = (cluster.client("writer"), cluster.portal(last));
+            drop(cluster.world.spawn_on(writer, CoreId(0), move || async move {
+                let session = log_in(portal, "writer").await.unwrap();
+                for value in 2.. {
+                    let _ = write_chunk(&session, value % new, value).await;
+                    rt::sleep(Duration::from_millis(20)).await;
+                }
+            }));
+            full.iter().for_each(|node| resume(&cluster, last, *node));
+            cluster.wait_until_in_sync(last, nodes);
+            cluster.world.kill(writer);
+            cluster.wait_until_all_serve();
+            cluster.world.run_for(Duration::from_secs(3));
+            let found = cluster.verify(last);
+            assert!(found.is_equal(), "{found:?}");
+            for index in 0..nodes {
+                assert_eq!(
+                    cluster.read_all(index, [middle * CHUNK - 1, middle * CHUNK]),
+                    [Ok(middle - 1), Ok(0)]
+                );
+                assert!(cluster.told_of(index, &["disk_failed"]).is_empty());
+            }
+        });
+    }
 }
 
 /// All nodes lose power while hosts write; either copy has all acknowledged writes.

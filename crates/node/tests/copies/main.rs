@@ -191,6 +191,10 @@ impl Cluster {
         self.configs[index].portals[0]
     }
 
+    fn portals(&self) -> Vec<SocketAddr> {
+        (0..self.servers.len()).map(|index| self.portal(index)).collect()
+    }
+
     /// Creates a volume of 8 MiB with this many copies and maps it.
     fn add_volume(&self, kind: VolumeKind, copies: u8) {
         self.add_shaped(Shape { kind, ..Shape::thick() }, copies);
@@ -363,8 +367,7 @@ fn what_is_written_on_one_node_is_read_on_all() {
         for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
             let cluster = Cluster::new(seed, 3, 2);
             cluster.add_volume(kind, 3);
-            let portals: Vec<SocketAddr> = (0..3).map(|index| cluster.portal(index)).collect();
-            let client = cluster.client("client");
+            let (client, portals) = (cluster.client("client"), cluster.portals());
             cluster.world.block_on(client, CoreId(0), move || async move {
                 let mut sessions = Vec::new();
                 for portal in portals {

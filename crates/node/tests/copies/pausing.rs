@@ -10,12 +10,12 @@ fn volume_name(cluster: &Cluster, by: usize) -> String {
     cluster.control(by, |control| async move { control.keeper().unwrap().volumes()[0].entry.name.clone() })
 }
 
-fn pause(cluster: &Cluster, by: usize, of: u16) {
+pub(super) fn pause(cluster: &Cluster, by: usize, of: u16) {
     let volume = volume_name(cluster, by);
     cluster.control(by, move |control| async move { control.pause_sync(&volume, of, "eva").await }).unwrap();
 }
 
-fn resume(cluster: &Cluster, by: usize, of: u16) {
+pub(super) fn resume(cluster: &Cluster, by: usize, of: u16) {
     let volume = volume_name(cluster, by);
     cluster.control(by, move |control| async move { control.resume_sync(&volume, of).await }).unwrap();
 }
