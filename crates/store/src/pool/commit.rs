@@ -79,7 +79,8 @@ impl Inner {
         Ok(slot.share())
     }
 
-    /// Writes a generation. After a failure it is unknown what the disks hold.
+    /// Writes a generation. After a failure it is unknown what the disks hold, unless changes are still
+    /// possible.
     async fn write(
         &self,
         layout: &Layout,
@@ -88,12 +89,14 @@ impl Inner {
         superblocks: Superblocks,
     ) -> Result<(), StoreError> {
         let written = match self.write_slots(layout, generation, slot).await {
-            Err(error) if is_full(&error) => {
-                // No superblock promises this generation, and the next attempt writes it again, over whatever
-                // this one has left.
-                tracing::warn!(pool = %self.id, "the file system under the pool is full: a metadata change was not made");
-                return Err(error);
-            }
+            // No superblock promises this generation.
+            Err(full) if is_full(&full) => match self.withdraw(layout, generation).await {
+                Ok(()) => {
+                    tracing::warn!(pool = %self.id, "the file system under the pool is full: a metadata change was not made");
+                    return Err(full);
+                }
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
             Ok(()) => self.write_superblocks(layout, generation, superblocks).await,
         };
@@ -119,6 +122,29 @@ impl Inner {
             End::BOTH.map(|end| (layout.geometry[disk].slot_offset(end, generation), slot.clone())).into()
         };
         write_disks(layout, (0..metadata_disks).map(|disk| (disk, slots(disk))), Step::Slots).await
+    }
+
+    /// Makes all slots of a generation that was not written everywhere invalid, durably.
+    ///
+    /// One that is whole would count when the pool is opened: a change that was refused would come true, such
+    /// as the deletion of a volume that hosts have gone on using. Nothing is written where this generation was
+    /// not: there may be no space.
+    async fn withdraw(&self, layout: &Layout, generation: u64) -> Result<(), StoreError> {
+        let metadata_disks = layout.len().min(METADATA_DISKS);
+        for (disk, geometry) in layout.disks.all().iter().zip(&layout.geometry).take(metadata_disks) {
+            let mut headers = Vec::new();
+            for end in End::BOTH {
+                let offset = geometry.slot_offset(end, generation);
+                let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
+                let read = disk.read(offset, Buf::uncleared(SUPERBLOCK_BYTES as usize)).await;
+                let header = slot::decode_header(self.id, &read.map_err(failed)?);
+                if header.is_some_and(|header| header.generation == generation) {
+                    headers.push((offset, Buf::zeroed(SUPERBLOCK_BYTES as usize).share()));
+                }
+            }
+            write_and_flush(disk, headers, Step::Slots).await?;
+        }
+        Ok(())
     }
 
     async fn write_superblocks(
