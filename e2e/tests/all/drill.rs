@@ -201,8 +201,8 @@ fn data_that_has_rotted_is_repaired_and_hosts_notice_nothing() {
     println!("{}", cycle["rot"]);
 }
 
-/// Once, on a busy machine, two copies that had gone out of sync stayed so: their resyncs waited for space for
-/// what the load had not written before, in front of what was unmapped.
+/// Once, on a busy machine, two copies that had gone out of sync stayed so: their resyncs waited for space
+/// for what the load had not written before, in front of what was unmapped.
 #[test]
 fn full_pools_are_read_and_take_writes_again_after_an_unmap() {
     let (record, cycle) = drill_of_one_cycle(&["full", "--seconds", "1"]);
