@@ -132,6 +132,10 @@ impl Platters {
                     *durability == Durability::Durable
                 }
             },
+            Step::Refused { op } => {
+                self.pending.retain(|write| write.op != *op);
+                false
+            }
             Step::Ack(mark) => {
                 self.acked = self.acked.max(*mark);
                 true

@@ -16,6 +16,8 @@ pub(super) enum Step {
     Flush { disk: usize, op: u64 },
     /// The write or flush succeeded.
     Done { op: u64, durability: Durability },
+    /// The write was refused, and changed nothing.
+    Refused { op: u64 },
     /// The code under test has promised everything up to this mark.
     Ack(u64),
 }
@@ -68,5 +70,9 @@ impl Tap {
 
     pub(super) fn done(&self, op: u64, durability: Durability) {
         self.tape.borrow_mut().steps.push(Step::Done { op, durability });
+    }
+
+    pub(super) fn refused(&self, op: u64) {
+        self.tape.borrow_mut().steps.push(Step::Refused { op });
     }
 }

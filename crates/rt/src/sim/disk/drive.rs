@@ -445,8 +445,10 @@ impl Drive {
                     }
                     None => self.complete_write(offset, &content, durability, &seen, free, counts),
                 };
-                if let (Ok(()), Some(tap)) = (&result, &self.tap) {
-                    tap.done(number, durability);
+                match (&result, &self.tap) {
+                    (Ok(()), Some(tap)) => tap.done(number, durability),
+                    (Err(DiskError::Full), Some(tap)) => tap.refused(number),
+                    _ => {}
                 }
                 Reply::Done(reply, result)
             }
