@@ -18,6 +18,7 @@ mod portal;
 mod record;
 mod session;
 mod shard;
+mod under_way;
 mod unit;
 mod volume;
 

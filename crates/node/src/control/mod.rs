@@ -40,7 +40,6 @@ mod start;
 mod status;
 mod tidying;
 mod turns;
-mod under_way;
 mod verifying;
 mod volumes;
 mod will;

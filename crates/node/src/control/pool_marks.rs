@@ -16,13 +16,13 @@ use base::Instant;
 use cluster::Outcome;
 use store::{CopyState, Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 
-use super::under_way::UnderWay;
 use super::{Control, ControlError, Fault, FaultKind, PoolStatus};
 use crate::canary::{Canary, makes};
 use crate::copies::{ClusterError, Copies, Keeper, PoolMarkEntry, RECORD_DEADLINE, json, pool_mark_key};
 use crate::events::code::POOL_SET_BACK;
 use crate::events::{Event, tell};
 use crate::shard::{Shard, on_all_cores};
+use crate::under_way::UnderWay;
 
 /// How often a pool's mark advances while its copies are written. An image of a pool in use is detected if it
 /// is older than this.

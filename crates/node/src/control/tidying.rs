@@ -12,9 +12,9 @@ use store::PoolId;
 
 use super::Control;
 use super::remains::forget_deleted;
-use super::under_way::UnderWay;
 use crate::copies::{DeletedVolume, DroppedCopy, Keeper, VolumeEntry};
 use crate::parts;
+use crate::under_way::UnderWay;
 use crate::volume::VolumeId;
 
 /// How often a node looks for what there is to clean up.

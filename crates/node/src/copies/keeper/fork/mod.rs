@@ -32,6 +32,7 @@ use base::Instant;
 use cluster::Status;
 use link::{Frame, Link};
 use replica::{Config, Incarnation, NodeId, Revision, Slot};
+use rt::sync::Semaphore;
 use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
@@ -45,6 +46,7 @@ use super::super::split_brain::{
 use super::{Keeper, Kept, json};
 use crate::canary::{Canary, makes};
 use crate::shard::on_all_cores;
+use crate::under_way::{Begun, UnderWay};
 
 /// How long nothing at all must come from the other node before this one continues alone.
 ///
@@ -67,7 +69,9 @@ pub(super) struct Forks {
     began: Instant,
     all: RefCell<BTreeMap<VolumeId, Fork>>,
     /// Volumes whose fork a task is beginning or settling.
-    busy: RefCell<BTreeSet<VolumeId>>,
+    busy: UnderWay<VolumeId>,
+    /// Each task that settles a fork holds one.
+    turns: Semaphore,
     /// The last one that a task began to settle. The next look continues after it.
     last: Cell<Option<VolumeId>>,
     /// A task is asking the record for its status.
@@ -135,7 +139,8 @@ impl Forks {
         Forks {
             began: now,
             all: RefCell::new(records.into_iter().filter_map(fork).collect()),
-            busy: RefCell::default(),
+            busy: UnderWay::default(),
+            turns: Semaphore::new(SETTLED_AT_ONCE_MAX),
             last: Cell::new(None),
             asks: Cell::new(false),
             begins: Cell::new(false),
@@ -160,15 +165,20 @@ impl Forks {
         self.all.borrow().get(&id).map(|fork| fork.record.clone())
     }
 
-    /// The forks to settle next. Their volumes are busy from now on.
-    fn take_turns(&self) -> Vec<VolumeId> {
-        let (all, mut busy, last) = (self.all.borrow(), self.busy.borrow_mut(), self.last.get());
+    /// The forks to settle next. Each holds a turn, and its volume is busy, from now on.
+    fn take_turns(&self) -> Vec<(VolumeId, Begun<VolumeId>)> {
+        let (all, last) = (self.all.borrow(), self.last.get());
         let later = all.keys().filter(|id| Some(**id) > last);
         let in_turn = later.chain(all.keys().filter(|id| Some(**id) <= last)).copied();
-        let room = SETTLED_AT_ONCE_MAX.saturating_sub(busy.len());
-        let next: Vec<VolumeId> = in_turn.filter(|id| !busy.contains(id)).take(room).collect();
-        busy.extend(&next);
-        self.last.set(next.last().copied().or(last));
+        let mut next = Vec::new();
+        for id in in_turn {
+            let Some(begun) = self.busy.begin(id) else { continue };
+            if !self.turns.try_acquire(1) {
+                break;
+            }
+            self.last.set(Some(id));
+            next.push((id, begun));
+        }
         next
     }
 
@@ -404,11 +414,12 @@ impl Keeper {
     /// One may wait seconds for an answer of the record, or without end for a disk that hangs: the others
     /// must not wait with it.
     fn settle_forks(self: &Rc<Self>, status: &Rc<Status>) {
-        for id in self.forks.take_turns() {
+        for (id, begun) in self.forks.take_turns() {
             let (keeper, status) = (Rc::clone(self), Rc::clone(status));
             rt::spawn(async move {
                 keeper.look_at_fork(id, &status).await;
-                keeper.forks.busy.borrow_mut().remove(&id);
+                keeper.forks.turns.release(1);
+                drop(begun);
             })
             .detach();
         }
@@ -422,11 +433,8 @@ impl Keeper {
         }
         for id in self.candidates(rt::now()) {
             // The task that has settled the last fork of the volume may still be attaching its copy.
-            if !self.forks.busy.borrow_mut().insert(id) {
-                continue;
-            }
+            let Some(_begun) = self.forks.busy.begin(id) else { continue };
             self.begin_fork(id, status).await;
-            self.forks.busy.borrow_mut().remove(&id);
         }
         self.forks.begins.set(false);
     }
