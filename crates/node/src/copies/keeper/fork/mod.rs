@@ -56,7 +56,8 @@ pub(super) const FORK_SILENCE: Duration = Duration::from_secs(5);
 /// How long the record may take to report its status, or to return an entry.
 const ASK_RECORD: Duration = Duration::from_secs(2);
 
-/// How many forks are settled at the same time.
+/// How many forks are settled at the same time, apart from those that wait for the disk of their copy
+/// ([`Forks::without_turn`]).
 ///
 /// Each waits for the cluster's record, and then for this node's record, which takes one change at a time:
 /// the last of them waits for 15 others. On a slow disk that takes a second or two, and a change gives up
@@ -70,7 +71,7 @@ pub(super) struct Forks {
     all: RefCell<BTreeMap<VolumeId, Fork>>,
     /// Volumes whose fork a task is beginning or settling.
     busy: UnderWay<VolumeId>,
-    /// Each task that settles a fork holds one.
+    /// Each task that settles a fork holds one, except while it waits for the disk of its copy.
     turns: Semaphore,
     /// The last one that a task began to settle. The next look continues after it.
     last: Cell<Option<VolumeId>>,
@@ -180,6 +181,15 @@ impl Forks {
             next.push((id, begun));
         }
         next
+    }
+
+    /// Waits for the disk of a copy, for a task that holds a turn. The disk may hang: others use the turn
+    /// meanwhile.
+    async fn without_turn<T>(&self, wait: impl Future<Output = T>) -> T {
+        self.turns.release(1);
+        let ended = wait.await;
+        self.turns.acquire(1).await;
+        ended
     }
 
     fn phase(&self, id: VolumeId) -> Option<Phase> {
@@ -412,7 +422,7 @@ impl Keeper {
     /// Settles forks, each in a task of its own.
     ///
     /// One may wait seconds for an answer of the record, or without end for a disk that hangs: the others
-    /// must not wait with it.
+    /// must not wait with it, however many there are on that disk.
     fn settle_forks(self: &Rc<Self>, status: &Rc<Status>) {
         for (id, begun) in self.forks.take_turns() {
             let (keeper, status) = (Rc::clone(self), Rc::clone(status));
@@ -441,5 +451,68 @@ impl Keeper {
 
     fn forget_fork(&self, id: VolumeId) {
         self.forks.all.borrow_mut().remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn forks(volumes: u8) -> Forks {
+        let record = |number: u8| ForkRecord {
+            volume: VolumeId([number; 16]).to_string(),
+            made: 1,
+            parent: 1,
+            epoch: 2,
+            without: 1,
+            life: 1,
+            at: 0,
+            split: false,
+        };
+        Forks::new(Instant(0), (0..volumes).map(record).collect())
+    }
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn forks_on_a_disk_that_hangs_use_up_no_turns() {
+        let forks = forks(40);
+        let mut hanging = Vec::new();
+        for _ in 0..2 {
+            let taken = forks.take_turns();
+            assert_eq!(taken.len(), SETTLED_AT_ONCE_MAX);
+            assert!(forks.take_turns().is_empty(), "no more at the same time");
+            hanging.extend(taken.into_iter().map(|(id, begun)| {
+                let mut wait = Box::pin(forks.without_turn(std::future::pending::<()>()));
+                assert!(poll(wait.as_mut()).is_pending());
+                (id, begun, wait)
+            }));
+        }
+        let others: Vec<VolumeId> = forks.take_turns().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(others.len(), 8);
+        assert!(hanging.iter().all(|(id, ..)| !others.contains(id)), "one task at a time handles a fork");
+    }
+
+    #[test]
+    fn a_fork_whose_disk_has_answered_waits_for_a_turn() {
+        let forks = forks(40);
+        let first = forks.take_turns();
+        let mut wait = pin!(forks.without_turn(async { 7 }));
+        assert_eq!(poll(wait.as_mut()), Poll::Ready(7), "its turn is still free");
+        let disk = rt::sync::Notify::new();
+        let mut wait = pin!(forks.without_turn(disk.notified()));
+        assert!(poll(wait.as_mut()).is_pending());
+        assert_eq!(forks.take_turns().len(), 1);
+        disk.notify();
+        assert!(poll(wait.as_mut()).is_pending(), "all turns are taken");
+        forks.turns.release(1);
+        assert!(forks.take_turns().is_empty(), "it comes before those that begin");
+        assert!(poll(wait.as_mut()).is_ready());
+        drop(first);
     }
 }

@@ -330,7 +330,7 @@ impl Keeper {
             let slices = Copies::current().slices_of(number);
             rt::join_all(slices.iter().map(|copy| copy.hold_nothing())).await.iter().all(Result::is_ok)
         });
-        if forgotten.await.contains(&false) {
+        if self.forks.without_turn(forgotten).await.contains(&false) {
             return None;
         }
         self.drop_record(id).await?;
