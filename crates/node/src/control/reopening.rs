@@ -103,13 +103,16 @@ impl Control {
     async fn set_pool_aside(&self, changing: &Rc<Changing>, pool: Pool) -> Result<(), ControlError> {
         let expected: BTreeSet<VolumeId> =
             self.current_volumes(&pool).iter().map(|volume| volume.id).collect();
-        on_all_cores(move || {
-            let expected = expected.clone();
-            async move { Shard::current().expect_back(&expected) }
-        })
-        .await;
         {
+            // From here on nothing fails: the volumes of a pool that stays open are not busy.
             let _record = changing.hold([Thing::Record]).await?;
+            // Otherwise the end of an opening under way would end this wait.
+            self.set_closing(&pool, true);
+            on_all_cores(move || {
+                let expected = expected.clone();
+                async move { Shard::current().expect_back(&expected) }
+            })
+            .await;
             self.announce_volumes().await;
         }
         self.set_volumes_aside(changing, &pool).await;
@@ -177,6 +180,26 @@ impl Control {
     /// Ends the wait for these volumes: they are back, or will not come back.
     pub(super) async fn stop_expecting(&self, volumes: BTreeSet<VolumeId>) {
         self.set_aside.borrow_mut().retain(|id, _| !volumes.contains(id));
+        self.tell_back(volumes).await;
+    }
+
+    /// Ends the wait of hosts for a volume whose opening has ended: it is served, or its pool is open and it
+    /// could not be opened there. Then its LUN is missing instead of busy, so that hosts use other paths.
+    ///
+    /// What is set aside of it stays for a later attempt.
+    pub(crate) async fn end_wait(&self, id: VolumeId) {
+        let found = self.copies_of(id);
+        let is_there = found.iter().any(|(pool, _)| !self.is_closing(pool));
+        // The pools may be closed and opened again meanwhile.
+        drop(found);
+        if is_there && Shard::current().is_expected(id) {
+            self.tell_back(BTreeSet::from([id])).await;
+            self.announce_volumes().await;
+        }
+    }
+
+    /// Tells all cores that these volumes are back, or will not come back soon.
+    async fn tell_back(&self, volumes: BTreeSet<VolumeId>) {
         on_all_cores(move || {
             let volumes = volumes.clone();
             async move { Shard::current().stop_expecting(&volumes) }

@@ -39,7 +39,7 @@ fn with_host<T: 'static, F: Future<Output = T> + 'static>(
 }
 
 /// Sense key and code in the response to TEST UNIT READY.
-fn readiness_of(cluster: &Cluster, by: usize) -> Option<(u8, u16)> {
+pub(super) fn readiness_of(cluster: &Cluster, by: usize) -> Option<(u8, u16)> {
     with_host(cluster, by, |session| async move {
         let tested = session.command(LUN, Cdb([0; 16]), Transfer::None).await;
         tested.err().map(|error| error.sense().unwrap())

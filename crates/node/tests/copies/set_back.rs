@@ -7,6 +7,7 @@ use rt::sim::{DiskFaults, DiskImage};
 use store::CopyState;
 
 use super::bad_blocks::without_list;
+use super::failed_disks::readiness_of;
 use super::forks::record_node;
 use super::*;
 
@@ -112,6 +113,33 @@ fn set_back(seed: u64, black_out: bool, set_back_first: bool) {
         assert_eq!(cluster.holds(index, BLOCKS), [AFTER], "through node {}", index + 1);
     }
     assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+/// The newer disk is replaced by an older one while the node runs, and no other copy is there. Hosts find the
+/// LUN missing then, and not busy: it may stay so for long.
+#[test]
+fn a_copy_that_is_not_opened_again_with_its_pool_is_not_busy() {
+    let (cluster, yesterday) = with_image_of_yesterday(8, VolumeKind::Thick);
+    cluster.world.crash(cluster.servers[0]);
+    cluster.fill(1, FEW, ALONE);
+    cluster.world.run_for(Duration::from_secs(20));
+    let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
+    cluster.world.set_disk_faults(cluster.servers[1], DISK, faults);
+    let portal = cluster.portal(1);
+    cluster.world.block_on(cluster.client("host"), CoreId(0), move || async move {
+        let session = log_in_at_last(portal).await;
+        assert!(write_durably(&session, 0, ALONE).await.is_err());
+    });
+    cluster.put_back(1, yesterday);
+    cluster.control(1, |control| async move { control.reopen_pool(POOL).await.map(drop).unwrap() });
+    cluster.world.run_for(Duration::from_secs(5));
+    let problem = cluster.control(1, |control| async move { control.volume("thick").unwrap().problem });
+    assert!(problem.as_ref().is_some_and(|text| text.contains("accept-older")), "{problem:?}");
+    // LOGICAL UNIT NOT SUPPORTED.
+    assert_eq!(readiness_of(&cluster, 1), Some((0x05, 0x2500)));
+    cluster.control(1, |control| async move { control.accept_older(POOL).await.map(drop).unwrap() });
+    cluster.wait_until("it is served", || cluster.shown(1).is_some_and(|volume| volume.serving));
+    assert_eq!(cluster.holds(1, BLOCKS), [BEFORE]);
 }
 
 /// The slice that could not be opened has not recorded that it lacks everything: the pool counts as set back

@@ -220,6 +220,42 @@ fn it_is_back_when_its_pool_is() {
     assert!(cluster.is_sole());
 }
 
+/// The record is to note a new size, which takes as long as its deadline, and does not answer. Meanwhile the
+/// volume is served, and afterwards it is still.
+#[test]
+fn it_is_back_with_its_pool_though_the_record_does_not_answer() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 1);
+    cluster.fill(0, BLOCKS, 1);
+    cluster.world.run_for(ACCESS_KEPT);
+    cluster.set_record(|record, node| record.begin(node, cluster::memory::Fault::Unreachable));
+    let grown = cluster.control(0, |control| async move {
+        control.grow_volume(Shape::thick().name, base::ByteLen(16 * MIB)).await.map(drop)
+    });
+    assert!(grown.is_err(), "only the pool has the new size");
+    let faults = rt::sim::DiskFaults::default().with_unwritable(0..64 * MIB);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+    let (client, portal) = (cluster.client("host"), cluster.portal(0));
+    let session = cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in_at_last(portal).await;
+        assert!(write_durably(&session, 0, 2).await.is_err());
+        session
+    });
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, rt::sim::DiskFaults::default());
+    cluster.change(|control| async move { control.reopen_pool(POOL).await.map(drop).unwrap() });
+    let reads = || {
+        let session = Rc::clone(&session);
+        cluster.world.block_on(client, CoreId(0), move || async move { read(&session, 1).await })
+    };
+    assert_eq!(reads().unwrap(), 1, "without the record");
+    cluster.world.run_for(Duration::from_secs(10));
+    assert_eq!(reads().unwrap(), 1);
+    cluster.set_record(|record, node| record.end(node, cluster::memory::Fault::Unreachable));
+    cluster.world.run_for(Duration::from_secs(10));
+    assert_eq!(reads().unwrap(), 1, "with the record again");
+    assert_eq!(cluster.sizes(), (16 * MIB, 16 * MIB));
+}
+
 /// A volume that its node has before it is in a cluster.
 fn own(name: &str) -> node::control::NewVolume {
     node::control::NewVolume { name: name.into(), ..new_volume(POOL, Shape::thick()) }

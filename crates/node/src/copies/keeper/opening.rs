@@ -314,7 +314,11 @@ impl Keeper {
         self.opening.borrow_mut().insert(id);
         let (keeper, (end, ended)) = (Rc::clone(self), oneshot());
         rt::spawn(async move {
-            keeper.open_volume(&control, id, opening).await;
+            let is_over = keeper.open_volume(&control, id, opening).await;
+            // A copy that was put off is still awaited if its pool was closed for a while.
+            if is_over || !keeper.is_aside(id) {
+                control.end_wait(id).await;
+            }
             keeper.opening.borrow_mut().remove(&id);
             keeper.opened.notify();
             end.send(());
@@ -323,7 +327,8 @@ impl Keeper {
         Some(ended)
     }
 
-    async fn open_volume(&self, control: &Rc<Control>, id: VolumeId, opening: CopyOpening) {
+    /// Returns whether it is open or could not be opened; if not, it is only put off.
+    async fn open_volume(&self, control: &Rc<Control>, id: VolumeId, opening: CopyOpening) -> bool {
         match control.adopt_what_is_recorded(self, id).await {
             Ok(ServedAs::Copy) => {}
             Ok(ServedAs::Sole) => {
@@ -332,16 +337,16 @@ impl Keeper {
                 if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
                     (kept.sole, kept.shown) = (is_served && kept.entry.sole, opening.size.0);
                 }
-                return;
+                return true;
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(volume = %id, error, "the pool of a volume does not make it a copy yet");
-                return;
+                return false;
             }
         }
         if !control.may_open_copy(self, id) {
-            return;
+            return false;
         }
         let mut reopens = false;
         if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
@@ -358,7 +363,7 @@ impl Keeper {
                 // It is closed as before, and must not pass for a new one the next time.
                 kept.reopens |= reopens;
             }
-            return;
+            return true;
         };
         if self.forks.has(id) {
             detach(opening.number).await;
@@ -370,6 +375,7 @@ impl Keeper {
             // All copies of a new volume begin with the same state.
             kept.agreement.known = opening.new;
         }
+        true
     }
 
     /// Whether the copy may be opened now.
