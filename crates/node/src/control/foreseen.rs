@@ -70,10 +70,14 @@ impl Control {
         disk: NewDisk,
         wipe: bool,
     ) -> Result<LookedAt, ControlError> {
-        let pool = self.pool_named(name)?;
-        self.change(Work::new(Doing::LookAtDisks, name), |changing| async move {
+        self.pool_named(name)?.check_disk(&disk, None)?;
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new(Doing::LookAtDisks, &name), |changing| async move {
             changing.waits_for(WaitsFor::Disks(vec![disk.path.clone()]));
-            Ok(pool.check_disk(disk, wipe).await?)
+            // The pool is not held meanwhile: it could not be closed and opened again.
+            let looked_at = Pool::look_at_disk(&disk, wipe).await?;
+            control.pool_named(&name)?.check_disk(&disk, Some(looked_at.size))?;
+            Ok(looked_at)
         })
         .await
     }

@@ -8,11 +8,13 @@ use initiator::command::ServiceAction;
 use initiator::{Error, Lun, Session};
 use node::control::{ControlError, PoolStatus};
 use rt::sim::{DiskFaults, DiskLatency};
+use store::NewDisk;
 
 use crate::commands::{CONFLICT, register, reserve};
 use crate::content::{Stamp, stamped};
 use crate::rig::{DISK, MIB, OTHER, POOL, Rig, Shape, log_in, named};
 use crate::seeds::each_seed;
+use crate::silence::silence;
 use crate::workload::volume_number;
 
 const LUN: Lun = Lun(0);
@@ -162,6 +164,30 @@ fn a_change_of_a_volume_that_waits_for_the_reopening_does_not_prevent_it() {
         let grown = rig.world.wait_for(grown).unwrap().unwrap();
         assert_eq!(grown.info.capacity, ByteLen(16 * MIB));
     });
+}
+
+/// The dry run of adding a disk waits for a disk that does not answer. If it held the pool meanwhile, the
+/// pool's own disk could not be opened again.
+#[test]
+fn a_look_at_a_silent_disk_does_not_prevent_the_reopening_of_the_pool() {
+    const NEW: &str = "/dev/new";
+    let (rig, ..) = failed(1);
+    rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
+    rig.world.add_disk(rig.server, NEW, 64 * MIB, 512);
+    rig.world.set_disk_latency(rig.server, NEW, silence());
+    let look = || async {
+        let disk = NewDisk { path: NEW.into(), create: None, reserve: false };
+        node::Control::current().check_added_disk(POOL, disk, false).await
+    };
+    let looking = rig.world.spawn_on(rig.server, rt::CoreId(0), look);
+    rig.world.run_for(Duration::from_millis(100));
+    assert!(reopen(&rig).unwrap().state.unwrap().failed.is_empty());
+    let looked_at = rig.world.wait_for(looking).unwrap();
+    assert!(matches!(looked_at, Err(ControlError::Unfinished(_))), "{looked_at:?}");
+    rig.world.set_disk_latency(rig.server, NEW, DiskLatency::default());
+    rig.world.run_for(Duration::from_secs(7200));
+    let looked_at = rig.world.block_on(rig.server, rt::CoreId(0), look).unwrap();
+    assert_eq!(looked_at.size, ByteLen(64 * MIB));
 }
 
 #[test]

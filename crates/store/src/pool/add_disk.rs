@@ -6,10 +6,10 @@
 
 use std::rc::Rc;
 
-use base::Buf;
+use base::{Buf, ByteLen};
 
 use super::commit::{Step, Superblocks, write_and_flush};
-use super::create::{LookedAt, MadeFiles, clear_metadata, look_at, open_new};
+use super::create::{MadeFiles, clear_metadata, open_new};
 use super::layout::Layout;
 use super::{Inner, MetadataState, NewDisk};
 use crate::catalog::Catalog;
@@ -29,16 +29,14 @@ impl Inner {
         added
     }
 
-    /// Checks whether a disk could be added, and returns what would be overwritten.
-    pub(super) async fn check_disk(&self, new: NewDisk, wipe: bool) -> Result<LookedAt, StoreError> {
+    /// Checks whether a disk, of this size if it is known, could be added.
+    pub(super) fn check_disk(&self, new: &NewDisk, size: Option<ByteLen>) -> Result<(), StoreError> {
         self.writable()?;
         if self.closing.get() {
             return Err(StoreError::Exported(self.id));
         }
         self.room_for_a_disk()?;
-        let looked_at = look_at(std::slice::from_ref(&new), wipe).await?.pop().ok_or(StoreError::NoDisks)?;
-        self.lay_out(&new, looked_at.size.0)?;
-        Ok(looked_at)
+        size.map_or(Ok(()), |size| self.lay_out(new, size.0).map(drop))
     }
 
     async fn add_disk_of(

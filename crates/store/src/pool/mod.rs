@@ -302,14 +302,22 @@ impl Pool {
         to_the_end(async move { inner.add_disk(disk, wipe).await }).await
     }
 
-    /// Checks whether [`Pool::add_disk`] could add a disk, and returns what it would overwrite.
+    /// What [`Pool::add_disk`] would overwrite on a disk. Nothing is written.
     ///
-    /// Finds what can be found without doing it; nothing is written.
+    /// The disk may hang. So this holds no pool; [`Pool::check_disk`] then checks whether a pool could add it.
     ///
     /// # Errors
-    /// As for [`Pool::add_disk`].
-    pub async fn check_disk(&self, disk: NewDisk, wipe: bool) -> Result<LookedAt, StoreError> {
-        self.0.check_disk(disk, wipe).await
+    /// As for [`Pool::add_disk`], except those of the pool.
+    pub async fn look_at_disk(disk: &NewDisk, wipe: bool) -> Result<LookedAt, StoreError> {
+        create::look_at(std::slice::from_ref(disk), wipe).await?.pop().ok_or(StoreError::NoDisks)
+    }
+
+    /// Checks whether [`Pool::add_disk`] could add a disk of this size; `None`: whether it could add any.
+    ///
+    /// # Errors
+    /// As for [`Pool::add_disk`], except those of the disk.
+    pub fn check_disk(&self, disk: &NewDisk, size: Option<ByteLen>) -> Result<(), StoreError> {
+        self.0.check_disk(disk, size)
     }
 
     /// Takes the additional space of disks that have grown, while the pool is in use. Returns these disks.
