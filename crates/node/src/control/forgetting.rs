@@ -140,13 +140,16 @@ impl Control {
             self.change_record(changing, self.unmapping(&lost, false), others).await?;
             id.inspect(|id| self.read_errors.forget(*id));
         }
-        if let Some(pool) = open {
+        if let Some(pool) = &open {
             // Otherwise its copies would stay members until the next start, which no longer finds them, and
             // keep its disks open.
-            self.set_volumes_aside(changing, &pool).await;
-            self.close_pool(changing, &pool).await;
+            self.set_volumes_aside(changing, pool).await;
+            self.close_pool(changing, pool).await;
         }
         self.unknow_pool(name);
+        if let Some(pool) = &open {
+            self.serve_elsewhere(pool).await;
+        }
         let lost = self.set_aside_of(name);
         if !lost.is_empty() {
             self.stop_expecting(lost).await;
@@ -159,7 +162,10 @@ impl Control {
     /// Checks that no volume of the pool is mapped, so that the pool can be closed.
     pub(super) fn check_none_is_mapped(&self, pool: &Pool) -> Result<(), ControlError> {
         let unmapped = |volume: &VolumeInfo| self.check_unmapped(volume.id, &volume.name);
-        self.current_volumes(pool).iter().try_for_each(unmapped).map_err(|error| match error {
+        let mut volumes = self.current_volumes(pool);
+        // These are served from there afterwards.
+        volumes.retain(|volume| !self.another_holds(pool, volume.id));
+        volumes.iter().try_for_each(unmapped).map_err(|error| match error {
             ControlError::Mapped { volume, target, lun } => {
                 ControlError::MappedInPool { pool: pool.name(), volume, target, lun }
             }

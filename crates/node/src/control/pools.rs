@@ -319,12 +319,14 @@ impl Control {
                 return Err(error.into());
             }
             control.close_pool(&changing, &pool).await;
-            control.stop_expecting(pool.volumes().iter().map(|volume| volume.id).collect()).await;
             let _record = changing.hold([Thing::Record]).await?;
             let errors = control.read_errors.without(pool.id());
             control.commit(&changing, errors.into_iter().chain([delete(key(&name))]).collect()).await?;
             control.read_errors.forget(pool.id());
             control.unknow_pool(&name);
+            drop(_record);
+            control.serve_elsewhere(&pool).await;
+            control.stop_expecting(pool.volumes().iter().map(|volume| volume.id).collect()).await;
             Ok(())
         })
         .await

@@ -16,6 +16,7 @@ use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::pools::{PoolRecord, key};
 use super::turns::Thing;
+use super::volumes::is_current;
 use super::{Control, ControlError, KnownPool, Opened, PoolStatus};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -141,6 +142,16 @@ impl Control {
         }
     }
 
+    /// Has those volumes of a pool that was closed for good served that another pool holds, too. The state of
+    /// their units stays: hosts may have been fenced off by it.
+    pub(super) async fn serve_elsewhere(&self, pool: &Pool) {
+        let Some(keeper) = self.keeper() else { return };
+        let mut volumes: BTreeSet<VolumeId> =
+            self.current_volumes(pool).iter().map(|volume| volume.id).collect();
+        volumes.retain(|id| self.another_holds(pool, *id));
+        keeper.bring_back(&volumes).await;
+    }
+
     /// Notes that a pool is about to be closed, or that it stays open after all.
     pub(super) fn set_closing(&self, pool: &Pool, closing: bool) {
         let mut pools = self.pools.borrow_mut();
@@ -188,10 +199,11 @@ impl Control {
     ///
     /// What is set aside of it stays for a later attempt.
     pub(crate) async fn end_wait(&self, id: VolumeId) {
-        let found = self.copies_of(id);
-        let is_there = found.iter().any(|(pool, _)| !self.is_closing(pool));
-        // The pools may be closed and opened again meanwhile.
-        drop(found);
+        // Not if its pool is about to be closed, or is not open: then it is yet to be opened there.
+        let is_there = self.keeper().is_some_and(|keeper| {
+            let found = self.copies_of(id);
+            found.iter().any(|(pool, info)| is_current(&keeper, info) && !self.is_closing(pool))
+        });
         if is_there && Shard::current().is_expected(id) {
             self.tell_back(BTreeSet::from([id])).await;
             self.announce_volumes().await;

@@ -11,7 +11,7 @@ mod opening;
 use std::collections::BTreeMap;
 
 use base::{BlockSize, ByteLen};
-use store::{Pool, Stripe, VolumeInfo, VolumeKind};
+use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind};
 
 pub(crate) use self::change::show_capacity;
 pub(super) use self::opening::open_on_all_cores;
@@ -141,13 +141,21 @@ impl Control {
         self.current_of(found).ok_or_else(|| ControlError::not_found("volume", name))
     }
 
-    /// If several pools hold one volume: the entry that the cluster's record means.
+    /// If several pools hold one volume: the entry that the cluster's record means. Of several, the one whose
+    /// content is worth most: a blank one may be beside an older copy.
     ///
     /// The other ones came back with a pool that had been given up.
-    pub(super) fn current_of(&self, mut found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
-        let keeper = self.keeper().filter(|_| found.len() > 1);
-        let current = keeper.and_then(|keeper| found.iter().position(|(_, info)| is_current(&keeper, info)));
-        if found.is_empty() { None } else { Some(found.swap_remove(current.unwrap_or(0))) }
+    pub(super) fn current_of(&self, found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
+        let keeper = self.keeper();
+        let rank = |(_, info): &(Pool, VolumeInfo)| match info.copy.map(|copy| copy.state) {
+            _ if !keeper.as_ref().is_some_and(|keeper| is_current(keeper, info)) => 4,
+            Some(CopyState::Blank) => 3,
+            Some(CopyState::SetBack { .. }) => 2,
+            // No host has used it yet.
+            Some(CopyState::New) => 1,
+            _ => 0,
+        };
+        found.into_iter().min_by_key(rank)
     }
 
     /// The volumes of a pool, except those whose copy on this node is in another pool.
@@ -167,6 +175,19 @@ impl Control {
             all.retain(|info| !self.has_current(&keeper, info.id));
         }
         all
+    }
+
+    /// Whether another open pool holds a volume of this one, too, with data that may be current.
+    pub(super) fn another_holds(&self, pool: &Pool, id: VolumeId) -> bool {
+        let Some(keeper) = self.keeper() else { return false };
+        let is_sound = |info: &VolumeInfo| {
+            let is_trusted = |copy: CopyOf| matches!(copy.state, CopyState::Trusted { .. });
+            info.is_sole() || info.copy.is_some_and(is_trusted)
+        };
+        let holds = |(other, info): &(Pool, VolumeInfo)| {
+            other.id() != pool.id() && is_current(&keeper, info) && is_sound(info) && !self.is_closing(other)
+        };
+        self.copies_of(id).iter().any(holds)
     }
 
     /// Whether an open pool has this node's copy of a volume.
@@ -233,7 +254,7 @@ impl Control {
 }
 
 /// Whether the cluster's record means this entry of a pool by this node's copy of the volume.
-fn is_current(keeper: &Keeper, info: &VolumeInfo) -> bool {
+pub(super) fn is_current(keeper: &Keeper, info: &VolumeInfo) -> bool {
     let entry = keeper.volume(info.id).map(|volume| volume.entry);
     entry.zip(info.copy).is_some_and(|(entry, kept)| entry.is_copy_on(keeper.me(), &kept))
 }

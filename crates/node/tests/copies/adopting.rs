@@ -413,14 +413,16 @@ fn what_cannot_get_copies_stays_as_it_is() {
     cluster.wait_until_in_sync(0, 2);
 }
 
-/// Either of them may have been set back. The volume is served as before, instead of not at all.
-#[test]
-fn a_volume_that_two_pools_hold_gets_no_copy() {
-    const SECOND: &str = "second";
+/// A second pool of the first node. By its name it comes after the other one.
+const SECOND: &str = "second";
+const SECOND_DISK: &str = "/dev/second";
+
+/// A volume that the first node has alone, and that its second pool holds, too: as a new one.
+fn with_a_new_one_in_a_second_pool() -> Cluster {
     let cluster = Cluster::new(1, 2, 1);
     cluster.add_alone(VolumeKind::Thick);
     cluster.fill(0, BLOCKS, 1);
-    cluster.add_pool(0, SECOND, "/dev/second");
+    cluster.add_pool(0, SECOND, SECOND_DISK);
     cluster.control(0, |control| async move {
         let info = control.volume(Shape::thick().name).unwrap().info;
         let new = NewCopy::blank(&info, Slot::new(0).unwrap(), Some(SECOND.into()));
@@ -428,8 +430,128 @@ fn a_volume_that_two_pools_hold_gets_no_copy() {
         let keeper = control.keeper().unwrap();
         keeper.ask(keeper.me(), Ask::MakeCopy(new)).await.map(drop).unwrap();
     });
+    cluster
+}
+
+/// What the first node's pools hold of the volume: whether each says that it is the only copy.
+fn sole_copies(cluster: &Cluster) -> Vec<bool> {
+    cluster.control(0, |control| async move {
+        control.volumes().await.iter().map(|volume| volume.info.is_sole()).collect()
+    })
+}
+
+#[test]
+fn a_new_one_in_a_second_pool_is_not_taken_for_the_volume() {
+    let cluster = with_a_new_one_in_a_second_pool();
+    cluster.world.crash(cluster.servers[0]);
+    cluster.start(0);
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!(sole_copies(&cluster), [true, false]);
+    assert_eq!(cluster.holds(0, BLOCKS), [1]);
+    cluster.replicate().unwrap();
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.holds(1, BLOCKS), [1]);
+}
+
+/// Either of them may have been set back. The volume is served, instead of not at all, until somebody knows
+/// which pool has to go. It may stay mapped.
+#[test]
+fn a_volume_that_two_pools_hold_gets_no_copy_until_one_pool_is_exported() {
+    let cluster = with_a_new_one_in_a_second_pool();
+    let server = cluster.servers[0];
+    // While the first pool is lost, the second one has the only copy.
+    cluster.world.crash(server);
+    let lost = cluster.image(0);
+    cluster.world.remove_disk(server, DISK);
+    cluster.start(0);
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!(sole_copies(&cluster), [true]);
+    cluster.world.crash(server);
+    cluster.world.put_disk(server, DISK, lost);
+    cluster.start(0);
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!(sole_copies(&cluster), [true, true]);
+    assert_eq!(cluster.holds(0, BLOCKS).len(), 1, "it is served");
     let refused = cluster.replicate();
     assert!(matches!(refused, Err(ControlError::InSeveralPools { .. })), "{refused:?}");
-    assert!(!cluster.is_copy());
-    assert_eq!(cluster.holds(0, BLOCKS), [1]);
+    cluster.control(0, |control| async move { control.export_pool(SECOND).await }).unwrap();
+    assert_eq!(cluster.holds(0, BLOCKS), [1], "from the other pool");
+    let last = cluster.control(0, |control| async move { control.export_pool(POOL).await });
+    assert!(matches!(last, Err(ControlError::MappedInPool { .. })), "{last:?}");
+    cluster.replicate().unwrap();
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.holds(1, BLOCKS), [1]);
+}
+
+/// The first node's copy has moved to a second pool, and is the only one in sync. The first pool is set back
+/// to when only this node had the volume.
+fn set_back_beside_the_present_copy(seed: u64) -> Cluster {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_alone(VolumeKind::Thick);
+    cluster.fill(0, BLOCKS, 1);
+    let image = cluster.image(0);
+    cluster.replicate().unwrap();
+    cluster.wait_until_in_sync(0, 2);
+    let name = Shape::thick().name;
+    cluster.control(1, move |control| async move { control.remove_copy(name, 1).await.map(drop).unwrap() });
+    cluster.wait_until("node 1 deletes its copy", || cluster.kept(0) == 0);
+    cluster.add_pool(0, SECOND, SECOND_DISK);
+    cluster.control(1, move |control| async move {
+        let added = AddedCopy { node: 1, pool: Some(SECOND.into()), instead_of: None };
+        control.add_copy(name, added).await.unwrap();
+    });
+    cluster.wait_until_in_sync(0, 2);
+    cluster.fill(0, BLOCKS, 2);
+    cluster.world.run_for(Duration::from_secs(10));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.fill(0, BLOCKS, 3);
+    cluster.world.crash(cluster.servers[0]);
+    cluster.put_back(0, image);
+    cluster.start(0);
+    cluster.wait_until("it is served", || cluster.shown(0).is_some_and(|volume| volume.serving));
+    cluster
+}
+
+#[test]
+fn a_pool_that_was_set_back_does_not_take_the_place_of_the_present_copy() {
+    each_seed(3, |seed| {
+        let cluster = set_back_beside_the_present_copy(seed);
+        assert_eq!(cluster.holds(0, BLOCKS), [3]);
+        // Nor after a restart.
+        cluster.world.crash(cluster.servers[0]);
+        cluster.start(0);
+        cluster.wait_until("it is served", || cluster.shown(0).is_some_and(|volume| volume.serving));
+        assert_eq!(cluster.holds(0, BLOCKS), [3]);
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+/// The pool with the old copy is exported, which its disk makes slow.
+#[test]
+fn a_copy_is_opened_again_while_a_pool_with_an_old_one_is_closed() {
+    each_seed(3, |seed| {
+        let cluster = set_back_beside_the_present_copy(seed);
+        let server = cluster.servers[0];
+        let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
+        cluster.world.set_disk_faults(server, SECOND_DISK, faults);
+        let portal = cluster.portal(0);
+        cluster.world.block_on(cluster.client("host"), CoreId(0), move || async move {
+            let session = log_in_at_last(portal).await;
+            assert!(write_durably(&session, 0, 4).await.is_err());
+        });
+        cluster.world.set_disk_faults(server, SECOND_DISK, DiskFaults::default());
+        let slow = Duration::from_secs(60)..Duration::from_secs(61);
+        cluster.world.set_disk_latency(server, DISK, DiskLatency { write: slow, ..DiskLatency::default() });
+        let _exporting = cluster
+            .world
+            .spawn_on(server, CoreId(0), || async { Control::current().export_pool(POOL).await.map(drop) });
+        cluster.world.run_for(Duration::from_millis(100));
+        cluster.control(0, |control| async move { control.reopen_pool(SECOND).await.map(drop) }).unwrap();
+        let serves = || cluster.shown(0).is_some_and(|volume| volume.serving);
+        assert!(cluster.world.run_until(serves, Duration::from_secs(10)));
+        assert_eq!(cluster.holds(0, 1..BLOCKS.end), [3]);
+    });
 }

@@ -13,7 +13,8 @@
 //! So if a pool has a sole copy but the record knows others, the pool was set back to the time before; so was
 //! a pool that has no copy at all. What it holds is treated as a copy that was set back, and is not served
 //! (`docs/why/replication.md`, *Copies that were set back*). The pool's mark usually shows this, too, but not
-//! if it was compared before the pool had this copy.
+//! if it was compared before the pool had this copy. If another pool of the node has the copy that the record
+//! means, the one that was set back is only an old one.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -31,6 +32,9 @@ use crate::copies::{Cause, Keeper, VolumeEntry, json, volume_key, volume_name_ke
 use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
+
+/// Copies are added in epoch 1 or later: no configuration means a copy of this one.
+const OF_NO_CONFIGURATION: u64 = 0;
 
 /// How this node serves its data of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +235,10 @@ impl Control {
     /// # Errors
     /// As [`Control::make_ready_for_copies`], except those of the record.
     fn check_adoption(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<(), ControlError> {
-        let pools: Vec<String> = self.copies_of(volume.id).iter().map(|(pool, _)| pool.name()).collect();
+        let mut found = self.copies_of(volume.id);
+        // Beside another one, a copy that no host has used yet is not the current one.
+        found.retain(|(_, info)| !is_new(info));
+        let pools: Vec<String> = found.iter().map(|(pool, _)| pool.name()).collect();
         if pools.len() > 1 {
             // Any of them may have been set back. The volume would not be served any more.
             return Err(ControlError::InSeveralPools {
@@ -288,15 +295,24 @@ impl Control {
         };
         let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(ServedAs::Copy) };
         let found = self.copies_of(id);
-        // Two pools have it if one of them had been given up and came back.
-        let is_sole = entry.sole && found.len() == 1;
+        // Several pools have it if one of them had been given up and came back.
+        let has_map = has_one_with_map(keeper, &entry, &found);
+        let (is_sole, is_only) = (entry.sole && !has_map, found.len() == 1);
         let mut served = ServedAs::Copy;
-        for (pool, info) in &found {
-            if !has_no_map(info) {
-                continue;
+        for (pool, info) in found.iter().filter(|(_, info)| has_no_map(info)) {
+            if is_sole {
+                served = ServedAs::Sole;
             }
             let state = match is_sole {
+                // Which one is current may be unknown. The one that is served stays so: none would be worse.
+                true if !is_only => continue,
                 true => CopyState::Sole,
+                // The other one is current. From now on this pool says so, too, whatever else is open.
+                false if has_map => CopyState::SetBack { epoch: OF_NO_CONFIGURATION },
+                // The current one may be in a pool that is not open yet.
+                false if !self.all_pools_are_open() => {
+                    return Err(ControlError::OldCopy { volume: info.name.clone(), pool: pool.name() });
+                }
                 false => CopyState::SetBack { epoch: copy.made },
             };
             let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, state) };
@@ -305,12 +321,12 @@ impl Control {
                     // Both the change that makes it ready for copies and the one that opens recorded volumes
                     // do this.
                     Ok(_) | Err(StoreError::AlreadyACopy(_)) => {}
+                    Err(error) if has_map => {
+                        tracing::warn!(volume = %id, pool = pool.name(), %error, "a pool does not note that its copy of a volume is an old one");
+                    }
                     Err(error) => return Err(error.into()),
                 }
                 self.unvouched.notify();
-            }
-            if is_sole {
-                served = ServedAs::Sole;
             }
         }
         let capacity = found.iter().map(|(_, info)| info.capacity.0).max().unwrap_or_default();
@@ -319,7 +335,7 @@ impl Control {
         drop(found);
         let next = match served {
             // It was grown, and its node crashed before the record knew. Hosts have seen that size.
-            ServedAs::Sole if capacity > entry.size => {
+            ServedAs::Sole if is_only && capacity > entry.size => {
                 VolumeEntry { size: capacity, epoch: entry.epoch + 1, reason: Cause::VolumeResized, ..entry }
             }
             // It was about to get another copy.
@@ -363,7 +379,7 @@ impl Control {
 
     /// Whether a pool of this node has the sole copy of the volume.
     pub(crate) fn has_sole(&self, id: VolumeId) -> bool {
-        self.copies_of(id).iter().any(|(_, info)| info.is_sole())
+        self.current_of(self.copies_of(id)).is_some_and(|(_, info)| info.is_sole())
     }
 
     /// Handles a volume that has no copy here by the record.
@@ -396,22 +412,28 @@ impl Control {
         let (entry, _) = keeper.get::<VolumeEntry>(&volume_key(id))?;
         entry.copy_on(keeper.me())?;
         let found = self.copies_of(id);
-        if entry.sole && found.len() == 1 {
+        let has_map = has_one_with_map(keeper, &entry, &found);
+        if entry.sole && !has_map {
             return None;
         }
-        let older = found.into_iter().find(|(_, info)| has_no_map(info));
+        // A new one beside the present copy is not what is served.
+        let may_be_served = |info: &VolumeInfo| !has_map || !is_new(info);
+        let older = found.into_iter().find(|(_, info)| has_no_map(info) && may_be_served(info));
         older.map(|(pool, info)| (pool.name(), info))
     }
 
     /// Notes why a volume is not served, before the wait for its last commands: by the end of that, it may be
     /// served again.
     fn note_older(&self, pool: String, VolumeInfo { id, name: volume, .. }: VolumeInfo) {
-        tracing::error!(
-            volume,
-            pool,
-            "a pool holds a volume as it was before other nodes got copies: it is not served"
-        );
-        self.unserved.borrow_mut().insert(id, ControlError::OldCopy { volume, pool });
+        let mut unserved = self.unserved.borrow_mut();
+        if !matches!(unserved.get(&id), Some(ControlError::OldCopy { .. })) {
+            tracing::error!(
+                volume,
+                pool,
+                "a pool holds a volume as it was before other nodes got copies: it is not served"
+            );
+        }
+        unserved.insert(id, ControlError::OldCopy { volume, pool });
     }
 
     /// Stops serving a volume. When this returns, none of its commands is at a disk any more: a late write
@@ -473,9 +495,21 @@ pub(in crate::control) async fn forget_sole(keeper: &Keeper, id: VolumeId) -> Re
     Ok(())
 }
 
+/// Whether one of these has a dirty map and is the copy that the record means: then those without a map are
+/// from an earlier time.
+fn has_one_with_map(keeper: &Keeper, entry: &VolumeEntry, found: &[(Pool, VolumeInfo)]) -> bool {
+    let is_it = |copy: &CopyOf| copy.state != CopyState::Blank && entry.is_copy_on(keeper.me(), copy);
+    found.iter().any(|(_, info)| !has_no_map(info) && info.copy.as_ref().is_some_and(is_it))
+}
+
 /// Whether the pool calls this copy the only one of its volume, so that it has no dirty map.
 fn has_no_map(info: &VolumeInfo) -> bool {
-    info.is_sole() || info.copy.is_some_and(|copy| copy.state == CopyState::New)
+    info.is_sole() || is_new(info)
+}
+
+/// Whether the copy was created for a volume that the record may not contain, and never used.
+fn is_new(info: &VolumeInfo) -> bool {
+    info.copy.is_some_and(|copy| copy.state == CopyState::New)
 }
 
 /// The description of a volume's first copy.

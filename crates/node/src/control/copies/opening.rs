@@ -89,11 +89,9 @@ impl Control {
         let keeper = self.keeper()?;
         let entry = keeper.volume(id)?.entry;
         let (_, known) = entry.copy_on(keeper.me())?;
-        let mut kept = self.copies_of(id);
-        kept.retain(|(_, info)| info.copy.is_some_and(|kept| known.is_kept_as(&kept)));
-        // A blank one may be an older copy, so it comes last.
-        kept.sort_by_key(|(_, info)| info.copy.is_some_and(|kept| kept.state == CopyState::Blank));
-        let (pool, mut kept) = kept.into_iter().next()?;
+        let is_kept = |info: &VolumeInfo| info.copy.is_some_and(|kept| known.is_kept_as(&kept));
+        let current = self.current_of(self.copies_of(id));
+        let (pool, mut kept) = current.filter(|(_, info)| is_kept(info))?;
         self.being_made.borrow_mut().remove(&id);
         let state = kept.copy.as_ref()?.state;
         let accepted = self.accepted_older.borrow().contains(&id);
