@@ -16,6 +16,7 @@ use base::Instant;
 use cluster::Outcome;
 use store::{CopyState, Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 
+use super::volumes::is_current;
 use super::{Control, ControlError, Fault, FaultKind, PoolStatus};
 use crate::canary::{Canary, makes};
 use crate::copies::{ClusterError, Copies, Keeper, PoolMarkEntry, RECORD_DEADLINE, json, pool_mark_key};
@@ -102,23 +103,31 @@ impl Control {
     }
 
     async fn keep_mark(&self, keeper: &Rc<Keeper>, marks: &Marks, pool: PoolId, now: Marked) {
-        let is_new = self.pool_with(pool).is_some_and(|pool| !pool.is_vouched_for());
-        if let Err(error) = self.mark_pool(keeper, pool).await {
-            tracing::debug!(%pool, %error, "the state of a pool could not be compared with the cluster's record yet");
-            rt::sleep(TRY_AGAIN).await;
-            // It is looked at again as soon as this task has ended.
-            return self.unvouched.notify();
+        match self.mark_pool(keeper, pool).await {
+            Ok(is_new) => {
+                marks.last.borrow_mut().insert(pool, now);
+                if is_new {
+                    keeper.open_volumes_soon();
+                }
+                if self.pool_with(pool).is_none_or(|pool| pool.is_vouched_for()) {
+                    return;
+                }
+                // It was closed and opened again meanwhile.
+            }
+            Err(error) => {
+                tracing::debug!(%pool, %error, "the state of a pool could not be compared with the cluster's record yet");
+                rt::sleep(TRY_AGAIN).await;
+            }
         }
-        marks.last.borrow_mut().insert(pool, now);
-        if is_new {
-            keeper.open_volumes_soon();
-        }
+        // It is looked at again as soon as this task has ended.
+        self.unvouched.notify();
     }
 
-    /// Compares a pool with the record, and advances the marks of both.
+    /// Compares a pool with the record, and advances the marks of both. Returns whether the pool's copies may
+    /// be used now, and could not before.
     ///
     /// The pool is not held while this waits for the record: it could not be closed and opened again.
-    async fn mark_pool(&self, keeper: &Rc<Keeper>, id: PoolId) -> Result<(), ControlError> {
+    async fn mark_pool(&self, keeper: &Rc<Keeper>, id: PoolId) -> Result<bool, ControlError> {
         // Otherwise this node's copy of the record may be as old as the pool, or another start may be using
         // this life.
         if !keeper.knows_this_life() {
@@ -134,36 +143,43 @@ impl Control {
             ),
             None => None,
         };
-        let advanced = match self.pool_with(id) {
-            Some(pool) => advance_mark(keeper, &pool, known.map(|known| known.mark())).await?,
-            None => None,
+        let next = {
+            let Some(pool) = self.pool_with(id) else { return Ok(false) };
+            let is_new = !pool.is_vouched_for();
+            match advance_mark(keeper, &pool, known.map(|known| known.mark())).await? {
+                Some(next) => next,
+                None => return Ok(is_new),
+            }
         };
-        let Some(next) = advanced else { return Ok(()) };
         let entry = PoolMarkEntry { node: keeper.me().0, count: next.count, at: next.at };
         let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&entry));
         match keeper.store().cas(transaction, RECORD_DEADLINE).await.map_err(ClusterError::from)? {
             Outcome::Committed(_) => {
                 // If the pool was closed and opened meanwhile, it may have been set back in between.
-                self.pool_with(id).filter(|pool| pool.mark() == next).inspect(Pool::vouch_for);
-                Ok(())
+                let same = self.pool_with(id).filter(|pool| pool.mark() == next);
+                let is_new = same.as_ref().is_some_and(|pool| !pool.is_vouched_for());
+                same.inspect(Pool::vouch_for);
+                Ok(is_new)
             }
             Outcome::Conflict { key, .. } => Err(ClusterError::Conflict(key).into()),
         }
     }
 
     /// Whether this node's data of a volume may be opened: its pool is not about to be closed, and has been
-    /// compared with the record since it was opened. If not, requests the comparison.
+    /// compared with the record since it was opened. If not, requests the comparison. Another pool with an
+    /// old copy does not matter.
     ///
     /// A fork continues without the record, which cannot be reached; and data in memory is always from this
     /// life.
     pub(crate) fn may_open_copy(&self, keeper: &Keeper, id: VolumeId) -> bool {
-        let found = self.copies_of(id);
-        if found.iter().any(|(pool, _)| self.is_closing(pool)) {
-            return false;
-        }
+        let mut found = self.copies_of(id);
+        found.retain(|(_, info)| is_current(keeper, info));
         let is_unvouched =
             |(pool, info): &(Pool, VolumeInfo)| info.kind != VolumeKind::Ram && !pool.is_vouched_for();
         let waits = !keeper.has_fork(id) && found.iter().any(is_unvouched);
+        if self.current_of(found).is_some_and(|(pool, _)| self.is_closing(&pool)) {
+            return false;
+        }
         if waits {
             self.unvouched.notify();
         }
@@ -211,7 +227,7 @@ impl Control {
 
     fn only_older(&self, pool: &Pool) -> Result<Vec<VolumeInfo>, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let mut volumes = pool.volumes();
+        let mut volumes = self.current_volumes(pool);
         // If another copy in sync is up, it will mark this one as out of sync in a moment.
         volumes.retain(|info| is_set_back(info) && keeper.calls_this_copy_in_sync(info.id));
         Ok(volumes)
@@ -228,7 +244,7 @@ impl Control {
     pub(super) fn set_back(&self) -> Vec<Fault> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let fault = |pool: Pool| {
-            let mut older = pool.volumes();
+            let mut older = self.current_volumes(&pool);
             older.retain(is_set_back);
             if older.is_empty() {
                 return None;

@@ -5,6 +5,7 @@ use rt::sim::{DiskFaults, DiskLatency};
 
 use super::failed_disks::write_to;
 use super::forks::record_node;
+use super::set_back::log_in_at_last;
 use super::*;
 
 /// The second pool of each node: by its name it comes after the first one.
@@ -170,6 +171,46 @@ fn a_pool_is_reopened_although_its_own_mark_is_being_written() {
             cluster.control(1, |control| async move { control.reopen_pool(SECOND).await.map(drop) });
         assert!(reopened.is_ok(), "{reopened:?}");
         cluster.wait_until_in_sync(0, 2);
+    });
+}
+
+/// The new mark is on the disk, and the record has not answered yet, when the pool fails and is reopened. The
+/// record's answer allows the pool's copies to be used: they are opened at once, not with the next look.
+#[test]
+fn the_copies_of_a_reopened_pool_are_opened_as_soon_as_the_record_knows_its_mark() {
+    each_seed(6, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.world.run_for(Duration::from_secs(5));
+        let server = cluster.servers[0];
+        // The mark advances, because the copy acts in another configuration.
+        let slow = Duration::from_secs(3)..Duration::from_millis(3001);
+        cluster.world.set_disk_latency(server, DISK, DiskLatency { write: slow, ..DiskLatency::default() });
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(3));
+        assert_eq!(cluster.in_sync(0), 1);
+        for fault in [Fault::Unreachable, Fault::WatchHeld] {
+            cluster.record.begin(record_node(0), fault);
+        }
+        cluster.world.set_disk_latency(server, DISK, DiskLatency::default());
+        cluster.world.run_for(Duration::from_millis(3500));
+        cluster.world.set_disk_faults(server, DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
+        let portal = cluster.portal(0);
+        cluster.world.block_on(cluster.client("host"), CoreId(0), move || async move {
+            let session = log_in_at_last(portal).await;
+            assert!(write_durably(&session, 0, 1).await.is_err());
+        });
+        cluster.world.set_disk_faults(server, DISK, DiskFaults::default());
+        cluster.control(0, |control| async move { control.reopen_pool(POOL).await.map(drop) }).unwrap();
+        let is_open = || {
+            cluster.control(0, |control| async move {
+                let id = control.volume(Shape::thick().name).unwrap().info.id;
+                control.keeper().unwrap().is_open(id)
+            })
+        };
+        assert!(!is_open(), "the pool has not been compared with the record");
+        cluster.record.end(record_node(0), Fault::Unreachable);
+        assert!(cluster.world.run_until(is_open, Duration::from_millis(300)));
     });
 }
 
