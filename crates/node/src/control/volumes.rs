@@ -146,6 +146,9 @@ impl Control {
     ///
     /// The other ones came back with a pool that had been given up.
     pub(super) fn current_of(&self, found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
+        if found.len() < 2 {
+            return found.into_iter().next();
+        }
         let keeper = self.keeper();
         let rank = |(_, info): &(Pool, VolumeInfo)| match info.copy.map(|copy| copy.state) {
             _ if !keeper.as_ref().is_some_and(|keeper| is_current(keeper, info)) => 4,
