@@ -117,8 +117,9 @@ export interface paths {
         /**
          * Makes this node leave its cluster at its next start.
          * @description For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an
-         *     active member of its cluster. Its pools stay, and volumes that only it has ever had a copy of are served;
-         *     other copies stay in their pools and are no longer served. It can join a cluster again as a new node.
+         *     active member of its cluster. Its pools stay, and volumes that have never had a copy on another node are
+         *     served; other copies stay in their pools and are no longer served. It can join a cluster again as a new
+         *     node.
          */
         post: operations["leave_cluster"];
         delete?: never;

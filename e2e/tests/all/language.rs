@@ -13,7 +13,7 @@ use e2e::program;
 use crate::structure::{is_test, lines_of_test_modules, root, sources};
 
 /// Phrases, in lower case, and what to say instead.
-const BANNED: [(&str, &str); 36] = [
+const BANNED: [(&str, &str); 38] = [
     ("anew", "again"),
     ("mend", "repair"),
     ("mends", "repairs"),
@@ -50,6 +50,8 @@ const BANNED: [(&str, &str); 36] = [
     ("of its own accord", "automatically"),
     ("prove oneself", "authenticate"),
     ("proves itself", "authenticates"),
+    ("only it has ever had", "that have never had a copy on another node"),
+    ("no other node has ever had", "has never had a copy on another node"),
 ];
 
 /// Crates that print nothing for users.

@@ -398,8 +398,9 @@ pub(super) async fn force_new(
 /// Makes this node leave its cluster at its next start.
 ///
 /// For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an
-/// active member of its cluster. Its pools stay, and volumes that only it has ever had a copy of are served;
-/// other copies stay in their pools and are no longer served. It can join a cluster again as a new node.
+/// active member of its cluster. Its pools stay, and volumes that have never had a copy on another node are
+/// served; other copies stay in their pools and are no longer served. It can join a cluster again as a new
+/// node.
 #[utoipa::path(
     post, path = "/v1/cluster/leave", tag = "cluster", operation_id = "leave_cluster",
     params(Asked),
@@ -426,7 +427,7 @@ fn would_leave(leaving: &Leaving) -> Vec<String> {
     let local = leaving
         .local
         .iter()
-        .map(|name| format!("volume {name} is served as before: no other node has ever had a copy"));
+        .map(|name| format!("volume {name} is served as before: it has never had a copy on another node"));
     let copies = leaving.copies.iter().map(|name| {
         format!("the copy of volume {name} stays in its pool and is no longer served; `ursa volume delete` frees its space")
     });
