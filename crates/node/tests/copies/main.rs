@@ -21,6 +21,7 @@ mod founding;
 mod full_disks;
 mod ghosts;
 mod given_up;
+mod growing;
 mod links;
 mod logs;
 mod lost_blocks;
@@ -28,6 +29,7 @@ mod many;
 #[cfg(debug_assertions)]
 mod mistakes;
 mod moving;
+mod old_copies;
 mod partial_blocks;
 mod pausing;
 mod placement;
