@@ -5,6 +5,7 @@ use node::control::{AddedCopy, ControlError};
 use node::copies::NewCopy;
 use replica::Slot;
 use rt::sim::{DiskFaults, DiskLatency};
+use rt::sync::Receiver;
 
 use super::reservations::{keys, reserve};
 use super::set_back::log_in_at_last;
@@ -55,6 +56,28 @@ impl Cluster {
     fn copies_in_record(&self) -> usize {
         self.control(0, |control| async move { control.keeper().unwrap().volumes()[0].entry.copies.len() })
     }
+}
+
+/// A host of the first node writes blocks until it is ended, each once: a later write would hide the loss of
+/// an earlier one. Then it flushes, and returns how many blocks it has written.
+fn write_each_once(cluster: &Cluster, pause: Duration) -> (Rc<Cell<bool>>, Receiver<u64>) {
+    let (client, portal) = (cluster.client("host"), cluster.portal(0));
+    let ended = Rc::new(Cell::new(false));
+    let ends = Rc::clone(&ended);
+    let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "host").await.unwrap();
+        let mut written = 0;
+        while !ends.get() && written < 2048 {
+            write(&session, written, 5).await.unwrap();
+            written += 1;
+            rt::sleep(pause).await;
+        }
+        // The first command after the volume has got copies may get the unit attention for the path's new
+        // state instead.
+        attended(async || session.flush(LUN).await).await.unwrap();
+        written
+    });
+    (ended, host)
 }
 
 fn second_node() -> AddedCopy {
@@ -208,25 +231,7 @@ fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
     each_seed(6, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_alone(VolumeKind::Thick);
-        let (client, portal) = (cluster.client("host"), cluster.portal(0));
-        let ended = Rc::new(Cell::new(false));
-        let ends = Rc::clone(&ended);
-        // Each block once: a later write would hide the loss of an earlier one.
-        let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
-            let session = log_in(portal, "host").await.unwrap();
-            let mut written = 0;
-            while !ends.get() && written < 2048 {
-                write(&session, written, 5).await.unwrap();
-                written += 1;
-            }
-            // The first command after the volume has got copies may get the unit attention for the path's new
-            // state instead.
-            match session.flush(LUN).await {
-                Err(error) if error.is_unit_attention() => session.flush(LUN).await.unwrap(),
-                flushed => flushed.unwrap(),
-            }
-            written
-        });
+        let (ended, host) = write_each_once(&cluster, Duration::ZERO);
         cluster.world.run_for(Duration::from_millis(5));
         cluster.replicate().unwrap();
         ended.set(true);
@@ -245,23 +250,9 @@ fn what_was_written_during_the_flush_before_is_on_the_disk_too() {
     each_seed(6, |seed| {
         let cluster = Cluster::new(seed, 2, 1);
         cluster.add_alone(VolumeKind::Thick);
-        let (client, portal) = (cluster.client("host"), cluster.portal(0));
         let slow = DiskLatency { flush: ms(100)..ms(101), ..DiskLatency::default() };
         cluster.world.set_disk_latency(cluster.servers[0], DISK, slow);
-        let ended = Rc::new(Cell::new(false));
-        let ends = Rc::clone(&ended);
-        // Each block once: a later write would hide the loss of an earlier one.
-        let host = cluster.world.spawn_on(client, CoreId(0), move || async move {
-            let session = log_in(portal, "host").await.unwrap();
-            let mut written = 0;
-            while !ends.get() && written < 2048 {
-                write(&session, written, 5).await.unwrap();
-                written += 1;
-                rt::sleep(ms(2)).await;
-            }
-            attended(async || session.flush(LUN).await).await.unwrap();
-            written
-        });
+        let (ended, host) = write_each_once(&cluster, ms(2));
         cluster.world.run_for(ms(5));
         drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
             let _ = Control::current().add_copy(Shape::thick().name, second_node()).await;

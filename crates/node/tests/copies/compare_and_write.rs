@@ -14,7 +14,8 @@ use node::control::ControlError;
 use node::copies::{Copies, SliceCopy};
 use rt::CoreId;
 use rt::sim::linear::{Kind, NEVER, Op};
-use rt::sim::{DiskFaults, DiskLatency, NetProfile};
+use rt::sim::{DiskFaults, DiskLatency, NetProfile, NodeId};
+use rt::sync::Receiver;
 use store::VolumeKind;
 
 use super::forks::record_node;
@@ -235,6 +236,43 @@ fn what_a_node_had_when_it_crashed_is_not_given_back_by_its_next_life() {
     each_seed(8, |seed| exchanges(200 + seed, true, Harm::Restarts));
 }
 
+/// Begins an exchange of the first block through a node whose comparison takes this long.
+fn slow_exchange(
+    cluster: &Cluster,
+    through: usize,
+    compares: Duration,
+    old: u64,
+    new: u64,
+) -> Receiver<Result<(), initiator::Error>> {
+    let read = compares..compares + Duration::from_millis(1);
+    let slow = DiskLatency { read, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[through], DISK, slow);
+    let (client, portal) = (cluster.client("exchanger"), cluster.portal(through));
+    cluster.world.spawn_on(client, CoreId(0), move || async move {
+        exchange(&log_in(portal, "exchanger").await.unwrap(), 0, old, new).await
+    })
+}
+
+/// Two nodes with a volume, and a host of the second one that has written 1 to the first block.
+fn with_a_writer(seed: u64) -> (Cluster, NodeId, Rc<Session>) {
+    let cluster = Cluster::new(seed, 2, 1);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    let (writer, portal) = (cluster.client("writer"), cluster.portal(1));
+    let session = cluster.world.block_on(writer, CoreId(0), move || async move {
+        let session = log_in(portal, "writer").await.unwrap();
+        write(&session, 0, 1).await.unwrap();
+        session
+    });
+    (cluster, writer, session)
+}
+
+/// The third node is lost, and the others know it at once.
+fn lose_third(cluster: &Cluster) {
+    let will = cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
+    cluster.world.crash(cluster.servers[2]);
+    assert_eq!(watcher(cluster, will), 2, "both of the others believe it");
+}
+
 /// A node's comparison takes long, and members change meanwhile: its range is of an earlier epoch, and
 /// another node requests it.
 #[test]
@@ -243,34 +281,18 @@ fn one_of_two_exchanges_succeeds_though_members_change_meanwhile() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 1);
         cluster.add_volume(VolumeKind::Thick, 3);
-        let (slow, quick) = (cluster.client("slow"), cluster.client("quick"));
-        let (at_slow, at_quick) = (cluster.portal(1), cluster.portal(0));
-        cluster.world.block_on(slow, CoreId(0), move || async move {
-            write(&log_in(at_slow, "slow").await.unwrap(), 0, 1).await.unwrap();
-        });
-        let read = COMPARES..COMPARES + Duration::from_millis(1);
-        cluster.world.set_disk_latency(
-            cluster.servers[1],
-            DISK,
-            DiskLatency { read, ..DiskLatency::default() },
-        );
-        let at_first = cluster.world.spawn_on(slow, CoreId(0), move || async move {
-            exchange(&log_in(at_slow, "slow").await.unwrap(), 0, 1, 2).await
-        });
+        let (quick, at_quick) = (cluster.client("quick"), cluster.portal(0));
+        cluster.put(1, 0..1, 1);
+        let at_first = slow_exchange(&cluster, 1, COMPARES, 1, 2);
         cluster.world.run_for(COMPARES / 6);
-        let will =
-            cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
-        cluster.world.crash(cluster.servers[2]);
-        assert_eq!(watcher(&cluster, will), 2, "both of the others believe it");
+        lose_third(&cluster);
         let later = cluster.world.block_on(quick, CoreId(0), move || async move {
             exchange(&log_in(at_quick, "quick").await.unwrap(), 0, 1, 3).await
         });
         let at_first = cluster.world.wait_for(at_first).expect("the host is there");
         assert!(at_first.is_ok() != later.is_ok(), "{at_first:?}, {later:?}");
         let expected = if at_first.is_ok() { 2 } else { 3 };
-        cluster.world.block_on(quick, CoreId(0), move || async move {
-            assert_eq!(super::read(&log_in(at_quick, "quick").await.unwrap(), 0).await.unwrap(), expected);
-        });
+        assert_eq!(cluster.read_block(0, 0), expected);
     });
 }
 
@@ -293,10 +315,7 @@ fn a_write_of_a_later_epoch_is_not_exchanged_for_what_was_found_in_an_earlier_on
             exchange(&log_in(at_slow, "slow").await.unwrap(), 0, 1, 2).await
         });
         cluster.world.run_for(ALLOCATES / 6);
-        let will =
-            cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
-        cluster.world.crash(cluster.servers[2]);
-        assert_eq!(watcher(&cluster, will), 2, "both of the others believe it");
+        lose_third(&cluster);
         let began = cluster.world.now();
         cluster.world.block_on(quick, CoreId(0), move || async move {
             write(&log_in(at_quick, "quick").await.unwrap(), 0, 3).await.unwrap();
@@ -320,22 +339,10 @@ fn a_range_is_not_given_back_before_its_write_is_settled() {
     let compares = ms(950);
     // Without the rule, about every second seed fails.
     each_seed(12, |seed| {
-        let cluster = Cluster::new(seed, 2, 1);
-        cluster.add_volume(VolumeKind::Thick, 2);
+        let (cluster, writer, session) = with_a_writer(seed);
         let (taker, stands) = (cluster.servers[0], cluster.servers[1]);
-        let (at_taker, at_other) = (cluster.portal(0), cluster.portal(1));
-        let (exchanger, writer) = (cluster.client("exchanger"), cluster.client("writer"));
-        let session = cluster.world.block_on(writer, CoreId(0), move || async move {
-            let session = log_in(at_other, "writer").await.unwrap();
-            write(&session, 0, 1).await.unwrap();
-            session
-        });
         cluster.world.run_for(ms(500));
-        let slow = DiskLatency { read: compares..compares + ms(1), ..DiskLatency::default() };
-        cluster.world.set_disk_latency(taker, DISK, slow);
-        let exchanged = cluster.world.spawn_on(exchanger, CoreId(0), move || async move {
-            exchange(&log_in(at_taker, "exchanger").await.unwrap(), 0, 1, 2).await
-        });
+        let exchanged = slow_exchange(&cluster, 0, compares, 1, 2);
         cluster.world.run_for(ms(60));
         // It waits: the range is taken.
         let written =
@@ -371,21 +378,8 @@ fn a_range_is_not_given_back_before_its_write_is_settled() {
 fn a_range_is_given_back_to_a_copy_that_is_detached() {
     const COMPARES: Duration = Duration::from_millis(300);
     each_seed(3, |seed| {
-        let cluster = Cluster::new(seed, 2, 1);
-        cluster.add_volume(VolumeKind::Thick, 2);
-        let (at_taker, at_other) = (cluster.portal(0), cluster.portal(1));
-        let (exchanger, writer) = (cluster.client("exchanger"), cluster.client("writer"));
-        let session = cluster.world.block_on(writer, CoreId(0), move || async move {
-            let session = log_in(at_other, "writer").await.unwrap();
-            write(&session, 0, 1).await.unwrap();
-            session
-        });
-        let read = COMPARES..COMPARES + Duration::from_millis(1);
-        let slow = DiskLatency { read, ..DiskLatency::default() };
-        cluster.world.set_disk_latency(cluster.servers[0], DISK, slow);
-        let exchanged = cluster.world.spawn_on(exchanger, CoreId(0), move || async move {
-            exchange(&log_in(at_taker, "exchanger").await.unwrap(), 0, 7, 8).await
-        });
+        let (cluster, writer, session) = with_a_writer(seed);
+        let exchanged = slow_exchange(&cluster, 0, COMPARES, 7, 8);
         // It reads: the range is taken.
         cluster.world.run_for(COMPARES / 5);
         let on_copies = |each: fn(&Rc<SliceCopy>)| {
