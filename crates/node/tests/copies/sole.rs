@@ -224,7 +224,7 @@ fn it_is_back_when_its_pool_is() {
 /// volume is served, and afterwards it is still.
 #[test]
 fn it_is_back_with_its_pool_though_the_record_does_not_answer() {
-    let cluster = Cluster::new(1, 2, 2);
+    let cluster = Cluster::new(1, 3, 2);
     cluster.add_volume(VolumeKind::Thick, 1);
     cluster.fill(0, BLOCKS, 1);
     cluster.world.run_for(ACCESS_KEPT);
