@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control::Control;
+use crate::copies::Refused;
 use crate::floating::Devices;
 use crate::port_numbers::NodeNumber;
 
@@ -45,7 +46,7 @@ impl fmt::Debug for Show {
 }
 
 /// The result of a request that another node forwarded: the answer, or why it was not begun.
-pub type Carried = Pin<Box<dyn Future<Output = Result<String, String>>>>;
+pub type Carried = Pin<Box<dyn Future<Output = Result<String, Refused>>>>;
 
 /// See [`Config::carry`].
 #[derive(Clone)]
@@ -65,7 +66,7 @@ impl Carry {
 
 impl Default for Carry {
     fn default() -> Carry {
-        Carry::new(|_| Box::pin(async { Err("it does not carry out requests for other nodes".into()) }))
+        Carry::new(|_| Box::pin(async { Err(Refused::UnknownRequest) }))
     }
 }
 

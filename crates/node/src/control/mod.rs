@@ -81,7 +81,7 @@ pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 pub use self::members::{NodeStatus, Removal};
 pub use self::overcommit::Overcommit;
-pub use self::passing::{CARRY_DEADLINE, Passage, Request};
+pub use self::passing::{CARRY_DEADLINE, NotBegun, Passage, Request};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
 pub(crate) use self::people::{TOKENS, USERS};
 pub use self::pools::{FailedDisk, ImportSpec, MapMemory, PoolSpec, PoolState, PoolStatus};
@@ -93,7 +93,7 @@ pub(crate) use self::read_errors::{
 pub use self::record_place::RecordPlace;
 pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
-pub use self::showing::SHOW_DEADLINE;
+pub use self::showing::{NotShown, SHOW_DEADLINE};
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{
     ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore, Traffic, VolumeStats,

@@ -13,7 +13,7 @@ use replica::{NodeId, Revision};
 use super::relocation::entry_named;
 use super::{CHANGE_DEADLINE, Control, ControlError, SHOW_DEADLINE};
 use crate::copies::{
-    Answer, Ask, CarriedOut, ClusterError, CopyEntry, Keeper, NodeEntry, StandingEntry, node_key,
+    Answer, Ask, CarriedOut, ClusterError, CopyEntry, Keeper, NodeEntry, Refused, StandingEntry, node_key,
 };
 use crate::shard::Shard;
 use crate::volume::VolumeId;
@@ -44,7 +44,7 @@ impl Request {
 }
 
 /// The result of forwarding a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Passage {
     /// This node must execute it: it has the volume, or no node has; or it is the node that the request
     /// names.
@@ -52,21 +52,38 @@ pub enum Passage {
     /// A node has executed or refused it: its answer.
     Answered(String),
     /// No node has begun it: why, by node number.
-    Refused(Vec<(u16, String)>),
+    Refused(Vec<(u16, NotBegun)>),
     /// It is not known whether this node has executed it.
     Unknown {
         /// Its number.
         node: u16,
         /// What went wrong.
-        reason: String,
+        reason: ClusterError,
     },
+}
+
+/// Why a node has not begun a forwarded request.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotBegun {
+    /// The node is this one, and the pool of its copy is not open.
+    #[error("the pool of the copy on this node is not open")]
+    ClosedHere,
+    /// It is not connected.
+    #[error("it is unreachable")]
+    Unreached,
+    /// It refused.
+    #[error(transparent)]
+    Refused(Refused),
+    /// It did not answer a request that changes nothing.
+    #[error(transparent)]
+    Silent(ClusterError),
 }
 
 /// The result at one node.
 enum Tried {
     Answered(CarriedOut),
-    NotBegun(String),
-    Unknown(String),
+    NotBegun(NotBegun),
+    Unknown(ClusterError),
 }
 
 impl Control {
@@ -150,13 +167,13 @@ impl Control {
         volume: &str,
         revision: u64,
         request: String,
-    ) -> Result<CarriedOut, String> {
+    ) -> Result<CarriedOut, Refused> {
         if VolumeId::parse(volume).is_none() {
-            return Err("it does not know this volume ID".into());
+            return Err(Refused::NoVolumeId);
         }
         follow(keeper, revision).await?;
         if !self.has_here(keeper, volume) {
-            return Err("its copy is gone, or the copy's pool is not open".into());
+            return Err(Refused::CopyGone);
         }
         carried(keeper, request).await
     }
@@ -177,21 +194,21 @@ pub(super) async fn carry_out_here(
     keeper: &Keeper,
     revision: u64,
     request: String,
-) -> Result<CarriedOut, String> {
+) -> Result<CarriedOut, Refused> {
     follow(keeper, revision).await?;
     carried(keeper, request).await
 }
 
 /// Catches up with the requesting node's state of the record. Otherwise, what was just created or renamed
 /// would not be found.
-async fn follow(keeper: &Keeper, revision: u64) -> Result<(), String> {
+async fn follow(keeper: &Keeper, revision: u64) -> Result<(), Refused> {
     match keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await {
         true => Ok(()),
-        false => Err("it has not caught up with the cluster's record".into()),
+        false => Err(Refused::RecordBehind),
     }
 }
 
-async fn carried(keeper: &Keeper, request: String) -> Result<CarriedOut, String> {
+async fn carried(keeper: &Keeper, request: String) -> Result<CarriedOut, Refused> {
     let carry = Shard::current().config().carry.clone();
     let answer = carry.carry(request).await?;
     Ok(CarriedOut { answer, revision: keeper.acts_by().0 })
@@ -199,19 +216,19 @@ async fn carried(keeper: &Keeper, request: String) -> Result<CarriedOut, String>
 
 async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask, request: &Request) -> Tried {
     if node == keeper.me() {
-        return Tried::NotBegun("the pool of the copy on this node is not open".into());
+        return Tried::NotBegun(NotBegun::ClosedHere);
     }
     // Nothing runs between this check and the sending of the request.
     if !keeper.hears(node) || !keeper.reaches(node) {
-        return Tried::NotBegun("it is unreachable".into());
+        return Tried::NotBegun(NotBegun::Unreached);
     }
     match keeper.ask_within(node, ask, request.deadline()).await {
         Ok(Answer::CarriedOut(Ok(done))) => Tried::Answered(done),
-        Ok(Answer::CarriedOut(Err(reason))) => Tried::NotBegun(reason),
-        Ok(_) => Tried::Unknown("it gave an unexpected answer".into()),
+        Ok(Answer::CarriedOut(Err(refused))) => Tried::NotBegun(NotBegun::Refused(refused)),
+        Ok(_) => Tried::Unknown(ClusterError::Strange(node)),
         // The node could not read the request, or is starting.
-        Err(ClusterError::Refused { reason, .. }) => Tried::NotBegun(reason),
-        Err(error) if request.changes => Tried::Unknown(error.to_string()),
-        Err(error) => Tried::NotBegun(error.to_string()),
+        Err(ClusterError::Refused { reason, .. }) => Tried::NotBegun(NotBegun::Refused(reason)),
+        Err(error) if request.changes => Tried::Unknown(error),
+        Err(error) => Tried::NotBegun(NotBegun::Silent(error)),
     }
 }

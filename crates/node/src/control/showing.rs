@@ -7,10 +7,24 @@ use std::time::Duration;
 use replica::NodeId;
 
 use super::{Control, ControlError};
-use crate::copies::{Answer, Ask, NodeEntry, node_key};
+use crate::copies::{Answer, Ask, ClusterError, NodeEntry, node_key};
 
 /// How long another node may take to respond. A user is waiting for the page meanwhile.
 pub const SHOW_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Why another node did not show something.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotShown {
+    /// Its heartbeats do not arrive.
+    #[error("heartbeat timeout")]
+    Silent,
+    /// It does not know this.
+    #[error("its version does not support this")]
+    Unknown,
+    /// It did not answer, or refused.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
 
 impl Control {
     /// Asks several nodes at once to show something: `questions` has one question for each node.
@@ -22,7 +36,7 @@ impl Control {
     pub async fn ask_to_show(
         self: &Rc<Control>,
         questions: BTreeMap<u16, String>,
-    ) -> Result<Vec<(u16, Result<String, String>)>, ControlError> {
+    ) -> Result<Vec<(u16, Result<String, NotShown>)>, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         for node in questions.keys() {
             if keeper.get::<NodeEntry>(&node_key(NodeId(*node))).is_none() {
@@ -33,13 +47,13 @@ impl Control {
             let keeper = Rc::clone(&keeper);
             async move {
                 if !keeper.hears(NodeId(node)) {
-                    return (node, Err("heartbeat timeout".to_owned()));
+                    return (node, Err(NotShown::Silent));
                 }
                 let answer = keeper.ask_within(NodeId(node), Ask::Show { what }, SHOW_DEADLINE).await;
                 let shown = match answer {
                     Ok(Answer::Shown(Some(text))) => Ok(text),
-                    Ok(_) => Err("its version does not support this".to_owned()),
-                    Err(error) => Err(error.to_string()),
+                    Ok(_) => Err(NotShown::Unknown),
+                    Err(error) => Err(NotShown::Cluster(error)),
                 };
                 (node, shown)
             }

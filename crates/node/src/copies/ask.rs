@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::NewCopy;
 use super::keeper::{Agreed, Told, Version};
+use super::refused::Refused;
 
 /// A request from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,7 +129,7 @@ pub enum Answer {
     /// What the node shows; `None`: it does not know that.
     Shown(Option<String>),
     /// The result of the execution, or why it was not begun.
-    CarriedOut(Result<CarriedOut, String>),
+    CarriedOut(Result<CarriedOut, Refused>),
     /// SHA-256 digests, in order.
     Digests(Vec<[u8; 32]>),
     /// The node's copy cannot read a block of the part.

@@ -19,6 +19,7 @@ mod lock;
 mod message;
 mod pace;
 mod progress;
+mod refused;
 mod slice;
 mod split_brain;
 mod traffic;
@@ -49,6 +50,7 @@ pub use self::keeper::{
 pub use self::linked::Linked;
 pub use self::lock::RangeLock;
 pub use self::progress::{Awaited, CopySync, KeptOut, SyncWait};
+pub use self::refused::Refused;
 pub use self::slice::{CachePolicy, Opening, SliceCopy};
 pub use self::split_brain::{
     FORK_EPOCHS, ForkRecord, PolicyEntry, SplitBrainPolicy, SplitEntry, alone, policy_key, split_key,

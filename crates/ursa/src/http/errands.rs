@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::node::Carry;
 use ::node::control::CARRY_DEADLINE;
+use ::node::copies::Refused;
 use api::{Problem, Volume};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -153,9 +154,7 @@ impl Errands {
             let begun = errands.sender.try_send(Given { errand, outcome });
             Box::pin(async move {
                 if begun.is_err() {
-                    return Err(format!(
-                        "it is already carrying out {AT_ONCE_MAX} requests for other nodes, or is stopping"
-                    ));
+                    return Err(Refused::TooManyRequests { most: AT_ONCE_MAX });
                 }
                 // The errand has begun, so the refusal counts as its response.
                 Ok(ended.await.unwrap_or_else(|_| written(&Outcome::refused(&cut_off()))))

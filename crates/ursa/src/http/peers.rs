@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ::node::control::SHOW_DEADLINE;
+use ::node::control::{NotShown, SHOW_DEADLINE};
 use ::node::{Control, Show};
 use api::{List, Missing};
 use serde::Deserialize;
@@ -187,7 +187,7 @@ pub(super) struct Theirs<T> {
 #[derive(Default)]
 pub(super) struct Answers {
     /// By node: the answer, or why there is none.
-    answers: Vec<(u16, Result<String, String>)>,
+    answers: Vec<(u16, Result<String, NotShown>)>,
     names: BTreeMap<u16, String>,
 }
 
@@ -207,7 +207,7 @@ impl Answers {
         let (mut all, mut missing) = (Vec::new(), Vec::new());
         for (node, answer) in self.answers {
             let node_name = self.names.get(&node).cloned().unwrap_or_default();
-            match answer.and_then(|text| read(&text)) {
+            match answer.map_err(|error| error.to_string()).and_then(|text| read(&text)) {
                 Ok(has) => all.push(Theirs { node, node_name, has }),
                 Err(reason) => missing.push(Missing { node, node_name, reason }),
             }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use replica::NodeId;
 
+use super::super::refused::Refused;
+
 /// Something that needs the cluster could not be done.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -32,15 +34,17 @@ pub enum ClusterError {
         after: Duration,
     },
     /// The other node's answer does not fit the question.
-    #[error("{0} gave an unexpected answer: this is a bug in Ursa, please report it")]
+    #[error(
+        "{0} gave an unexpected answer: the nodes may run different versions; if not, this is a bug in Ursa, please report it"
+    )]
     Strange(NodeId),
     /// The other node cannot do what it was asked for.
     #[error("{node}: {reason}")]
     Refused {
         /// The node.
         node: NodeId,
-        /// What it said.
-        reason: String,
+        /// Why.
+        reason: Refused,
     },
 }
 

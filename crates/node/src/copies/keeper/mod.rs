@@ -71,6 +71,7 @@ use super::core::Copies;
 use super::disk_range::DiskRange;
 use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
 use super::progress::CopySync;
+use super::refused::Refused;
 use super::split_brain::{ForkRecord, PolicyEntry};
 use super::verification::VerificationEntry;
 use crate::canary::{Canary, makes};
@@ -128,7 +129,7 @@ pub struct Keeper {
 }
 
 /// The outcome of a question.
-type Answered = Result<Answer, String>;
+type Answered = Option<Result<Answer, Refused>>;
 
 /// What this node knows of another one.
 #[derive(Default)]

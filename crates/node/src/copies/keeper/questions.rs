@@ -9,6 +9,7 @@ use rt::sync::oneshot;
 
 use super::super::ask::{Answer, Ask};
 use super::super::message;
+use super::super::refused::Refused;
 use super::{ClusterError, Keeper, json};
 use crate::control::Control;
 
@@ -21,7 +22,8 @@ impl Keeper {
     /// Asks a node, which may be this one, for something.
     ///
     /// # Errors
-    /// [`ClusterError::Unreached`], [`ClusterError::Unanswered`], [`ClusterError::Refused`].
+    /// [`ClusterError::Unreached`], [`ClusterError::Unanswered`], [`ClusterError::Refused`],
+    /// [`ClusterError::Strange`].
     pub async fn ask(self: &Rc<Self>, node: NodeId, ask: Ask) -> Result<Answer, ClusterError> {
         self.ask_within(node, ask, ASK_DEADLINE).await
     }
@@ -70,7 +72,8 @@ impl Keeper {
         };
         self.questions.borrow_mut().remove(&number);
         match answer {
-            Ok(Ok(answer)) => answer.map_err(refused),
+            Ok(Ok(Some(answer))) => answer.map_err(refused),
+            Ok(Ok(None)) => Err(ClusterError::Strange(node)),
             Ok(Err(rt::sync::Closed)) => Err(ClusterError::Unreached(node)),
             Err(rt::Elapsed) => Err(ClusterError::Unanswered { node, after: deadline }),
         }
@@ -82,9 +85,12 @@ impl Keeper {
     }
 
     pub(super) async fn answer(self: &Rc<Self>, link: &Link, frame: Frame) {
-        let answer: Result<Answer, String> = match serde_json::from_slice(&frame.head) {
+        let answer: Result<Answer, Refused> = match serde_json::from_slice(&frame.head) {
             Ok(ask) => self.carry_out(ask).await,
-            Err(error) => Err(format!("this node's version does not know this request: {error}")),
+            Err(error) => {
+                tracing::debug!(%error, "a request of another node cannot be read");
+                Err(Refused::UnknownRequest)
+            }
         };
         link.send(message::frame(message::ANSWER, frame.channel, json(&answer)));
     }
@@ -92,12 +98,16 @@ impl Keeper {
     pub(super) fn handle_answer(&self, from: NodeId, frame: &Frame) {
         let waiting = self.questions.borrow_mut().remove(&frame.channel);
         let Some((_, waiting)) = waiting.filter(|(asked, _)| *asked == from) else { return };
-        let answer = serde_json::from_slice(&frame.head);
-        waiting.send(answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}"))));
+        // What cannot be read says nothing about whether the request was executed.
+        let answer = serde_json::from_slice::<Result<Answer, Refused>>(&frame.head);
+        let answer = answer.inspect_err(|error| {
+            tracing::warn!(node = from.0, %error, "the answer of another node cannot be read");
+        });
+        waiting.send(answer.ok());
     }
 
-    async fn carry_out(&self, ask: Ask) -> Result<Answer, String> {
-        let control = Control::try_current().ok_or("the node is starting: try again in a moment")?;
-        control.carry_out_ask(ask).await.map_err(|error| error.to_string())
+    async fn carry_out(&self, ask: Ask) -> Result<Answer, Refused> {
+        let control = Control::try_current().ok_or(Refused::Starting)?;
+        Ok(control.carry_out_ask(ask).await?)
     }
 }

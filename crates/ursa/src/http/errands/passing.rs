@@ -153,10 +153,14 @@ async fn at_another_node(
             Err(_) => about.not_known(None, "its answer cannot be read").into_response(),
         }),
         Passage::Refused(nodes) => {
+            let nodes: Vec<(u16, String)> =
+                nodes.into_iter().map(|(node, why)| (node, why.to_string())).collect();
             let refusal = about.not_begun(&nodes);
             Some(refusal.candidates(nodes.into_iter().map(candidate).collect()).into_response())
         }
-        Passage::Unknown { node, reason } => Some(about.not_known(Some(node), &reason).into_response()),
+        Passage::Unknown { node, reason } => {
+            Some(about.not_known(Some(node), &reason.to_string()).into_response())
+        }
     }
 }
 
