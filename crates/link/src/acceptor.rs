@@ -9,7 +9,7 @@ use rt::{DetachedStream, Listener};
 
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
 use crate::hub::Hub;
-use crate::join::{self, Admission, JoinAnswered, JoinWireError};
+use crate::join::{self, Admission, JoinAnswered, JoinWireError, Rejection};
 use crate::room::Room;
 use crate::seat::Seat;
 use crate::wire::{Wire, WireError};
@@ -61,9 +61,9 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
                     wire.linger().await;
                     return tracing::info!(%address, "{node} joined the cluster");
                 }
-                Ok(JoinAnswered::Refused(reason)) => {
+                Ok(JoinAnswered::Refused(rejection)) => {
                     wire.linger().await;
-                    AcceptError::Join(reason)
+                    AcceptError::Join(rejection)
                 }
                 Err(error) => AcceptError::Joiner(error),
             }
@@ -114,7 +114,7 @@ enum Agreed {
 #[derive(Debug, thiserror::Error)]
 enum AcceptError {
     #[error("a node could not join: {0}")]
-    Join(String),
+    Join(Rejection),
     #[error("a node could not join: {0}")]
     Joiner(JoinWireError),
     #[error("{0}")]

@@ -170,11 +170,11 @@ impl Links {
     /// From now on `admission` decides which nodes may join through this one, which must have TLS; until then
     /// none may.
     ///
-    /// A refusal is a text that says what to do. `admission` is called on core 0 and may wait; after 30 s the
-    /// joining node gets a timeout.
+    /// A refusal is for the user on the joining side ([`JoinError::Refused`](crate::JoinError::Refused)).
+    /// `admission` is called on core 0 and may wait; after 30 s the joining node gets a timeout.
     pub fn let_join<F>(&self, admission: impl Fn(JoinRequest) -> F + 'static)
     where
-        F: Future<Output = Result<JoinAnswer, String>> + 'static,
+        F: Future<Output = Result<JoinAnswer, Vec<u8>>> + 'static,
     {
         self.hub.let_join(Some(Rc::new(move |request| Box::pin(admission(request)))));
     }

@@ -80,14 +80,37 @@ impl JoinRequest {
     }
 }
 
-/// The member's answer, or the reason of its refusal.
-pub(crate) type Verdict = Result<JoinAnswer, String>;
+/// The member's answer, or its refusal.
+pub(crate) type Verdict = Result<JoinAnswer, Rejection>;
+
+/// Why a member does not let a node join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rejection {
+    /// Its user refused. Only the user on the joining side can read why.
+    User(Vec<u8>),
+    /// Its user did not decide in time.
+    Late,
+    /// What its user decided is longer than [`ABOUT_MAX`].
+    TooLong,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rejection::User(_) => "this node does not let it join",
+            Rejection::Late => "the cluster did not decide in time: check its state",
+            Rejection::TooLong => "the cluster's answer is too long",
+        })
+    }
+}
 
 pub(crate) async fn send_verdict(wire: &mut Wire, verdict: &Verdict) -> Result<(), WireError> {
     let mut bytes = Vec::from(ANSWER_MAGIC);
     let (refused, node, certificate, about) = match verdict {
         Ok(answer) => (0, answer.node, answer.certificate.as_ref(), &answer.about[..]),
-        Err(reason) => (1, NodeId(0), &[][..], reason.as_bytes()),
+        Err(Rejection::User(why)) => (1, NodeId(0), &[][..], &why[..]),
+        Err(Rejection::Late) => (2, NodeId(0), &[][..], &[][..]),
+        Err(Rejection::TooLong) => (3, NodeId(0), &[][..], &[][..]),
     };
     bytes.extend([refused, 0]);
     bytes.extend(node.0.to_le_bytes());
@@ -108,10 +131,9 @@ pub(crate) async fn receive_verdict(wire: &mut Wire) -> Result<Verdict, JoinWire
     let about = receive_bytes(wire, ABOUT_MAX).await?;
     match refused {
         0 => Ok(Ok(JoinAnswer { node, certificate: certificate.into(), about })),
-        1 => {
-            let reason = String::from_utf8_lossy(&about);
-            Ok(Err(reason.chars().filter(|c| !c.is_control()).collect()))
-        }
+        1 => Ok(Err(Rejection::User(about))),
+        2 => Ok(Err(Rejection::Late)),
+        3 => Ok(Err(Rejection::TooLong)),
         _ => Err(JoinWireError::Malformed),
     }
 }

@@ -14,4 +14,4 @@ pub use message::{ABOUT_MAX, JoinAnswer, JoinRequest};
 pub use node::{JoinError, Joined, join};
 
 pub(crate) use member::{Admission, JoinAnswered, serve};
-pub(crate) use message::JoinWireError;
+pub(crate) use message::{JoinWireError, Rejection};

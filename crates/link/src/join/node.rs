@@ -8,7 +8,7 @@ use base::chain;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
 use rt::Stream;
 
-use super::message::{ABOUT_MAX, JoinRequest, JoinWireError, receive_verdict};
+use super::message::{ABOUT_MAX, JoinRequest, JoinWireError, Rejection, receive_verdict};
 use crate::credentials::fingerprint;
 use crate::hello::{Preamble, Purpose};
 use crate::tls;
@@ -43,12 +43,20 @@ pub enum JoinError {
         /// Why the last one failed.
         reason: String,
     },
-    /// The member refused.
-    #[error("the member at {address} refused: {reason}")]
+    /// The member's user refused.
+    #[error("the member at {address} refused")]
     Refused {
         /// The member's address.
         address: SocketAddr,
-        /// The reason, in the member's words.
+        /// Why, as the member's user tells the user on this side.
+        about: Vec<u8>,
+    },
+    /// The member admits no node, or not this one, and its user was not asked or did not decide.
+    #[error("the member at {address} refused: {reason}")]
+    NotAdmitted {
+        /// The member's address.
+        address: SocketAddr,
+        /// The reason.
         reason: String,
     },
     /// It is unknown whether the member has used up the token.
@@ -92,7 +100,7 @@ pub async fn join(
         match reach(token, *address, limits).await {
             Ok(wire) => return ask(token, wire, *address, request, key).await,
             Err(WireError::Refused(refused)) => {
-                return Err(JoinError::Refused { address: *address, reason: refused.to_string() });
+                return Err(JoinError::NotAdmitted { address: *address, reason: refused.to_string() });
             }
             Err(error) => reason = format!("{address}: {}", chain(&error)),
         }
@@ -128,7 +136,10 @@ async fn ask(
     };
     let verdict = rt::timeout(ANSWER, exchange).await.map_err(|late| unanswered(late.to_string()))?;
     let verdict = verdict.map_err(|error: JoinWireError| unanswered(chain(&error)))?;
-    let answer = verdict.map_err(|reason| JoinError::Refused { address, reason })?;
+    let answer = verdict.map_err(|rejection| match rejection {
+        Rejection::User(about) => JoinError::Refused { address, about },
+        other => JoinError::NotAdmitted { address, reason: other.to_string() },
+    })?;
     let chain = wire.tls().map(|tls| tls.peer_chain()).unwrap_or_default();
     let authority = chain.iter().find(|certificate| fingerprint(certificate) == token.authority).cloned();
     let authority =

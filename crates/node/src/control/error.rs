@@ -9,6 +9,7 @@ use store::{SliceError, StoreError};
 
 use super::change::{ChangeStatus, Work};
 use super::cluster::EnterError;
+use super::members::JoinRefusal;
 use crate::access::{InvalidName, LUN_MAX};
 use crate::copies::ClusterError;
 use crate::record::RecordError;
@@ -137,16 +138,6 @@ pub enum ControlError {
         /// What applies instead.
         instead: &'static str,
     },
-    /// The settings of the joining node do not name etcd, but the cluster uses it.
-    #[error(
-        "this cluster keeps its record in etcd: set `etcd` on the joining node as on the others, restart it, and use the same token"
-    )]
-    JoinsWithoutEtcd,
-    /// The settings of the joining node name etcd, but the cluster does not use it.
-    #[error(
-        "this cluster keeps its record in its nodes: remove `etcd` from the settings of the joining node, restart it, and use the same token"
-    )]
-    JoinsWithEtcd,
     /// The node has no pool.
     #[error("no pool exists yet: create one with `ursa pool create`")]
     NoPool,
@@ -426,6 +417,14 @@ pub enum ControlError {
     /// The node could not join a cluster.
     #[error(transparent)]
     Join(Box<link::JoinError>),
+    /// The member did not let this node join.
+    #[error("the member at {address} refused: {reason}")]
+    JoinRefused {
+        /// The member's address.
+        address: SocketAddr,
+        /// Why.
+        reason: JoinRefusal,
+    },
     /// Only a node that holds the cluster's authority can let others join.
     #[error(
         "this node does not hold the cluster CA key: create the token on the node that created the cluster"

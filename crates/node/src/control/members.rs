@@ -1,10 +1,11 @@
 //! The nodes of a cluster, and their status.
 //!
-//! [`joining`] lets nodes join, [`leaving`] lets them leave, and [`voters`] decides which ones vote in the
+//! [`joining`] lets nodes join ([`refusal`]: why not), [`leaving`] lets them leave, and [`voters`] decides which ones vote in the
 //! cluster's record.
 
 mod joining;
 mod leaving;
+mod refusal;
 mod voters;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use replica::NodeId;
 
 pub use self::leaving::Removal;
+pub use self::refusal::JoinRefusal;
 use super::{Control, ControlError};
 use crate::copies::{
     Keeper, Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, json, link_roles_key, node_key,

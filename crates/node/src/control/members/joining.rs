@@ -13,7 +13,7 @@ use super::super::access::{HOSTS, TARGETS};
 use super::super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::super::record_place::RecordPlace;
 use super::super::{Control, ControlError};
-use super::{ETCD_VOTES, MEMBERS_DEADLINE, NEXT_NODE, reachable, told_portals};
+use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, reachable, told_portals};
 use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
 use crate::shard::Shard;
 
@@ -102,7 +102,8 @@ impl Control {
         }
         let about =
             Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness, record };
-        let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await?;
+        let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await;
+        let joined = joined.map_err(not_joined)?;
         self.leave_lost().await?;
         // This comes first: the token is used up, and the key exists nowhere else.
         let directory = self.cluster_directory()?;
@@ -134,12 +135,12 @@ impl Control {
         keeper.links().let_join(move |request| {
             let control = control.upgrade();
             async move {
-                let control = control.ok_or("the node is stopping: use another one")?;
                 let admitted = async {
+                    let control = control.ok_or(JoinRefusal::Stopping)?;
                     let keeper = control.keeper_or_why_not()?;
                     control.admit(&keeper, request, unix_now()).await
                 };
-                admitted.await.map_err(|error| error.to_string())
+                admitted.await.map_err(|refusal| json(&refusal))
             }
         });
     }
@@ -149,23 +150,27 @@ impl Control {
         keeper: &Rc<Keeper>,
         request: JoinRequest,
         now: u64,
-    ) -> Result<JoinAnswer, ControlError> {
+    ) -> Result<JoinAnswer, JoinRefusal> {
         let mut left = self.tokens.borrow().clone();
-        OpenToken::redeem(&mut left, &request.secret, UnixSeconds(now)).map_err(|_| {
-            ControlError::Invalid {
-                field: "token",
-                reason: "it was used, has expired, or the node that created it was restarted: create a new one",
-            }
-        })?;
-        let newcomer: Newcomer = serde_json::from_slice(&request.about)
-            .map_err(|_| ControlError::Invalid { field: "node", reason: "it runs another version" })?;
+        OpenToken::redeem(&mut left, &request.secret, UnixSeconds(now)).map_err(|_| JoinRefusal::Token)?;
+        let newcomer: Newcomer = serde_json::from_slice(&request.about).map_err(|_| JoinRefusal::Version)?;
         // The token remains valid, so that the node can join after its settings have been corrected.
         match (newcomer.record, keeper.nodes_vote()) {
-            (RecordPlace::Nodes, false) => return Err(ControlError::JoinsWithoutEtcd),
-            (RecordPlace::Etcd, true) => return Err(ControlError::JoinsWithEtcd),
+            (RecordPlace::Nodes, false) => return Err(JoinRefusal::RecordInEtcd),
+            (RecordPlace::Etcd, true) => return Err(JoinRefusal::RecordInNodes),
             _ => {}
         }
         *self.tokens.borrow_mut() = left;
+        Ok(self.let_in(keeper, newcomer, &request).await?)
+    }
+
+    /// Adds the node to the cluster, and signs its certificate.
+    async fn let_in(
+        &self,
+        keeper: &Rc<Keeper>,
+        newcomer: Newcomer,
+        request: &JoinRequest,
+    ) -> Result<JoinAnswer, ControlError> {
         let authority = self.authority(keeper)?;
         let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         let next = keeper.get::<u16>(NEXT_NODE);
@@ -194,7 +199,7 @@ impl Control {
         keeper.commit(transaction).await?;
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
         keeper.change_members(MemberChange::Add(id), MEMBERS_DEADLINE).await?;
-        let certificate = authority.sign(NodeId(number), &request).map_err(EnterError::from)?;
+        let certificate = authority.sign(NodeId(number), request).map_err(EnterError::from)?;
         let members = keeper.nodes().into_iter().map(|(node, _)| node).filter(|node| node.id != number);
         let members = members.map(|node| Member { node: node.id, addresses: node.addresses }).collect();
         tracing::info!(node = number, name = entry.name, "a node joined the cluster");
@@ -203,5 +208,14 @@ impl Control {
             certificate,
             about: json(&Welcome { generation: record.generation, members }),
         })
+    }
+}
+
+fn not_joined(error: link::JoinError) -> ControlError {
+    match error {
+        link::JoinError::Refused { address, about } => {
+            ControlError::JoinRefused { address, reason: JoinRefusal::read(&about) }
+        }
+        other => other.into(),
     }
 }

@@ -31,7 +31,9 @@ pub(super) fn not_joined(error: &JoinError) -> Refusal {
         }
         JoinError::Unreachable { .. } => Refusal::new(StatusCode::BAD_GATEWAY, "member_unreachable", detail),
         JoinError::Unanswered { .. } => Refusal::new(StatusCode::BAD_GATEWAY, "member_unanswered", detail),
-        JoinError::Refused { .. } => Refusal::new(StatusCode::CONFLICT, "join_refused", detail),
+        JoinError::Refused { .. } | JoinError::NotAdmitted { .. } => {
+            Refusal::new(StatusCode::CONFLICT, "join_refused", detail)
+        }
         JoinError::Credentials(_) => {
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "cluster_failed", detail)
         }

@@ -160,9 +160,7 @@ impl From<ControlError> for Refusal {
             }
             E::ClusterWorks => Refusal::new(CONFLICT, "cluster_works", error.to_string()),
             E::RecordInEtcd { .. } => Refusal::new(CONFLICT, "record_in_etcd", error.to_string()),
-            E::JoinsWithoutEtcd | E::JoinsWithEtcd => {
-                Refusal::new(CONFLICT, "record_elsewhere", error.to_string())
-            }
+            E::JoinRefused { .. } => Refusal::new(CONFLICT, "join_refused", error.to_string()),
             E::NodeIsThere(_) => Refusal::new(CONFLICT, "node_is_up", error.to_string()),
             E::TooSmallToGrow(_) => {
                 Refusal::new(UNPROCESSABLE, "too_small_to_grow", error.to_string()).field("size")

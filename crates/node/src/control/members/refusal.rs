@@ -1,0 +1,70 @@
+//! Why a member does not let a node join, as it tells that node.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::ControlError;
+use crate::copies::Refused;
+
+/// Why a member does not let a node join. These are codes with facts; the joining node adds the words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum JoinRefusal {
+    /// The member is stopping.
+    #[error("it is stopping: use another node")]
+    Stopping,
+    /// The token does not let anybody join, now or ever.
+    #[error("the token was used, has expired, or the node that created it was restarted: create a new one")]
+    Token,
+    /// The member cannot read what the node says about itself.
+    #[error("the two nodes run different versions")]
+    Version,
+    /// The settings of the joining node do not name etcd, but the cluster uses it. The token stays valid.
+    #[error(
+        "the cluster keeps its record in etcd: set `etcd` on the joining node as on the others, restart it, and use the same token"
+    )]
+    RecordInEtcd,
+    /// The settings of the joining node name etcd, but the cluster does not use it. The token stays valid.
+    #[error(
+        "the cluster keeps its record in its nodes: remove `etcd` from the settings of the joining node, restart it, and use the same token"
+    )]
+    RecordInNodes,
+    /// The member does not hold the cluster's authority.
+    #[error("it does not hold the cluster CA key: create the token on the node that created the cluster")]
+    NoAuthority,
+    /// Something went wrong on the member.
+    #[error("{0}")]
+    Failed(Refused),
+    /// The joining node does not know the code.
+    #[error("this version does not know the reason: see the log of that node")]
+    Unknown,
+}
+
+impl JoinRefusal {
+    /// What another node has sent.
+    pub(super) fn read(sent: &[u8]) -> JoinRefusal {
+        serde_json::from_slice(sent).unwrap_or(JoinRefusal::Unknown)
+    }
+}
+
+impl From<ControlError> for JoinRefusal {
+    fn from(error: ControlError) -> JoinRefusal {
+        match error {
+            ControlError::NoAuthority => JoinRefusal::NoAuthority,
+            other => JoinRefusal::Failed(other.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_as_it_was_sent() {
+        for refusal in [JoinRefusal::Token, JoinRefusal::Failed(Refused::RecordSilent)] {
+            assert_eq!(JoinRefusal::read(&crate::copies::json(&refusal)), refusal);
+        }
+        assert_eq!(JoinRefusal::read(br#"{"a-later-code":{}}"#), JoinRefusal::Unknown);
+        assert_eq!(JoinRefusal::read(b"the token is bad"), JoinRefusal::Unknown);
+    }
+}
