@@ -1,21 +1,24 @@
 //! A volume with a single copy gets another one on another node while a host uses it, and survives its node.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use e2e::pattern::{self, SECTOR};
 use e2e::raw::in_spite_of_attentions;
+use e2e::{Node, ports};
 
-use crate::cluster::{TARGET, cluster_of_three, wait_until_in_sync};
+use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
 use crate::set_back::{BLOCKS, expect, put, ready};
 
-fn gets_a_copy(kind: &str) {
-    let mut nodes = cluster_of_three();
-    let create =
-        ["volume", "create", "demo", "--size", "64M", "--kind", kind, "--copies", "1", "--target", TARGET];
-    nodes[0].ursa(&create).expect_ok();
-    put(&nodes[0], BLOCKS, 1);
-    let mut host = ready(&nodes[0]);
+/// From a node's joining until the other nodes know what it has.
+const JOINED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Writes to the volume through this node while `happens` runs; returns the number of the last round.
+fn written_while(node: &Node, happens: impl FnOnce()) -> u64 {
+    put(node, BLOCKS, 1);
+    let mut host = ready(node);
     let ended = AtomicBool::new(false);
     let last = thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -30,15 +33,52 @@ fn gets_a_copy(kind: &str) {
             }
             number
         });
+        let outcome = catch_unwind(AssertUnwindSafe(happens));
+        ended.store(true, Ordering::Relaxed);
+        let last = writer.join().expect("the host is told of no error");
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
+        last
+    });
+    assert!(last > 2, "{last} rounds of writes");
+    last
+}
+
+fn gets_a_copy(kind: &str) {
+    let mut nodes = cluster_of_three();
+    let create =
+        ["volume", "create", "demo", "--size", "64M", "--kind", kind, "--copies", "1", "--target", TARGET];
+    nodes[0].ursa(&create).expect_ok();
+    let last = written_while(&nodes[0], || {
         // By a command to a node without a copy.
         nodes[2].ursa(&["volume", "copy", "add", "demo", "--on", "2"]).expect_ok();
         wait_until_in_sync(&nodes[1], "demo");
-        ended.store(true, Ordering::Relaxed);
-        writer.join().expect("the host is told of no error")
     });
-    assert!(last > 2, "{last} rounds of writes");
     nodes[0].kill();
     expect(&nodes[1], last);
+}
+
+/// With its target and its LUN map: nothing has to be deleted first.
+#[test]
+fn a_node_joins_with_its_volume_under_load_and_the_volume_gets_a_copy() {
+    let mut nodes = [Node::start(), Node::start()];
+    let listen = || ports::free().to_string();
+    nodes[1].ursa(&["volume", "create", "demo", "--size", "64M", "--target", TARGET]).expect_ok();
+    nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
+    let last = written_while(&nodes[1], || {
+        let made = nodes[0].ursa_json(&["node", "token"]);
+        let token = made["token"].as_str().expect("a token was made");
+        nodes[1].ursa(&["node", "join", token, "--listen", &listen()]).expect_ok();
+        let is_shown = || nodes[0].ursa(&["volume", "show", "demo"]).ok();
+        wait(JOINED_WITHIN, "the volume is in the cluster", is_shown);
+        let targets = nodes[0].ursa_json(&["target", "list"]).to_string();
+        assert!(targets.contains(TARGET), "{targets}");
+        let add = || nodes[0].ursa(&["volume", "copy", "add", "demo", "--on", "1"]).ok();
+        wait(JOINED_WITHIN, "the nodes hear each other, and a copy is added", add);
+        wait_until_in_sync(&nodes[0], "demo");
+    });
+    // Of two nodes, the one that created the cluster decides alone.
+    nodes[1].kill();
+    expect(&nodes[0], last);
 }
 
 #[test]

@@ -247,13 +247,10 @@ fn join(first: &Node, node: &Node) {
 fn a_node_that_was_removed_comes_back_with_its_volumes() {
     let mut nodes = [Node::start(), Node::start(), Node::start()];
     nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
-    // A volume of its own; the target is created in the cluster.
+    // A volume of its own, with which it joins.
     nodes[1].ursa(&["volume", "create", "local", "--size", "64M", "--target", TARGET]).expect_ok();
-    nodes[1].ursa(&["target", "delete", TARGET, "--force", "--yes"]).expect_ok();
     join(&nodes[0], &nodes[1]);
     join(&nodes[0], &nodes[2]);
-    nodes[1].ursa(&["target", "create", TARGET]).expect_ok();
-    nodes[1].ursa(&["map", "create", TARGET, "local"]).expect_ok();
     let export = Export { portals: nodes[1].portals().to_vec(), target: TARGET.into(), lun: 0, chap: None };
     ready(&export).write(0, 8, &[7; 4096], false).expect("it is written");
     let all_vote = |node: &Node| {

@@ -10,7 +10,7 @@ use crate::credentials::SECRET_BYTES;
 use crate::wire::{Wire, WireError};
 
 /// The maximum number of bytes that the users on both sides tell each other.
-pub const ABOUT_MAX: usize = 256 << 10;
+pub const ABOUT_MAX: usize = 768 << 10;
 /// The length of a point of P-256, uncompressed.
 pub(crate) const KEY_BYTES: usize = 65;
 /// Far longer than our certificates.

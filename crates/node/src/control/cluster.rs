@@ -230,11 +230,28 @@ impl Control {
         place: Place,
         generation: u64,
     ) -> Result<(), ControlError> {
+        self.enter_with(place, generation, None).await
+    }
+
+    /// As [`Control::enter_cluster`]. `merged`: the targets and host groups of this node that the member has
+    /// added to the cluster's record.
+    ///
+    /// # Errors
+    /// As [`Control::enter_cluster`]; [`ControlError::ChangedWhileJoining`].
+    pub(super) async fn enter_with(
+        self: &Rc<Control>,
+        place: Place,
+        generation: u64,
+        merged: Option<KnownAccess>,
+    ) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::JoinCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             if control.place().is_some() {
                 return Err(EnterError::Already.into());
+            }
+            if merged.as_ref().is_some_and(|merged| control.own_rules(&place.cluster) != *merged) {
+                return Err(ControlError::ChangedWhileJoining);
             }
             if let RecordEngine::Embedded = Shard::current().config().record {
                 let identity = identity_of(&place, generation)?;
@@ -243,8 +260,14 @@ impl Control {
             }
             // In one step: the users and tokens that the node had by itself must never get into the cluster.
             let people = control.own_people().into_iter().map(|(key, _)| delete(key));
-            let forgotten = people.chain(control.forget_left(&place.cluster)).collect();
-            control.begin(&changing, place, forgotten).await
+            let mut also: Vec<Change> = people.chain(control.forget_left(&place.cluster)).collect();
+            if merged.is_some() {
+                // The cluster's record has them from now on. If the node restarts before it has read that
+                // record, it goes on with what it knows.
+                also.extend(control.own_access().into_iter().map(|(key, _)| delete(key)));
+                also.push(set(KNOWN_ACCESS.into(), &control.all_rules()));
+            }
+            control.begin(&changing, place, also).await
         })
         .await
     }

@@ -430,11 +430,16 @@ pub enum ControlError {
         "this node does not hold the cluster CA key: create the token on the node that created the cluster"
     )]
     NoAuthority,
-    /// The node has targets or hosts whose names could collide with the cluster's.
+    /// The node has too many targets and host groups to send them to a member.
     #[error(
-        "this node has its own targets or hosts, and all nodes of a cluster share theirs: delete them first (`ursa target list`, `ursa host list`), or create the cluster on this node and let the other node join"
+        "this node has too many targets and host groups to join a cluster with them: delete unused ones, or create the cluster on this node and let the other node join"
     )]
-    OwnAccess,
+    TooMuchToMerge,
+    /// The node's targets or host groups were changed while it joined, after the member had taken them.
+    #[error(
+        "the targets or host groups of this node were changed while it joined, so it has not joined: create a new token, and try again"
+    )]
+    ChangedWhileJoining,
     /// The node still has copies.
     #[error("node {node} has a copy of volume {volume:?}: move or remove that copy first")]
     NodeHasCopies {

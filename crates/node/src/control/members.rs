@@ -1,10 +1,11 @@
 //! The nodes of a cluster, and their status.
 //!
-//! [`joining`] lets nodes join ([`refusal`]: why not), [`leaving`] lets them leave, and [`voters`] decides which ones vote in the
+//! [`joining`] lets nodes join ([`merging`]: with what they have; [`refusal`]: why not), [`leaving`] lets them leave, and [`voters`] decides which ones vote in the
 //! cluster's record.
 
 mod joining;
 mod leaving;
+mod merging;
 mod refusal;
 mod voters;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 use replica::NodeId;
 
 pub use self::leaving::Removal;
+pub use self::merging::Collision;
 pub use self::refusal::JoinRefusal;
 use super::{Control, ControlError};
 use crate::copies::{

@@ -79,7 +79,7 @@ pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, PolicyChange};
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
-pub use self::members::{JoinRefusal, NodeStatus, Removal};
+pub use self::members::{Collision, JoinRefusal, NodeStatus, Removal};
 pub use self::overcommit::Overcommit;
 pub use self::passing::{CARRY_DEADLINE, NotBegun, Passage, Request};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};

@@ -94,13 +94,14 @@ pub(super) async fn create_token(
 
 /// Lets this node join the cluster that issued the token.
 ///
-/// The node must have no targets and host groups of its own: those of the cluster are the same on all nodes.
+/// Its targets, LUN maps, host groups and volumes become the cluster's. If names, IQNs, LUNs or secrets
+/// collide, all collisions are listed, nothing is changed, and the token stays valid.
 #[utoipa::path(
     post, path = "/v1/cluster/join", tag = "cluster", operation_id = "join_cluster",
     request_body = ClusterJoin,
     responses(
         (status = NO_CONTENT, description = "The node has joined"),
-        (status = CONFLICT, description = "`cluster_already`, `own_access`, `join_refused`, `record_in_etcd`: such a cluster has no witnesses", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`cluster_already`, `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `record_in_etcd`: such a cluster has no witnesses", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`token_invalid`, `field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),

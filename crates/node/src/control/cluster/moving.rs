@@ -47,7 +47,7 @@ impl Control {
     }
 
     /// The targets and hosts in the node's own record, by key.
-    fn own_access(&self) -> Vec<Change> {
+    pub(super) fn own_access(&self) -> Vec<Change> {
         let record = self.record.borrow();
         let targets = record.list::<Target>(TARGETS).into_iter();
         let hosts = record.list::<HostGroup>(HOSTS).into_iter();

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::MemberChange;
-use link::{ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenToken, Token, UnixSeconds};
+use link::{ABOUT_MAX, ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenToken, Token, UnixSeconds};
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::super::access::{HOSTS, TARGETS};
 use super::super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::super::record_place::RecordPlace;
 use super::super::{Control, ControlError};
+use super::merging::{self, Belongings};
 use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, reachable, told_portals};
 use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
 use crate::shard::Shard;
@@ -26,6 +26,8 @@ struct Newcomer {
     witness: bool,
     /// Where its settings say that the cluster's record is.
     record: RecordPlace,
+    /// What it has already.
+    has: Belongings,
 }
 
 /// What the joining node receives.
@@ -34,6 +36,8 @@ struct Welcome {
     /// The generation of the cluster's record.
     generation: u64,
     members: Vec<Member>,
+    /// How many of the node's targets and host groups the cluster's record has now.
+    rules: usize,
 }
 
 impl Control {
@@ -66,11 +70,11 @@ impl Control {
         ClusterAuthority::load(&directory, keeper.cluster()).map_err(|_| ControlError::NoAuthority)
     }
 
-    /// Joins the cluster that the token belongs to.
+    /// Joins the cluster that the token belongs to. What the node has becomes the cluster's.
     ///
     /// # Errors
-    /// The token is invalid; a member refuses, or cannot be reached; the node has targets or hosts of its
-    /// own.
+    /// The token is invalid; a member refuses, or cannot be reached. [`ControlError::TooMuchToMerge`],
+    /// [`ControlError::ChangedWhileJoining`].
     pub async fn join_cluster(
         self: &Rc<Control>,
         token: &str,
@@ -82,17 +86,10 @@ impl Control {
             return Err(EnterError::Already.into());
         }
         let token = Token::parse(token).map_err(link::JoinError::from)?;
-        // Access rules that the node took over from this cluster when it left are in the cluster already.
         let cluster = token.cluster.to_string();
-        let taken_over = self.forget_left(&cluster).into_iter().map(|(key, _)| key);
-        let taken_over: Vec<String> = taken_over.chain(self.known_of_lost(&cluster)).collect();
-        let access = self.access();
-        let is_own =
-            |prefix: &str, name: &dyn std::fmt::Display| !taken_over.contains(&format!("{prefix}{name}"));
-        if access.targets().any(|target| is_own(TARGETS, &target.name))
-            || access.hosts().any(|host| !host.is_built_in() && is_own(HOSTS, &host.name))
-        {
-            return Err(ControlError::OwnAccess);
+        // The access rules of the cluster whose files are missing must not get into another one.
+        if self.place().is_some_and(|place| place.cluster != cluster) {
+            return Err(EnterError::Already.into());
         }
         try_to_listen(&listen).await?;
         let portals = told_portals(&Shard::current().portals(), &listen);
@@ -100,9 +97,18 @@ impl Control {
         if witness && record == RecordPlace::Etcd {
             return Err(ControlError::RecordInEtcd { what: "a witness is not needed", instead: ETCD_VOTES });
         }
-        let about =
-            Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness, record };
-        let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await;
+        let name = self.host.name.clone();
+        let has = self.belongings(&cluster);
+        let mut about = Newcomer { name, listen: listen.clone(), portals, witness, record, has };
+        if json(&about).len() > ABOUT_MAX {
+            // If one of the names is taken, the node finds that when it adds the volume to the record.
+            about.has.volumes.clear();
+        }
+        let sent = json(&about);
+        if sent.len() > ABOUT_MAX {
+            return Err(ControlError::TooMuchToMerge);
+        }
+        let joined = link::join(&token, sent, UnixSeconds(now), &Limits::default()).await;
         let joined = joined.map_err(not_joined)?;
         self.leave_lost().await?;
         // This comes first: the token is used up, and the key exists nowhere else.
@@ -110,8 +116,12 @@ impl Control {
         joined.credentials.save(&directory).map_err(EnterError::from)?;
         let welcome: Welcome = serde_json::from_slice(&joined.about)
             .map_err(|_| ControlError::Internal("the member's welcome cannot be read"))?;
+        // An earlier version of the member would have dropped them.
+        if welcome.rules != about.has.rules() {
+            return Err(ControlError::Internal("the member has not taken all targets and host groups"));
+        }
         let place = Place {
-            cluster: token.cluster.to_string(),
+            cluster,
             node: joined.credentials.node().0,
             listen,
             witness,
@@ -121,7 +131,7 @@ impl Control {
             incarnation: 0,
             members: welcome.members,
         };
-        self.enter_cluster(place, welcome.generation).await
+        self.enter_with(place, welcome.generation, Some(about.has.access)).await
     }
 
     /// Lets nodes join with tokens of this node from now on.
@@ -160,17 +170,25 @@ impl Control {
             (RecordPlace::Etcd, true) => return Err(JoinRefusal::RecordInNodes),
             _ => {}
         }
-        *self.tokens.borrow_mut() = left;
+        merging::check(keeper, &newcomer.has)?;
+        // Nobody else can use it meanwhile.
+        let open = self.tokens.replace(left);
+        if let Err(refusal) = merging::add_to_record(keeper, &newcomer.has).await {
+            let own = open.into_iter().filter(|token| token.digest.is_of(&request.secret));
+            self.tokens.borrow_mut().extend(own);
+            return Err(refusal);
+        }
         Ok(self.let_in(keeper, newcomer, &request).await?)
     }
 
-    /// Adds the node to the cluster, and signs its certificate.
+    /// Adds the node to the cluster, and signs its certificate. What the node has is in the record.
     async fn let_in(
         &self,
         keeper: &Rc<Keeper>,
         newcomer: Newcomer,
         request: &JoinRequest,
     ) -> Result<JoinAnswer, ControlError> {
+        let rules = newcomer.has.rules();
         let authority = self.authority(keeper)?;
         let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         let next = keeper.get::<u16>(NEXT_NODE);
@@ -206,7 +224,7 @@ impl Control {
         Ok(JoinAnswer {
             node: NodeId(number),
             certificate,
-            about: json(&Welcome { generation: record.generation, members }),
+            about: json(&Welcome { generation: record.generation, members, rules }),
         })
     }
 }

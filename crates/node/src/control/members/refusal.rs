@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::ControlError;
+use super::merging::Collision;
 use crate::copies::Refused;
 
 /// Why a member does not let a node join. These are codes with facts; the joining node adds the words.
@@ -28,6 +29,12 @@ pub enum JoinRefusal {
         "the cluster keeps its record in its nodes: remove `etcd` from the settings of the joining node, restart it, and use the same token"
     )]
     RecordInNodes,
+    /// What the node has and what the cluster has cannot both stay as it is. The token stays valid.
+    #[error("the cluster and the joining node both have, and it differs: {}", listed(collisions))]
+    Collides {
+        /// All of it.
+        collisions: Vec<Collision>,
+    },
     /// The member does not hold the cluster's authority.
     #[error("it does not hold the cluster CA key: create the token on the node that created the cluster")]
     NoAuthority,
@@ -37,6 +44,10 @@ pub enum JoinRefusal {
     /// The joining node does not know the code.
     #[error("this version does not know the reason: see the log of that node")]
     Unknown,
+}
+
+fn listed(collisions: &[Collision]) -> String {
+    collisions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl JoinRefusal {
@@ -61,7 +72,10 @@ mod tests {
 
     #[test]
     fn a_refusal_is_read_as_it_was_sent() {
-        for refusal in [JoinRefusal::Token, JoinRefusal::Failed(Refused::RecordSilent)] {
+        let collisions =
+            vec![Collision::Volume { name: "db".into() }, Collision::Lun { target: "t".into(), lun: 3 }];
+        let collides = JoinRefusal::Collides { collisions };
+        for refusal in [JoinRefusal::Token, JoinRefusal::Failed(Refused::RecordSilent), collides] {
             assert_eq!(JoinRefusal::read(&crate::copies::json(&refusal)), refusal);
         }
         assert_eq!(JoinRefusal::read(br#"{"a-later-code":{}}"#), JoinRefusal::Unknown);

@@ -1,7 +1,7 @@
 //! Refusals of the node's control.
 
 use ::node::RecordError;
-use ::node::control::{ChangeStatus, ControlError, WaitsFor, Zeroed};
+use ::node::control::{ChangeStatus, ControlError, JoinRefusal, WaitsFor, Zeroed};
 use axum::http::StatusCode;
 
 use super::{Refusal, cluster, store, with_causes};
@@ -160,6 +160,10 @@ impl From<ControlError> for Refusal {
             }
             E::ClusterWorks => Refusal::new(CONFLICT, "cluster_works", error.to_string()),
             E::RecordInEtcd { .. } => Refusal::new(CONFLICT, "record_in_etcd", error.to_string()),
+            E::JoinRefused { reason: JoinRefusal::Collides { .. }, .. } => {
+                Refusal::new(CONFLICT, "join_collision", error.to_string())
+                    .hint("nothing was changed: rename or change what is listed, on this node or in the cluster, and join with the same token")
+            }
             E::JoinRefused { .. } => Refusal::new(CONFLICT, "join_refused", error.to_string()),
             E::NodeIsThere(_) => Refusal::new(CONFLICT, "node_is_up", error.to_string()),
             E::TooSmallToGrow(_) => {
@@ -196,12 +200,8 @@ impl From<ControlError> for Refusal {
                     "the key is on the node that created the cluster (`cluster` in its data directory): run the command there, or see *When the majority is lost for good* in docs/use/cluster.md",
                 )
             }
-            E::OwnAccess => {
-                let detail = "this node has targets or host groups of its own; in a cluster these are the same on all nodes";
-                Refusal::new(CONFLICT, "own_access", detail).hint(
-                    "delete them first (`ursa target list`, `ursa host list`), or create the cluster on this node and let the other node join",
-                )
-            }
+            E::TooMuchToMerge => Refusal::new(CONFLICT, "too_much_to_merge", error.to_string()),
+            E::ChangedWhileJoining => Refusal::new(CONFLICT, "changed_meanwhile", error.to_string()),
             E::NodeHasCopies { node, volume } => {
                 let detail = format!("node {node} has a copy of volume {volume:?}");
                 let hint = format!(

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::errands::{free_address, wait};
 use super::rig::{MIB, Rig};
 use crate::clock::unix_now;
 
@@ -43,12 +44,67 @@ fn what_cannot_be_a_cluster_is_refused_and_leaves_nothing() {
     rig.get("/v1/nodes").refused(409, "no_cluster");
     let join = json!({"token": "nonsense", "listen": ["127.0.0.1:0"]});
     assert_eq!(rig.post("/v1/cluster/join", join).refused(422, "token_invalid")["field"], "token");
-    rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "kind": "ram"})).json(201);
-    let other = Rig::new();
-    other.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
-    let made = other.post("/v1/cluster/tokens", json!({"valid_seconds": 60})).json(201);
-    let join = json!({"token": made["token"], "listen": ["127.0.0.1:0"]});
-    rig.post("/v1/cluster/join", join).refused(409, "own_access");
+}
+
+const SHARED: &str = "iqn.2026-11.io.ursa:shared";
+
+fn make_volume(rig: &Rig, name: &str, target: &str, lun: u16) {
+    let new = json!({"name": name, "size": MIB, "kind": "ram", "target": target, "lun": lun});
+    rig.post("/v1/volumes", new).json(201);
+}
+
+fn make_host(rig: &Rig, name: &str, initiator: &str) {
+    let initiators = [format!("iqn.2026-11.io.ursa:{initiator}")];
+    rig.post("/v1/hosts", json!({"name": name, "initiators": initiators})).json(201);
+}
+
+#[test]
+fn what_a_joining_node_has_becomes_the_clusters_or_all_that_collides_is_listed() {
+    let (first, second) = (Rig::new(), Rig::new());
+    make_volume(&first, "db", SHARED, 0);
+    make_host(&first, "web", "a");
+    make_host(&first, "equal", "c");
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    make_volume(&second, "db", SHARED, 0);
+    make_volume(&second, "mail", "iqn.2026-11.io.ursa:mail", 3);
+    make_host(&second, "web", "b");
+    make_host(&second, "equal", "c");
+
+    let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    let join =
+        || second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]}));
+    let detail = join().refused(409, "join_collision")["detail"].as_str().unwrap().to_owned();
+    for said in ["host group \"web\"", &format!("LUN 0 of target {SHARED}"), "ursa volume rename db"] {
+        assert!(detail.contains(said), "{said} is missing: {detail}");
+    }
+    assert!(!detail.contains("mail") && !detail.contains("equal"), "{detail}");
+    second.get("/v1/nodes").refused(409, "no_cluster");
+    assert_eq!(first.names("/v1/targets"), [SHARED]);
+    assert_eq!(first.names("/v1/hosts"), ["any", "equal", "local", "web"]);
+
+    // One after the other is put right, without deleting a volume. The token stays valid.
+    second.patch("/v1/volumes/db", json!({"name": "db2"})).json(200);
+    let problem = join().refused(409, "join_collision");
+    assert!(!problem["detail"].as_str().unwrap().contains("ursa volume rename"), "{problem}");
+    second.put("/v1/hosts/web", json!({"initiators": ["iqn.2026-11.io.ursa:a"]})).json(200);
+    second.post(&format!("/v1/targets/{SHARED}/maps"), json!({"volume": "db2", "lun": 1})).json(201);
+    second.delete(&format!("/v1/targets/{SHARED}/maps/0")).empty(204);
+    join().empty(204);
+
+    wait("both nodes have all volumes", || {
+        [&first, &second].iter().all(|rig| rig.names("/v1/volumes") == ["db", "db2", "mail"])
+    });
+    for rig in [&first, &second] {
+        assert_eq!(rig.names("/v1/targets"), ["iqn.2026-11.io.ursa:mail", SHARED]);
+        assert_eq!(rig.names("/v1/hosts"), ["any", "equal", "local", "web"]);
+        let maps = rig.get(&format!("/v1/targets/{SHARED}")).json(200)["maps"].clone();
+        let maps: Vec<_> = maps.as_array().unwrap().iter().map(|map| (&map["lun"], &map["volume"])).collect();
+        assert_eq!(maps, [(&json!(0), &json!("db")), (&json!(1), &json!("db2"))]);
+    }
+    // The token has been used up.
+    let third = Rig::new();
+    let join = json!({"token": made["token"], "listen": [free_address()]});
+    third.post("/v1/cluster/join", join).refused(409, "join_refused");
 }
 
 #[test]

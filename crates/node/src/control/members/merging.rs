@@ -1,0 +1,354 @@
+//! What a joining node has already becomes the cluster's.
+//!
+//! The node tells the member its targets, LUN maps, host groups, and the names of its volumes. The member
+//! checks all of it against the cluster's record before it uses up the token. If anything collides, the
+//! member lists all collisions and changes nothing. Otherwise it adds targets and host groups to the record,
+//! and then the node: when the node begins to follow the record, its hosts find there what they have used.
+//! The volumes follow on their own (`control/copies/adoption.rs`), since they stay where they are.
+//!
+//! What both sides have stays as it is. If it is the same target, with other maps, the cluster's target gets
+//! the maps of both sides. But no LUN of it may be a different volume on the two sides, for whatever host
+//! group: a host in both groups would find one disk in place of another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::access::{HOSTS, TARGETS};
+use super::super::cluster::KnownAccess;
+use super::super::{Control, ControlError};
+use super::JoinRefusal;
+use crate::access::{HostGroup, HostName, Target, TargetName};
+use crate::copies::{ClusterError, Keeper, volume_name_key};
+use crate::record::{Change, set};
+use crate::volume::VolumeId;
+
+/// How many entries one transaction adds, as when a cluster is created.
+const MERGED_AT_ONCE: usize = 50;
+/// How long adding them may take if others change the record at the same time: the joining node waits.
+const MERGED_WITHIN: Duration = Duration::from_secs(10);
+/// The pause before the member tries again after somebody else has changed an entry.
+const MERGE_AGAIN: Duration = Duration::from_millis(50);
+
+/// What a joining node has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Belongings {
+    /// Its targets and host groups.
+    pub access: KnownAccess,
+    /// The identities of its volumes, by name.
+    pub volumes: BTreeMap<String, String>,
+}
+
+impl Belongings {
+    /// How many targets and host groups there are.
+    pub(super) fn rules(&self) -> usize {
+        self.access.targets.len() + self.access.hosts.len()
+    }
+}
+
+/// Something that a joining node and the cluster both have, and that is not the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collision {
+    /// Two volumes have this name.
+    Volume {
+        /// The name.
+        name: String,
+    },
+    /// Two host groups have this name.
+    Host {
+        /// The name.
+        name: String,
+    },
+    /// Two targets have this name, and more than their maps differs.
+    Target {
+        /// The name.
+        name: String,
+    },
+    /// A LUN of a target is a different volume on either side.
+    Lun {
+        /// The target.
+        target: String,
+        /// The LUN.
+        lun: u16,
+    },
+    /// A target of one side and a host group of the other have the same CHAP secret.
+    Secret {
+        /// The target.
+        target: String,
+        /// The host group.
+        host: String,
+    },
+}
+
+impl fmt::Display for Collision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Collision::Volume { name } => {
+                write!(f, "volume {name:?}: rename one of the two (`ursa volume rename {name} NEW-NAME`)")
+            }
+            Collision::Host { name } => write!(
+                f,
+                "host group {name:?}: make the two the same (`ursa host set {name}`), or use a group of another name"
+            ),
+            Collision::Target { name } => write!(
+                f,
+                "target {name}: its port number, alias or CHAP secret differs; make the two the same (`ursa target set {name}`), or use a target of another name"
+            ),
+            Collision::Lun { target, lun } => write!(
+                f,
+                "LUN {lun} of target {target}: map one of the two volumes as another LUN (`ursa map create {target} VOLUME --lun N`, then `ursa map delete {target} {lun}`)"
+            ),
+            Collision::Secret { target, host } => write!(
+                f,
+                "target {target} and host group {host:?} have the same CHAP secret: change one (`ursa target set`, `ursa host set`)"
+            ),
+        }
+    }
+}
+
+impl Control {
+    /// What this node has that would become the cluster's if it joined it.
+    ///
+    /// Access rules that the node took over from this cluster when it left are in the cluster already.
+    pub(super) fn belongings(&self, cluster: &str) -> Belongings {
+        let mut volumes = BTreeMap::new();
+        for pool in self.open_pools() {
+            let infos = pool.sole_volumes().into_iter().filter_map(|id| pool.volume(id));
+            volumes.extend(infos.map(|info| (info.name, info.id.to_string())));
+        }
+        Belongings { access: self.own_rules(cluster), volumes }
+    }
+
+    /// The targets and host groups of this node that this cluster has not had yet.
+    pub(in crate::control) fn own_rules(&self, cluster: &str) -> KnownAccess {
+        let taken_over = self.forget_left(cluster).into_iter().map(|(key, _)| key);
+        let taken_over: BTreeSet<String> = taken_over.chain(self.known_of_lost(cluster)).collect();
+        let KnownAccess { mut targets, mut hosts } = self.all_rules();
+        targets.retain(|target| !taken_over.contains(&target_key(target)));
+        hosts.retain(|host| !taken_over.contains(&host_key(host)));
+        KnownAccess { targets, hosts }
+    }
+
+    /// All targets and host groups that this node acts by.
+    pub(in crate::control) fn all_rules(&self) -> KnownAccess {
+        let access = self.access();
+        KnownAccess {
+            targets: access.targets().cloned().collect(),
+            hosts: access.hosts().filter(|host| !host.is_built_in()).cloned().collect(),
+        }
+    }
+}
+
+/// Adds a joining node's targets and host groups to the cluster's record.
+///
+/// If somebody else adds an object of the same name at the same time, this may be refused when a part has
+/// been added. That part does no harm, since it leads only to volumes of the joining node, and is found to be
+/// the same when the node tries again.
+///
+/// # Errors
+/// As [`check`]; the record did not take the change.
+pub(super) async fn add_to_record(keeper: &Keeper, has: &Belongings) -> Result<(), JoinRefusal> {
+    let until = rt::now() + MERGED_WITHIN;
+    loop {
+        let mut changes = check(keeper, has)?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        changes.truncate(MERGED_AT_ONCE);
+        let transaction = changes.iter().fold(Keeper::transaction(), |transaction, (key, value)| {
+            let transaction = transaction.expect(key, keeper.revision_of(key));
+            match value {
+                Some(value) => transaction.put(key, value.get()),
+                None => transaction,
+            }
+        });
+        match keeper.commit(transaction).await {
+            Ok(()) => {}
+            Err(ClusterError::Conflict(_)) if rt::now() < until => rt::sleep(MERGE_AGAIN).await,
+            Err(error) => return Err(ControlError::from(error).into()),
+        }
+    }
+}
+
+/// The entries of the record that have to change for what a joining node has; host groups come first.
+///
+/// # Errors
+/// [`JoinRefusal::Collides`], with all collisions. The cluster has an entry that this version cannot read.
+pub(super) fn check(keeper: &Keeper, has: &Belongings) -> Result<Vec<Change>, JoinRefusal> {
+    let keys = has.access.hosts.iter().map(host_key).chain(has.access.targets.iter().map(target_key));
+    for key in keys {
+        keeper.check_entry(&key).map_err(ControlError::from)?;
+    }
+    let ours = KnownAccess { targets: keeper.list(TARGETS), hosts: keeper.list(HOSTS) };
+    let (KnownAccess { targets, hosts }, mut collisions) = merged(&ours, &has.access);
+    let is_taken = |name: &str, id: &str| {
+        keeper.get::<String>(&volume_name_key(name)).is_some_and(|(known, _)| known != id)
+    };
+    let taken = has.volumes.iter().filter(|(name, id)| is_taken(name, id));
+    collisions.extend(taken.map(|(name, _)| Collision::Volume { name: name.clone() }));
+    if !collisions.is_empty() {
+        return Err(JoinRefusal::Collides { collisions });
+    }
+    let hosts = hosts.iter().map(|host| set(host_key(host), host));
+    Ok(hosts.chain(targets.iter().map(|target| set(target_key(target), target))).collect())
+}
+
+fn target_key(target: &Target) -> String {
+    format!("{TARGETS}{}", target.name)
+}
+
+fn host_key(host: &HostGroup) -> String {
+    format!("{HOSTS}{}", host.name)
+}
+
+/// What the cluster's targets and host groups (`ours`) lack of a joining node's, and what collides.
+fn merged(ours: &KnownAccess, theirs: &KnownAccess) -> (KnownAccess, Vec<Collision>) {
+    let (mut new, mut collisions) = (KnownAccess::default(), Vec::new());
+    let hosts: BTreeMap<&HostName, &HostGroup> = ours.hosts.iter().map(|host| (&host.name, host)).collect();
+    for host in &theirs.hosts {
+        match hosts.get(&host.name) {
+            None => new.hosts.push(host.clone()),
+            Some(known) if *known == host => {}
+            Some(_) => collisions.push(Collision::Host { name: host.name.to_string() }),
+        }
+    }
+    let targets: BTreeMap<&TargetName, &Target> =
+        ours.targets.iter().map(|target| (&target.name, target)).collect();
+    for target in &theirs.targets {
+        match targets.get(&target.name) {
+            None => new.targets.push(target.clone()),
+            Some(known) if *known == target => {}
+            Some(known) => match with_maps_of(known, target) {
+                Ok(both) if both == **known => {}
+                Ok(both) => new.targets.push(both),
+                Err(found) => collisions.extend(found),
+            },
+        }
+    }
+    collisions.extend(common_secrets(&ours.targets, &theirs.hosts));
+    collisions.extend(common_secrets(&theirs.targets, &ours.hosts));
+    (new, collisions)
+}
+
+/// The cluster's target, with the maps of a joining node's target of the same name.
+fn with_maps_of(known: &Target, other: &Target) -> Result<Target, Vec<Collision>> {
+    let name = known.name.to_string();
+    if (known.port, &known.alias, &known.chap) != (other.port, &other.alias, &other.chap) {
+        return Err(vec![Collision::Target { name }]);
+    }
+    let mut both = known.clone();
+    both.maps.extend(other.maps.iter().filter(|map| !known.maps.contains(map)).cloned());
+    let new = &both.maps[known.maps.len()..];
+    let is_other =
+        |lun: u16, volume: VolumeId| known.maps.iter().any(|map| map.lun == lun && map.volume != volume);
+    let luns: BTreeSet<u16> =
+        new.iter().filter(|map| is_other(map.lun, map.volume)).map(|map| map.lun).collect();
+    if !luns.is_empty() {
+        return Err(luns.into_iter().map(|lun| Collision::Lun { target: name.clone(), lun }).collect());
+    }
+    both.maps.sort_by(|a, b| (a.lun, &a.host).cmp(&(b.lun, &b.host)));
+    Ok(both)
+}
+
+/// RFC 7143 12.1.3: a secret that authenticates a target must not authenticate an initiator.
+fn common_secrets(targets: &[Target], hosts: &[HostGroup]) -> impl Iterator<Item = Collision> {
+    let of_hosts: BTreeMap<&str, &HostName> =
+        hosts.iter().filter_map(|host| Some((host.chap.as_ref()?.secret.as_str(), &host.name))).collect();
+    targets.iter().filter_map(move |target| {
+        let host = of_hosts.get(target.chap.as_ref()?.secret.as_str())?;
+        Some(Collision::Secret { target: target.name.to_string(), host: host.to_string() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{ChapSecret, LunMap};
+
+    fn map(lun: u16, volume: u8, host: &str) -> LunMap {
+        LunMap { lun, volume: VolumeId([volume; 16]), host: host.parse().unwrap() }
+    }
+
+    fn target(name: &str, maps: &[LunMap]) -> Target {
+        let name = format!("iqn.2026-11.io.ursa:{name}").parse().unwrap();
+        Target { name, port: 1, alias: None, chap: None, maps: maps.to_vec(), made_with: None }
+    }
+
+    fn host(name: &str, initiator: &str) -> HostGroup {
+        let initiators = vec![format!("iqn.2026-11.io.ursa:{initiator}")];
+        HostGroup { name: name.parse().unwrap(), initiators, addresses: Vec::new(), chap: None }
+    }
+
+    fn secret(secret: &str) -> Option<ChapSecret> {
+        Some(ChapSecret { user: "ursa".into(), secret: secret.into() })
+    }
+
+    #[test]
+    fn what_only_one_side_has_is_added_and_what_both_have_stays() {
+        let ours = KnownAccess {
+            targets: vec![target("both", &[map(0, 1, "any")]), target("ours", &[])],
+            hosts: vec![host("both", "a")],
+        };
+        let theirs = KnownAccess {
+            targets: vec![target("both", &[map(0, 1, "any")]), target("theirs", &[map(0, 2, "theirs")])],
+            hosts: vec![host("both", "a"), host("theirs", "a")],
+        };
+        let (new, collisions) = merged(&ours, &theirs);
+        assert!(collisions.is_empty(), "{collisions:?}");
+        assert_eq!(
+            (new.targets, new.hosts),
+            (vec![theirs.targets[1].clone()], vec![theirs.hosts[1].clone()])
+        );
+        let (again, collisions) = merged(&theirs, &theirs);
+        assert_eq!((again, collisions), (KnownAccess::default(), Vec::new()));
+    }
+
+    #[test]
+    fn a_target_of_both_sides_gets_the_maps_of_both() {
+        let known = target("a", &[map(0, 1, "any"), map(3, 3, "web")]);
+        let other = target("a", &[map(0, 1, "any"), map(1, 2, "any")]);
+        let both = with_maps_of(&known, &other).unwrap();
+        assert_eq!(both.maps, [map(0, 1, "any"), map(1, 2, "any"), map(3, 3, "web")]);
+        assert_eq!(with_maps_of(&both, &other).unwrap(), both);
+    }
+
+    /// A host may be in both groups.
+    #[test]
+    fn no_lun_becomes_a_different_volume_for_any_host() {
+        let known = target("a", &[map(0, 1, "web"), map(1, 2, "web")]);
+        let other = target("a", &[map(0, 3, "any"), map(1, 4, "web"), map(2, 5, "web")]);
+        let found = with_maps_of(&known, &other).unwrap_err();
+        let lun = |lun| Collision::Lun { target: known.name.to_string(), lun };
+        assert_eq!(found, [lun(0), lun(1)]);
+    }
+
+    #[test]
+    fn all_that_differs_is_listed() {
+        let (web, other_web) = (host("web", "a"), host("web", "b"));
+        let with = |name: &str, change: fn(&mut Target)| {
+            let mut changed = target(name, &[]);
+            change(&mut changed);
+            changed
+        };
+        let ours = KnownAccess {
+            targets: ["port", "alias", "chap"].map(|name| target(name, &[])).into(),
+            hosts: vec![web, HostGroup { chap: secret("secret-of-host"), ..host("db", "c") }],
+        };
+        let theirs = KnownAccess {
+            targets: vec![
+                with("port", |target| target.port = 2),
+                with("alias", |target| target.alias = Some("x".into())),
+                with("chap", |target| target.chap = secret("secret-of-target")),
+                with("new", |target| target.chap = secret("secret-of-host")),
+            ],
+            hosts: vec![other_web],
+        };
+        let differs = |index: usize| Collision::Target { name: theirs.targets[index].name.to_string() };
+        let one_way = Collision::Secret { target: theirs.targets[3].name.to_string(), host: "db".to_owned() };
+        let expected = [Collision::Host { name: "web".into() }, differs(0), differs(1), differs(2), one_way];
+        assert_eq!(merged(&ours, &theirs).1, expected);
+    }
+}
