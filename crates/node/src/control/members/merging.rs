@@ -20,7 +20,7 @@ use super::super::access::{HOSTS, TARGETS};
 use super::super::cluster::KnownAccess;
 use super::super::{Control, ControlError};
 use super::JoinRefusal;
-use crate::access::{HostGroup, HostName, Target, TargetName};
+use crate::access::{HostGroup, HostName, LunMap, Target, TargetName};
 use crate::copies::{ClusterError, Keeper, volume_name_key};
 use crate::record::{Change, set};
 use crate::volume::VolumeId;
@@ -74,6 +74,14 @@ pub enum Collision {
         /// The LUN.
         lun: u16,
     },
+    /// A LUN of the joining node is a volume that it does not have and the cluster has, as after its pool has
+    /// moved. The cluster has not granted that access.
+    Foreign {
+        /// The target.
+        target: String,
+        /// The LUN.
+        lun: u16,
+    },
     /// A target of one side and a host group of the other have the same CHAP secret.
     Secret {
         /// The target.
@@ -100,6 +108,10 @@ impl fmt::Display for Collision {
             Collision::Lun { target, lun } => write!(
                 f,
                 "LUN {lun} of target {target}: map one of the two volumes as another LUN (`ursa map create {target} VOLUME --lun N`, then `ursa map delete {target} {lun}`)"
+            ),
+            Collision::Foreign { target, lun } => write!(
+                f,
+                "LUN {lun} of target {target} leads to a volume of the cluster that the joining node does not have: unmap it there (`ursa map delete {target} {lun}`)"
             ),
             Collision::Secret { target, host } => write!(
                 f,
@@ -189,6 +201,9 @@ pub(super) fn check(keeper: &Keeper, has: &Belongings) -> Result<Vec<Change>, Jo
     };
     let taken = has.volumes.iter().filter(|(name, id)| is_taken(name, id));
     collisions.extend(taken.map(|(name, _)| Collision::Volume { name: name.clone() }));
+    let own: BTreeSet<&str> = has.volumes.values().map(String::as_str).collect();
+    let is_foreign = |volume: VolumeId| keeper.has(volume) && !own.contains(&*volume.to_string());
+    collisions.extend(foreign_maps(&ours.targets, &targets, is_foreign));
     if !collisions.is_empty() {
         return Err(JoinRefusal::Collides { collisions });
     }
@@ -253,6 +268,21 @@ fn with_maps_of(known: &Target, other: &Target) -> Result<Target, Vec<Collision>
     Ok(both)
 }
 
+/// The maps of `new` that the cluster's targets do not have, and whose volume `is_foreign`.
+fn foreign_maps(ours: &[Target], new: &[Target], is_foreign: impl Fn(VolumeId) -> bool) -> Vec<Collision> {
+    let is_known = |target: &Target, map: &LunMap| {
+        ours.iter().any(|known| known.name == target.name && known.maps.contains(map))
+    };
+    let foreign = |target: &Target| {
+        let maps = target.maps.iter().filter(|map| is_foreign(map.volume) && !is_known(target, map));
+        let luns: BTreeSet<u16> = maps.map(|map| map.lun).collect();
+        luns.into_iter()
+            .map(|lun| Collision::Foreign { target: target.name.to_string(), lun })
+            .collect::<Vec<_>>()
+    };
+    new.iter().flat_map(foreign).collect()
+}
+
 /// RFC 7143 12.1.3: a secret that authenticates a target must not authenticate an initiator.
 fn common_secrets(targets: &[Target], hosts: &[HostGroup]) -> impl Iterator<Item = Collision> {
     let of_hosts: BTreeMap<&str, &HostName> =
@@ -266,7 +296,7 @@ fn common_secrets(targets: &[Target], hosts: &[HostGroup]) -> impl Iterator<Item
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{ChapSecret, LunMap};
+    use crate::access::ChapSecret;
 
     fn map(lun: u16, volume: u8, host: &str) -> LunMap {
         LunMap { lun, volume: VolumeId([volume; 16]), host: host.parse().unwrap() }
@@ -323,6 +353,17 @@ mod tests {
         let found = with_maps_of(&known, &other).unwrap_err();
         let lun = |lun| Collision::Lun { target: known.name.to_string(), lun };
         assert_eq!(found, [lun(0), lun(1)]);
+    }
+
+    #[test]
+    fn no_map_of_the_node_gives_access_to_a_volume_of_the_cluster() {
+        let ours = [target("a", &[map(0, 1, "any")])];
+        let new = [target("a", &[map(0, 1, "any"), map(1, 2, "any")]), target("b", &[map(5, 1, "any")])];
+        let foreign = |target: &Target, lun| Collision::Foreign { target: target.name.to_string(), lun };
+        let found = |of: u8| foreign_maps(&ours, &new, |volume| volume == VolumeId([of; 16]));
+        assert_eq!(found(1), [foreign(&new[1], 5)]);
+        assert_eq!(found(2), [foreign(&new[0], 1)]);
+        assert!(found(3).is_empty());
     }
 
     #[test]
