@@ -164,6 +164,8 @@ pub struct VolumeEntry {
     pub name: String,
     /// Its capacity in bytes.
     pub size: u64,
+    /// What never changes of it.
+    pub shape: ShapeEntry,
     /// The epoch of its configuration.
     pub epoch: u64,
     /// Its copies.
@@ -187,6 +189,36 @@ pub struct VolumeEntry {
     /// Pauses of resyncs, by the copy's slot. A copy that gets in sync is removed from here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paused: BTreeMap<u8, SyncPause>,
+}
+
+/// What never changes of a volume, and is the same for all of its copies: any node can show it, whether or
+/// not the nodes with copies can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShapeEntry {
+    /// How its blocks are stored, as the kind's number in a pool's catalogue.
+    #[serde(with = "kind_code")]
+    pub kind: VolumeKind,
+    /// The size of a logical block in bytes.
+    pub block_bytes: u32,
+    /// The size of a physical block in logical blocks, as a power of two.
+    pub physical_exponent: u8,
+    /// The number of slices that it is striped over.
+    pub slices: u16,
+    /// When it was created, in seconds since 1970.
+    pub created: u64,
+}
+
+impl ShapeEntry {
+    /// The shape of a volume in a pool of this node.
+    pub fn of(info: &VolumeInfo) -> ShapeEntry {
+        ShapeEntry {
+            kind: info.kind,
+            block_bytes: info.block_size.bytes(),
+            physical_exponent: info.physical_exponent,
+            slices: info.stripe.slices(),
+            created: info.created,
+        }
+    }
 }
 
 /// Who paused the resync of a copy, and when.
@@ -508,6 +540,13 @@ mod tests {
             number: 1,
             name: "db".into(),
             size: 1,
+            shape: ShapeEntry {
+                kind: VolumeKind::Thick,
+                block_bytes: 512,
+                physical_exponent: 3,
+                slices: 1,
+                created: 0,
+            },
             epoch: 0,
             copies: Vec::new(),
             sole: false,

@@ -102,6 +102,7 @@ impl VolumeEntry {
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::entry::ShapeEntry;
     use super::*;
 
     fn entry(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, Cause)]) -> VolumeEntry {
@@ -120,6 +121,13 @@ mod tests {
             number: 1,
             name: "db".into(),
             size: 1 << 30,
+            shape: ShapeEntry {
+                kind: store::VolumeKind::Thick,
+                block_bytes: 512,
+                physical_exponent: 3,
+                slices: 1,
+                created: 0,
+            },
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
             reason: Cause::VolumeCreated,

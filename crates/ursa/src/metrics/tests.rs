@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use node::control::{NodeStatus, ReplicationStats, SessionStatus};
 use node::copies::{
-    Cause, CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, StandingEntry,
-    SyncPause, Traffic, VerificationEntry, VolumeEntry,
+    Cause, CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, ShapeEntry,
+    StandingEntry, SyncPause, Traffic, VerificationEntry, VolumeEntry,
 };
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
@@ -111,6 +111,13 @@ fn degraded() -> Snapshot {
         number: 4,
         name: "v1".into(),
         size: 1 << 30,
+        shape: ShapeEntry {
+            kind: store::VolumeKind::Thick,
+            block_bytes: 512,
+            physical_exponent: 3,
+            slices: 1,
+            created: 0,
+        },
         epoch: 2,
         copies: vec![copy(0, StandingEntry::InSync), copy(1, StandingEntry::Outside)],
         sole: false,

@@ -28,7 +28,7 @@ use super::super::turns::Thing;
 use super::super::{Control, ControlError, Fault, FaultKind, VolumeStatus};
 use super::creation::{Made, NewEntry, record_volume};
 use super::without_volume;
-use crate::copies::{Cause, Keeper, VolumeEntry, json, volume_key, volume_name_key};
+use crate::copies::{Cause, Keeper, ShapeEntry, VolumeEntry, json, volume_key, volume_name_key};
 use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -191,6 +191,7 @@ impl Control {
             id: volume.id,
             name: &volume.name,
             size: volume.capacity.0,
+            shape: ShapeEntry::of(volume),
             reason: Cause::VolumeAdopted,
             made: &made,
         };

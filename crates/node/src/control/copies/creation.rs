@@ -16,7 +16,7 @@ use super::{drop_new, once_heard};
 use crate::access::VolumeName;
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
-    StandingEntry, VolumeEntry, json, volume_key, volume_name_key,
+    ShapeEntry, StandingEntry, VolumeEntry, json, volume_key, volume_name_key,
 };
 use crate::volume::VolumeId;
 
@@ -98,17 +98,24 @@ impl Control {
         let id = VolumeId::random();
         changing.concerns(id);
         let asker = rt::random();
+        let shape = ShapeEntry {
+            kind: new.kind,
+            block_bytes: new.block_size.bytes(),
+            physical_exponent: if new.block_size == BlockSize::B512 && !new.native_512 { 3 } else { 0 },
+            slices: new.slices_on_nodes(),
+            created: new.created,
+        };
         let copy = |slot: usize| NewCopy {
             id: id.to_string(),
             slot: slot as u8,
             name: name.to_string(),
             pool: new.pool.clone(),
-            kind: new.kind,
+            kind: shape.kind,
             size: 0,
-            block_bytes: new.block_size.bytes(),
-            physical_exponent: if new.block_size == BlockSize::B512 && !new.native_512 { 3 } else { 0 },
-            slices: new.slices_on_nodes(),
-            created: new.created,
+            block_bytes: shape.block_bytes,
+            physical_exponent: shape.physical_exponent,
+            slices: shape.slices,
+            created: shape.created,
             blank: false,
             sole: ranking.wanted == 1,
             asker,
@@ -125,7 +132,8 @@ impl Control {
             return Err(made.why_too_few(&ranking));
         }
         changing.waits_for(WaitsFor::ClusterRecord);
-        let entry = NewEntry { id, name: name.as_str(), size, reason: Cause::VolumeCreated, made: &made };
+        let reason = Cause::VolumeCreated;
+        let entry = NewEntry { id, name: name.as_str(), size, shape, reason, made: &made };
         if let Err(error) = record_volume(&keeper, &entry).await {
             // If it is not known whether the volume was recorded, its copies stay: otherwise it could be a
             // volume without data.
@@ -273,6 +281,7 @@ pub(super) struct NewEntry<'a> {
     pub id: VolumeId,
     pub name: &'a str,
     pub size: u64,
+    pub shape: ShapeEntry,
     pub reason: Cause,
     pub made: &'a Made,
 }
@@ -353,7 +362,7 @@ async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) ->
 }
 
 fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
-    let NewEntry { id, name, size, reason, made } = new;
+    let NewEntry { id, name, size, shape, reason, made } = new;
     let copies = made.copies.iter().enumerate().map(|(slot, (node, life))| CopyEntry {
         slot: slot as u8,
         node: node.0,
@@ -370,6 +379,7 @@ fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
         number: drawn.number,
         name: (*name).to_owned(),
         size: *size,
+        shape: *shape,
         epoch: 1,
         copies: copies.collect(),
         sole: made.copies.len() == 1,

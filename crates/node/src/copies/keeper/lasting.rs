@@ -84,6 +84,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::super::super::cause::Cause;
+    use super::super::super::entry::ShapeEntry;
     use super::*;
 
     fn at(seconds: u64) -> Instant {
@@ -105,6 +106,13 @@ mod tests {
             number: 7,
             name: "db".into(),
             size: 1 << 30,
+            shape: ShapeEntry {
+                kind: store::VolumeKind::Thick,
+                block_bytes: 512,
+                physical_exponent: 3,
+                slices: 1,
+                created: 0,
+            },
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
             reason: Cause::VolumeCreated,

@@ -251,7 +251,7 @@ impl Kept {
 mod tests {
     use super::*;
 
-    const ENTRY: &str = r#"{"id":"0123456789abcdef0123456789abcdef","number":1,"name":"db","size":1048576,"epoch":7,"reason":"silent",
+    const ENTRY: &str = r#"{"id":"0123456789abcdef0123456789abcdef","number":1,"name":"db","size":1048576,"shape":{"kind":1,"block_bytes":512,"physical_exponent":3,"slices":1,"created":0},"epoch":7,"reason":"silent",
         "copies":[{"slot":0,"node":1,"standing":"in-sync","incarnation":3,"made":1},{"slot":1,"node":2,"standing":"outside","incarnation":0,"made":1}]}"#;
 
     #[test]

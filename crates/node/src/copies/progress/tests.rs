@@ -1,6 +1,6 @@
 use replica::{NodeId, SyncFrom};
 
-use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
+use super::super::entry::{CopyEntry, ShapeEntry, StandingEntry, VolumeEntry};
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -24,6 +24,13 @@ fn volume() -> VolumeEntry {
         number: 7,
         name: "db".into(),
         size: 1 << 30,
+        shape: ShapeEntry {
+            kind: store::VolumeKind::Thick,
+            block_bytes: 512,
+            physical_exponent: 3,
+            slices: 1,
+            created: 0,
+        },
         epoch: 3,
         copies: vec![
             copy(0, StandingEntry::InSync),

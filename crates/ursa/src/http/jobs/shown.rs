@@ -180,7 +180,7 @@ mod tests {
     use std::time::Duration;
 
     use ::node::control::{Doing, VerificationState, WaitsFor, Work, Zeroed};
-    use ::node::copies::{Cause, CopySync, Leaves, Restraint, SyncPause, VolumeEntry};
+    use ::node::copies::{Cause, CopySync, Leaves, Restraint, ShapeEntry, SyncPause, VolumeEntry};
     use api::SyncRestraint;
     use base::ByteLen;
 
@@ -202,6 +202,13 @@ mod tests {
             number: 1,
             name: "db".into(),
             size: 1 << 30,
+            shape: ShapeEntry {
+                kind: store::VolumeKind::Thick,
+                block_bytes: 512,
+                physical_exponent: 3,
+                slices: 1,
+                created: 0,
+            },
             epoch: 4,
             copies: copies.iter().enumerate().map(copy).collect(),
             reason: Cause::VolumeCreated,

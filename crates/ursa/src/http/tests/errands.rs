@@ -269,10 +269,16 @@ fn a_node_with_the_copy_that_cannot_be_asked_is_named_and_nothing_is_done() {
     );
     assert!(problem["detail"].as_str().unwrap().contains("nothing was done"), "{problem}");
     assert!(problem["hint"].as_str().unwrap().contains("ursa node list"), "{problem}");
-    // What the node has reported earlier is still known. Of the other volume, only its existence is known.
-    assert_eq!(second.get("/v1/volumes/db").json(200)["size"], 4 * MIB);
-    let problem = second.get("/v1/volumes/unseen").refused(503, "copy_unreachable");
-    assert!(problem["detail"].as_str().unwrap().contains("node 1"), "{problem}");
+    // Both are in the record, whether or not the node has reported them.
+    for name in ["db", "unseen"] {
+        let shown = second.get(&format!("/v1/volumes/{name}")).json(200);
+        assert_eq!(
+            (&shown["size"], &shown["kind"], &shown["block_size"], &shown["copies"][0]["node"]),
+            (&json!(4 * MIB), &json!("thick"), &json!(512), &json!(1))
+        );
+    }
+    assert_eq!(second.get("/v1/volumes/unseen").json(200)["pool"], "");
+    assert_eq!(second.names("/v1/volumes"), ["db", "unseen"]);
     // Without a majority of the voters, it is unknown whether the volume has been created since.
     second.get("/v1/volumes/nothing").refused(503, "record_unavailable");
 }
@@ -327,8 +333,9 @@ fn a_volume_that_its_node_does_not_tell_of_was_made_all_the_same() {
         assert_eq!(made[field], of_node, "{field}");
     }
     make(&second, "db").refused(409, "volume_exists");
-    let problem = second.get("/v1/volumes/db").refused(503, "copy_unreachable");
-    assert!(problem["detail"].as_str().unwrap().contains("exists"), "{problem}");
+    let shown = second.get("/v1/volumes/db").json(200);
+    assert_eq!((&shown["slices"], &shown["pool"]), (&known["slices"], &json!("")));
+    assert!(shown["problem"].as_str().unwrap().contains("node 1"), "{shown}");
 }
 
 #[test]

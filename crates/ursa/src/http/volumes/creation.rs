@@ -2,19 +2,15 @@
 
 use std::rc::Rc;
 
+use ::node::Control;
 use ::node::control::{MapSpec, NewVolume, Placement, Ranking};
-use ::node::{Control, VolumeId};
-use api::{
-    Candidate, DEFAULT_HOST, DryRun, List, Problem, Volume, VolumeCreate, VolumeHealth, VolumeKind,
-    default_target,
-};
+use api::{Candidate, DEFAULT_HOST, DryRun, List, Problem, Volume, VolumeCreate, VolumeKind, default_target};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
 
-use super::elsewhere::{self, Untold};
-use super::{candidates, found, judged, naa, nodes};
+use super::{candidates, found, nodes};
 use crate::clock::unix_now;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters};
@@ -51,65 +47,15 @@ pub(in crate::http) async fn create(
     if dry_run {
         return would_create(&state, asked, new).await;
     }
-    let (known, wanted) = (state.elsewhere.clone(), asked.clone());
-    let created = new.created;
+    let known = state.elsewhere.clone();
     // In two calls: each may run twice (see [`State::call`]), but the volume must be created once.
-    let make = |control: Rc<Control>| async move {
-        let slices = new.slices_on_nodes();
-        Ok((control.create_volume(new).await?.to_string(), slices))
-    };
-    let (id, slices) = match state.call(make).await {
+    let make = |control: Rc<Control>| async move { Ok(control.create_volume(new).await?.to_string()) };
+    let id = match state.call(make).await {
         Ok(made) => made,
         Err(refusal) => return Err(with_candidates(&state, &asked, refusal).await),
     };
-    let show = move |control: Rc<Control>| async move {
-        Ok(match found(Rc::clone(&control), known, &id).await? {
-            Ok(volume) => volume,
-            Err(untold) => {
-                let told = as_asked(&control, wanted, untold, slices, created);
-                judged(&control, told).await
-            }
-        })
-    };
+    let show = move |control: Rc<Control>| async move { found(control, known, &id).await };
     Ok((StatusCode::CREATED, axum::Json(state.call(show).await?)).into_response())
-}
-
-/// A volume that was just created on other nodes, none of which has reported it since: shown with the
-/// properties of the request.
-fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16, created: u64) -> Volume {
-    let Untold { status, reasons } = untold;
-    let problem = format!(
-        "the volume was created, but its state is unknown ({reasons}), and so are the space that it takes and, if none was given, its pool"
-    );
-    let physical = if asked.block_size == 512 && !asked.native_512 { 4096 } else { asked.block_size };
-    let size = status.entry.size;
-    let told = Volume {
-        id: status.entry.id.clone(),
-        name: asked.name,
-        pool: asked.pool.unwrap_or_default(),
-        kind: asked.kind,
-        size,
-        block_size: asked.block_size,
-        physical_block_size: physical,
-        slices,
-        reserved: size,
-        used: 0,
-        created,
-        naa: VolumeId::parse(&status.entry.id).map(naa).unwrap_or_default(),
-        maps: Vec::new(),
-        problem: None,
-        // The caller determines the health.
-        health: VolumeHealth::Healthy,
-        serving: false,
-        copies: Vec::new(),
-        epoch: None,
-        reason: None,
-        split_brain_policy: None,
-        fork: None,
-        losses: Vec::new(),
-        comparison: None,
-    };
-    Volume { problem: Some(problem), ..elsewhere::seen_by(control, &status, &told) }
 }
 
 /// Answers a dry run of creating a volume.

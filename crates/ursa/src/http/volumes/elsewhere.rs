@@ -1,19 +1,19 @@
 //! Volumes of the cluster that have no copy on the queried node.
 //!
-//! The cluster's record has their names, sizes and copies. Only nodes with a copy know the rest (block size,
-//! slices, kind): one of them is asked once, and its answer is kept, since none of this changes.
+//! The cluster's record has all of their properties. Only a node with a copy knows the pool that the copy is
+//! in, and how much it takes there: one of them is asked once, and its answer is kept. A volume that none of
+//! them reports is shown without that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::node::control::ControlError;
-use ::node::copies::{CopiesStatus, CopyEntry, StandingEntry, VolumeEntry};
+use ::node::copies::{CopiesStatus, CopyEntry, NodeId, StandingEntry, VolumeEntry};
 use ::node::{Control, VolumeId, parts};
-use api::{Missing, Volume};
-use axum::http::StatusCode;
+use api::{Missing, Volume, VolumeHealth, VolumeKind};
 
-use super::{copies, map, shown, split_brain, verification};
+use super::{copies, kind, map, naa, shown, split_brain, verification};
 use crate::http::peers::{self, VOLUMES};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -30,23 +30,6 @@ pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume>
     let names = control.node_names();
     let of_id = |id| Some(shown(control.volume(id).ok()?, &names));
     parts::filter_map(ids.split_whitespace(), of_id).await
-}
-
-/// A volume of the record that no node reports.
-pub(super) struct Untold {
-    pub(super) status: Box<CopiesStatus>,
-    /// The reasons, node by node.
-    pub(super) reasons: String,
-}
-
-impl Untold {
-    /// The refusal: the volume exists, but cannot be shown.
-    pub(super) fn refusal(self) -> Refusal {
-        let (name, reasons) = (&self.status.entry.name, self.reasons);
-        let detail = format!("volume {name:?} exists, but no node with a copy reports its state: {reasons}");
-        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "copy_unreachable", detail)
-            .hint("see `ursa node list`, and bring one of these nodes back or repair its links")
-    }
 }
 
 /// The volumes of the record that have no open copy on this node.
@@ -100,13 +83,22 @@ impl There {
         questions
     }
 
-    /// The volumes about which another node has reported.
-    pub(super) fn shown(self, known: &Elsewhere, names: &BTreeMap<u16, String>) -> Vec<Volume> {
+    /// The volumes, with what other nodes have reported about them. `missing`: the nodes that did not answer.
+    pub(super) fn shown(
+        self,
+        known: &Elsewhere,
+        missing: &[Missing],
+        names: &BTreeMap<u16, String>,
+    ) -> Vec<Volume> {
+        let There { volumes, me, heard } = self;
         let volume = |(status, maps): (CopiesStatus, Maps)| {
-            let told = known.of(&status.entry.id)?;
-            Some(seen(&status, maps, &told, names))
+            let told = match known.of(&status.entry.id) {
+                Some(told) => Ok(told),
+                None => Err(why_untold(me, &status, missing, |node| heard.contains(&node))),
+            };
+            seen(&status, maps, told, names)
         };
-        self.volumes.into_iter().filter_map(volume).collect()
+        volumes.into_iter().map(volume).collect()
     }
 }
 
@@ -136,33 +128,48 @@ pub(super) async fn one(
     control: &Rc<Control>,
     known: Elsewhere,
     name: &str,
-) -> Result<Option<Result<Volume, Untold>>, ControlError> {
+) -> Result<Option<Volume>, ControlError> {
     let Some(keeper) = control.keeper() else { return Ok(None) };
     let Some(status) = keeper.volume_named(name) else { return Ok(None) };
     if let Some(told) = known.of(&status.entry.id) {
-        return Ok(Some(Ok(seen_by(control, &status, &told))));
+        return Ok(Some(seen_by(control, &status, Ok(told))));
     }
     let question = || format!("{VOLUMES} {}", status.entry.id);
     let questions: BTreeMap<u16, String> =
         other_copies(keeper.me().0, &status).map(|copy| (copy.node, question())).collect();
-    let none = questions.is_empty();
-    let asked: Vec<u16> = questions.keys().copied().collect();
     let (told, missing) = peers::ask(control, questions).await?.read::<Volume>();
-    let found = told.first().map(|told| seen_by(control, &status, told));
     known.remember(told);
-    if let Some(found) = found {
-        return Ok(Some(Ok(found)));
-    }
-    let reason = |node: u16| {
-        let missing = missing.iter().find(|missing| missing.node == node);
-        let reason = missing.map_or("the pool of its copy is not open", |missing| missing.reason.as_str());
-        format!("node {node}: {reason}")
+    let told = match known.of(&status.entry.id) {
+        Some(told) => Ok(told),
+        None => Err(why_untold(keeper.me().0, &status, &missing, |node| keeper.hears(NodeId(node)))),
     };
-    let mut reasons: Vec<String> = asked.into_iter().map(reason).collect();
-    if none {
-        reasons.push("the pool of the copy on this node is not open".into());
+    Ok(Some(seen_by(control, &status, told)))
+}
+
+/// Why no node with a copy reports the volume; `None`: all of them are down, which its copies show.
+fn why_untold(
+    me: u16,
+    status: &CopiesStatus,
+    missing: &[Missing],
+    is_heard: impl Fn(u16) -> bool,
+) -> Option<String> {
+    if status.entry.copies.iter().all(|copy| copy.node != me && !is_heard(copy.node)) {
+        return None;
     }
-    Ok(Some(Err(Untold { status: Box::new(status), reasons: reasons.join("; ") })))
+    let reason = |copy: &CopyEntry| {
+        let missing = missing.iter().find(|missing| missing.node == copy.node);
+        let reason = match missing {
+            Some(missing) => missing.reason.as_str(),
+            None if copy.node != me && !is_heard(copy.node) => "it is unreachable",
+            None => "the pool of its copy is not open",
+        };
+        format!("node {}: {reason}", copy.node)
+    };
+    let reasons: Vec<String> = status.entry.copies.iter().map(reason).collect();
+    Some(format!(
+        "no node with a copy reports its pool and the space that it takes there ({})",
+        reasons.join("; ")
+    ))
 }
 
 /// The copies on other nodes.
@@ -170,27 +177,52 @@ fn other_copies(me: u16, volume: &CopiesStatus) -> impl Iterator<Item = &CopyEnt
     volume.entry.copies.iter().filter(move |copy| copy.node != me)
 }
 
+/// What another node has reported about a volume; otherwise why none has ([`why_untold`]).
+type Told = Result<Arc<Volume>, Option<String>>;
+
 /// The volume as the node of this control knows it now, completed with another node's report.
-pub(super) fn seen_by(control: &Control, status: &CopiesStatus, told: &Volume) -> Volume {
+fn seen_by(control: &Control, status: &CopiesStatus, told: Told) -> Volume {
     seen(status, control.maps_of(&status.entry.id), told, &control.node_names())
 }
 
-/// The volume as this node knows it now, completed with another node's report.
-fn seen(status: &CopiesStatus, maps: Maps, told: &Volume, names: &BTreeMap<u16, String>) -> Volume {
+/// The volume as this node knows it now, completed with another node's report. The caller determines its
+/// health.
+fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, String>) -> Volume {
+    let (entry, shape) = (&status.entry, &status.entry.shape);
+    let id = VolumeId::parse(&entry.id);
+    let kind = kind(shape.kind);
+    let (pool, reserved, used, problem) = match told {
+        Ok(told) => (told.pool.clone(), told.reserved, told.used, None),
+        Err(why) => {
+            let reserved = if kind == VolumeKind::Log { 0 } else { entry.size };
+            (String::new(), reserved, 0, why)
+        }
+    };
+    let physical = shape.block_bytes.checked_shl(shape.physical_exponent.into());
     Volume {
-        name: status.entry.name.clone(),
-        size: status.entry.size,
+        id: entry.id.clone(),
+        name: entry.name.clone(),
+        pool,
+        kind,
+        size: entry.size,
+        block_size: shape.block_bytes,
+        physical_block_size: physical.unwrap_or(shape.block_bytes),
+        slices: shape.slices,
+        reserved,
+        used,
+        created: shape.created,
+        naa: id.map(naa).unwrap_or_default(),
         maps: maps.into_iter().map(map).collect(),
-        problem: None,
+        problem,
+        health: VolumeHealth::Healthy,
         serving: false,
         copies: copies::shown(status, names),
-        epoch: Some(status.entry.epoch),
-        reason: Some(status.entry.reason.to_string()),
+        epoch: Some(entry.epoch),
+        reason: Some(entry.reason.to_string()),
         split_brain_policy: split_brain::chosen(status),
         fork: split_brain::fork(status),
-        comparison: VolumeId::parse(&told.id).map(|id| verification::compared(status, id, told.created)),
+        comparison: id.map(|id| verification::compared(status, id, shape.created)),
         losses: Vec::new(),
-        ..told.clone()
     }
 }
 

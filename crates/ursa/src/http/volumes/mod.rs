@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use ::node::control::{ControlError, VolumeStatus};
 use ::node::{Control, VolumeId};
-use api::{ClusterNode, ClusterRecord, List, Problem, Volume, VolumeHealth, VolumeKind, VolumeMap};
+use api::{ClusterNode, ClusterRecord, List, Missing, Problem, Volume, VolumeHealth, VolumeKind, VolumeMap};
 use axum::extract::State as Extracted;
 
 pub use self::elsewhere::Elsewhere;
+use self::elsewhere::There;
 pub(super) use self::elsewhere::of_ids;
-use self::elsewhere::{There, Untold};
 use self::health::health;
 use super::input::Segments;
 use super::node::record;
@@ -33,8 +33,9 @@ use crate::loss::{Cluster, losses};
 
 /// All volumes of the cluster, by name.
 ///
-/// If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes
-/// that did not answer within two seconds: a volume of which nothing was known before is missing then.
+/// If the queried node has no copy of a volume, `pool` is that of a node that has one, and `used` is what it
+/// takes there. `missing` lists nodes that did not answer within two seconds: if no other node with a copy has
+/// reported a volume before, its `pool` is empty and its `used` is 0.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
     all(&state).await.map(axum::Json)
@@ -47,7 +48,8 @@ pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Jso
 pub(super) async fn all(state: &State) -> Result<List<Volume>, Refusal> {
     let everywhere = state.call(everywhere).await?;
     let missing = elsewhere::learn(state, &everywhere.there).await?;
-    Ok(List { items: everywhere.shown(&state.elsewhere), missing })
+    let items = everywhere.shown(&state.elsewhere, &missing);
+    Ok(List { items, missing })
 }
 
 /// What the list of volumes is made from.
@@ -60,12 +62,12 @@ struct Everywhere {
 }
 
 impl Everywhere {
-    /// All volumes by name, except those that no node has reported. Not to be called on the node's core,
-    /// which also answers hosts.
-    fn shown(self, known: &Elsewhere) -> Vec<Volume> {
+    /// All volumes by name. Not to be called on the node's core, which also answers hosts. `missing`: the
+    /// nodes that did not report theirs.
+    fn shown(self, known: &Elsewhere, missing: &[Missing]) -> Vec<Volume> {
         let cluster = Cluster { nodes: &self.nodes, record: self.record.as_ref() };
         let here = self.here.into_iter().map(|volume| shown(volume, &self.names));
-        let mut items: Vec<Volume> = here.chain(self.there.shown(known, &self.names)).collect();
+        let mut items: Vec<Volume> = here.chain(self.there.shown(known, missing, &self.names)).collect();
         for volume in &mut items {
             volume.losses = losses(volume, cluster);
             volume.health = health(volume, cluster.nodes);
@@ -104,7 +106,6 @@ async fn nodes(control: &Control) -> Vec<ClusterNode> {
     responses(
         (status = OK, description = "The volume", body = Volume),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = SERVICE_UNAVAILABLE, description = "`copy_unreachable`: it exists, but no node with a copy reports its state", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn show(
@@ -113,25 +114,16 @@ pub(super) async fn show(
 ) -> Result<axum::Json<Volume>, Refusal> {
     let known = state.elsewhere.clone();
     let find = move |control: Rc<Control>| async move { found(control, known, &name).await };
-    Ok(axum::Json(state.call(find).await?.map_err(Untold::refusal)?))
+    Ok(axum::Json(state.call(find).await?))
 }
 
-/// The volume of this name or ID, wherever its copies are, or that no node reports it.
-async fn found(
-    control: Rc<Control>,
-    known: Elsewhere,
-    name: &str,
-) -> Result<Result<Volume, Untold>, ControlError> {
-    let mut volume = match control.volume(name) {
+/// The volume of this name or ID, wherever its copies are.
+async fn found(control: Rc<Control>, known: Elsewhere, name: &str) -> Result<Volume, ControlError> {
+    let volume = match control.volume(name) {
         Ok(volume) => named(&control, volume),
-        Err(error) => match elsewhere::one(&control, known, name).await? {
-            Some(Ok(volume)) => volume,
-            Some(Err(untold)) => return Ok(Err(untold)),
-            None => return Err(error),
-        },
+        Err(error) => elsewhere::one(&control, known, name).await?.ok_or(error)?,
     };
-    volume = judged(&control, volume).await;
-    Ok(Ok(volume))
+    Ok(judged(&control, volume).await)
 }
 
 /// A volume of this node, completed as every call returns it.
