@@ -1,5 +1,6 @@
 //! Volumes that are deleted while a node with a copy is unreachable.
 
+use node::control::ControlError;
 use node::copies::DeletedVolume;
 
 use super::*;
@@ -54,6 +55,39 @@ fn a_node_that_was_down_deletes_its_copy_when_it_is_back() {
         cluster.delete(1);
         assert!((0..3).all(|index| cluster.names_on(index).is_empty()));
         cluster.wait_for("all have said that it is gone", || cluster.noted(1).is_empty());
+    });
+}
+
+/// Its node serves it without the record, and still deletes it.
+#[test]
+fn a_volume_whose_only_copy_is_out_of_reach_is_deleted_and_goes_when_its_node_is_back() {
+    each_seed(4, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        let kind = if seed.is_multiple_of(2) { VolumeKind::Ram } else { VolumeKind::Thick };
+        cluster.control(1, move |control| async move {
+            control.create_volume(new_volume(POOL, Shape { kind, ..Shape::thick() })).await.unwrap();
+        });
+        let is_known = |by: usize| {
+            cluster.control(by, |control| async move {
+                control.keeper().unwrap().volume_named(Shape::thick().name).is_some()
+            })
+        };
+        cluster.wait_for("it is in the record", || is_known(0) && is_known(1));
+        let delete = || {
+            let name = Shape::thick().name;
+            cluster.control(0, move |control| async move { control.delete_unreachable(name, true).await })
+        };
+        let refused = delete();
+        assert!(matches!(refused, Err(ControlError::ElsewhereOnly { node: 2, .. })), "{refused:?}");
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(3));
+        delete().unwrap();
+        assert!(!is_known(0));
+        assert_eq!(cluster.noted(0), [[2]]);
+        cluster.start(1);
+        cluster.wait_for("its node deletes what it has", || cluster.names_on(1).is_empty());
+        cluster.wait_for("it is not remembered for ever", || cluster.noted(0).is_empty());
+        assert!(!is_known(0) && !is_known(1), "it is not adopted again");
     });
 }
 

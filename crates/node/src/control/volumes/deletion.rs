@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use store::VolumeInfo;
+use replica::NodeId;
 
 use super::super::change::{Changing, WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
-use crate::copies::volume_key;
+use crate::copies::{CopyEntry, VolumeEntry, volume_key};
 use crate::volume::VolumeId;
 
 impl Control {
@@ -32,7 +32,7 @@ impl Control {
                 }
                 _ => control.check_alone(&pool, &volume)?,
             }
-            control.unmap_volume(&changing, &volume, force).await?;
+            control.unmap_volume(&changing, volume.id, &volume.name, force).await?;
             if control.is_the_clusters(&volume) && control.is_recorded(volume.id).await? {
                 drop((_volume, pool));
                 return control.delete_replicated(volume.id, &volume.name).await;
@@ -44,18 +44,55 @@ impl Control {
         .await
     }
 
+    /// The volume of this name or identity, if no node with a copy can be reached, and this node's copy, if it
+    /// has one, is in a pool that is not open.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`]; [`ControlError::ElsewhereOnly`]: a node with a copy is there.
+    pub fn unreachable_volume(&self, name: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (id, entry) = keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))?;
+        let is_there =
+            |copy: &&CopyEntry| NodeId(copy.node) != keeper.me() && keeper.hears(NodeId(copy.node));
+        match entry.copies.iter().find(is_there) {
+            Some(copy) => Err(ControlError::ElsewhereOnly { volume: entry.name.clone(), node: copy.node }),
+            None => Ok((id, entry)),
+        }
+    }
+
+    /// Deletes a volume of which no copy can be reached. Its nodes delete their copies when they return: the
+    /// record says so in the same transaction. `force` also deletes its LUN maps.
+    ///
+    /// # Errors
+    /// As [`Control::unreachable_volume`]; [`ControlError::Mapped`]; those of the record.
+    pub async fn delete_unreachable(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
+        let (control, (id, entry)) = (Rc::clone(self), self.unreachable_volume(name)?);
+        self.change(Work::new(Doing::DeleteVolume, &entry.name), |changing| async move {
+            changing.concerns(id);
+            let volume = changing.hold([Thing::Volume(id)]).await?;
+            // A node may have returned meanwhile.
+            let (_, entry) = control.unreachable_volume(&id.to_string())?;
+            control.keeper_or_why_not()?.check_entry(&volume_key(id))?;
+            control.unmap_volume(&changing, id, &entry.name, force).await?;
+            drop(volume);
+            control.delete_replicated(id, &entry.name).await
+        })
+        .await
+    }
+
     /// Deletes all maps of a volume that is to be deleted, if that is allowed. The caller holds the volume,
     /// so nobody can add maps.
     async fn unmap_volume(
         &self,
         changing: &Changing,
-        volume: &VolumeInfo,
+        id: VolumeId,
+        name: &str,
         force: bool,
     ) -> Result<(), ControlError> {
         if !force {
-            self.check_unmapped(volume.id, &volume.name)?;
+            self.check_unmapped(id, name)?;
         }
-        let volumes = BTreeSet::from([volume.id]);
+        let volumes = BTreeSet::from([id]);
         if self.unmapping(&volumes, true).is_empty() {
             return Ok(());
         }

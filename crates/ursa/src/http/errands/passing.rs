@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{self, Passage};
+use ::node::control::{self, NotBegun, Passage};
 use api::Candidate;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, RawPathParams, Request, State as Extracted};
@@ -152,6 +152,8 @@ async fn at_another_node(
             Ok(outcome) => outcome.into_response(&parts.method),
             Err(_) => about.not_known(None, "its answer cannot be read").into_response(),
         }),
+        // This node notes in the record that they have to delete their copies.
+        Passage::Refused(nodes) if method == "DELETE" && are_unreachable(&about, &nodes) => None,
         Passage::Refused(nodes) => {
             let nodes: Vec<(u16, String)> =
                 nodes.into_iter().map(|(node, why)| (node, why.to_string())).collect();
@@ -162,6 +164,13 @@ async fn at_another_node(
             Some(about.not_known(Some(node), &reason.to_string()).into_response())
         }
     }
+}
+
+/// Whether the call is about a volume of which no copy can be reached.
+fn are_unreachable(about: &About, nodes: &[(u16, NotBegun)]) -> bool {
+    let is_out_of_reach =
+        |(_, why): &(u16, NotBegun)| matches!(why, NotBegun::Unreached | NotBegun::ClosedHere);
+    matches!(about, About::Volume(_)) && nodes.iter().all(is_out_of_reach)
 }
 
 impl About {

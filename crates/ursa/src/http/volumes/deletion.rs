@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use ::node::Control;
-use ::node::control::ControlError;
+use ::node::control::{ControlError, VolumeStatus};
+use ::node::copies::VolumeEntry;
+use ::node::{Control, VolumeId};
 use api::{DryRun, Problem};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -33,7 +34,9 @@ pub(in crate::http) struct Deletion {
 
 /// Deletes a volume with all its data.
 ///
-/// A target that was created with it is deleted, too, unless it has other maps, an alias or a secret.
+/// A target that was created with it is deleted, too, unless it has other maps, an alias or a secret. If no
+/// node with a copy can be reached, the volume is deleted from the cluster's record, and its nodes delete their
+/// copies when they return.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "delete_volume",
     params(("name" = String, Path, description = "Volume name or ID"), Deletion),
@@ -58,15 +61,57 @@ pub(in crate::http) async fn delete(
 
 /// Deletes a volume.
 async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), ControlError> {
-    let volume = control.volume(&name)?.info;
-    control.delete_volume(&volume.id.to_string(), force).await
+    match control.volume(&name) {
+        Ok(volume) => control.delete_volume(&volume.info.id.to_string(), force).await,
+        Err(_) if control.keeper().is_some() => control.delete_unreachable(&name, force).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// What is known of a volume that is to be deleted.
+struct Going {
+    id: VolumeId,
+    name: String,
+    size: u64,
+    maps: Vec<(String, u16, String)>,
+    /// The nodes with its copies; `None`: it is not in a cluster's record.
+    nodes: Option<Vec<u16>>,
+    is_reachable: bool,
+}
+
+impl Going {
+    fn find(control: &Control, name: &str) -> Result<Going, ControlError> {
+        let nodes_of = |entry: &VolumeEntry| entry.copies.iter().map(|copy| copy.node).collect();
+        match control.volume(name) {
+            Ok(VolumeStatus { info, maps, copies, .. }) => Ok(Going {
+                id: info.id,
+                name: info.name,
+                size: info.capacity.0,
+                maps,
+                nodes: copies.map(|copies| nodes_of(&copies.entry)),
+                is_reachable: true,
+            }),
+            Err(error) if control.keeper().is_none() => Err(error),
+            Err(_) => {
+                let (id, entry) = control.unreachable_volume(name)?;
+                Ok(Going {
+                    id,
+                    maps: control.maps_of(&entry.id),
+                    nodes: Some(nodes_of(&entry)),
+                    size: entry.size,
+                    name: entry.name,
+                    is_reachable: false,
+                })
+            }
+        }
+    }
 }
 
 /// Answers a dry run of deleting a volume.
 async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
     let look = move |control: Rc<Control>| async move {
-        let volume = control.volume(&name)?;
-        let volumes = BTreeSet::from([volume.info.id]);
+        let volume = Going::find(&control, &name)?;
+        let volumes = BTreeSet::from([volume.id]);
         let access = control.access();
         let going = access.targets().filter(|target| target.goes_with(&volumes));
         let targets: Vec<String> = going.map(|target| target.name.to_string()).collect();
@@ -74,10 +119,10 @@ async fn would_delete(state: &State, name: String, force: bool) -> Result<Respon
     };
     let (volume, targets) = state.call(look).await?;
     if let Some((target, lun, _)) = volume.maps.first().filter(|_| !force) {
-        let mapped = ControlError::Mapped { volume: volume.info.name, target: target.clone(), lun: *lun };
+        let mapped = ControlError::Mapped { volume: volume.name, target: target.clone(), lun: *lun };
         return Err(mapped.into());
     }
-    let name = &volume.info.name;
+    let name = &volume.name;
     let mut steps: Vec<String> = volume
         .maps
         .iter()
@@ -86,14 +131,20 @@ async fn would_delete(state: &State, name: String, force: bool) -> Result<Respon
     steps.extend(
         targets.into_iter().map(|target| format!("target {target}, which was created with it, is deleted")),
     );
-    let data = Size(volume.info.capacity.0);
-    match &volume.copies {
+    let data = Size(volume.size);
+    match &volume.nodes {
         None => steps.push(format!("volume {name} is deleted, with {data} of data")),
-        Some(copies) => {
-            let nodes: Vec<String> = copies.entry.copies.iter().map(|copy| copy.node.to_string()).collect();
+        Some(nodes) => {
+            let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
             let nodes = nodes.join(", ");
             steps.push(format!("volume {name} is deleted, with {data} of data, on nodes {nodes}"));
         }
+    }
+    if !volume.is_reachable {
+        steps.push(
+            "its nodes cannot be reached: they serve hosts that still reach them, and delete their copies when they return"
+                .into(),
+        );
     }
     Ok(dry_run::would(steps, Vec::new()))
 }
