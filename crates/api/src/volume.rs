@@ -12,8 +12,8 @@ pub struct Volume {
     pub id: String,
     /// Name: unique in the cluster.
     pub name: String,
-    /// Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
-    /// has answered since.
+    /// Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
+    /// `used` is not known either, and 0.
     pub pool: String,
     /// How its blocks are stored.
     pub kind: VolumeKind,

@@ -54,8 +54,9 @@ impl Control {
         let (id, entry) = keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))?;
         let is_there =
             |copy: &&CopyEntry| NodeId(copy.node) != keeper.me() && keeper.hears(NodeId(copy.node));
-        match entry.copies.iter().find(is_there) {
-            Some(copy) => Err(ControlError::ElsewhereOnly { volume: entry.name.clone(), node: copy.node }),
+        let there = entry.copies.iter().find(is_there).map(|copy| copy.node);
+        match there {
+            Some(node) => Err(ControlError::ElsewhereOnly { volume: entry.name, node }),
             None => Ok((id, entry)),
         }
     }
