@@ -45,6 +45,8 @@ pub(in crate::control) struct KnownAccess {
 /// Why the node does not take part in its cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterFailure {
+    /// The reason, as a code for programs.
+    pub cause: &'static str,
     /// The reason, as text.
     pub why: String,
     /// Since when.
@@ -106,8 +108,14 @@ impl Control {
 
     fn note_cluster_failure(&self, error: &ControlError) {
         let why = chain(error);
+        let cause = match error {
+            ControlError::Enter(error) => error.cause(),
+            ControlError::Record(_) => "own_record",
+            _ => "other",
+        };
         let mut failure = self.cluster_failure.borrow_mut();
-        if failure.as_ref().is_some_and(|known| known.why == why) {
+        if let Some(known) = failure.as_mut().filter(|known| known.cause == cause) {
+            known.why = why;
             return;
         }
         tracing::error!(
@@ -116,14 +124,9 @@ impl Control {
         );
         let name = &self.host.name;
         let text = format!("node {name} cannot take part in its cluster: {why}");
-        let cause = match error {
-            ControlError::Enter(error) => error.cause(),
-            ControlError::Record(_) => "own_record",
-            _ => "other",
-        };
         tell(Event::new(CLUSTER_FAILED, name, text).because(cause));
         let since = failure.as_ref().map_or(rt::now(), |known| known.since);
-        *failure = Some(ClusterFailure { why, since });
+        *failure = Some(ClusterFailure { cause, why, since });
     }
 
     /// Saves the cluster's access rules for a start without the cluster, as long as the node is in it.
