@@ -234,7 +234,7 @@ impl Control {
     }
 
     /// As [`Control::enter_cluster`]. `merged`: the targets and host groups of this node that the member has
-    /// added to the cluster's record.
+    /// added to the cluster's record, and a revision of the record that has them.
     ///
     /// # Errors
     /// As [`Control::enter_cluster`]; [`ControlError::ChangedWhileJoining`].
@@ -242,7 +242,7 @@ impl Control {
         self: &Rc<Control>,
         place: Place,
         generation: u64,
-        merged: Option<KnownAccess>,
+        merged: Option<(KnownAccess, u64)>,
     ) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::JoinCluster, &self.host.name), |changing| async move {
@@ -250,7 +250,7 @@ impl Control {
             if control.place().is_some() {
                 return Err(EnterError::Already.into());
             }
-            if merged.as_ref().is_some_and(|merged| control.own_rules(&place.cluster) != *merged) {
+            if merged.as_ref().is_some_and(|(rules, _)| control.own_rules(&place.cluster) != *rules) {
                 return Err(ControlError::ChangedWhileJoining);
             }
             if let RecordEngine::Embedded = Shard::current().config().record {
@@ -267,7 +267,13 @@ impl Control {
                 also.extend(control.own_access().into_iter().map(|(key, _)| delete(key)));
                 also.push(set(KNOWN_ACCESS.into(), &control.all_rules()));
             }
-            control.begin(&changing, place, also).await
+            control.begin(&changing, place, also).await?;
+            // Some of them may have been deleted from the record since.
+            if let (Some((_, revision)), Some(keeper)) = (merged, control.keeper()) {
+                let revision = replica::Revision(revision);
+                rt::spawn(async move { control.follow_rules_of_record(keeper, revision).await }).detach();
+            }
+            Ok(())
         })
         .await
     }

@@ -98,9 +98,14 @@ impl Control {
         let Some(keeper) = self.keeper() else { return };
         let name = self.host.name.clone();
         tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
-        // The last known rules may name objects that no longer exist.
+        self.follow_rules_of_record(keeper, Revision(1)).await;
+    }
+
+    /// Acts by the access rules of the record alone once the node acts by this revision: the rules that it
+    /// knew before may name objects that no longer exist.
+    pub(super) async fn follow_rules_of_record(&self, keeper: Rc<Keeper>, revision: Revision) {
         while !keeper.is_stopping() {
-            if keeper.until(RECORD_DEADLINE, || keeper.acts_by() > Revision(0)).await {
+            if keeper.until(RECORD_DEADLINE, || keeper.acts_by() >= revision).await {
                 return self.announce_record().await;
             }
         }

@@ -38,6 +38,8 @@ struct Welcome {
     members: Vec<Member>,
     /// How many of the node's targets and host groups the cluster's record has now.
     rules: usize,
+    /// A revision of the record that has them.
+    revision: u64,
 }
 
 impl Control {
@@ -131,7 +133,7 @@ impl Control {
             incarnation: 0,
             members: welcome.members,
         };
-        self.enter_with(place, welcome.generation, Some(about.has.access)).await
+        self.enter_with(place, welcome.generation, Some((about.has.access, welcome.revision))).await
     }
 
     /// Lets nodes join with tokens of this node from now on.
@@ -218,13 +220,14 @@ impl Control {
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
         keeper.change_members(MemberChange::Add(id), MEMBERS_DEADLINE).await?;
         let certificate = authority.sign(NodeId(number), request).map_err(EnterError::from)?;
+        let revision = keeper.acts_by().0;
         let members = keeper.nodes().into_iter().map(|(node, _)| node).filter(|node| node.id != number);
         let members = members.map(|node| Member { node: node.id, addresses: node.addresses }).collect();
         tracing::info!(node = number, name = entry.name, "a node joined the cluster");
         Ok(JoinAnswer {
             node: NodeId(number),
             certificate,
-            about: json(&Welcome { generation: record.generation, members, rules }),
+            about: json(&Welcome { generation: record.generation, members, rules, revision }),
         })
     }
 }
