@@ -429,6 +429,26 @@ impl Slice {
         Ok(found)
     }
 
+    /// Checks on the disk what says where the block at `offset` lies, for a log-structured slice.
+    ///
+    /// Reads do not notice that the disk cannot read a part of the map that is in memory; the next start
+    /// would. Such a part is written again. Returns the error of the disk, and whether that has been done.
+    /// If the part is not in memory, a read of the block checks it.
+    ///
+    /// # Errors
+    /// [`SliceError::Offline`].
+    pub async fn check_map(&self, offset: ByteOffset) -> Result<Option<(BadBlock, bool)>, SliceError> {
+        let found = match &self.layout {
+            Layout::Log(slice) => slice.check_map(offset).await?,
+            Layout::Thick(_) | Layout::Ram(_) => None,
+        };
+        match found {
+            Some((SliceError::Unreadable(bad), is_mended)) => Ok(Some((bad, is_mended))),
+            Some((error, _)) => Err(error),
+            None => Ok(None),
+        }
+    }
+
     /// Notes durably that the range is lost: the disk holds other data there than the slice should.
     ///
     /// A block stays lost until it is written. `holders` has a bit for each copy, by slot, that holds the

@@ -145,6 +145,7 @@ impl Inner {
     async fn merge(&self) -> Result<(), CheckpointError> {
         let mut others = self.to_sweep();
         others.extend(self.state.borrow().to_evacuate());
+        others.extend(self.state.borrow().mending.keys());
         others.sort_unstable_by(|one, other| other.cmp(one));
         let (mut from, mut again) = ((0, 0), READS_MAX - 1);
         loop {
@@ -431,6 +432,7 @@ impl Running {
             self.segments.remove_leaf(old.segment, old.len);
         }
         self.cache.remove(key);
+        self.mending.remove(&key);
         if let Some((place, leaf)) = written {
             self.segments.add_leaf(place.segment, place.len);
             self.leaves.insert(key, place);

@@ -167,6 +167,11 @@ impl LeafCache {
         Some(leaf.clone())
     }
 
+    /// As [`LeafCache::get`], but does not count as a use.
+    pub(crate) fn peek(&self, key: LeafKey) -> Option<Leaf> {
+        self.leaves.get(&key).map(|(leaf, _)| leaf.clone())
+    }
+
     pub(crate) fn remove(&mut self, key: LeafKey) {
         if let Some((leaf, used)) = self.leaves.remove(&key) {
             self.by_use.remove(&used);

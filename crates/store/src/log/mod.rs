@@ -55,7 +55,7 @@ pub use read::MAP_UNIT;
 pub use slice::LogSlice;
 
 use changes::Changes;
-use leaf::{LEAF_BLOCKS, LeafCache, LeafKey};
+use leaf::{LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
 use place::{Place, SLOT_BYTES};
 use queue::Append;
 use root::Run;
@@ -154,6 +154,9 @@ struct Running {
     /// The place of each leaf, for all branches.
     leaves: BTreeMap<LeafKey, LeafPlace>,
     cache: LeafCache,
+    /// Leaves that the disk cannot read where they are. They were in memory, and the next checkpoint writes
+    /// them again. At most one for each scrub that is running.
+    mending: BTreeMap<LeafKey, Leaf>,
     /// The changes since the last freeze.
     active: Changes,
     /// The changes that are being merged: those of records below `frozen_below`.
@@ -440,6 +443,7 @@ impl Running {
             segments: Segments::new(handle.slots(), handle.zone_segments),
             leaves: BTreeMap::new(),
             cache: LeafCache::new(share),
+            mending: BTreeMap::new(),
             active: Changes::default(),
             frozen: None,
             frozen_below: 0,

@@ -1,6 +1,7 @@
 //! Reading: finds where blocks lie, reads them, and checks their checksums.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use base::{Buf, Chain, SharedBuf};
 use rt::{DiskError, join_all};
@@ -177,39 +178,86 @@ impl Inner {
     /// [`DiskError::Latched`]; all others mean that the leaf cannot be read.
     pub(super) async fn leaf(&self, key: LeafKey) -> Result<Option<Leaf>, DiskError> {
         loop {
-            let (place, generation, _pinned) = {
+            let place = {
                 let mut state = self.state.borrow_mut();
                 let Some(place) = state.leaves.get(&key).copied() else { return Ok(None) };
-                if let Some(leaf) = state.cache.get(key) {
+                let known = state.cache.get(key).or_else(|| state.mending.get(&key).cloned());
+                if let Some(leaf) = known {
                     return Ok(Some(leaf));
                 }
-                let generation = state.segments.used.get(&place.segment).map_or(0, |used| used.generation);
-                drop(state);
-                (place, generation, self.pin(place.segment))
+                place
             };
-            let first = place.at / SLOT_GRAINS;
-            let end = (place.at + u32::from(place.len)).div_ceil(SLOT_GRAINS);
-            let from = Place { segment: place.segment, slot: first as u16 };
-            let read = match self.locate(from) {
-                Some((disk, _, at)) => {
-                    disk.read(at, Buf::uncleared((end - first) as usize * SLOT_BYTES)).await
-                }
-                None => Err(DiskError::Range { offset: u64::from(place.segment), len: u64::from(place.len) }),
-            };
-            let read = read?;
-            let start = (place.at - first * SLOT_GRAINS) as usize * LEAF_GRAIN;
-            let bytes = &read[start..start + usize::from(place.len) * LEAF_GRAIN];
-            let leaf = Leaf::check(bytes, key, generation);
+            let leaf = self.leaf_on_disk(key, place).await?;
             let mut state = self.state.borrow_mut();
             if state.leaves.get(&key) != Some(&place) {
                 continue;
             }
-            let damaged = || DiskError::Media(std::io::ErrorKind::InvalidData.into());
             let leaf = leaf.ok_or_else(damaged)?;
             state.cache.insert(key, leaf.clone());
             return Ok(Some(leaf));
         }
     }
+
+    /// Reads a leaf at this place. `None`: it is damaged, or has moved meanwhile.
+    async fn leaf_on_disk(&self, key: LeafKey, place: LeafPlace) -> Result<Option<Leaf>, DiskError> {
+        let generation =
+            self.state.borrow().segments.used.get(&place.segment).map_or(0, |used| used.generation);
+        let _pinned = self.pin(place.segment);
+        let first = place.at / SLOT_GRAINS;
+        let end = (place.at + u32::from(place.len)).div_ceil(SLOT_GRAINS);
+        let from = Place { segment: place.segment, slot: first as u16 };
+        let read = match self.locate(from) {
+            Some((disk, _, at)) => disk.read(at, Buf::uncleared((end - first) as usize * SLOT_BYTES)).await,
+            None => Err(DiskError::Range { offset: u64::from(place.segment), len: u64::from(place.len) }),
+        };
+        let read = read?;
+        let start = (place.at - first * SLOT_GRAINS) as usize * LEAF_GRAIN;
+        let bytes = &read[start..start + usize::from(place.len) * LEAF_GRAIN];
+        Ok(Leaf::check(bytes, key, generation))
+    }
+
+    /// Reads the leaf of a block from the disk although it is in memory, which is where all other reads find
+    /// it. Returns the error if the disk cannot read it, and whether it has been written again.
+    ///
+    /// Until then it stays in memory: a checkpoint that found it neither there nor on the disk would lose
+    /// what it says.
+    ///
+    /// # Errors
+    /// [`Unread::Offline`].
+    pub(super) async fn check_leaf(
+        self: &Rc<Inner>,
+        branch: u32,
+        block: u64,
+    ) -> Result<Option<(Unread, bool)>, Unread> {
+        let key = (branch, block / LEAF_BLOCKS);
+        loop {
+            let (place, leaf) = {
+                let state = self.state.borrow();
+                let Some(place) = state.leaves.get(&key).copied() else { return Ok(None) };
+                let Some(leaf) = state.cache.peek(key) else { return Ok(None) };
+                (place, leaf)
+            };
+            let read = self.leaf_on_disk(key, place).await;
+            if self.state.borrow().leaves.get(&key) != Some(&place) {
+                continue;
+            }
+            let error = match read {
+                Ok(Some(_)) => return Ok(None),
+                Ok(None) => damaged(),
+                Err(DiskError::Latched) => return Err(Unread::Offline),
+                Err(error) => error,
+            };
+            let unread = self.lost(&error, block, Some(place));
+            self.state.borrow_mut().mending.insert(key, leaf);
+            let is_mended = self.merge_all().await.is_ok();
+            return Ok(Some((unread, is_mended)));
+        }
+    }
+}
+
+/// The error for a leaf that the disk read, but that is not the right one.
+fn damaged() -> DiskError {
+    DiskError::Media(std::io::ErrorKind::InvalidData.into())
 }
 
 /// Segments that are being read.

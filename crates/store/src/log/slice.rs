@@ -274,6 +274,18 @@ impl LogSlice {
         Ok(found)
     }
 
+    /// Reads the part of the map that says where the block at `offset` lies from the disk, even if it is in
+    /// memory.
+    pub(crate) async fn check_map(
+        &self,
+        offset: ByteOffset,
+    ) -> Result<Option<(SliceError, bool)>, SliceError> {
+        self.ready().await?;
+        let checked = self.log.inner.check_leaf(self.branch, offset.0 / BLOCK).await;
+        let found = checked.map_err(|unread| unread.error(offset.0))?;
+        Ok(found.map(|(unread, is_mended)| (unread.error(offset.0), is_mended)))
+    }
+
     pub(crate) fn map_pages(&self) -> u64 {
         self.spec.borrow().map_pages
     }

@@ -19,8 +19,13 @@ const OTHERS: Range<u64> = 512..1012;
 
 /// A pool with a slice, all of which is in the map. No leaf is in memory.
 async fn merged() -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
+    merged_with(ByteLen(1)).await
+}
+
+/// The same with this memory.
+async fn merged_with(memory: ByteLen) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
     let pool = create(1).await;
-    pool.set_log_memory(LogMemory::new(ByteLen(1)));
+    pool.set_log_memory(LogMemory::new(memory));
     let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
     let disks = pool.share_disks().attach();
     let slice = slices(&pool, &disks, id).remove(0);
@@ -130,5 +135,31 @@ fn a_leaf_that_cannot_be_read_for_a_moment_is_not_lost() {
         }
         check(&slice).await;
         drop((pool, disks));
+    });
+}
+
+/// Reads take what is in memory, so that only the next start would notice that the disk has lost it.
+#[test]
+fn a_leaf_in_memory_that_has_rotted_on_the_disk_is_written_again() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 8 << 20, 1);
+    let (pool, disks, id, slice) = world.block_on(node, CORE, || merged_with(ByteLen(1 << 20)));
+    let leaf = first_leaf(&slice);
+    world.corrupt_disk(node, path(0), leaf.start..leaf.start + 512);
+    world.block_on(node, CORE, move || async move {
+        assert_eq!(read(&slice, 1).await, Ok(2), "it is in memory");
+        let offset = ByteOffset(BLOCK);
+        let bad = BadBlock { offset, disk: 0, disk_offset: leaf.start, cause: ReadFailure::Map };
+        assert_eq!(slice.check_map(offset).await, Ok(Some((bad, true))));
+        assert_eq!(slice.check_map(offset).await, Ok(None));
+        assert_ne!(first_leaf(&slice), leaf);
+        check(&slice).await;
+        drop(slice);
+        pool.logs_ended().await;
+        let slice = slices(&pool, &disks, id).remove(0);
+        for at in 0..FIRST {
+            assert_eq!(read(&slice, at).await, Ok(at + 1));
+        }
+        check(&slice).await;
     });
 }
