@@ -84,6 +84,10 @@ pub enum FindingCode {
     CopiesMismatch,
     /// A copy lacks blocks that no copy in sync could read.
     BlocksLost,
+    /// The last scrub of a volume found blocks that cannot be read.
+    ScrubUnrepaired,
+    /// A volume has not been scrubbed for a long time.
+    ScrubOverdue,
     /// A volume is not in the cluster's record, which has another one of its name.
     VolumeNameTaken,
     /// Copies are out of sync, and no node reports a resync.

@@ -21,7 +21,7 @@ pub struct Job {
     pub subject: String,
     /// State of the job.
     pub state: JobState,
-    /// Number of the node that has the copy, or that runs the verification or change; absent without a
+    /// Number of the node that has the copy, or that runs the verification, scrub or change; absent without a
     /// cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
@@ -119,6 +119,8 @@ pub enum JobKind {
     RemoveCopy,
     /// The copies of a volume are compared.
     Verify,
+    /// A volume is scrubbed on a node.
+    Scrub,
     /// Another change on a node.
     Change,
 }
@@ -131,6 +133,7 @@ impl fmt::Display for JobKind {
             JobKind::MoveCopy => "move_copy",
             JobKind::RemoveCopy => "remove_copy",
             JobKind::Verify => "verify",
+            JobKind::Scrub => "scrub",
             JobKind::Change => "change",
         })
     }

@@ -25,6 +25,7 @@ mod local;
 mod node;
 mod pool;
 mod problem;
+mod scrub;
 mod session;
 mod severity;
 mod since;
@@ -62,6 +63,7 @@ pub use self::pool::{
     PoolLogs, PoolRemains, PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
 pub use self::problem::{Candidate, DryRun, Problem};
+pub use self::scrub::{PoolScrub, Scrub, ScrubState, VolumeScrub};
 pub use self::session::Session;
 pub use self::severity::Severity;
 pub use self::since::Since;

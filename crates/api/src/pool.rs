@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::PoolScrub;
+
 /// A pool: disks of one node, managed together, that volumes take their space from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
@@ -36,6 +38,9 @@ pub struct Pool {
     /// still take. Absent if the space suffices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overcommit: Option<Overcommit>,
+    /// Last scrubs of its volumes; absent while the pool is not open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scrub: Option<PoolScrub>,
     /// Number of the node that has the pool; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ChosenPolicy, Since, SyncPaused, VolumeFork};
+use crate::{ChosenPolicy, Since, SyncPaused, VolumeFork, VolumeScrub};
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -67,6 +67,10 @@ pub struct Volume {
     /// Last and next verification of its copies; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
+    /// Last and next scrub of it on the node that reports it: the queried one, or one that has a copy. Absent
+    /// for RAM volumes, and if no node reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scrub: Option<VolumeScrub>,
 }
 
 /// Health of a volume: the first of these that holds, from the worst.

@@ -28,6 +28,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         fork: None,
         losses: Vec::new(),
         comparison: None,
+        scrub: None,
     }
 }
 

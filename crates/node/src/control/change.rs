@@ -414,6 +414,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::WriteIdentity
         | Doing::EndLife
         | Doing::WriteReadErrors
+        | Doing::WriteScrubs
         | Doing::AcknowledgeReadErrors
         | Doing::RepairRecord => return None,
     };

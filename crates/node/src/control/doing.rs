@@ -62,6 +62,7 @@ doings! {
     WriteIdentity = "writing the identity of";
     EndLife = "retiring a start of";
     WriteReadErrors = "recording failed reads of";
+    WriteScrubs = "recording scrubs of";
     AcknowledgeReadErrors = "acknowledging read errors of pool";
     RepairRecord = "repairing the record of";
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-use super::{Control, Verification};
+use super::{Control, Scrub, Verification};
 use crate::copies::{Cause, CopyWork, VolumeEntry};
 use crate::volume::VolumeId;
 
@@ -68,6 +68,13 @@ pub enum EndedWork {
         volume: VolumeId,
         /// What it found, without the list of differences.
         found: Box<Verification>,
+    },
+    /// A scrub.
+    Scrub {
+        /// The volume's identity.
+        volume: VolumeId,
+        /// What it found.
+        found: Box<Scrub>,
     },
     /// A change of this node.
     Change {

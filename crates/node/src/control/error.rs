@@ -414,6 +414,14 @@ pub enum ControlError {
     /// The operation is about copies, but the cluster's record does not list the volume.
     #[error("volume {0:?} has no copies on other nodes, and is not in a cluster's record")]
     NotReplicated(String),
+    /// Nothing can be scrubbed.
+    #[error("volume {volume:?} cannot be scrubbed now: {reason}")]
+    NotScrubbable {
+        /// The volume.
+        volume: String,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The node could not join a cluster.
     #[error(transparent)]
     Join(Box<link::JoinError>),

@@ -171,6 +171,26 @@ pub enum FaultKind {
         /// The first of these.
         lba: u64,
     },
+    /// The last scrub of a volume on this node found blocks that cannot be read, nor repaired.
+    ScrubUnrepaired {
+        /// The volume's ID.
+        id: String,
+        /// Its name.
+        volume: String,
+        /// How many bad blocks were not repaired.
+        blocks: u64,
+        /// The LBA of the first of these.
+        lba: u64,
+    },
+    /// A volume has not been scrubbed for far longer than the interval.
+    ScrubOverdue {
+        /// The volume's ID.
+        id: String,
+        /// Its name.
+        volume: String,
+        /// How long ago the last scrub ended, or the volume was created.
+        seconds: u64,
+    },
 }
 
 /// A block of a volume that a disk cannot read.
@@ -218,6 +238,7 @@ impl Control {
         faults.extend(self.life_used());
         faults.extend(self.differing_copies());
         faults.extend(self.lost_blocks());
+        faults.extend(self.scrub_faults());
         faults.extend(self.unrecorded());
         faults
     }

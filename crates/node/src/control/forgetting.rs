@@ -135,10 +135,14 @@ impl Control {
             let _record = changing.hold([Thing::Record]).await?;
             let record: Option<PoolRecord> = self.record.borrow().get(&key(name));
             let id = record.and_then(|record| PoolId::parse(&record.id?));
-            let errors = id.map(|id| self.read_errors.without(id)).unwrap_or_default();
-            let others = errors.into_iter().chain([delete(key(name))]).collect();
+            let kept = |id| [self.read_errors.without(id), self.scrubs.without(id)].concat();
+            let kept = id.map(kept).unwrap_or_default();
+            let others = kept.into_iter().chain([delete(key(name))]).collect();
             self.change_record(changing, self.unmapping(&lost, false), others).await?;
-            id.inspect(|id| self.read_errors.forget(*id));
+            id.inspect(|id| {
+                self.read_errors.forget(*id);
+                self.scrubs.forget(*id);
+            });
         }
         if let Some(pool) = &open {
             // Otherwise its copies would stay members until the next start, which no longer finds them, and

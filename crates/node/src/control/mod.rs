@@ -35,6 +35,7 @@ mod record_place;
 mod relocation;
 mod remains;
 mod reopening;
+mod scrubbing;
 mod showing;
 mod start;
 mod status;
@@ -88,11 +89,14 @@ pub use self::pools::{FailedDisk, ImportSpec, MapMemory, PoolSpec, PoolState, Po
 pub use self::read_errors::DiskReadErrors;
 use self::read_errors::ReadErrors;
 pub(crate) use self::read_errors::{
-    note_bad_block, note_bad_block_of_copy, note_repaired_block_of_copy, note_unrepaired_of_copy,
+    note_bad_block, note_bad_block_of_copy, note_repaired_block, note_repaired_block_of_copy,
+    note_unrepaired_of_copy,
 };
 pub use self::record_place::RecordPlace;
 pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
+use self::scrubbing::Scrubs;
+pub use self::scrubbing::{PoolScrubs, SCRUB_EVERY, Scrub, ScrubEnd, ScrubFound, ScrubState, ScrubStatus};
 pub use self::showing::{NotShown, SHOW_DEADLINE};
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{
@@ -164,6 +168,7 @@ pub struct Control {
     events: Events,
     verifications: Verifications,
     read_errors: ReadErrors,
+    scrubs: Scrubs,
     lost_blocks: lost_blocks::LostBlocks,
     /// File systems that have less free space than the pools in them may still take.
     overcommitted: RefCell<BTreeSet<u64>>,

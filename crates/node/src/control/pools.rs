@@ -18,6 +18,7 @@ use super::filling::Filling;
 use super::overcommit::{Overcommit, Promises};
 use super::predecessor::outlive;
 use super::read_errors::DiskReadErrors;
+use super::scrubbing::PoolScrubs;
 use super::turns::Thing;
 use super::{Control, ControlError, KnownPool, Opened};
 use crate::access::VolumeName;
@@ -79,6 +80,8 @@ pub struct PoolState {
     pub overcommit: Option<Overcommit>,
     /// How full it is, if it has log volumes.
     pub filling: Option<Filling>,
+    /// The scrubs of its volumes.
+    pub scrubs: PoolScrubs,
 }
 
 impl PoolState {
@@ -153,6 +156,7 @@ impl Control {
             open.read_errors = self.read_errors(pool);
             (open.promised, open.overcommit) = self.promised(promises, pool);
             open.filling = self.filling(pool, &open.usage);
+            open.scrubs = self.pool_scrubs(pool.id());
         }
         status
     }
@@ -320,9 +324,10 @@ impl Control {
             }
             control.close_pool(&changing, &pool).await;
             let _record = changing.hold([Thing::Record]).await?;
-            let errors = control.read_errors.without(pool.id());
-            control.commit(&changing, errors.into_iter().chain([delete(key(&name))]).collect()).await?;
+            let kept = [control.read_errors.without(pool.id()), control.scrubs.without(pool.id())].concat();
+            control.commit(&changing, kept.into_iter().chain([delete(key(&name))]).collect()).await?;
             control.read_errors.forget(pool.id());
+            control.scrubs.forget(pool.id());
             control.unknow_pool(&name);
             drop(_record);
             control.serve_elsewhere(&pool).await;
@@ -531,6 +536,7 @@ fn status(name: &str, known: &KnownPool) -> PoolStatus {
                 promised: 0,
                 overcommit: None,
                 filling: None,
+                scrubs: PoolScrubs::default(),
             })
         }
         Opened::NotYet(began) => {

@@ -187,6 +187,11 @@ pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: B
     });
 }
 
+/// Notes that a block of a volume that only this node has was repaired. From any core.
+pub(crate) fn note_repaired_block(volume: VolumeId, bad: BadBlock) {
+    with_control(move |control| control.note_repaired_block(volume, bad));
+}
+
 /// Notes that a block of such a copy was repaired. From any core.
 pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
     with_control(move |control| {
@@ -264,7 +269,7 @@ impl Control {
         let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
         let volume_name = self.shown_name(&info);
         let text = format!(
-            "disk {disk} of pool {name}: bad block at byte {} (LBA {lba} of volume {volume_name}) repaired from another copy",
+            "disk {disk} of pool {name}: bad block at byte {} (LBA {lba} of volume {volume_name}) repaired",
             bad.disk_offset
         );
         let block = u64::from(info.block_size.bytes());

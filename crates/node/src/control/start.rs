@@ -20,6 +20,7 @@ use super::ended::EndedJobs;
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
 use super::read_errors::ReadErrors;
+use super::scrubbing::Scrubs;
 use super::turns::Thing;
 use super::verifying::Verifications;
 use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec};
@@ -107,6 +108,7 @@ impl Control {
         let id = known.as_ref().and_then(|node| HostId::parse(&node.id)).unwrap_or_else(HostId::random);
         let now = (config.unix_now)();
         let read_errors = ReadErrors::restored(&record, now);
+        let scrubs = Scrubs::restored(&record);
         let control = Rc::new(Control {
             record: RefCell::new(record),
             started: Some(now).filter(|now| *now > 0),
@@ -134,6 +136,7 @@ impl Control {
             events: Events::default(),
             verifications: Verifications::default(),
             read_errors,
+            scrubs,
             lost_blocks: Default::default(),
             overcommitted: RefCell::default(),
             levels: RefCell::default(),
@@ -146,6 +149,7 @@ impl Control {
         }
         rt::spawn(Rc::clone(&control).keep_record_writable()).detach();
         rt::spawn(Rc::clone(&control).keep_read_errors()).detach();
+        rt::spawn(Rc::clone(&control).scrub_by_schedule()).detach();
         Ok(control)
     }
 

@@ -18,6 +18,7 @@ use rt::sync::Semaphore;
 use store::VolumeId;
 
 pub use self::schedule::due;
+pub(super) use self::schedule::{due_at, pause};
 use self::scheduled::Scheduled;
 use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, VolumeStatus};
 use crate::canary::{Canary, makes};
@@ -427,7 +428,7 @@ fn how_ended(found: &Verification) -> (JobOutcome, Option<String>) {
     }
 }
 
-fn is_in_sync_here(keeper: &Keeper, id: VolumeId) -> bool {
+pub(super) fn is_in_sync_here(keeper: &Keeper, id: VolumeId) -> bool {
     let here =
         keeper.volume(id).and_then(|volume| volume.entry.copy_on(keeper.me()).map(|(_, copy)| copy.standing));
     here == Some(StandingEntry::InSync)

@@ -16,7 +16,7 @@ use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind};
 pub(crate) use self::change::show_capacity;
 pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
-use super::{Control, ControlError, Placement};
+use super::{Control, ControlError, Placement, ScrubStatus};
 use crate::copies::{CopiesStatus, Keeper, VolumeEntry, volume_name_key};
 use crate::parts;
 use crate::volume::VolumeId;
@@ -66,6 +66,8 @@ pub struct VolumeStatus {
     pub problem: Option<String>,
     /// Its copies, if it has several.
     pub copies: Option<CopiesStatus>,
+    /// The scrubs of it on this node; `None`: nothing of it is on a disk.
+    pub scrub: Option<ScrubStatus>,
 }
 
 impl Control {
@@ -207,6 +209,7 @@ impl Control {
         });
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string).or(failed);
         let problem = problem.or_else(|| self.why_not_recorded(&info));
+        let scrub = self.pool_named(pool).ok().and_then(|pool| self.scrub_status(pool.id(), &info));
         let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         let info = match &copies {
             Some(CopiesStatus { entry, .. }) => {
@@ -214,7 +217,7 @@ impl Control {
             }
             None => info,
         };
-        VolumeStatus { info, pool: pool.to_owned(), maps, problem, copies }
+        VolumeStatus { info, pool: pool.to_owned(), maps, problem, copies, scrub }
     }
 
     /// Where a volume is mapped, by its identity: target, LUN and host group.

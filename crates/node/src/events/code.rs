@@ -134,6 +134,9 @@ codes! {
     /// Copies in sync of a volume were compared, and differ.
     COPIES_MISMATCH = "copies_mismatch", Critical, "find the copies that differ (`ursa volume verify`), then rebuild the wrong one: `ursa volume copy rebuild`";
 
+    /// A scrub has ended, and has found bad blocks: the text says how many were repaired.
+    SCRUB_FOUND_BAD_BLOCKS = "scrub_found_bad_blocks", Warning, "check the disk (`ursa pool show`, SMART, kernel log) and replace it if errors continue; restore what cannot be read from a backup";
+
     /// A disk is out of service because a write or a flush failed.
     DISK_FAILED = "disk_failed", Critical, "check the disk, then run `ursa pool reopen`";
     /// A disk failed to read a block: the cause says whether the medium or the device is at fault.

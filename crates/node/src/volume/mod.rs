@@ -11,6 +11,7 @@ mod memory;
 mod order;
 mod piece;
 mod scan;
+mod scrub;
 mod slice;
 
 use std::cell::Cell;
@@ -24,6 +25,7 @@ use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
 
 pub use self::order::{Exclusive, Order};
 use self::piece::{PieceOp, Taken};
+pub use self::scrub::Scrubbed;
 pub use self::slice::{Slice, Standing, TakenRange};
 use crate::control::{note_bad_block, space_of};
 

@@ -105,6 +105,11 @@ impl Slice {
         self.copy.get()
     }
 
+    /// Where the slice's bytes are on this node.
+    pub(super) fn layout(&self) -> &store::Slice {
+        &self.layout
+    }
+
     /// Reads what is on this node's disk, regardless of which copies may serve.
     ///
     /// Bad blocks are repaired from another copy if possible.

@@ -56,7 +56,7 @@ impl Command for ProvisioningLog {
 
 impl Cluster {
     /// Changes the bytes of these blocks, which hold [`marked`] values, on a node's disk.
-    fn rot(&self, index: usize, lbas: impl IntoIterator<Item = u64>) {
+    pub(super) fn rot(&self, index: usize, lbas: impl IntoIterator<Item = u64>) {
         for lba in lbas {
             let at = self.place_of(index, marked(lba));
             self.world.corrupt_disk(self.servers[index], DISK, at + 1024..at + 1536);

@@ -41,6 +41,7 @@ mod reservations;
 #[expect(dead_code, reason = "the other tests need more of it")]
 #[path = "../all/rig.rs"]
 mod rig;
+mod scrubbing;
 #[path = "../all/seeds.rs"]
 mod seeds;
 mod set_back;

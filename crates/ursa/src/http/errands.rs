@@ -45,26 +45,30 @@ use super::state::State;
 use super::{dry_run, there, volumes};
 
 /// Calls that another node executes if this one does not have the volume.
-const OF_VOLUMES: [(&str, &str); 7] = [
+const OF_VOLUMES: [(&str, &str); 9] = [
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
     ("GET", "/v1/volumes/{name}/counters"),
     ("POST", "/v1/volumes/{name}/verify"),
     ("GET", "/v1/volumes/{name}/verify"),
+    ("POST", "/v1/volumes/{name}/scrub"),
+    ("GET", "/v1/volumes/{name}/scrub"),
     ("POST", "/v1/volumes/{name}/copies"),
     MAP,
 ];
 /// Those of them whose query may name the node.
-const AT_NODES: [(&str, &str); 3] = [
+const AT_NODES: [(&str, &str); 5] = [
     ("GET", "/v1/volumes/{name}/counters"),
     ("POST", "/v1/volumes/{name}/verify"),
     ("GET", "/v1/volumes/{name}/verify"),
+    ("POST", "/v1/volumes/{name}/scrub"),
+    ("GET", "/v1/volumes/{name}/scrub"),
 ];
 /// The call whose body names the volume.
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
 /// Calls about objects of one node: the node that the query names executes them ([`there::OfNode`]).
-const OF_NODES: [(&str, &str); 13] = [
+const OF_NODES: [(&str, &str); 14] = [
     ("DELETE", "/v1/sessions/{tsih}"),
     ("GET", "/v1/disks"),
     ("POST", "/v1/pools"),
@@ -78,6 +82,7 @@ const OF_NODES: [(&str, &str); 13] = [
     ("POST", "/v1/pools/{name}/reopen"),
     ("POST", "/v1/pools/{name}/accept-older"),
     ("POST", "/v1/pools/{name}/acknowledge"),
+    ("POST", "/v1/pools/{name}/scrub"),
 ];
 
 /// Calls that only a node with the cluster's authority can execute. Any such node may.

@@ -13,8 +13,9 @@ use ::node::control::{
     PoolStatus,
 };
 use api::{
-    DiskFailure, DryRun, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget,
-    PoolImport, PoolLogs, PoolRemains, PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
+    DiskFailure, DryRun, Job, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget,
+    PoolImport, PoolLogs, PoolRemains, PoolScrub, PoolState, Problem, RemainingDisk, RemainingMap,
+    RemainingVolume,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -24,6 +25,7 @@ use store::{MetadataState, VolumeInfo};
 
 use super::dry_run::Answer;
 use super::input::{Json, Parameters, Segments};
+use super::jobs;
 use super::peers::{self, Whose};
 use super::refusal::{Refusal, with_causes};
 use super::state::State;
@@ -292,6 +294,32 @@ pub(super) async fn acknowledge(
     Ok(axum::Json(with(&state, node, acknowledge).await?))
 }
 
+/// Scrubs the volumes of a pool on its node, two at a time: see `POST /v1/volumes/{name}/scrub`.
+///
+/// Volumes that cannot be scrubbed now are left out. Each scrub is a job.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/scrub", tag = "pools", operation_id = "scrub_pool",
+    params(("name" = String, Path, description = "Pool name"), OfNode),
+    responses(
+        (status = ACCEPTED, description = "The jobs", body = List<Job>),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn scrub(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
+) -> Result<(StatusCode, axum::Json<List<Job>>), Refusal> {
+    let begin = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        Ok((control.begin_pool_scrub(&name)?, control.number()))
+    };
+    let (begun, node) = state.call(begin).await?;
+    let items = begun.into_iter().map(|(id, scrub)| jobs::of_scrub(id, scrub, node)).collect();
+    Ok((StatusCode::ACCEPTED, axum::Json(List { items, missing: Vec::new() })))
+}
+
 /// Shows what would remain if a pool that cannot be used is forgotten.
 ///
 /// Its disks are read if possible; a disk that does not respond within five seconds is skipped.
@@ -437,6 +465,7 @@ fn shown(pool: PoolStatus) -> Pool {
                 .collect(),
             promised: 0,
             overcommit: None,
+            scrub: None,
             node: None,
             node_name: None,
         },
@@ -489,6 +518,11 @@ fn open_pool(name: String, open: Open) -> Pool {
         disks: open.usage.disks.into_iter().map(disk).collect(),
         promised: open.promised,
         overcommit: open.overcommit.map(|of| Overcommit { promised: of.promised, free: of.free }),
+        scrub: Some(PoolScrub {
+            oldest: open.scrubs.oldest,
+            unrepaired_blocks: open.scrubs.unrepaired,
+            unfinished: open.scrubs.unfinished,
+        }),
         node: None,
         node_name: None,
     }

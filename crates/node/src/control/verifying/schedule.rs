@@ -32,13 +32,24 @@ pub struct Candidate {
 
 /// When a volume is due, in seconds since 1970. One that was interrupted has been due since it began.
 pub fn due(now: u64, every: Duration, id: VolumeId, created: u64, entry: &VerificationEntry) -> u64 {
-    if let Some(progress) = &entry.progress {
-        return progress.began.min(now);
-    }
-    match &entry.last {
-        Some(last) if last.at > now.saturating_add(CLOCKS_DIFFER_MAX) => now,
-        Some(last) => last.at.saturating_add(every.as_secs()),
-        None => created.saturating_add(share_of(id, every.as_secs())),
+    let began = entry.progress.as_ref().map(|progress| progress.began);
+    due_at(now, every, id, created, began, entry.last.as_ref().map(|last| last.at))
+}
+
+/// The same by when the one began that was interrupted, and when the last one ended.
+pub fn due_at(
+    now: u64,
+    every: Duration,
+    id: VolumeId,
+    created: u64,
+    began: Option<u64>,
+    last: Option<u64>,
+) -> u64 {
+    match (began, last) {
+        (Some(began), _) => began.min(now),
+        (None, Some(last)) if last > now.saturating_add(CLOCKS_DIFFER_MAX) => now,
+        (None, Some(last)) => last.saturating_add(every.as_secs()),
+        (None, None) => created.saturating_add(share_of(id, every.as_secs())),
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
-use replica::{Apply, ApplyId, DiskFault, Payload, Unreadable};
+use replica::{Apply, ApplyId, DiskFault, Payload, Standing, Unreadable};
 use rt::sync::{Sender, oneshot};
 use store::{BadBlock, MAP_UNIT, ReadFailure, SliceError};
 
@@ -470,6 +470,39 @@ impl SliceCopy {
                 self.note_unrepaired(bad);
                 Err(SliceError::Unreadable(bad))
             }
+        }
+    }
+
+    /// Whether this copy has every acknowledged write.
+    pub fn is_in_sync(&self) -> bool {
+        matches!(self.replica.borrow().standing(), Standing::InSync(_))
+    }
+
+    /// Rewrites a bad block that a scrub has found, if another copy in sync has it.
+    ///
+    /// Returns whether it can be read now.
+    pub async fn repair_found(self: &Rc<Self>, bad: BadBlock) -> bool {
+        self.note_bad(bad);
+        if self.repair(bad, bad.offset.0 + 1).await {
+            return true;
+        }
+        // A host's read may have found it before, and is repairing it.
+        let unit = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
+        let is_at_work = || self.repairs.units.borrow().contains(&unit.start);
+        if !is_at_work() {
+            return false;
+        }
+        while is_at_work() {
+            rt::sleep(LOOK_AGAIN).await;
+        }
+        self.layout.read(ByteOffset(unit.start), ByteLen(unit.end - unit.start)).await.is_ok()
+    }
+
+    /// Notes what a scrub has found and repaired without another copy.
+    pub fn note_found(&self, bad: BadBlock, is_repaired: bool) {
+        self.note_bad(bad);
+        if is_repaired {
+            self.note_repaired(bad);
         }
     }
 

@@ -108,6 +108,14 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
             let volume = named(SubjectKind::Volume, volume, report.node);
             (Code::BlocksLost, Subject { id: Some(id.clone()), ..volume })
         }
+        FaultKind::ScrubUnrepaired { id, volume, .. } => {
+            let volume = named(SubjectKind::Volume, volume, report.node);
+            (Code::ScrubUnrepaired, Subject { id: Some(id.clone()), ..volume })
+        }
+        FaultKind::ScrubOverdue { id, volume, .. } => {
+            let volume = named(SubjectKind::Volume, volume, report.node);
+            (Code::ScrubOverdue, Subject { id: Some(id.clone()), ..volume })
+        }
         FaultKind::CopiesMismatch { id, volume, .. } => {
             let volume = named(SubjectKind::Volume, volume, None);
             (Code::CopiesMismatch, Subject { id: Some(id.clone()), ..volume })

@@ -61,6 +61,7 @@ fn pool(node: Option<u16>, state: PoolState) -> Pool {
         disks: Vec::new(),
         promised: 0,
         overcommit: None,
+        scrub: None,
         used: 0,
         logs: None,
         node,

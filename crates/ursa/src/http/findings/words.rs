@@ -447,6 +447,23 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
             action: "See where they differ, then rebuild the wrong copy (`ursa volume copy rebuild`); the finding ends when a full verify finds no mismatch".into(),
             command: format!("ursa volume verify {volume}"),
         },
+        FaultKind::ScrubUnrepaired { volume, blocks, lba, .. } => Words {
+            cause: format!(
+                "The last scrub of volume {volume}{on} found {blocks} {} that cannot be read, first LBA {lba}, and no other copy in sync to repair {} from.",
+                if *blocks == 1 { "block" } else { "blocks" },
+                if *blocks == 1 { "it" } else { "them" },
+            ),
+            action: "Check the disk, and restore these blocks from a backup: a host repairs them by writing them. Then scrub the volume again; the finding ends when a scrub finds none".into(),
+            command: format!("ursa volume scrub {volume}{}", at(node)),
+        },
+        FaultKind::ScrubOverdue { volume, seconds, .. } => Words {
+            cause: format!(
+                "Volume {volume}{on} has not been scrubbed for {} days: bad blocks there may be unknown.",
+                seconds / 86_400
+            ),
+            action: "Check that the copy is in sync and its pool is open; the scrub then runs automatically. Or start it now".into(),
+            command: format!("ursa volume scrub {volume}{}", at(node)),
+        },
         FaultKind::BlocksLost { volume, blocks, lba, .. } => Words {
             cause: format!(
                 "The copy of volume {volume}{on} lacks {blocks} {}, first LBA {lba}: no copy in sync could read {} when it resynced.",

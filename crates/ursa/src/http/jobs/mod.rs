@@ -1,7 +1,7 @@
 //! Jobs: work in progress, as the cluster's record and its nodes know it. This module stores nothing.
 //!
-//! Jobs on copies belong to the cluster, and every node reports them. Verifications and changes belong to a
-//! node: other nodes ask it for them ([`super::peers`]), and forward calls about them to it
+//! Jobs on copies belong to the cluster, and every node reports them. Verifications, scrubs and changes belong to
+//! a node: other nodes ask it for them ([`super::peers`]), and forward calls about them to it
 //! ([`super::errands`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
 
 pub(super) mod id;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ::node::control::{ChangeStatus, EndedJob, EndedWork, Verification};
+use ::node::control::{ChangeStatus, EndedJob, EndedWork, Scrub, Verification};
 use ::node::copies::{CopiesStatus, VolumeEntry};
 use ::node::{Control, VolumeId};
 use api::{DryRun, Job, JobKind, JobState, List, Problem};
@@ -24,6 +24,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use self::id::volume_of;
+pub(super) use self::shown::of_scrub;
 use self::shown::{of_change, of_ended, of_verification, of_volume};
 use super::access::Caller;
 use super::dry_run::Asked;
@@ -38,7 +39,7 @@ use crate::clock::unix_now;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// A node number, or `all`: whose verifications and changes; absent: those of the queried node. Jobs on
+    /// A node number, or `all`: whose verifications, scrubs and changes; absent: those of the queried node. Jobs on
     /// copies belong to the cluster, and are always listed.
     #[serde(default)]
     node: Option<String>,
@@ -47,11 +48,11 @@ pub(super) struct Which {
     ended: bool,
 }
 
-/// Jobs in progress: those on copies in the whole cluster, and verifications and changes of the queried node;
+/// Jobs in progress: those on copies in the whole cluster, and verifications, scrubs and changes of the queried node;
 /// with `node=all`, of all nodes.
 ///
 /// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications,
-/// changes that took longer than a second), since the reporting node was started. The queried node reports
+/// scrubs, changes that took longer than a second), since the reporting node was started. The queried node reports
 /// those on copies.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
@@ -137,6 +138,14 @@ pub(super) async fn cancel(
             };
             state.call(stop).await?;
         }
+        JobKind::Scrub => {
+            let id = VolumeId::parse(&volume);
+            let stop = move |control: Rc<Control>| async move {
+                id.into_iter().for_each(|id| control.stop_scrub(id));
+                Ok(())
+            };
+            state.call(stop).await?;
+        }
         JobKind::Sync | JobKind::Change => return Err(would::not_cancellable(&job)),
     }
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -205,7 +214,7 @@ pub(super) async fn resume(
 
 fn not_pausable(job: &Job) -> Refusal {
     let detail = match job.kind {
-        JobKind::Change | JobKind::RemoveCopy | JobKind::Verify => {
+        JobKind::Change | JobKind::RemoveCopy | JobKind::Verify | JobKind::Scrub => {
             format!("{} cannot be paused: only resyncs can", job.subject)
         }
         _ => format!(
@@ -257,6 +266,8 @@ struct Known {
     volumes: Vec<CopiesStatus>,
     /// Verifications by this node.
     comparisons: Vec<(VolumeId, Verification)>,
+    /// Scrubs by this node.
+    scrubs: Vec<(VolumeId, Scrub)>,
     /// Changes of this node.
     changes: Vec<ChangeStatus>,
     /// Ended jobs of the cluster and of this node, the newest first, and how long ago each ended.
@@ -276,7 +287,7 @@ impl Known {
     fn own(control: &Control) -> Known {
         let node = control.number();
         let (comparisons, changes) = (control.verifications(), control.changes());
-        Known { node, comparisons, changes, ..Known::default() }
+        Known { node, comparisons, scrubs: control.running_scrubs(), changes, ..Known::default() }
     }
 
     fn ended(control: &Control) -> Known {
@@ -295,10 +306,11 @@ impl Known {
         let (node, now) = (self.node, unix_now());
         let copies = self.volumes.iter().flat_map(of_volume);
         let comparisons = self.comparisons.into_iter().map(|(id, found)| of_verification(id, found, node));
+        let scrubs = self.scrubs.into_iter().map(|(id, scrub)| of_scrub(id, scrub, node));
         let changes = self.changes.into_iter().map(of_change);
         let ended = self.ended.into_iter();
         let ended = ended.map(|(ago, job)| of_ended(job, node, now.saturating_sub(ago.as_secs())));
-        copies.chain(comparisons).chain(changes).chain(ended).collect()
+        copies.chain(comparisons).chain(scrubs).chain(changes).chain(ended).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Jobs as the API shows them.
 
 use ::node::VolumeId;
-use ::node::control::{ChangeStatus, EndedJob, EndedWork, JobOutcome, Verification};
+use ::node::control::{ChangeStatus, EndedJob, EndedWork, JobOutcome, Scrub, Verification};
 use ::node::copies::{CopiesStatus, CopyEntry, CopyWork, StandingEntry};
 use api::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
 
@@ -69,6 +69,25 @@ pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u1
     }
 }
 
+/// A scrub by the node with this number.
+pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: Option<u16>) -> Job {
+    let rate = (scrub.read * 1000).checked_div(scrub.took.as_millis() as u64).unwrap_or_default();
+    let is_waiting = scrub.read == 0 && scrub.done == 0;
+    let state = if is_waiting { JobState::Waiting } else { JobState::Running };
+    Job {
+        node,
+        progress: Some(part_of(scrub.done, scrub.total)),
+        bytes_done: Some(scrub.done),
+        bytes_total: Some(scrub.total),
+        rate: Some(rate),
+        eta_s: scrub.total.saturating_sub(scrub.done).checked_div(rate),
+        age_s: Some(scrub.age.as_secs()),
+        waits_for: is_waiting.then(|| "its turn".to_owned()),
+        can_be_cancelled: true,
+        ..plain(id::of_scrub(id, node), JobKind::Scrub, scrub.volume, state)
+    }
+}
+
 /// A change of a node.
 pub(super) fn of_change(change: ChangeStatus) -> Job {
     let (id, subject) = (id::of_change(change.number, change.node), change.work.to_string());
@@ -126,6 +145,14 @@ pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
                 ..plain(id::of_verification(volume, here), JobKind::Verify, subject, state)
             }
         }
+        EndedWork::Scrub { volume, found } => Job {
+            node: here,
+            progress: Some(part_of(found.done, found.total)),
+            bytes_done: Some(found.done),
+            bytes_total: Some(found.total),
+            ended: Some(end),
+            ..plain(id::of_scrub(volume, here), JobKind::Scrub, subject, state)
+        },
         EndedWork::Change { number } => Job {
             node: here,
             ended: Some(end),
@@ -146,7 +173,11 @@ fn kind_of(work: CopyWork) -> (JobKind, Option<u16>) {
 
 /// The part that is done. A volume that has grown meanwhile has more blocks than the verification counted.
 fn part_done(found: &Verification) -> f64 {
-    (found.done as f64 / found.total.max(1) as f64).min(1.0)
+    part_of(found.done, found.total)
+}
+
+fn part_of(done: u64, total: u64) -> f64 {
+    (done as f64 / total.max(1) as f64).min(1.0)
 }
 
 /// A job with no other properties.

@@ -25,7 +25,7 @@ pub(super) async fn cancel(state: &State, job: &Job) -> Result<Response, Refusal
         JobKind::RemoveCopy => {
             state.call(move |control| async move { control.check_kept_copy(&volume, node) }).await?;
         }
-        JobKind::Verify => {}
+        JobKind::Verify | JobKind::Scrub => {}
         JobKind::Sync | JobKind::Change => return Err(not_cancellable(job)),
     }
     Ok(dry_run::would(cancelling(job), Vec::new()))
@@ -40,6 +40,11 @@ fn cancelling(job: &Job) -> Vec<String> {
         ],
         (JobKind::Verify, _) => {
             vec![format!("the verification of volume {volume} stops before everything is compared")]
+        }
+        (JobKind::Scrub, _) => {
+            vec![format!(
+                "the scrub of volume {volume} stops before everything is read, and is not continued"
+            )]
         }
         (_, from) => {
             let done = job.bytes_done.map(|bytes| format!(", with the {} copied so far", ByteLen(bytes)));
@@ -110,5 +115,6 @@ mod tests {
         let stays = cancelling(&job(JobKind::RemoveCopy, None));
         assert_eq!(stays[0], "the copy of volume db on node 3 stays");
         assert!(cancelling(&job(JobKind::Verify, None))[0].contains("stops before everything is compared"));
+        assert!(cancelling(&job(JobKind::Scrub, None))[0].contains("stops before everything is read"));
     }
 }

@@ -187,6 +187,7 @@ impl From<ControlError> for Refusal {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "copy_unreachable", error.to_string())
             }
             E::BeingAdopted(_) => Refusal::new(CONFLICT, "changed_meanwhile", error.to_string()),
+            E::NotScrubbable { .. } => Refusal::new(CONFLICT, "not_scrubbable", error.to_string()),
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
             E::NotOfTwo { .. } => Refusal::new(CONFLICT, "not_of_two", error.to_string()),
             E::NoFork(_) => Refusal::new(CONFLICT, "no_fork", error.to_string()),

@@ -144,6 +144,7 @@ mod tests {
             disks: Vec::new(),
             promised: 0,
             overcommit: None,
+            scrub: None,
             used: 0,
             logs: None,
             node: Some(node),

@@ -223,6 +223,8 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
         fork: split_brain::fork(status),
         comparison: id.map(|id| verification::compared(status, id, shape.created)),
         losses: Vec::new(),
+        // It was so when that node was asked, once.
+        scrub: None,
     }
 }
 

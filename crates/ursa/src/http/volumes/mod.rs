@@ -9,6 +9,7 @@ pub(super) mod creation;
 pub(super) mod deletion;
 mod elsewhere;
 pub(super) mod health;
+pub(super) mod scrub;
 pub(super) mod split_brain;
 pub(super) mod verification;
 
@@ -147,7 +148,7 @@ fn named(control: &Control, volume: VolumeStatus) -> Volume {
 
 /// A volume of this node, without the other nodes' view.
 fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
-    let VolumeStatus { info, pool, maps, problem, copies } = volume;
+    let VolumeStatus { info, pool, maps, problem, copies, scrub } = volume;
     let mut volume = Volume {
         id: info.id.to_string(),
         name: info.name,
@@ -168,6 +169,7 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         split_brain_policy: copies.as_ref().and_then(split_brain::chosen),
         fork: copies.as_ref().and_then(split_brain::fork),
         comparison: copies.as_ref().map(|copies| verification::compared(copies, info.id, info.created)),
+        scrub: scrub.as_ref().map(scrub::scrubbed),
         reason: copies.map(|copies| copies.entry.reason.to_string()),
         problem,
         health: VolumeHealth::Healthy,

@@ -1,0 +1,102 @@
+//! Scrubs: reading what a slice has in use from this node's disks, only to find bad blocks and to repair
+//! them.
+
+use base::{ByteLen, ByteOffset};
+use store::{BadBlock, MAP_UNIT, ReadFailure, SliceError};
+
+use super::{Slice, Volume};
+use crate::control::{note_bad_block, note_repaired_block};
+
+/// How much of a slice one step looks through for what is in use: a volume of 64 TiB that is empty takes a
+/// million steps of some microseconds.
+const LOOK_BYTES: u64 = 64 << 20;
+
+/// How much a step reads at most. Hosts' commands on the same disk wait for that: 2 ms on a disk that seeks,
+/// or up to 64 reads, half of them at a time, if a log has the blocks in as many places.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// What is read and counted as one block: the size that physical blocks of disks may have.
+const BLOCK: u64 = 4096;
+
+const _: () = assert!(LOOK_BYTES >= MAP_UNIT && MAP_UNIT.is_multiple_of(BLOCK), "each step gets somewhere");
+
+/// What a step of a scrub has done.
+#[derive(Debug)]
+pub struct Scrubbed {
+    /// Where the next step begins; beyond the end of the slice if this was the last one.
+    pub next: u64,
+    /// How many bytes were read.
+    pub read: u64,
+    /// The bad blocks, and whether each of them can be read now. A part of a log's map is one block.
+    pub found: Vec<(BadBlock, bool)>,
+    /// Whether they have been noted.
+    is_noted: bool,
+}
+
+impl Volume {
+    /// One step of a scrub of a slice: reads what is in use from `offset` on, and repairs what cannot be
+    /// read, as a host's read does.
+    ///
+    /// # Errors
+    /// Those of the layout. [`SliceError::Unavailable`]: this node's copy is not in sync.
+    pub async fn scrub(&self, slice: u16, offset: u64) -> Result<Scrubbed, SliceError> {
+        let step = self.on_owner(slice, move |slice| async move { scrub(&slice, offset).await }).await?;
+        for (bad, is_repaired) in step.found.iter().filter(|_| !step.is_noted) {
+            note_bad_block(self.id(), self.volume_offset(slice, bad.offset), *bad);
+            if *is_repaired {
+                note_repaired_block(self.id(), *bad);
+            }
+        }
+        Ok(step)
+    }
+}
+
+async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
+    let (layout, copy) = (slice.layout(), slice.copy());
+    let mut step = Scrubbed { next: u64::MAX, read: 0, found: Vec::new(), is_noted: copy.is_some() };
+    let end = slice.len().0;
+    if offset >= end {
+        return Ok(step);
+    }
+    if copy.is_some_and(|copy| !copy.is_in_sync()) {
+        return Err(SliceError::Unavailable);
+    }
+    // The next step begins with a new part of the map.
+    let looked = ((offset + LOOK_BYTES) / MAP_UNIT * MAP_UNIT).min(end);
+    let start = match layout.allocated(ByteOffset(offset), ByteLen(looked - offset), 1).await {
+        Ok(used) => used.first().map(|(from, _)| (from.0 / BLOCK * BLOCK).max(offset)),
+        // It is unknown what is in use here. The read finds that again, and has it repaired.
+        Err(SliceError::Unreadable(_)) => Some(offset),
+        Err(error) => return Err(error),
+    };
+    let Some(start) = start else { return Ok(Scrubbed { next: looked, ..step }) };
+    // Blocks in between that are not in use cost little, and the others are read together.
+    let part = start..(start + STEP_BYTES).min(end);
+    let is_new = offset == 0 || (offset - 1) / MAP_UNIT != part.start / MAP_UNIT;
+    if is_new && let Some((bad, is_mended)) = layout.check_map(ByteOffset(part.start)).await? {
+        copy.inspect(|copy| copy.note_found(bad, is_mended));
+        step.found.push((bad, is_mended));
+    }
+    step.read = part.end - part.start;
+    let mut at = part.start;
+    while at < part.end {
+        match layout.read(ByteOffset(at), ByteLen(part.end - at)).await {
+            Ok(_) => at = part.end,
+            Err(SliceError::Unreadable(bad)) => {
+                let is_repaired = match copy {
+                    Some(copy) => copy.repair_found(bad).await,
+                    None => false,
+                };
+                step.found.push((bad, is_repaired));
+                // If the map is lost, so are nearly all other blocks of that part: it counts once.
+                let is_part = bad.cause == ReadFailure::Map && !is_repaired;
+                let unit = if is_part { MAP_UNIT } else { BLOCK };
+                // If the list of lost blocks cannot be read, each read names the first block.
+                at = ((bad.offset.0 / unit + 1) * unit).max(at + BLOCK);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    step.next = at;
+    Ok(step)
+}

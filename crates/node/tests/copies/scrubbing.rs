@@ -1,0 +1,186 @@
+//! Each node reads what its volumes have in use, and repairs what it cannot read from another copy.
+
+use node::control::{ControlError, EndedWork, FaultKind, JobOutcome, Scrub, ScrubState, ScrubStatus};
+use rt::sim::DiskFaults;
+
+use super::*;
+
+const FOUND: [&str; 3] = ["read_failed", "block_repaired", "scrub_found_bad_blocks"];
+
+impl Cluster {
+    fn scrub(&self, by: usize) -> Scrub {
+        self.control(by, |control| async move {
+            let name = Shape::thick().name;
+            let mut found = control.begin_scrub(name).unwrap();
+            while found.state == ScrubState::Running {
+                rt::sleep(Duration::from_millis(10)).await;
+                found = control.last_scrub(name).unwrap().unwrap();
+            }
+            found
+        })
+    }
+
+    fn scrubs(&self, by: usize) -> ScrubStatus {
+        let status = |control: Rc<Control>| async move { control.volume(Shape::thick().name).unwrap().scrub };
+        self.control(by, status).unwrap()
+    }
+
+    /// How many events of each of [`FOUND`] a node has told since the last call.
+    fn found(&self, by: usize) -> [usize; 3] {
+        let told = self.told_of(by, &FOUND);
+        FOUND.map(|code| told.iter().filter(|event| event.code.as_str() == code).count())
+    }
+
+    /// For each volume in which a scrub has left bad blocks: how many, and the first LBA.
+    fn unrepaired(&self, by: usize) -> Vec<(u64, u64)> {
+        let faults = self.control(by, |control| async move { control.faults() });
+        let unrepaired = |kind: FaultKind| match kind {
+            FaultKind::ScrubUnrepaired { blocks, lba, .. } => Some((blocks, lba)),
+            _ => None,
+        };
+        faults.into_iter().filter_map(|fault| unrepaired(fault.kind)).collect()
+    }
+}
+
+#[test]
+fn a_scrub_finds_what_has_rotted_and_repairs_it_from_the_other_copy() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        cluster.write_marked([3, 700]);
+        let nothing = cluster.scrub(0);
+        assert_eq!((nothing.state, nothing.found.bad), (ScrubState::Done, 0));
+        assert_eq!((nothing.done, nothing.total), (8 * MIB, 8 * MIB));
+        assert!((1..8 * MIB).contains(&nothing.read), "{} bytes were in use", nothing.read);
+        assert_eq!(cluster.found(0), [0; 3]);
+
+        cluster.rot(0, [3, 700]);
+        let other = cluster.scrub(1);
+        assert_eq!(other.found.bad, 0, "the other node's disk is well");
+        let scrub = cluster.scrub(0);
+        assert_eq!((scrub.found.bad, scrub.found.repaired, scrub.found.first), (2, 2, None), "{scrub:?}");
+        assert_eq!(cluster.found(0), [2, 2, 1]);
+        assert_eq!(cluster.in_sync(0), 2, "no copy leaves for that");
+        assert_eq!(cluster.scrubs(0).last.unwrap().found, scrub.found);
+        assert!(cluster.unrepaired(0).is_empty());
+        let ended = cluster.control(0, |control| async move { control.ended_jobs().remove(0).1 });
+        assert_eq!(ended.outcome, JobOutcome::Done);
+        assert_eq!(ended.reason.as_deref(), Some("2 bad blocks found and repaired"));
+        assert!(matches!(ended.work, EndedWork::Scrub { .. }), "{ended:?}");
+
+        // It can be read without the other copy.
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.assert_reads(0, [3, 700]);
+    });
+}
+
+#[test]
+fn without_another_copy_bad_blocks_are_counted_and_reported_until_a_scrub_finds_none() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 1);
+    cluster.write_marked([3, 4, 700]);
+    cluster.rot(0, [700]);
+    let scrub = cluster.scrub(0);
+    assert_eq!((scrub.found.bad, scrub.found.repaired, scrub.found.first), (1, 0, Some(700)), "{scrub:?}");
+    assert_eq!(cluster.found(0), [1, 0, 1]);
+    assert_eq!(cluster.unrepaired(0), [(1, 700)]);
+    let unreadable = Err(Some((0x03, 0x1100)));
+    assert_eq!(cluster.read_all(0, [3, 700]), [Ok(super::bad_blocks::marked(3)), unreadable]);
+    // The finding is there after a restart, too.
+    cluster.world.crash(cluster.servers[0]);
+    cluster.start(0);
+    cluster.wait_until_in_sync(0, 1);
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!(cluster.unrepaired(0), [(1, 700)]);
+    cluster.write_marked([700]);
+    assert_eq!(cluster.scrub(0).found.bad, 0);
+    assert!(cluster.unrepaired(0).is_empty());
+}
+
+/// Thick volumes have no checksums, but disks have: a sector that went bad since it was written is found.
+#[test]
+fn a_sector_of_a_thick_volume_that_cannot_be_read_is_repaired() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.write_marked([3, 700]);
+    cluster.spoil(0, [3, 700], DiskFaults::default().remapping());
+    let scrub = cluster.scrub(0);
+    assert_eq!((scrub.found.bad, scrub.found.repaired), (2, 2), "{scrub:?}");
+    assert_eq!(cluster.found(0), [2, 2, 1]);
+    let failed = cluster.failed_reads();
+    cluster.assert_reads(0, [3, 700]);
+    assert_eq!(cluster.failed_reads(), failed, "the blocks are good again");
+}
+
+/// Nobody asks again: the node's record says that there was a scrub.
+#[test]
+fn a_scrub_continues_after_a_restart() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    // One block for each step.
+    cluster.write_marked((0..32).map(|number| number * 64));
+    cluster.rot(0, [31 * 64]);
+    cluster.control(0, |control| async move { control.begin_scrub(Shape::thick().name).unwrap() });
+    for _ in 0..1000 {
+        cluster.world.run_for(Duration::from_micros(200));
+        if cluster.scrubs(0).done > Some(0) {
+            break;
+        }
+    }
+    let status = cluster.scrubs(0);
+    assert!(status.last.is_none() && status.done > Some(0), "{status:?}");
+    cluster.world.crash(cluster.servers[0]);
+    cluster.start(0);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.world.run_for(Duration::from_secs(90));
+    let last = cluster.scrubs(0).last.expect("it has ended");
+    assert_eq!((last.found.bad, last.found.repaired, last.stopped), (1, 1, false));
+    cluster.assert_reads(0, [31 * 64]);
+}
+
+/// Two minutes after the cluster was founded, forty days pass.
+fn leaping_calendar() -> u64 {
+    let seconds = rt::now().since(base::Instant(0)).as_secs();
+    CREATED + seconds + if seconds < 120 { 0 } else { 40 * 86_400 }
+}
+
+#[test]
+fn each_node_scrubs_its_copy_by_schedule() {
+    let config = Config { unix_now: leaping_calendar, ..Config::default() };
+    let cluster = Cluster::with_config(1, 2, 2, &config);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.control(0, |control| async move { control.set_verify_every(None).await.unwrap() });
+    cluster.write_marked([3, 700]);
+    cluster.rot(0, [3]);
+    cluster.world.run_for(Duration::from_secs(20));
+    assert_eq!((cluster.scrubs(0).last, cluster.scrubs(1).last), (None, None));
+    cluster.world.run_for(Duration::from_secs(200));
+    for (by, bad) in [(0, 1), (1, 0)] {
+        let status = cluster.scrubs(by);
+        let last = status.last.expect("it was due");
+        assert_eq!((last.found.bad, last.found.repaired), (bad, bad));
+        assert_eq!((status.done, status.next, status.is_overdue), (None, last.at + 28 * 86_400, false));
+    }
+    assert_eq!(cluster.found(0), [1, 1, 1]);
+}
+
+#[test]
+fn what_is_in_memory_cannot_be_scrubbed_and_a_pool_is_scrubbed_without_it() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Ram, 1);
+    let refused = cluster.control(0, |control| async move {
+        let begun = control.begin_scrub(Shape::thick().name);
+        (begun.map(|_| ()), control.begin_pool_scrub(POOL).unwrap().len())
+    });
+    assert!(matches!(refused, (Err(ControlError::NotScrubbable { .. }), 0)), "{refused:?}");
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 1);
+    let begun = |control: Rc<Control>| async move { control.begin_pool_scrub(POOL).unwrap().len() };
+    assert_eq!(cluster.control(0, begun), 1);
+    cluster.world.run_for(Duration::from_secs(30));
+    assert!(cluster.scrubs(0).last.is_some());
+    let of_pool = |control: Rc<Control>| async move { control.pool(POOL).unwrap().state.unwrap().scrubs };
+    let scrubs = cluster.control(0, of_pool);
+    assert_eq!((scrubs.oldest.is_some(), scrubs.unrepaired, scrubs.unfinished), (true, 0, 0));
+}
