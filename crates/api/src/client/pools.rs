@@ -2,7 +2,9 @@
 
 use super::path::{of_node, segment};
 use super::{Client, Result};
-use crate::{BlockDevice, DryRun, Forecast, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport};
+use crate::{
+    BlockDevice, DryRun, Forecast, Job, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
+};
 
 /// Pools: those of the node with this number; `None` means the queried node.
 impl Client {
@@ -139,6 +141,15 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn reopen_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         let url = self.address(&of_node(format!("/v1/pools/{}/reopen", segment(name)), node));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// Scrubs the volumes of a pool; returns the jobs.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn scrub_pool(&self, name: &str, node: Option<u16>) -> Result<List<Job>> {
+        let url = self.address(&of_node(format!("/v1/pools/{}/scrub", segment(name)), node));
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 

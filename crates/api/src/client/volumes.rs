@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
-    CopyCreate, DryRun, ForkResolution, List, PolicyChoice, PolicyChosen, Verification, VerificationState,
-    Volume, VolumeChange, VolumeCounters, VolumeCreate,
+    CopyCreate, DryRun, ForkResolution, List, PolicyChoice, PolicyChosen, Scrub, Verification,
+    VerificationState, Volume, VolumeChange, VolumeCounters, VolumeCreate,
 };
 
 /// How often the client queries the progress of a verify.
@@ -87,6 +87,17 @@ impl Client {
             found = self.get(&path)?;
         }
         Ok(found)
+    }
+
+    /// Scrubs a volume, and returns the result, or the progress if it takes longer.
+    ///
+    /// `node` does the work; `None` means the queried node, or one that has a copy.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn scrub_volume(&self, name: &str, node: Option<u16>) -> Result<Scrub> {
+        let path = of_node(format!("/v1/volumes/{}/scrub", segment(name)), node);
+        self.json(self.authorized(self.agent.post(self.address(&path))).send_empty())
     }
 
     /// Adds a copy to a volume, or moves one.

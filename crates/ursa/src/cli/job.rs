@@ -13,10 +13,10 @@ use crate::clock::utc;
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verifications and
-    /// changes of the node contacted
+    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verifications,
+    /// scrubs and changes of the node contacted
     List {
-        /// Verifications and changes of another node, by number, or of all
+        /// Verifications, scrubs and changes of another node, by number, or of all
         #[arg(long, value_name = "NUMBER|all")]
         node: Option<String>,
         /// List jobs that ended in the last day instead, newest first; nodes forget theirs when they restart
@@ -91,7 +91,7 @@ fn listed(jobs: &[Job], ended: bool) -> String {
     if ended { ended_table(jobs) } else { table(jobs) }
 }
 
-fn table(jobs: &[Job]) -> String {
+pub(super) fn table(jobs: &[Job]) -> String {
     let mut table =
         Table::new(&["ID", "KIND", "SUBJECT", "NODE", "DONE", "TOTAL", "PER SECOND", "TIME LEFT", "NOTE"]);
     for job in jobs {

@@ -10,9 +10,10 @@ use clap::{Args, Subcommand};
 
 use super::confirm::Confirm;
 use super::exit::CliError;
+use super::job;
 use super::output::Output;
 use super::table::{Table, age as age_text, fields, list, say_missing, size};
-use crate::clock::unix_now;
+use crate::clock::{unix_now, utc};
 use crate::size::Size;
 
 /// On which node.
@@ -118,6 +119,13 @@ pub enum Command {
     },
     /// Acknowledge read errors of a pool's disks; `ursa status` then lists only new ones
     Acknowledge {
+        /// Pool name
+        name: String,
+        #[command(flatten)]
+        of: OfNode,
+    },
+    /// Scrub a pool: read everything that its volumes use, and repair bad blocks from other copies
+    Scrub {
         /// Pool name
         name: String,
         #[command(flatten)]
@@ -236,6 +244,10 @@ impl Command {
             Command::Acknowledge { name, of } => {
                 Ok(output.show(&client.acknowledge_pool(&name, of.node)?, one)?)
             }
+            Command::Scrub { name, of } => {
+                let jobs = client.scrub_pool(&name, of.node)?;
+                output.show(&jobs.items, |jobs| job::table(jobs))
+            }
             Command::AddDisk { name, path, size, reserve, wipe, of, confirm } => {
                 let path = absolute_path(&path, of)?;
                 let what = format!("Add {path} to pool {name}{}", of.text());
@@ -345,6 +357,18 @@ fn one(pool: &Pool) -> String {
             format!("{used} used of {lent} lent; log volumes can take {room} more ({} % full)", logs.percent);
         fields([("Logs", text)])
     });
+    let scrub = pool.scrub.map(|scrub| {
+        let oldest = scrub.oldest.map_or_else(|| "never".into(), |at| format!("oldest {}", utc(at)));
+        let unrepaired = match scrub.unrepaired_blocks {
+            0 => String::new(),
+            blocks => format!("; {blocks} bad blocks CANNOT BE READ"),
+        };
+        let unfinished = match scrub.unfinished {
+            0 => String::new(),
+            volumes => format!("; scrub of {volumes} volumes in progress"),
+        };
+        fields([("Scrubbed", format!("{oldest}{unrepaired}{unfinished}"))])
+    });
     fields([
         ("Pool", pool.name.clone()),
         ("State", state),
@@ -355,6 +379,7 @@ fn one(pool: &Pool) -> String {
         ("ID", pool.id.clone().unwrap_or_default()),
     ]) + &logs.unwrap_or_default()
         + &overcommit.unwrap_or_default()
+        + &scrub.unwrap_or_default()
 }
 
 /// The pool's forecast; empty if there is none or the request fails, since the pool is shown anyway.

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 pub mod copy;
 mod latency;
 mod progress;
+mod scrub;
 mod served;
 mod split_brain;
 
@@ -66,6 +67,14 @@ pub enum Command {
         /// Volume name or ID
         name: String,
         /// Node that runs the verify, by number [default: the node contacted, or one that has a copy]
+        #[arg(long, value_name = "NUMBER")]
+        node: Option<u16>,
+    },
+    /// Scrub a volume: read everything in use from a node's disks, and repair bad blocks from other copies
+    Scrub {
+        /// Volume name or ID
+        name: String,
+        /// Node whose disks are read, by number [default: the node contacted, or one that has a copy]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
     },
@@ -200,6 +209,9 @@ impl Command {
                 let found = found?;
                 output.show(&found, verified)?;
                 if found.equal { Ok(()) } else { Err(CliError::CopiesDiffer(name)) }
+            }
+            Command::Scrub { name, node } => {
+                output.show(&client.scrub_volume(&name, node)?, |found| scrub::shown(&name, found))
             }
             Command::Copy(command) => command.run(client, output),
             Command::SplitBrainPolicy(choice) => choice.run(client, output),
@@ -467,6 +479,7 @@ fn one(volume: &Volume) -> String {
         ("Reserved", size(volume.reserved)),
         ("Used", size(volume.used)),
         ("Slices", volume.slices.to_string()),
+        ("Scrubbed", volume.scrub.as_ref().map_or_else(|| "-".into(), scrub::last)),
         ("Maps", if maps.is_empty() { "none".into() } else { maps.join("\n") }),
         ("Linux device", format!("/dev/disk/by-id/wwn-0x{}", volume.naa)),
         ("ID", volume.id.clone()),

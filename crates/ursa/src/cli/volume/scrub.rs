@@ -1,0 +1,90 @@
+//! Scrubs, in words.
+
+use api::{Scrub, ScrubState, VolumeScrub};
+
+use super::super::table::{fields, size};
+use crate::clock::utc;
+
+/// The progress or result of a scrub of this volume.
+pub(super) fn shown(volume: &str, scrub: &Scrub) -> String {
+    let verdict = match scrub.state {
+        ScrubState::Running => {
+            format!("The scrub of volume {volume} is running: `ursa job list --node all` shows its progress.")
+        }
+        ScrubState::Interrupted => format!(
+            "The scrub cannot continue now ({}). It continues automatically.",
+            scrub.problem.as_deref().unwrap_or("unknown cause")
+        ),
+        ScrubState::Stopped => "It was stopped before everything was read.".to_owned(),
+        ScrubState::Done => "Everything in use was read.".to_owned(),
+    };
+    let done = format!("{} of {} in {} s", size(scrub.done_bytes), size(scrub.total_bytes), scrub.took_s);
+    let first = scrub.first_unrepaired.map(|lba| format!(", first LBA {lba}")).unwrap_or_default();
+    let found = match (scrub.bad_blocks, scrub.unrepaired_blocks) {
+        (0, _) => "none".to_owned(),
+        (bad, 0) => format!("{bad}, all repaired"),
+        (bad, unrepaired) => format!("{bad}, of which {unrepaired} CANNOT BE READ{first}"),
+    };
+    format!("{}\n{verdict}\n", fields([("Scrubbed", done), ("Bad blocks", found)]))
+}
+
+/// The result of the last scrub, and the time of the next one.
+pub(super) fn last(scrub: &VolumeScrub) -> String {
+    let outcome = match (scrub.stopped, scrub.bad_blocks, scrub.unrepaired_blocks) {
+        (true, ..) => "stopped before its end".to_owned(),
+        (_, 0, _) => "no bad blocks".to_owned(),
+        (_, bad, 0) => format!("{bad} bad blocks, all repaired"),
+        (_, bad, unrepaired) => format!("{bad} bad blocks, {unrepaired} CANNOT BE READ"),
+    };
+    let last = scrub.last.map_or_else(|| "never".to_owned(), |at| format!("{}: {outcome}", utc(at)));
+    let next = match (scrub.done_bytes, scrub.overdue) {
+        (Some(done), _) => format!("{} of the next scrub done", size(done)),
+        (None, true) => "OVERDUE".to_owned(),
+        (None, false) => format!("next after {}", utc(scrub.next)),
+    };
+    format!("{last}; {next}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scrub_has_found_is_shown() {
+        let scrub = Scrub {
+            state: ScrubState::Done,
+            total_bytes: 1 << 30,
+            done_bytes: 1 << 30,
+            bad_blocks: 3,
+            repaired_blocks: 1,
+            unrepaired_blocks: 2,
+            first_unrepaired: Some(40),
+            problem: None,
+            age_s: 9,
+            took_s: 9,
+        };
+        let text = shown("db", &scrub);
+        assert!(text.contains("3, of which 2 CANNOT BE READ, first LBA 40"), "{text}");
+        assert!(text.contains("Everything in use was read."), "{text}");
+        let text = shown("db", &Scrub { state: ScrubState::Running, bad_blocks: 0, ..scrub });
+        assert!(text.contains("none") && text.contains("is running"), "{text}");
+    }
+
+    #[test]
+    fn the_last_and_the_next_scrub_are_shown() {
+        let never = VolumeScrub {
+            last: None,
+            stopped: false,
+            bad_blocks: 0,
+            unrepaired_blocks: 0,
+            done_bytes: None,
+            next: 1_800_000_000,
+            overdue: false,
+        };
+        assert!(last(&never).starts_with("never; next after "), "{}", last(&never));
+        let found = VolumeScrub { last: Some(1_790_000_000), bad_blocks: 2, ..never };
+        assert!(last(&found).contains(": 2 bad blocks, all repaired; next after "), "{}", last(&found));
+        let overdue = VolumeScrub { overdue: true, ..found };
+        assert!(last(&overdue).ends_with("; OVERDUE"), "{}", last(&overdue));
+    }
+}
