@@ -13,6 +13,7 @@ mod cores;
 mod pools;
 mod process;
 mod record;
+mod scrubs;
 mod snapshot;
 mod targets;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
     cluster::write(&mut text, &members);
     volumes::write(&mut text, &snapshot);
     copies::write(&mut text, &snapshot);
+    scrubs::write(&mut text, &snapshot);
     targets::write(&mut text, &snapshot);
     pools::write(&mut text, &snapshot.pools);
     pools::maps(&mut text, snapshot.map_memory);

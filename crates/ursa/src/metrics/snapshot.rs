@@ -8,8 +8,8 @@ use std::time::Duration;
 use api::Severity;
 use node::access::Access;
 use node::control::{
-    ControlError, MapMemory, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, SessionStatus,
-    StatsByCore, VolumeStats, VolumeStatus,
+    ControlError, MapMemory, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, ScrubStatus,
+    SessionStatus, StatsByCore, VolumeStats, VolumeStatus,
 };
 use node::copies::CopiesStatus;
 use node::{Control, VolumeId};
@@ -26,6 +26,8 @@ pub(super) struct Measured {
     pub(super) capacity: u64,
     /// Whether hosts can use it through this node.
     pub(super) serving: bool,
+    /// The scrubs of it on this node.
+    pub(super) scrub: Option<ScrubStatus>,
 }
 
 /// The cluster as this node sees it.
@@ -55,6 +57,8 @@ pub(super) struct Snapshot {
     /// How many bytes copies are known to differ in, for volumes that were verified through this node.
     pub(super) different: Vec<(String, u64)>,
     pub(super) replication: ReplicationStats,
+    /// Bytes that this node has read for scrubs.
+    pub(super) scrubbed_bytes: u64,
     /// Names of all targets, in order.
     pub(super) targets: Vec<String>,
     pub(super) sessions: Vec<SessionStatus>,
@@ -83,7 +87,7 @@ impl Snapshot {
             let serving = volume.copies.as_ref().map_or(volume.problem.is_none(), |copies| copies.serving);
             copies.extend(volume.copies.map(|of_it| (volume.info.name.clone(), of_it)));
             let (id, name, capacity) = (volume.info.id, volume.info.name, volume.info.capacity.0);
-            Measured { id, name, pool: volume.pool, capacity, serving }
+            Measured { id, name, pool: volume.pool, capacity, serving, scrub: volume.scrub }
         });
         let volumes = measured.collect();
         let targets = access.targets().map(|target| target.name.to_string()).collect();
@@ -106,6 +110,7 @@ impl Seen {
         let rest = Snapshot {
             replication: control.replication().await?,
             sessions: control.sessions().await?,
+            scrubbed_bytes: control.scrubbed_bytes(),
             refused_logins: control.refused_logins(),
             pools: control.pools(),
             map_memory: control.map_memory(),

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use node::control::{NodeStatus, ReplicationStats, SessionStatus};
+use node::control::{NodeStatus, ReplicationStats, ScrubEnd, ScrubFound, ScrubStatus, SessionStatus};
 use node::copies::{
     Cause, CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, ShapeEntry,
     StandingEntry, SyncPause, Traffic, VerificationEntry, VolumeEntry,
@@ -14,7 +14,7 @@ use rt::uring::{CoreStats, TURN_BUCKETS, Turns};
 use super::process::Process;
 use super::snapshot::{Measured, Members, Snapshot};
 use super::text::Text;
-use super::{cluster, copies, cores, pools, process, record, targets, volumes};
+use super::{cluster, copies, cores, pools, process, record, scrubs, targets, volumes};
 
 mod deploy;
 
@@ -31,7 +31,16 @@ fn id(n: u16) -> VolumeId {
 }
 
 fn measured(n: u16) -> Measured {
-    Measured { id: id(n), name: format!("v{n}"), pool: "default".into(), capacity: 1 << 30, serving: n != 2 }
+    let found = ScrubFound { bad: 3, repaired: 1, first: Some(40) };
+    let last = Some(ScrubEnd { at: 1_800_000_000, stopped: false, found });
+    Measured {
+        id: id(n),
+        name: format!("v{n}"),
+        pool: "default".into(),
+        capacity: 1 << 30,
+        serving: n != 2,
+        scrub: Some(ScrubStatus { last, done: None, next: 1_802_419_200, is_overdue: n == 2 }),
+    }
 }
 
 fn session(target: Option<&str>) -> SessionStatus {
@@ -260,6 +269,23 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         "",
         "a node without a cluster has none"
     );
+}
+
+#[test]
+fn a_volume_shows_what_its_last_scrub_has_found() {
+    let volumes = vec![measured(1), Measured { scrub: None, ..measured(2) }];
+    let snapshot = Snapshot { volumes, scrubbed_bytes: 9, ..Snapshot::default() };
+    let text = written(|text| scrubs::write(text, &snapshot));
+    let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let expected = [
+        "ursa_scrub_read_bytes_total 9",
+        r#"ursa_scrub_last_timestamp_seconds{volume="v1"} 1800000000"#,
+        r#"ursa_scrub_bad_blocks{volume="v1"} 3"#,
+        r#"ursa_scrub_unrepaired_blocks{volume="v1"} 2"#,
+        r#"ursa_scrub_unfinished{volume="v1"} 0"#,
+        r#"ursa_scrub_overdue{volume="v1"} 0"#,
+    ];
+    assert_eq!(samples, expected, "a RAM volume has none");
 }
 
 #[test]

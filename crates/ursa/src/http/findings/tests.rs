@@ -352,6 +352,23 @@ fn lost_blocks_are_critical() {
 }
 
 #[test]
+fn what_scrubs_have_found_is_a_finding_of_the_volume_on_its_node() {
+    let of = |kind| findings(&Observed { reports: vec![report(1, kind)], ..cluster() }).remove(0);
+    let (id, volume) = ("7".to_owned(), "db".to_owned());
+    let found = of(FaultKind::ScrubUnrepaired { id: id.clone(), volume: volume.clone(), blocks: 1, lba: 40 });
+    assert_eq!((found.severity, found.code), (Warning, Code::ScrubUnrepaired));
+    let cause = "The last scrub of volume db on node 1 (server1) found 1 block that cannot be read, first LBA 40, and no other copy in sync to repair it from.";
+    assert_eq!(found.cause, cause);
+    assert_eq!(found.subject.node, Some(1));
+    let overdue = of(FaultKind::ScrubOverdue { id, volume, seconds: 60 * 86_400 });
+    assert_eq!((overdue.severity, overdue.code), (Warning, Code::ScrubOverdue));
+    assert_eq!(
+        overdue.cause,
+        "Volume db on node 1 (server1) has not been scrubbed for 60 days: bad blocks there may be unknown."
+    );
+}
+
+#[test]
 fn a_node_that_does_not_report_is_a_finding() {
     let silent = (Warning, Code::NodeSilent);
     finds(Observed { silent: vec![missing(2)], incomplete: vec![missing(2)], ..cluster() }, &[silent]);

@@ -18,6 +18,7 @@ mod once;
 mod pools;
 mod requests;
 mod rig;
+mod scrubs;
 mod sessions;
 mod targets;
 mod tls;

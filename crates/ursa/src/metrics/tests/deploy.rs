@@ -27,6 +27,7 @@ fn written_names() -> BTreeSet<String> {
         record::audit(text, true);
         volumes::write(text, &snapshot);
         copies::write(text, &snapshot);
+        scrubs::write(text, &snapshot);
         targets::write(text, &snapshot);
         pools::write(text, &snapshot.pools);
         pools::maps(text, snapshot.map_memory);
