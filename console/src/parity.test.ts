@@ -26,6 +26,7 @@ const NOT_ON_THE_COMMAND_LINE: Record<string, string> = {
   log_out: 'it proves itself by a token',
   set_up: '`ursa user create` makes the first user, on the node itself',
   show_host_setup: '`ursa host-setup` has the text in itself, and needs no node',
+  show_scrub: '`ursa volume show` and `ursa job show` say it',
   show_pool_remains: '`ursa pool forget --dry-run` says it',
   stream_events: '`ursa events --follow` asks every second',
   stream_live: '`ursa top` reads the metrics, and samples of other nodes',
@@ -47,6 +48,8 @@ const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
   'list_audit skip': MANY_AT_ONCE,
   'list_events after': BY_TIME,
   'list_events skip': MANY_AT_ONCE,
+  'scrub_volume node': ANY_NODE,
+  'show_scrub node': ANY_NODE,
   'show_verification node': ANY_NODE,
   'verify_volume node': ANY_NODE,
 }

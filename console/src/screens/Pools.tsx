@@ -21,11 +21,12 @@ import { elsewhere } from '../words/missing'
 import { isName, nameProblem } from '../words/names'
 import { nameOf } from '../words/nodes'
 import { isShort, lacking, logSpace } from '../words/pools'
+import { poolScrubWord } from '../words/scrub'
 import { lasting } from '../words/since'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 import type { Tone } from '../words/tone'
 
-type Deed = 'disk' | 'grow' | 'acknowledge' | 'reopen' | 'export' | 'accept' | 'forget'
+type Deed = 'disk' | 'grow' | 'acknowledge' | 'scrub' | 'reopen' | 'export' | 'accept' | 'forget'
 
 export function Pools() {
   const pools = usePools()
@@ -74,6 +75,11 @@ export function Pools() {
           <Said>Check the disk first (smartctl, dmesg), and replace it if errors continue. The read errors so far are no longer listed as a problem; new ones are.</Said>
         </Ask>
       )}
+      {chosen?.deed === 'scrub' && (
+        <Ask opened close={close} title={`Scrub pool ${chosen.pool.name}`} label="Scrub" command={ursa('pool', 'scrub', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/scrub', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`The volumes of pool ${chosen.pool.name} are being scrubbed: see “Jobs”.`}>
+          <Said>Reads everything that the volumes of the pool use, two volumes at a time and while hosts use them, and repairs bad blocks from other copies in sync.</Said>
+        </Ask>
+      )}
       {chosen?.deed === 'accept' && (
         <Ask opened close={close} title={`Accept the older data of pool ${chosen.pool.name}`} label="Accept older data" danger typed={chosen.pool.name} command={ursa('pool', 'accept-older', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/accept-older', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`The older data of pool ${chosen.pool.name} is accepted. Check file systems and databases before you use them.`}>
           <Said>Do this only if the newer data is gone for good. If the node with the other copy is down, bring it back. If you still have the newer disks, put them back and restart this pool’s node.</Said>
@@ -112,6 +118,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
   const { setBack, readErrors, known } = findingsOf(pool, useFindings().data)
   const works = pool.state === 'online'
   const closed = pool.state === 'unavailable' || pool.state === 'exported'
+  const scrubbed = poolScrubWord(pool.scrub)
   return (
     <Panel
       title={pool.node_name ? `${pool.name} on ${pool.node_name}` : pool.name}
@@ -129,6 +136,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
               <Menu.Item onClick={() => choose('disk')} disabled={!works || machines !== undefined}>Add disk</Menu.Item>
               <Menu.Item onClick={() => choose('grow')} disabled={!works || machines !== undefined}>Grow</Menu.Item>
               <Menu.Item onClick={() => choose('acknowledge')} disabled={closed || (known && readErrors.length === 0)}>Acknowledge read errors</Menu.Item>
+              <Menu.Item onClick={() => choose('scrub')} disabled={closed}>Scrub</Menu.Item>
               <Menu.Item onClick={() => choose('reopen')} disabled={works}>Reopen</Menu.Item>
               <Menu.Item onClick={() => choose('export')} disabled={!works || machines !== undefined}>Export</Menu.Item>
               <Menu.Item onClick={() => choose('accept')} disabled={closed || (known && !setBack)} color="red">Accept older data</Menu.Item>
@@ -175,6 +183,7 @@ function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed
             <DiskRow key={disk.path} disk={disk} readErrors={readErrors.find(({ subject }) => subject.name === disk.path)} open={pool.id !== undefined && pool.id !== null} />
           ))}
         </Rows>
+        {scrubbed && <Text size="xs" c="dimmed">{scrubbed}.</Text>}
         {pool.disks.length > 1 && <Text size="xs" c="dimmed">The pool needs all of its disks and is lost if any one of them is lost. Keep copies of its volumes on other nodes.</Text>}
       </Stack>
     </Panel>

@@ -18,6 +18,7 @@ import { comparisonWord } from '../words/comparison'
 import { keyOf } from '../words/events'
 import { LOSS_TONE } from '../words/losses'
 import { agreement, etcdDecides } from '../words/record'
+import { scrubWord } from '../words/scrub'
 import { size } from '../words/size'
 import { copyStateMeaning, syncsOf } from '../words/sync'
 import { isElsewhere, kindMeans, servers, spaceWords, volumeState } from '../words/volume'
@@ -240,6 +241,7 @@ function FactsPanel({ volume, at }: { volume: Volume; at: number }) {
             ['Block size', `${volume.block_size} bytes, ${volume.physical_block_size} physical`],
             ['Striped over', volume.slices === 1 ? 'one slice (one core)' : `${volume.slices} slices (up to ${volume.slices} cores)`],
             ['Created', new Date(volume.created * 1000).toLocaleString()],
+            ['Last scrubbed', scrubWord(volume.scrub) ?? '–'],
             ['Linux device', <code key="naa">/dev/disk/by-id/wwn-0x{volume.naa}</code>],
             ['Volume ID', <code key="id">{volume.id}</code>],
           ]}

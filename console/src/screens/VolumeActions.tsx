@@ -3,7 +3,7 @@ import { useEffect, useState } from 'react'
 import { useForbidden } from '../api/access'
 import { api, data } from '../api/client'
 import { useHosts, useNodes } from '../api/queries'
-import type { Verification, Volume } from '../api/types'
+import type { Scrub, Verification, Volume } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { ProblemAlert } from '../parts/Problem'
 import { Tried } from '../parts/Tried'
@@ -11,9 +11,10 @@ import { go, link } from '../route'
 import { ursa } from '../words/command'
 import { ISCSI_NAME_HINT, defaultTarget, isIscsiName } from '../words/iscsi'
 import { LUN_MAX, isName, nameProblem } from '../words/names'
+import { scrubVerdict } from '../words/scrub'
 import { exactSize, parseSize, size } from '../words/size'
 
-type Open = 'grow' | 'rename' | 'map' | 'unmap' | 'verify' | 'fork' | 'delete'
+type Open = 'grow' | 'rename' | 'map' | 'unmap' | 'verify' | 'scrub' | 'fork' | 'delete'
 
 export function VolumeActions({ volume }: { volume: Volume }) {
   const [open, setOpen] = useState<Open>()
@@ -39,6 +40,7 @@ export function VolumeActions({ volume }: { volume: Volume }) {
           {volume.maps.length > 0 && <Menu.Item onClick={() => setOpen('unmap')}>Unmap from host group</Menu.Item>}
           <Menu.Item onClick={() => setOpen('rename')}>Rename</Menu.Item>
           {copies.length > 0 && <Menu.Item onClick={() => setOpen('verify')}>Verify copies</Menu.Item>}
+          {volume.kind !== 'ram' && <Menu.Item onClick={() => setOpen('scrub')}>Scrub</Menu.Item>}
           {volume.fork && <Menu.Item color="red" onClick={() => setOpen('fork')}>Choose side to keep</Menu.Item>}
           <Menu.Divider />
           <Menu.Item color="red" onClick={() => setOpen('delete')}>Delete</Menu.Item>
@@ -49,6 +51,7 @@ export function VolumeActions({ volume }: { volume: Volume }) {
       <MapIt volume={volume} opened={open === 'map'} close={close} />
       <Unmap volume={volume} opened={open === 'unmap'} close={close} />
       <Verify volume={volume} opened={open === 'verify'} close={close} />
+      <ScrubIt volume={volume} opened={open === 'scrub'} close={close} />
       {volume.fork && <Fork volume={volume} opened={open === 'fork'} close={close} />}
       <Delete volume={volume} opened={open === 'delete'} close={close} />
     </Group>
@@ -210,6 +213,47 @@ function Verify({ volume, opened, close }: Dialogue) {
             ))}
           </List>
         </>
+      )}
+    </Ask>
+  )
+}
+
+function ScrubIt({ volume, opened, close }: Dialogue) {
+  const [found, setFound] = useState<Scrub>()
+  const [problem, setProblem] = useState<unknown>()
+  const running = found?.state === 'running'
+  useEffect(() => {
+    if (!running) return
+    const timer = setInterval(() => {
+      data(api.GET('/v1/volumes/{name}/scrub', path(volume))).then((now) => {
+        setFound(now)
+        setProblem(undefined)
+      }, setProblem)
+    }, 1000)
+    return () => clearInterval(timer)
+  }, [running, volume])
+  return (
+    <Ask
+      opened={opened}
+      close={() => {
+        setFound(undefined)
+        setProblem(undefined)
+        close()
+      }}
+      title={`Scrub ${volume.name}`}
+      label="Scrub"
+      command={ursa('volume', 'scrub', volume.name)}
+      act={async () => {
+        setFound(await data(api.POST('/v1/volumes/{name}/scrub', path(volume))))
+      }}
+      stays
+    >
+      <Said>Reads everything in use from the disks of one node while hosts use the volume, and repairs bad blocks from other copies in sync. The job continues if you close this, even if the node restarts.</Said>
+      {running && problem !== undefined && <ProblemAlert error={problem} what="Progress cannot be read" />}
+      {found && (
+        <Text fw={600} c={scrubVerdict(found).colour} role="status">
+          {scrubVerdict(found).text}
+        </Text>
       )}
     </Ask>
   )

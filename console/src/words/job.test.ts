@@ -14,6 +14,7 @@ it('says what is done, and with which nodes', () => {
   expect(jobWord(job({ kind: 'move_copy', from_node: 1 }), nodes)).toBe('from n1 to n2: moving a copy')
   expect(jobWord(job({ kind: 'remove_copy' }), nodes)).toBe('on n2: removing a copy')
   expect(jobWord(job({ kind: 'verify' }), nodes)).toBe('verifying its copies, by n2')
+  expect(jobWord(job({ kind: 'scrub' }), nodes)).toBe('on n2: scrubbing')
   expect(jobWord(job({ kind: 'change', state: 'waiting' }), nodes)).toBe('on n2: waiting')
   expect(jobWord(job({ kind: 'change', state: 'waiting', node: null }), [])).toBe('waiting')
 })

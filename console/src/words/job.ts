@@ -20,6 +20,8 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
       return `on ${name(job.node)}: removing a copy`
     case 'verify':
       return `${waits ? 'waiting to verify its copies' : 'verifying its copies'}${known(job.node) ? `, by ${name(job.node)}` : ''}`
+    case 'scrub':
+      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting to scrub' : 'scrubbing'}`
     case 'change':
       return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting' : 'in progress'}`
   }
@@ -39,6 +41,8 @@ export function endWord(job: Job, nodes: ClusterNode[]): string {
       return `on ${name(job.node)}: removal of a copy`
     case 'verify':
       return `verify of its copies${known(job.node) ? `, by ${name(job.node)}` : ''}`
+    case 'scrub':
+      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}scrub`
     case 'change':
       return known(job.node) ? `on ${name(job.node)}` : ''
   }
@@ -103,6 +107,8 @@ export function cancelMeaning(job: Job): string {
       return 'The new copy is removed, and the old one stays. No data is lost.'
     case 'verify':
       return 'The verify stops; findings so far are kept. It changes no data.'
+    case 'scrub':
+      return 'The scrub stops; findings so far are kept. The next one begins from the start.'
     default:
       return 'The copy that is being added is removed; the others stay as they are. No data is lost.'
   }
