@@ -168,6 +168,7 @@ async fn make_volume(pool: &Pool, name: &str, kind: VolumeKind, bytes: u64) -> R
         created: 0,
         id: None,
         copy: None,
+        space: store::SpacePolicy::default(),
     };
     let id = pool.create_volume(spec).await.unwrap().id;
     let spec = pool.volume_slices(id, CoreId(0), 1).unwrap().remove(0);

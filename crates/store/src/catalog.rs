@@ -61,6 +61,57 @@ pub enum VolumeKind {
     Log,
 }
 
+/// What a write does that finds the pool of its log volume full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It fails at once.
+    #[default]
+    Fail,
+    /// It waits for room for a while first. The store only keeps this for the node.
+    Pause,
+}
+
+impl WhenFull {
+    fn code(self) -> u8 {
+        match self {
+            WhenFull::Fail => 1,
+            WhenFull::Pause => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<WhenFull> {
+        match code {
+            1 => Some(WhenFull::Fail),
+            2 => Some(WhenFull::Pause),
+            _ => None,
+        }
+    }
+}
+
+/// How a log volume shares the space of its pool with the others. Other volumes have the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpacePolicy {
+    /// What its writes do when there is no room.
+    pub when_full: WhenFull,
+    /// Space that only this volume can use.
+    pub reserve: ByteLen,
+}
+
+impl SpacePolicy {
+    /// The blocks of the reserve in each log of a volume with this many slices.
+    pub(crate) fn reserved_blocks(self, slices: u16) -> u64 {
+        self.reserve.0.div_ceil(u64::from(slices)).div_ceil(SLOT_BYTES as u64)
+    }
+
+    /// Whether a volume of this kind and capacity can have it.
+    pub(crate) fn suits(self, kind: VolumeKind, capacity: ByteLen) -> bool {
+        match kind {
+            VolumeKind::Log => self.reserve <= capacity,
+            VolumeKind::Thick | VolumeKind::Ram => self == SpacePolicy::default(),
+        }
+    }
+}
+
 /// The encoding of [`CopyState`] in the catalog.
 const COPY_NONE: u8 = 0;
 const COPY_BLANK: u8 = 1;
@@ -160,6 +211,8 @@ pub(crate) struct VolumeEntry {
     pub map: Vec<ExtentRun>,
     /// Identifies a log-structured volume in the logs; 0 for other volumes.
     pub branch: u32,
+    /// How a log-structured volume shares the space of the pool.
+    pub space: SpacePolicy,
 }
 
 impl VolumeEntry {
@@ -452,6 +505,8 @@ impl VolumeEntry {
         self.encode_copy(bytes);
         if self.kind == VolumeKind::Log {
             bytes.extend_from_slice(&self.branch.to_le_bytes());
+            bytes.push(self.space.when_full.code());
+            bytes.extend_from_slice(&self.space.reserve.0.to_le_bytes());
         }
     }
 
@@ -500,7 +555,15 @@ impl VolumeEntry {
         let slices = (0..count).map(|_| decode_runs(fields)).collect::<Option<Vec<Vec<ExtentRun>>>>()?;
         let stripe = Stripe::new(count, ByteLen(unit));
         let (copy, map) = decode_copy(epoch, fields)?;
-        let branch = if kind == VolumeKind::Log { fields.u32()? } else { 0 };
+        let (mut branch, mut space) = (0, SpacePolicy::default());
+        if kind == VolumeKind::Log {
+            branch = fields.u32()?;
+            let when_full = WhenFull::from_code(fields.u8()?)?;
+            space = SpacePolicy { when_full, reserve: ByteLen(fields.u64()?) };
+        }
+        if !space.suits(kind, capacity) {
+            return None;
+        }
         Some(VolumeEntry {
             name,
             kind,
@@ -514,6 +577,7 @@ impl VolumeEntry {
             slices,
             map,
             branch,
+            space,
         })
     }
 

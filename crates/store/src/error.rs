@@ -326,6 +326,9 @@ pub enum StoreError {
     /// The number of slices is not a power of two, or is too large.
     #[error("{0} is not a valid number of slices: choose a power of two up to {SLICES_MAX}")]
     SlicesInvalid(u16),
+    /// The reserve exceeds the capacity, or the volume is not a log volume.
+    #[error("only log volumes have a policy for a full pool, and a reserve of at most their size")]
+    SpaceInvalid,
     /// The pool has the maximum number of volumes.
     #[error(
         "limit reached: the pool has {0} volumes (at most {VOLUMES_MAX}; in a small pool one per extent)"

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{BlockSize, ByteLen, crc32c};
 
-use crate::catalog::{Catalog, DiskEntry, Host, Logs, VolumeEntry, VolumeKind};
+use crate::catalog::{Catalog, DiskEntry, Host, Logs, SpacePolicy, VolumeEntry, VolumeKind};
 use crate::copy::PoolMark;
 use crate::extent::ExtentRun;
 use crate::geometry::Geometry;
@@ -157,6 +157,7 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
         slices: vec![first_slice.iter().map(run).collect(), vec![run(&5)]],
         map: Vec::new(),
         branch: 0,
+        space: SpacePolicy::default(),
     };
     Catalog {
         name: "p".into(),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use base::{ByteLen, Rng};
 
-use crate::catalog::{Catalog, LogEntry, Logs, Malformed, VolumeEntry, VolumeKind};
+use crate::catalog::{Catalog, LogEntry, Logs, Malformed, SpacePolicy, VolumeEntry, VolumeKind, WhenFull};
 use crate::copy::{CopyOf, CopyState, PoolMark};
 use crate::extent::ExtentRun;
 use crate::fuzzing::{self, id};
@@ -167,7 +167,7 @@ fn catalog_bytes_are_as_documented() {
 }
 
 /// A log volume of one slice, and its log.
-const LOG_VOLUME: [u8; 78] = [
+const LOG_VOLUME: [u8; 87] = [
     0x60, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68, 0x69, 0x6a, 0x6b, 0x6c, 0x6d, 0x6e,
     0x6f, // volume
     0x02, b'l', b'g', // its name
@@ -180,6 +180,8 @@ const LOG_VOLUME: [u8; 78] = [
     0x00, 0x00, 0x00, 0x00, // which has no runs
     0x00, // no copy
     0x05, 0x00, 0x00, 0x00, // branch 5
+    0x02, // its writes wait for room
+    0x00, 0x00, 0x00, 0xc0, 0x00, 0x00, 0x00, 0x00, // 3 GiB are reserved
     0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // the pool: marked for the ninth time
     0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // in November 2023
 ];
@@ -216,6 +218,7 @@ fn logs_are_as_documented() {
         copy: None,
         map: Vec::new(),
         branch: 5,
+        space: SpacePolicy { when_full: WhenFull::Pause, reserve: ByteLen(3 << 30) },
         ..(*logged.volumes[&VolumeId(id(0x40))]).clone()
     };
     logged.volumes.insert(VolumeId(id(0x60)), Rc::new(volume));
@@ -233,6 +236,13 @@ fn logs_are_as_documented() {
         change(&mut changed.logs);
         assert_eq!(Catalog::decode(&changed.encode(), 64 << 10), Err(Malformed::Logs));
     };
+    let (when_full, reserve) = (LOG_VOLUME.len() - 25, LOG_VOLUME.len() - 24);
+    for (at, byte) in [(when_full, 0), (when_full, 3), (reserve + 5, 2)] {
+        let mut bytes = bytes.clone();
+        bytes[START.len() + COPY.len() + at] = byte;
+        let found = Catalog::decode(&bytes, 64 << 10);
+        assert_eq!(found, Err(Malformed::Volume(VolumeId(id(0x60)))), "byte {at}: {byte}");
+    }
     invalid(|logs| logs.next_branch = 5);
     invalid(|logs| logs.logs.clear());
     invalid(|logs| logs.roots[1].clear());

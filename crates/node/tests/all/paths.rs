@@ -363,6 +363,7 @@ fn put_pool_with_copy(world: &World, server: NodeId) -> VolumeId {
             created: 0,
             id: None,
             copy,
+            space: store::SpacePolicy::default(),
         };
         let id = pool.create_volume(spec).await.unwrap().id;
         pool.export().await.unwrap();

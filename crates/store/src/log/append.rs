@@ -215,7 +215,7 @@ impl Inner {
         let request = Request { branch, items: items.into(), durable, ticket };
         let blocks = request.blocks();
         if blocks > 0 {
-            self.admit(blocks).await?;
+            self.admit(branch, blocks).await?;
         }
         {
             let mut state = self.state.borrow_mut();

@@ -8,6 +8,8 @@ use rt::CoreId;
 use rt::sync::{Sender, oneshot};
 
 use super::memory::Member;
+use super::place::SLOT_BYTES;
+use super::space::held_for;
 use super::{LogMemory, LogTuning};
 use crate::disks::SharedDisks;
 
@@ -148,6 +150,8 @@ struct Shared {
     disks: Option<SharedDisks>,
     /// The branches of the catalog's volumes, with the bytes that each takes in this log.
     branches: BTreeMap<u32, Arc<AtomicU64>>,
+    /// The blocks that are reserved for branches, without those that have no reserve.
+    reserves: BTreeMap<u32, u64>,
     /// The branch that the next volume gets, as far as this log is concerned.
     next_branch: u32,
     figures: LogFigures,
@@ -166,6 +170,8 @@ pub struct LogFigures {
     pub live: u64,
     /// How much of the lent space may be live; the rest is what cleaning gains from.
     pub usable: u64,
+    /// The part of it that is kept for the unused reserves of volumes.
+    pub reserved: u64,
     /// The segments that can be written without cleaning.
     pub free: u64,
     /// Bytes that hosts have written since the log was opened.
@@ -222,7 +228,7 @@ impl LogHandle {
 
     /// Number of slots of a segment.
     pub(crate) fn slots(&self) -> u32 {
-        1 << (self.segment_shift - super::place::SLOT_BYTES.trailing_zeros() as u8)
+        1 << (self.segment_shift - SLOT_BYTES.trailing_zeros() as u8)
     }
 
     /// Records that the log is opened on this core.
@@ -322,9 +328,27 @@ impl LogHandle {
         {
             let mut shared = lock(&self.shared);
             shared.branches.remove(&branch);
+            shared.reserves.remove(&branch);
             shared.fewer_branches = true;
         }
         self.bell.ring();
+    }
+
+    /// Reserves this many blocks for a branch.
+    pub(crate) fn set_reserve(&self, branch: u32, blocks: u64) {
+        {
+            let mut shared = lock(&self.shared);
+            match blocks {
+                0 => drop(shared.reserves.remove(&branch)),
+                _ => drop(shared.reserves.insert(branch, blocks)),
+            }
+        }
+        self.bell.ring();
+    }
+
+    /// The blocks that are reserved for each branch.
+    pub(super) fn reserves(&self) -> BTreeMap<u32, u64> {
+        lock(&self.shared).reserves.clone()
     }
 
     /// Whether a volume was deleted since the last call.
@@ -355,7 +379,11 @@ impl LogHandle {
     pub(crate) fn figures(&self) -> LogFigures {
         let shared = lock(&self.shared);
         let memory = shared.member.upgrade().map_or(0, |member| member.bytes());
-        LogFigures { memory, ..shared.figures }
+        let slot = SLOT_BYTES as u64;
+        let used =
+            |branch: &u32| shared.branches.get(branch).map_or(0, |used| used.load(Ordering::Relaxed) / slot);
+        let held = shared.reserves.iter().map(|(branch, reserve)| held_for(*reserve, used(branch)));
+        LogFigures { memory, reserved: held.sum::<u64>() * slot, ..shared.figures }
     }
 
     pub(super) fn set_figures(&self, figures: LogFigures) {

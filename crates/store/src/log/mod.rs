@@ -53,6 +53,7 @@ pub(crate) use handle::{Lender, LogHandle, NewHandle, Request};
 pub use memory::LogMemory;
 pub use read::MAP_UNIT;
 pub use slice::LogSlice;
+pub(crate) use space::held_for;
 
 use changes::Changes;
 use leaf::{LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
@@ -171,6 +172,8 @@ struct Running {
     state_len: usize,
     /// How many blocks each branch takes, in the same sense as [`LogFigures::live`].
     used: BTreeMap<u32, u64>,
+    /// How many blocks are reserved for branches.
+    reserves: BTreeMap<u32, u64>,
     /// Which tasks are under way.
     checkpointing: bool,
     cleaning: bool,
@@ -275,6 +278,7 @@ impl Inner {
         self.begun.set(true);
         match self.recover().await {
             Ok(()) => {
+                self.take_reserves();
                 self.phase.set(Phase::Open);
                 // An earlier opening may have ended before it had removed what deleted volumes left.
                 self.sweep();
@@ -382,6 +386,11 @@ impl Inner {
         }
     }
 
+    /// Takes over the reserves of volumes.
+    fn take_reserves(&self) {
+        self.state.borrow_mut().reserves = self.handle.reserves();
+    }
+
     /// Reports how full the log is.
     fn tell(&self) {
         let mut state = self.state.borrow_mut();
@@ -399,6 +408,7 @@ impl Inner {
             written: state.written,
             // Filled in when the figures are read.
             memory: 0,
+            reserved: 0,
         });
         for (branch, blocks) in &state.used {
             self.handle.set_used(*branch, blocks * slot);
@@ -453,6 +463,7 @@ impl Running {
             runs: Vec::new(),
             state_len: 0,
             used: BTreeMap::new(),
+            reserves: BTreeMap::new(),
             checkpointing: false,
             cleaning: false,
             asking: false,
@@ -518,6 +529,7 @@ async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
             return;
         }
         inner.take_zones();
+        inner.take_reserves();
         if handle.has_fewer_branches() {
             inner.sweep();
         }

@@ -221,12 +221,12 @@ impl LogSlice {
     pub(crate) async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.ready().await?;
         let blocks = (offset.0 + len.0).div_ceil(BLOCK) - offset.0 / BLOCK;
-        self.log.inner.reserve(blocks).await
+        self.log.inner.reserve(self.branch, blocks).await
     }
 
     pub(crate) async fn room(&self) -> Option<Room> {
         self.ready().await.ok()?;
-        Some(self.log.inner.room().await)
+        Some(self.log.inner.room(self.branch).await)
     }
 
     pub(crate) async fn flush(&self) -> Result<(), SliceError> {

@@ -86,6 +86,17 @@ const GAIN_BYTES: u64 = 8 << 20;
 /// Slots that a checkpoint may waste at the ends of segments and of its pieces, in percent of what it writes.
 const WASTE_PERCENT: u64 = 25;
 
+/// A branch with a reserve keeps at least this part of it for overwriting, and this many blocks: overwritten
+/// blocks count until they are merged.
+const OVERWRITING_PART: u64 = 32;
+const OVERWRITING_MIN: u64 = 1024;
+
+/// How many blocks other branches must leave to a branch that has reserved `reserve`, and uses `used`.
+pub(crate) fn held_for(reserve: u64, used: u64) -> u64 {
+    let overwriting = (reserve / OVERWRITING_PART).max(OVERWRITING_MIN).min(reserve);
+    (reserve + overwriting).saturating_sub(used).max(overwriting)
+}
+
 impl Running {
     fn segment_bytes(&self) -> u64 {
         u64::from(self.segments.slots) * SLOT_BYTES as u64
@@ -150,9 +161,22 @@ impl Running {
         self.usable() * percent / 100
     }
 
-    /// Whether there is room for this many more blocks.
-    fn fits(&self, blocks: u64, percent: u64) -> bool {
-        self.live_blocks() + self.append.expected + blocks <= self.share_of_usable(percent)
+    /// Whether a branch has room for this many more blocks; `None`: any branch, in addition to all reserves.
+    fn fits(&self, branch: Option<u32>, blocks: u64, percent: u64) -> bool {
+        let is_reserved = |branch: u32| {
+            let used = self.used.get(&branch).copied().unwrap_or(0);
+            self.reserves.get(&branch).is_some_and(|reserve| used + blocks <= *reserve)
+        };
+        // Nobody else can take that room meanwhile.
+        let percent = if branch.is_some_and(is_reserved) { LIVE_PERCENT } else { percent };
+        let taken = self.live_blocks() + self.append.expected + self.held(branch);
+        taken + blocks <= self.share_of_usable(percent)
+    }
+
+    /// How many blocks are kept for the reserves of branches other than this one.
+    fn held(&self, but: Option<u32>) -> u64 {
+        let others = self.reserves.iter().filter(|(branch, _)| Some(**branch) != but);
+        others.map(|(branch, reserve)| held_for(*reserve, self.used.get(branch).copied().unwrap_or(0))).sum()
     }
 
     pub(super) fn may_open_for_hosts(&self, data: bool) -> bool {
@@ -244,7 +268,8 @@ impl Running {
     fn wants_zone(&self) -> bool {
         let live = self.live_blocks();
         let refused = self.refused_at.is_some_and(|at| live <= at + self.usable() / 100);
-        let is_short = || self.stock() < self.high() || !self.fits(self.usable() / AHEAD_PART, LIVE_PERCENT);
+        let is_short =
+            || self.stock() < self.high() || !self.fits(None, self.usable() / AHEAD_PART, LIVE_PERCENT);
         !self.asking && !refused && is_short()
     }
 
@@ -256,45 +281,49 @@ impl Running {
         let zone = u64::from(self.segments.zone_segments);
         let overwritten = (replay_bytes / FREEZE_PART / SLOT_BYTES as u64).min(self.live_blocks());
         let room = zone * u64::from(self.segments.slots) + overwritten + self.usable() / SPARE_PART;
-        self.segments.total() > zone && self.spare() > 2 * zone + self.high() && self.fits(room, LIVE_PERCENT)
+        self.segments.total() > zone
+            && self.spare() > 2 * zone + self.high()
+            && self.fits(None, room, LIVE_PERCENT)
     }
 
     fn live_permille(&self) -> u64 {
-        ((self.live_blocks() + self.append.expected) * 1000).checked_div(self.usable()).unwrap_or(1000)
+        let taken = self.live_blocks() + self.append.expected + self.held(None);
+        (taken * 1000).checked_div(self.usable()).unwrap_or(1000)
     }
 }
 
 impl Inner {
-    /// Waits until there is room for this many blocks, and counts them as expected.
-    pub(super) async fn admit(self: &Rc<Inner>, blocks: u64) -> Result<(), SliceError> {
-        self.find_room(blocks, LIVE_PERCENT).await?;
+    /// Waits until there is room for this many blocks of a branch, and counts them as expected.
+    pub(super) async fn admit(self: &Rc<Inner>, branch: u32, blocks: u64) -> Result<(), SliceError> {
+        self.find_room(branch, blocks, LIVE_PERCENT).await?;
         self.state.borrow_mut().append.expected += blocks;
         Ok(())
     }
 
-    /// Waits until a write of this many blocks would find room.
-    pub(super) async fn reserve(self: &Rc<Inner>, blocks: u64) -> Result<(), SliceError> {
-        self.find_room(blocks, RESERVE_PERCENT).await
+    /// Waits until a write of this many blocks of a branch would find room.
+    pub(super) async fn reserve(self: &Rc<Inner>, branch: u32, blocks: u64) -> Result<(), SliceError> {
+        self.find_room(branch, blocks, RESERVE_PERCENT).await
     }
 
-    /// What the log can take. First asks the pool to lend enough that a sixteenth of the log is free.
-    pub(super) async fn room(self: &Rc<Inner>) -> Room {
+    /// What the log can take of a branch. First asks the pool to lend enough that a sixteenth of the log is free.
+    pub(super) async fn room(self: &Rc<Inner>, branch: u32) -> Room {
         let wanted = self.state.borrow().usable() / AHEAD_PART;
-        let _ = self.find_room(wanted, RESERVE_PERCENT).await;
+        let _ = self.find_room(branch, wanted, RESERVE_PERCENT).await;
         let state = self.state.borrow();
         let total = state.share_of_usable(RESERVE_PERCENT);
-        let free = total.saturating_sub(state.live_blocks() + state.append.expected);
+        let taken = state.live_blocks() + state.append.expected + state.held(Some(branch));
+        let free = total.saturating_sub(taken);
         let bytes = |blocks: u64| blocks * SLOT_BYTES as u64;
         Room { file_system: 0, free: bytes(free), total: bytes(total), promised: 0 }
     }
 
-    async fn find_room(self: &Rc<Inner>, blocks: u64, percent: u64) -> Result<(), SliceError> {
+    async fn find_room(self: &Rc<Inner>, branch: u32, blocks: u64, percent: u64) -> Result<(), SliceError> {
         let mut merged = 0;
         loop {
             if !self.goes_on() {
                 return Err(SliceError::Offline);
             }
-            if self.state.borrow().fits(blocks, percent) {
+            if self.state.borrow().fits(Some(branch), blocks, percent) {
                 return Ok(());
             }
             let lent = self.borrow_zone(true).await;

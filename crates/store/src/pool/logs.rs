@@ -11,13 +11,13 @@ use base::{Buf, ByteLen};
 use rt::Durability;
 
 use super::{Inner, Pool, to_the_end};
-use crate::catalog::{Catalog, LogEntry, VolumeEntry, VolumeKind, roots_bytes};
+use crate::catalog::{Catalog, LogEntry, SpacePolicy, VolumeEntry, VolumeKind, roots_bytes};
 use crate::error::StoreError;
 use crate::extent::ExtentRun;
 use crate::id::VolumeId;
 use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
 use crate::log::root::{ROOTS_BYTES, Root};
-use crate::log::{Lender, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request};
+use crate::log::{Lender, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request, held_for};
 
 /// A segment is this part of a pool, unless the tuning says otherwise.
 const SEGMENT_PART: u64 = 1024;
@@ -27,6 +27,16 @@ const SEGMENT_BYTES_MIN: u64 = 256 << 10;
 
 /// Percentage of a zone that hosts' data can take; the rest is what cleaning gains from.
 const LENT_PERCENT: u64 = 90;
+
+/// Percentage of a zone that counts for a reserve. The rest is for cleaning, heads of records and the map.
+const RESERVE_PERCENT: u64 = 80;
+
+/// A zone that was lent in a catalog which is not committed yet.
+pub(super) struct Lent {
+    log: u16,
+    zone: u32,
+    pub run: ExtentRun,
+}
 
 /// The space of a pool's log volumes, in bytes.
 ///
@@ -38,7 +48,9 @@ pub struct LogSpace {
     /// The blocks of it that volumes need, as far as is known: overwritten blocks count until the map has
     /// been merged.
     pub live: u64,
-    /// The space that volumes can still take: in what is lent, and in what the pool can still lend.
+    /// The unused part of volumes' reserves, as far as is known.
+    pub reserved: u64,
+    /// The space that all volumes can still take: in what is lent, and in what the pool can still lend.
     pub room: u64,
     /// Bytes that hosts have written since the logs were opened.
     pub written_by_hosts: u64,
@@ -92,7 +104,8 @@ impl Pool {
             let log = log.unwrap_or(LogFigures { live: lent, ..LogFigures::default() });
             space.lent += lent;
             space.live += log.live;
-            rooms.push(log.usable.saturating_sub(log.live));
+            space.reserved += log.reserved;
+            rooms.push(log.usable.saturating_sub(log.live + log.reserved));
             space.written_by_hosts += log.written_by_hosts;
             space.written += log.written;
             space.memory += log.memory;
@@ -147,6 +160,7 @@ impl Inner {
             |volume: &&Rc<VolumeEntry>| volume.kind == VolumeKind::Log && volume.stripe.slices() > number;
         for volume in state.catalog.volumes.values().filter(has_slice) {
             log.add_branch(volume.branch);
+            log.set_reserve(volume.branch, volume.space.reserved_blocks(volume.stripe.slices()));
         }
         state.logs.insert(number, Arc::clone(&log));
         Some(log)
@@ -294,6 +308,81 @@ impl Inner {
         rt::spawn(async move { answer(&inner, &lender).await }).detach();
     }
 
+    /// Lends the logs of a volume the zones that its reserve lacks, in `catalog`. The reserve was `before`.
+    ///
+    /// The caller has its turn to commit. If it cannot commit, it puts the extents back.
+    pub(super) async fn lend_for_reserve(
+        &self,
+        catalog: &mut Catalog,
+        volume: &VolumeEntry,
+        before: SpacePolicy,
+    ) -> Result<Vec<Lent>, StoreError> {
+        let (slices, mut lent) = (volume.stripe.slices(), Vec::new());
+        for number in 0..slices {
+            let Some(log) = catalog.logs.logs.get_mut(&number) else { break };
+            let mut lacks = self.lacks_for_reserve(number, volume, before);
+            while lacks > 0 {
+                let zone_extents = log.zone_extents(self.extent_bytes);
+                let added = match self.zone_for(number, log).await {
+                    Ok(added) => added,
+                    Err(error) => {
+                        let runs: Vec<ExtentRun> = lent.iter().map(|zone: &Lent| zone.run).collect();
+                        self.put_back(&runs);
+                        return Err(match error {
+                            StoreError::NoSpace { free, .. } => no_space(volume.space.reserve.0, free.0),
+                            error => error,
+                        });
+                    }
+                };
+                log.zones.insert(added.zone, added.run);
+                lent.push(added);
+                lacks = lacks.saturating_sub(zone_extents * self.extent_bytes / 100 * RESERVE_PERCENT);
+            }
+        }
+        Ok(lent)
+    }
+
+    /// How many bytes a log lacks if the reserve of a volume was `before` and becomes what its entry says.
+    fn lacks_for_reserve(&self, number: u16, volume: &VolumeEntry, before: SpacePolicy) -> u64 {
+        let slices = volume.stripe.slices();
+        let state = self.state.borrow();
+        let log = state.logs.get(&number);
+        // What is not known yet counts as nothing: then more is lent than needed, and comes back.
+        let used = log.map_or(0, |log| log.used(volume.branch)) / SLOT_BYTES as u64;
+        let held = |space: SpacePolicy| held_for(space.reserved_blocks(slices), used) * SLOT_BYTES as u64;
+        let figures = log.map(|log| log.figures()).unwrap_or_default();
+        let spare = figures.usable.saturating_sub(figures.live + figures.reserved);
+        held(volume.space).saturating_sub(held(before)).saturating_sub(spare)
+    }
+
+    /// Takes a zone for a log, with space that is ready for use.
+    async fn zone_for(&self, number: u16, log: &LogEntry) -> Result<Lent, StoreError> {
+        let wanted = log.zone_extents(self.extent_bytes);
+        let zone = (0..).find(|zone| !log.zones.contains_key(zone)).unwrap_or(0);
+        let fits = (u64::from(zone) + 1) * u64::from(log.zone_segments) <= u64::from(SEGMENTS_MAX);
+        let run = {
+            let mut state = self.state.borrow_mut();
+            let run = if fits { state.allocator.allocate_run(wanted) } else { None };
+            let free = state.allocator.free() * self.extent_bytes;
+            run.ok_or_else(|| no_space(wanted * self.extent_bytes, free))?
+        };
+        if let Err(error) = self.allocate(&[run]).await {
+            self.put_back(&[run]);
+            return Err(error);
+        }
+        Ok(Lent { log: number, zone, run })
+    }
+
+    /// Gives logs zones that the committed catalog lends them.
+    pub(super) fn tell_lent(&self, lent: Vec<Lent>) {
+        for Lent { log, zone, run } in lent {
+            let log = self.state.borrow().logs.get(&log).cloned();
+            if let Some(log) = log {
+                log.add_zone(zone, self.place_of(run), self.layout().disks.share());
+            }
+        }
+    }
+
     /// Decides whether a log gets zones, and lends them. Returns whether it got any.
     async fn lend(self: Rc<Inner>, number: u16, live_permille: u64, urgent: bool) -> bool {
         let Ok(_change) = self.begin_change() else { return false };
@@ -312,30 +401,22 @@ impl Inner {
         };
         let mut lent = Vec::new();
         while lent.len() < wanted {
-            let zone = (0..).find(|zone| !log.zones.contains_key(zone)).unwrap_or(0);
-            if (u64::from(zone) + 1) * u64::from(log.zone_segments) > u64::from(SEGMENTS_MAX) {
-                break;
-            }
-            let wanted = log.zone_extents(self.extent_bytes);
-            let Some(run) = self.state.borrow_mut().allocator.allocate_run(wanted) else { break };
-            if let Err(error) = self.allocate(&[run]).await {
-                tracing::warn!(log = number, %error, "a log gets no zone: no space can be reserved for it");
-                self.put_back(&[run]);
-                break;
-            }
-            log.zones.insert(zone, run);
-            lent.push((zone, run));
+            let added = match self.zone_for(number, log).await {
+                Ok(added) => added,
+                Err(StoreError::NoSpace { .. }) => break,
+                Err(error) => {
+                    tracing::warn!(log = number, %error, "a log gets no zone: no space can be reserved for it");
+                    break;
+                }
+            };
+            log.zones.insert(added.zone, added.run);
+            lent.push(added);
         }
-        let runs: Vec<ExtentRun> = lent.iter().map(|(_, run)| *run).collect();
+        let runs: Vec<ExtentRun> = lent.iter().map(|zone| zone.run).collect();
         if runs.is_empty() || self.commit_or_put_back(catalog, &runs).await.is_err() {
             return false;
         }
-        let log = self.state.borrow().logs.get(&number).cloned();
-        if let Some(log) = log {
-            for (zone, run) in lent {
-                log.add_zone(zone, self.place_of(run), self.layout().disks.share());
-            }
-        }
+        self.tell_lent(lent);
         true
     }
 

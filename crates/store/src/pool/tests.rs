@@ -298,6 +298,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
                 created: 0,
                 id: None,
                 copy,
+                space: crate::catalog::SpacePolicy::default(),
             };
             let watch = ZeroingWatch::default();
             let info = pool.create_volume_watched(spec, watch.clone()).await.unwrap();

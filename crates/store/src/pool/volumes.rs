@@ -8,7 +8,8 @@ use rt::CoreId;
 
 use super::{Inner, Live, Pool, Superblocks, ZeroingWatch, to_the_end};
 use crate::catalog::{
-    CAPACITY_MAX, Catalog, LU_STATE_BYTES_MAX, SLICES_MAX, VOLUMES_MAX, VolumeEntry, VolumeKind, is_name,
+    CAPACITY_MAX, Catalog, LU_STATE_BYTES_MAX, SLICES_MAX, SpacePolicy, VOLUMES_MAX, VolumeEntry, VolumeKind,
+    is_name,
 };
 use crate::copy::{self, COPIES_MAX, CopyOf, CopyState, MapPlaces};
 use crate::error::StoreError;
@@ -43,6 +44,8 @@ pub struct VolumeSpec {
     /// Which copy of a volume it is, if a cluster's record contains the volume, or is about to. Unless it is
     /// a sole copy, each of its slices keeps a dirty map.
     pub copy: Option<CopyOf>,
+    /// How a log volume shares the space of the pool.
+    pub space: SpacePolicy,
 }
 
 /// The description of a volume.
@@ -69,6 +72,8 @@ pub struct VolumeInfo {
     pub reserved: ByteLen,
     /// Which copy it is, if a cluster's record contains the volume.
     pub copy: Option<CopyOf>,
+    /// How a log volume shares the space of the pool.
+    pub space: SpacePolicy,
 }
 
 impl VolumeInfo {
@@ -260,6 +265,18 @@ impl Pool {
         .await
     }
 
+    /// Sets how a log volume shares the space of the pool. Durable when it returns.
+    ///
+    /// What a larger reserve lacks is lent to the logs first, so that it is really there.
+    ///
+    /// # Errors
+    /// [`StoreError::SpaceInvalid`]; [`StoreError::NoSpace`]: nothing has changed; or any failure to write
+    /// the metadata.
+    pub async fn set_space(&self, id: VolumeId, space: SpacePolicy) -> Result<VolumeInfo, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.set_space(id, space).await }).await
+    }
+
     /// Stores the state of a volume's logical unit (reservations, mode pages). Durable when it returns.
     ///
     /// The store does not interpret these bytes.
@@ -349,6 +366,7 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
             VolumeKind::Ram => volume.memory_wanted(volume.capacity),
         },
         copy: volume.copy,
+        space: volume.space,
     }
 }
 
@@ -435,6 +453,9 @@ impl Inner {
         check_name(&state.catalog, &spec.name, None)?;
         spec.id.map_or(Ok(()), |id| check_id(&state.catalog, id))?;
         spec.copy.map_or(Ok(()), check_slot)?;
+        if !spec.space.suits(spec.kind, spec.capacity) {
+            return Err(StoreError::SpaceInvalid);
+        }
         let piece = match spec.kind {
             VolumeKind::Thick => self.extent_bytes,
             VolumeKind::Ram | VolumeKind::Log => STRIPE_UNIT.0,
@@ -456,6 +477,7 @@ impl Inner {
             slices: vec![Vec::new(); slices.into()],
             map: Vec::new(),
             branch: 0,
+            space: spec.space,
         })
     }
 
@@ -495,7 +517,7 @@ impl Inner {
         }
         volume.slices = space.slices;
         volume.map = space.map;
-        let mut runs = runs;
+        let (mut runs, mut lent) = (runs, Vec::new());
         if volume.kind == VolumeKind::Log {
             let logs = match self.add_logs(&mut catalog, volume.stripe.slices()).await {
                 Ok(logs) => logs,
@@ -507,19 +529,60 @@ impl Inner {
             runs.extend(logs);
             volume.branch = catalog.logs.next_branch;
             catalog.logs.next_branch += 1;
+            lent = match self.lend_for_reserve(&mut catalog, &volume, SpacePolicy::default()).await {
+                Ok(lent) => lent,
+                Err(error) => {
+                    self.put_back(&runs);
+                    return Err(error);
+                }
+            };
+            runs.extend(lent.iter().map(|zone| zone.run));
         }
         let (branch, slices) = (volume.branch, volume.stripe.slices());
+        let reserve = volume.space.reserved_blocks(slices);
         let is_log = volume.kind == VolumeKind::Log;
         let info = info(id, &volume, self.extent_bytes);
         catalog.volumes.insert(id, Rc::new(volume));
         self.commit_or_put_back(catalog, &runs).await?;
         let live = Live { grants: space.grant.into_iter().map(Arc::new).collect(), ..Live::default() };
-        let mut state = self.state.borrow_mut();
-        state.volumes.insert(id, live);
-        if is_log {
-            state.logs.range(..slices).for_each(|(_, log)| log.add_branch(branch));
+        {
+            let mut state = self.state.borrow_mut();
+            state.volumes.insert(id, live);
+            if is_log {
+                for (_, log) in state.logs.range(..slices) {
+                    log.add_branch(branch);
+                    log.set_reserve(branch, reserve);
+                }
+            }
         }
+        self.tell_lent(lent);
         Ok(info)
+    }
+
+    async fn set_space(self: Rc<Inner>, id: VolumeId, space: SpacePolicy) -> Result<VolumeInfo, StoreError> {
+        let _change = self.begin_change()?;
+        let _turn = self.turn().await;
+        let mut catalog = self.state.borrow().catalog.clone();
+        let mut entry = catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))?;
+        let volume = Rc::make_mut(&mut entry);
+        let before = std::mem::replace(&mut volume.space, space);
+        if !space.suits(volume.kind, volume.capacity) {
+            return Err(StoreError::SpaceInvalid);
+        }
+        let (branch, slices) = (volume.branch, volume.stripe.slices());
+        let lent = self.lend_for_reserve(&mut catalog, volume, before).await?;
+        let runs: Vec<ExtentRun> = lent.iter().map(|zone| zone.run).collect();
+        let info = info(id, volume, self.extent_bytes);
+        let is_log = volume.kind == VolumeKind::Log;
+        catalog.volumes.insert(id, entry);
+        self.commit_or_put_back(catalog, &runs).await?;
+        if is_log {
+            let blocks = space.reserved_blocks(slices);
+            self.state.borrow().logs.range(..slices).for_each(|(_, log)| log.set_reserve(branch, blocks));
+        }
+        // Only now: a log returns zones that nobody has reserved.
+        self.tell_lent(lent);
+        Ok(self.with_used(info))
     }
 
     /// Adds to a volume's description what it takes in the logs.

@@ -45,6 +45,7 @@ pub(crate) fn thick(name: &str, capacity: u64) -> VolumeSpec {
         created: 1_700_000_000,
         id: None,
         copy: None,
+        space: store::SpacePolicy::default(),
     }
 }
 

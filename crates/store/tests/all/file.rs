@@ -69,6 +69,7 @@ fn volume(name: &str, capacity: u64) -> VolumeSpec {
         created: 1_700_000_000,
         id: None,
         copy: None,
+        space: store::SpacePolicy::default(),
     }
 }
 

@@ -318,6 +318,7 @@ impl Model {
             created: self.written,
             id: None,
             copy,
+            space: store::SpacePolicy::default(),
         };
         let free = self.pool().usage().free;
         let info = match self.pool().create_volume(spec.clone()).await {

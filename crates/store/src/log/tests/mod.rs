@@ -9,7 +9,7 @@ use rt::{CoreId, Durability};
 
 use super::{Log, LogMemory, LogTuning};
 use crate::budget::RamBudget;
-use crate::catalog::{Host, VolumeKind};
+use crate::catalog::{Host, SpacePolicy, VolumeKind};
 use crate::disks::CoreDisks;
 use crate::error::SliceError;
 use crate::id::{HostId, VolumeId};
@@ -23,6 +23,7 @@ mod full;
 mod lost_leaf;
 mod memory;
 mod model;
+mod reserve;
 mod zones;
 
 const CORE: CoreId = CoreId(0);
@@ -94,6 +95,7 @@ fn spec(name: &str, capacity: u64, slices: u16) -> VolumeSpec {
         created: 0,
         id: None,
         copy: None,
+        space: SpacePolicy::default(),
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::CapacityInvalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
         E::Shrink { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "would_shrink"),
         E::SlicesInvalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
+        E::SpaceInvalid => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
         E::TooManyVolumes(_) => (StatusCode::INSUFFICIENT_STORAGE, "too_many_volumes"),
         E::LuStateTooLarge(_) | E::MetadataFull { .. } => (StatusCode::INSUFFICIENT_STORAGE, "metadata_full"),
         E::VolumeOpen(_) => (StatusCode::CONFLICT, "volume_in_use"),
@@ -50,6 +51,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
     match error {
         E::CapacityInvalid(_) | E::Shrink { .. } => refusal.field("size"),
         E::SlicesInvalid(_) => refusal.field("slices"),
+        E::SpaceInvalid => refusal.field("reserve"),
         _ => refusal,
     }
 }

@@ -1,0 +1,105 @@
+//! Space that only one volume can use.
+
+use super::*;
+use crate::error::StoreError;
+
+const MIB: u64 = 1 << 20;
+
+fn reserve(bytes: u64) -> SpacePolicy {
+    SpacePolicy { reserve: ByteLen(bytes), ..SpacePolicy::default() }
+}
+
+/// Writes blocks from `from` on until there is no room; returns the first that found none.
+async fn fill(slice: &Slice, from: u64) -> u64 {
+    for at in from.. {
+        match write(slice, at, at + 1, Durability::Durable).await {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error, SliceError::Full);
+                return at;
+            }
+        }
+    }
+    unreachable!("the volume is larger than the pool")
+}
+
+/// Another volume finds the pool full earlier, and then the reserve can be written, and overwritten again and
+/// again.
+#[test]
+fn others_leave_what_is_reserved() {
+    const RESERVED: u64 = MIB / BLOCK;
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let kept = pool.create_volume(VolumeSpec { space: reserve(MIB), ..spec("kept", 4 * MIB, 1) });
+        let kept = kept.await.unwrap().id;
+        let other = pool.create_volume(spec("other", 64 * MIB, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let (mine, its) = (slices(&pool, &disks, kept).remove(0), slices(&pool, &disks, other).remove(0));
+        let filled = fill(&its, 0).await;
+        assert!(filled > 1000, "{filled} blocks");
+        let space = pool.log_space().unwrap();
+        assert!(space.reserved >= MIB && space.room < 64 * BLOCK, "{space:?}");
+        for round in 0..4 {
+            for at in 0..RESERVED {
+                assert_eq!(write(&mine, at, at + round, Durability::Durable).await, Ok(()), "{round} {at}");
+            }
+            assert_eq!(mine.reserve(ByteOffset(0), ByteLen(BLOCK)).await, Ok(()));
+        }
+        assert_eq!(write(&its, filled, 1, Durability::Durable).await, Err(SliceError::Full));
+        check(&mine).await;
+        // Without the reserve, the other volume gets the room that overwriting needed.
+        assert_eq!(pool.set_space(kept, SpacePolicy::default()).await.unwrap().space, SpacePolicy::default());
+        idle(&its).await;
+        rt::sleep(std::time::Duration::from_millis(10)).await;
+        let more = fill(&its, filled).await - filled;
+        assert!(more >= RESERVED / 2, "{more} blocks");
+        for at in 0..RESERVED {
+            assert_eq!(read(&mine, at).await, Ok(at + 3));
+        }
+        check(&its).await;
+    });
+}
+
+/// A reserve is set only if its space is there, and lasts.
+#[test]
+fn a_reserve_is_there_or_is_refused() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let new = |bytes| VolumeSpec { space: reserve(bytes), ..spec("v", 64 * MIB, 1) };
+        let free = pool.usage().free;
+        let refused = pool.create_volume(new(32 * MIB)).await.unwrap_err();
+        assert!(matches!(refused, StoreError::NoSpace { .. }), "{refused}");
+        assert_eq!((pool.usage().free, pool.volumes().len()), (free, 0));
+        assert!(matches!(pool.create_volume(new(65 * MIB)).await, Err(StoreError::SpaceInvalid)));
+        let id = pool.create_volume(new(0)).await.unwrap().id;
+        let before = pool.usage().free;
+        let refused = pool.set_space(id, reserve(32 * MIB)).await.unwrap_err();
+        assert!(matches!(refused, StoreError::NoSpace { .. }), "{refused}");
+        assert_eq!((pool.usage().free, pool.volume(id).unwrap().space), (before, reserve(0)));
+        let kept = SpacePolicy { when_full: crate::catalog::WhenFull::Pause, ..reserve(2 * MIB) };
+        pool.set_space(id, kept).await.unwrap();
+        assert!(pool.usage().free.0 + 2 * MIB <= before.0, "zones were lent for it");
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        write(&slice, 0, 1, Durability::Durable).await.unwrap();
+        drop((slice, disks));
+        pool.logs_ended().await;
+        drop(pool);
+        let pool = open(1).await;
+        assert_eq!(pool.volume(id).unwrap().space, kept);
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        check(&slice).await;
+        let space = pool.log_space().unwrap();
+        assert!(space.reserved >= 2 * MIB - BLOCK, "{space:?}");
+        // Nobody needs the zones any more once the volume is gone.
+        drop((slice, disks));
+        pool.logs_ended().await;
+        pool.delete_volume(id).await.unwrap();
+        assert_eq!(pool.usage().free, free);
+    });
+}
