@@ -40,8 +40,8 @@ mod thick;
 
 pub use budget::{RamBudget, RamGrant};
 pub use catalog::{
-    CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, Malformed, NAME_BYTES_MAX, SLICES_MAX, SpacePolicy,
-    VOLUMES_MAX, VolumeKind, WhenFull,
+    CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, Malformed, NAME_BYTES_MAX, SLICES_MAX, SpacePolicy, VOLUMES_MAX,
+    VolumeKind, WhenFull,
 };
 pub use copy::{COPIES_MAX, CopyOf, CopyState, MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES, PoolMark};
 pub use disks::{CoreDisks, SharedDisks};

@@ -22,7 +22,7 @@ use crate::events::code::{
     CHANGE_FAILED, CHANGE_SLOW, CLUSTER_CREATED, CLUSTER_FORCED, CLUSTER_JOINED, HOST_CHANGED, HOST_CREATED,
     HOST_DELETED, MAPS_CHANGED, POOL_CREATED, POOL_EXPORTED, POOL_EXTENDED, POOL_FORGOTTEN, POOL_IMPORTED,
     POOL_REOPENED, TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED,
-    VOLUME_RESIZED,
+    VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
 };
 use crate::events::{Code, Event};
 use crate::volume::VolumeId;
@@ -368,6 +368,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
     let (code, is_shared, text) = match work.doing {
         Doing::MakeVolume => (VOLUME_CREATED, false, format!("volume {name} created")),
         Doing::GrowVolume => (VOLUME_RESIZED, false, format!("volume {name} grown")),
+        Doing::SetSpace => (VOLUME_SPACE_CHANGED, true, format!("space policy of volume {name} changed")),
         Doing::DeleteVolume => (VOLUME_DELETED, false, format!("volume {name} deleted")),
         Doing::MakeTarget => (TARGET_CREATED, true, format!("target {name} created")),
         Doing::ChangeTarget => (TARGET_CHANGED, true, format!("target {name} changed")),
@@ -397,6 +398,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::MakeCopy
         | Doing::GrowCopy
         | Doing::RenameCopy
+        | Doing::SetSpaceOfCopy
         | Doing::CloseCopy
         | Doing::DeleteCopy
         | Doing::DropCopy

@@ -17,7 +17,7 @@ use std::time::Duration;
 use base::ByteLen;
 use cluster::Transaction;
 use replica::NodeId;
-use store::{Pool, PoolId, VolumeInfo};
+use store::{Pool, PoolId, SpacePolicy, VolumeInfo};
 
 pub(crate) use self::adoption::ServedAs;
 pub(super) use self::adoption::forget_sole;
@@ -26,13 +26,13 @@ pub use self::opening::CopyOpening;
 pub(super) use self::opening::Worth;
 use super::access::{HOSTS, TARGETS, announce};
 use super::members::{NEXT_NODE, told_portals};
-use super::volumes::{has_empty_slices, whole_blocks};
+use super::volumes::{SpaceChange, check_space, has_empty_slices, whole_blocks};
 use super::{Control, ControlError};
 use crate::Paths;
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
-    Ask, Cause, ClusterError, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key, differing_key,
-    json, node_key, policy_key, split_key, verification_key, volume_key, volume_name_key,
+    Ask, Cause, ClusterError, CopyEntry, DeletedVolume, Keeper, NodeEntry, VolumeEntry, deleted_key,
+    differing_key, json, node_key, policy_key, split_key, verification_key, volume_key, volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
 use crate::shard::Shard;
@@ -109,6 +109,55 @@ impl Control {
                 // A copy was added meanwhile, with the volume's old size.
                 Err(ControlError::Cluster(ClusterError::Conflict(_))) => {}
                 result => return result.map(drop),
+            }
+        }
+        Err(ClusterError::Conflict(info.name.clone()).into())
+    }
+
+    /// Changes how a volume with copies shares the space of its pools.
+    ///
+    /// A larger reserve is set in the pool of each copy first, so all of their nodes must be up. Otherwise
+    /// the nodes' pools follow automatically, as they do if a part of this fails.
+    pub(super) async fn set_space_replicated(
+        self: &Rc<Control>,
+        info: &VolumeInfo,
+        change: SpaceChange,
+    ) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        keeper.check_entry(&volume_key(info.id))?;
+        let mut given: BTreeSet<(u16, u64)> = BTreeSet::new();
+        for _ in 0..GROW_TRIES_MAX {
+            let entry = keeper.volume(info.id).map(|volume| volume.entry);
+            let entry = entry.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
+            let before = SpacePolicy::from(entry.space);
+            let space = change.of(before);
+            check_space(space, info.kind, ByteLen(entry.size))?;
+            let grows = space.reserve > before.reserve;
+            for copy in &entry.copies {
+                if !grows || given.contains(&(copy.node, copy.made)) {
+                    continue;
+                }
+                let ask = Ask::SetSpace { id: entry.id.clone(), space: space.into() };
+                keeper.ask(NodeId(copy.node), ask).await?;
+                given.insert((copy.node, copy.made));
+            }
+            let made = self.change_entry(&keeper, info.id, None, |now| {
+                let is_given = |copy: &CopyEntry| given.contains(&(copy.node, copy.made));
+                if now.space != entry.space || grows && !now.copies.iter().all(is_given) {
+                    return Err(ControlError::Cluster(ClusterError::Conflict(now.name.clone())));
+                }
+                Ok((VolumeEntry { space: space.into(), ..now.clone() }, None))
+            });
+            let made = made.await;
+            match made {
+                // A copy was added meanwhile, or another change was faster.
+                Err(ControlError::Cluster(ClusterError::Conflict(_))) => given.clear(),
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    // So that it holds here at once. If this fails, the pool follows later.
+                    let _followed = self.set_space_of_copy(&info.id.to_string(), space).await;
+                    return Ok(());
+                }
             }
         }
         Err(ClusterError::Conflict(info.name.clone()).into())

@@ -22,11 +22,13 @@ doings! {
     MakeVolume = "creating volume";
     GrowVolume = "growing volume";
     RenameVolume = "renaming volume";
+    SetSpace = "changing the space policy of volume";
     DeleteVolume = "deleting volume";
     AdoptVolume = "adding to the cluster's record: volume";
     MakeCopy = "creating a copy of volume";
     GrowCopy = "growing the copy of volume";
     RenameCopy = "renaming the copy of volume";
+    SetSpaceOfCopy = "changing the space policy of the copy of volume";
     CloseCopy = "closing the copy of volume";
     DeleteCopy = "deleting the copy of volume";
     DropCopy = "deleting a copy of volume";

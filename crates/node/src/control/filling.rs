@@ -29,7 +29,8 @@ const _: () = assert!(CAPACITY_MAX.0 / Thresholds::SET_BYTES < 1 << 32);
 pub struct Filling {
     /// The space of its log volumes.
     pub space: LogSpace,
-    /// How much all volumes use, in bytes: extents of thick volumes, and blocks of log volumes.
+    /// How much all volumes use, in bytes: extents of thick volumes, blocks of log volumes, and what these
+    /// have reserved beyond that.
     pub used: u64,
     /// The highest of [`LEVELS`] that the pool has reached and not left since.
     pub level: Option<u8>,
@@ -38,7 +39,7 @@ pub struct Filling {
 impl Filling {
     fn new(usage: &Usage, space: LogSpace) -> Filling {
         let reserved = usage.total.0.saturating_sub(usage.free.0).saturating_sub(space.lent);
-        Filling { space, used: reserved + space.live, level: None }
+        Filling { space, used: reserved + space.live + space.reserved, level: None }
     }
 
     /// How full it is, in percent.
@@ -95,9 +96,12 @@ impl Control {
     /// The space of a log volume; `None` if its pool is not open.
     fn space_of(&self, id: VolumeId) -> Option<Space> {
         let pool = self.pool_of(id).ok()?;
-        let used = pool.volume(id)?.reserved;
+        let info = pool.volume(id)?;
+        let used = info.reserved;
         let filling = Filling::new(&pool.usage(), pool.log_space()?);
-        let available = ByteLen(filling.space.room);
+        // Nobody else can use what is left of its reserve.
+        let own = info.space.reserve.0.saturating_sub(used.0);
+        let available = ByteLen(filling.space.room + own);
         Some(Space { used, available, available_percent: 100 - filling.percent() })
     }
 }
@@ -128,6 +132,11 @@ mod tests {
         assert_eq!((some.used, some.percent()), (300, 32));
         assert_eq!(filling(1000, 0, 1000, 900, 0).percent(), 100);
         assert_eq!(filling(0, 0, 0, 0, 0).percent(), 100);
+        // A reserve fills the pool for the others.
+        let usage = Usage { total: ByteLen(1000), free: ByteLen(500), extent: ByteLen(1), disks: Vec::new() };
+        let space = LogSpace { lent: 300, live: 100, reserved: 120, room: 500, ..LogSpace::default() };
+        let some = Filling::new(&usage, space);
+        assert_eq!((some.used, some.percent()), (420, 45));
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub use self::status::{
 use self::verifying::Verifications;
 pub use self::verifying::{Difference, Verification, VerificationState, due as verification_due};
 pub(crate) use self::volumes::show_capacity;
-pub use self::volumes::{NewVolume, VolumeStatus};
+pub use self::volumes::{NewVolume, SpaceChange, VolumeStatus};
 pub use self::will::LastWill;
 use crate::events::Events;
 use crate::floating::Floating;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use replica::{NodeId, Revision, Slot};
-use store::{CopyState, VolumeInfo};
+use store::{CopyState, SpacePolicy, VolumeInfo};
 
 use super::change::{WaitsFor, Work};
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
@@ -94,7 +94,7 @@ impl Control {
         let slot = entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
         let blank = NewCopy::blank(&info, slot, added.pool.clone());
-        let new = NewCopy { name: entry.name.clone(), size: entry.size, ..blank };
+        let new = NewCopy { name: entry.name.clone(), size: entry.size, space: entry.space, ..blank };
         let (node, asker) = (NodeId(added.node), new.asker);
         if let Err(error) = self.make_and_record(&keeper, id, node, new, added.instead_of).await {
             let may_be_left = match &error {
@@ -366,6 +366,12 @@ impl Control {
     pub(super) fn has_former_name(&self, id: VolumeId, name: &str) -> bool {
         let found = self.current_of(self.copies_of(id));
         found.is_some_and(|(_, info)| info.name != name && info.copy.is_some())
+    }
+
+    /// Whether the pool has another space policy for its copy of the volume.
+    pub(super) fn has_former_space(&self, id: VolumeId, space: SpacePolicy) -> bool {
+        let found = self.current_of(self.copies_of(id));
+        found.is_some_and(|(_, info)| info.space != space && info.copy.is_some())
     }
 
     /// Lets the pool follow when the volume was renamed.

@@ -1,5 +1,5 @@
 //! Clean-up in the background: this node deletes its removed copies, what is left of deleted volumes, and
-//! copies that nobody has added to the record, and its pools follow renames.
+//! copies that nobody has added to the record, and its pools follow renames and space policies.
 //!
 //! In open pools this happens at once, in others when they come back. Each pool has a task of its own, since
 //! its disks may hang.
@@ -12,7 +12,7 @@ use store::PoolId;
 
 use super::Control;
 use super::remains::forget_deleted;
-use crate::copies::{DeletedVolume, DroppedCopy, Keeper, VolumeEntry};
+use crate::copies::{DeletedVolume, DroppedCopy, Keeper, SpaceEntry, VolumeEntry};
 use crate::parts;
 use crate::under_way::UnderWay;
 use crate::volume::VolumeId;
@@ -24,6 +24,8 @@ pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 enum Chore {
     /// The pool calls its copy by a former name of the volume.
     Rename,
+    /// The pool has a former space policy of the volume.
+    Space,
     /// The copy was removed from this node.
     Removed(Box<VolumeEntry>, DroppedCopy),
     /// The volume was deleted.
@@ -57,6 +59,10 @@ impl Control {
         let renamed =
             |(id, name): (VolumeId, String)| self.has_former_name(id, &name).then_some((id, Chore::Rename));
         let mut all = parts::filter_map(keeper.names_here(), renamed).await;
+        let changed = |(id, space): (VolumeId, SpaceEntry)| {
+            self.has_former_space(id, space.into()).then_some((id, Chore::Space))
+        };
+        all.extend(parts::filter_map(keeper.spaces_here(), changed).await);
         for (entry, dropped) in keeper.dropped_here().await {
             let Some(id) = VolumeId::parse(&entry.id) else { continue };
             all.push((id, Chore::Removed(Box::new(entry), dropped)));
@@ -80,6 +86,12 @@ impl Control {
             Chore::Rename => {
                 if let Some(volume) = keeper.volume(id) {
                     self.rename_copy(id, volume.entry.name).await;
+                }
+            }
+            Chore::Space => {
+                let Some(entry) = keeper.volume(id).map(|volume| volume.entry) else { return };
+                if let Err(error) = self.set_space_of_copy(&entry.id, entry.space.into()).await {
+                    tracing::debug!(volume = entry.name, %error, "the pool still has a volume's former space policy");
                 }
             }
             Chore::Removed(entry, dropped) => {

@@ -1,6 +1,6 @@
 //! Volumes: what they are, how they are found and shown.
 //!
-//! [`creation`] creates them, [`change`] grows and renames them, [`deletion`] deletes them, and [`opening`]
+//! [`creation`] creates them, [`change`] grows, renames and changes them, [`deletion`] deletes them, and [`opening`]
 //! opens them on all cores.
 
 mod change;
@@ -11,9 +11,11 @@ mod opening;
 use std::collections::BTreeMap;
 
 use base::{BlockSize, ByteLen};
-use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind};
+use store::{CopyOf, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, VolumeKind, WhenFull};
 
+pub use self::change::SpaceChange;
 pub(crate) use self::change::show_capacity;
+pub(super) use self::change::show_when_full;
 pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
 use super::{Control, ControlError, Placement, ScrubStatus};
@@ -44,6 +46,8 @@ pub struct NewVolume {
     pub map: Option<MapSpec>,
     /// Where its copies go; `None` for a single one on this node.
     pub copies: Option<Placement>,
+    /// How a log volume shares the space of its pool.
+    pub space: SpacePolicy,
 }
 
 impl NewVolume {
@@ -212,9 +216,12 @@ impl Control {
         let scrub = self.pool_named(pool).ok().and_then(|pool| self.scrub_status(pool.id(), &info));
         let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         let info = match &copies {
-            Some(CopiesStatus { entry, .. }) => {
-                VolumeInfo { name: entry.name.clone(), capacity: ByteLen(entry.size), ..info }
-            }
+            Some(CopiesStatus { entry, .. }) => VolumeInfo {
+                name: entry.name.clone(),
+                capacity: ByteLen(entry.size),
+                space: entry.space.into(),
+                ..info
+            },
             None => info,
         };
         VolumeStatus { info, pool: pool.to_owned(), maps, problem, copies, scrub }
@@ -272,6 +279,22 @@ pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, C
             reason: "a volume has at least one block and fewer than 2^64 bytes",
         },
     )
+}
+
+/// Checks whether a volume of this kind and size can have this policy.
+pub(super) fn check_space(space: SpacePolicy, kind: VolumeKind, size: ByteLen) -> Result<(), ControlError> {
+    let (field, reason) = match kind {
+        VolumeKind::Log if space.reserve <= size => return Ok(()),
+        VolumeKind::Log => ("reserve", "the reserve cannot exceed the size of the volume"),
+        _ if space.when_full != WhenFull::default() => {
+            ("when_full", "only log volumes allocate space in their pool as they are written")
+        }
+        _ if space.reserve.0 > 0 => {
+            ("reserve", "only log volumes can have one: other volumes have all of their space from the start")
+        }
+        _ => return Ok(()),
+    };
+    Err(ControlError::Invalid { field, reason })
 }
 
 /// Whether a volume of this size has slices without blocks. If so, it cannot grow while it has copies.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::NewCopy;
+use super::entry::{NewCopy, SpaceEntry};
 use super::keeper::{Agreed, Told, Version};
 use super::refused::Refused;
 
@@ -28,6 +28,13 @@ pub enum Ask {
         id: String,
         /// The capacity in bytes.
         size: u64,
+    },
+    /// Give the copy of a volume the space policy that the volume is about to have.
+    SetSpace {
+        /// The volume's identity.
+        id: String,
+        /// The policy.
+        space: SpaceEntry,
     },
     /// Report what the node knows of the volume's unit, if it acts in this epoch.
     TellUnit {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use base::{BlockSize, ByteLen};
 use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Slots, Standing};
 use serde::{Deserialize, Serialize};
-use store::{PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
+use store::{PoolId, PoolMark, SpacePolicy, VolumeId, VolumeInfo, VolumeKind, WhenFull};
 
 use super::cause::Cause;
 use super::disk_range::DiskRange;
@@ -189,6 +189,39 @@ pub struct VolumeEntry {
     /// Pauses of resyncs, by the copy's slot. A copy that gets in sync is removed from here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub paused: BTreeMap<u8, SyncPause>,
+    /// How it shares the space of its pools with other volumes. The pools follow.
+    #[serde(default, skip_serializing_if = "SpaceEntry::is_default")]
+    pub space: SpaceEntry,
+}
+
+/// A [`SpacePolicy`] in the record, and between nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceEntry {
+    /// Whether writes wait for room in a full pool before they fail.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pauses: bool,
+    /// [`SpacePolicy::reserve`] in bytes: in the pool of each copy.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reserve: u64,
+}
+
+impl SpaceEntry {
+    fn is_default(&self) -> bool {
+        *self == SpaceEntry::default()
+    }
+}
+
+impl From<SpacePolicy> for SpaceEntry {
+    fn from(policy: SpacePolicy) -> SpaceEntry {
+        SpaceEntry { pauses: policy.when_full == WhenFull::Pause, reserve: policy.reserve.0 }
+    }
+}
+
+impl From<SpaceEntry> for SpacePolicy {
+    fn from(entry: SpaceEntry) -> SpacePolicy {
+        let when_full = if entry.pauses { WhenFull::Pause } else { WhenFull::Fail };
+        SpacePolicy { when_full, reserve: ByteLen(entry.reserve) }
+    }
 }
 
 /// What never changes of a volume, and is the same for all of its copies: any node can show it, whether or
@@ -493,6 +526,9 @@ pub struct NewCopy {
     /// A random number that names the request: two requests may ask for the same copy at the same time, and
     /// one of them may give up.
     pub asker: u64,
+    /// How the volume shares the space of its pools with others.
+    #[serde(default, skip_serializing_if = "SpaceEntry::is_default")]
+    pub space: SpaceEntry,
 }
 
 impl NewCopy {
@@ -512,6 +548,7 @@ impl NewCopy {
             blank: true,
             sole: false,
             asker: rt::random(),
+            space: info.space.into(),
         }
     }
 
@@ -555,6 +592,7 @@ mod tests {
             missed: BTreeMap::new(),
             unread: BTreeMap::new(),
             paused: BTreeMap::new(),
+            space: SpaceEntry::default(),
         };
         let made = entry.with_config(&all, Cause::VolumeCreated);
         assert!(made.missed.is_empty());

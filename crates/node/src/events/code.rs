@@ -100,6 +100,8 @@ codes! {
     VOLUME_RENAMED = "volume_renamed", Info;
     /// A volume was enlarged.
     VOLUME_RESIZED = "volume_resized", Info;
+    /// What a volume does when its pool is full, or its reserve, was changed.
+    VOLUME_SPACE_CHANGED = "volume_space_changed", Info;
     /// This node does not serve a volume that it should serve.
     VOLUME_UNAVAILABLE = "volume_unavailable", Critical, "run `ursa volume show` for the cause";
     /// This node serves the volume again.

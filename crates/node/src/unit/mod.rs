@@ -168,13 +168,15 @@ impl Unit {
             Step::Done(outcome) => (Operation::Other, 0, outcome),
             Step::Block(pending, op) => {
                 let (operation, bytes) = self.measure(&op);
-                let _at_volume = AtVolume::enter(self, nexus, !op.is_read_only());
+                let at_volume = AtVolume::enter(self, nexus, !op.is_read_only());
+                // A write that waits for room ends when somebody waits for the end of commands here.
+                let may_wait = || at_volume.epoch == self.epoch.get() && self.is_open();
                 let room = match self.volume.working_bytes(&op) {
                     0 => Ok(None),
                     bytes => caller.admit(bytes).await.map(Some),
                 };
                 let result = match room {
-                    Ok(_held) => self.volume.perform(op, caller.came(), || caller.word()).await,
+                    Ok(_held) => self.volume.perform(op, caller.came(), || caller.word(), may_wait).await,
                     Err(Aborted) => Err(BlockError::Aborted),
                 };
                 (operation, bytes, self.brain.borrow_mut().finish(pending, result))
@@ -188,6 +190,11 @@ impl Unit {
         };
         self.stats.borrow_mut().record(operation, bytes, rt::now().since(began), &outcome);
         outcome
+    }
+
+    /// Whether commands reach this unit: it is not about to be closed.
+    fn is_open(&self) -> bool {
+        Shard::current().unit(self.id()).is_some_and(|unit| std::ptr::eq(&*unit, self))
     }
 
     fn measure(&self, op: &BlockOp) -> (Operation, u64) {

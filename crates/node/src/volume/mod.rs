@@ -16,12 +16,13 @@ mod slice;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Buf, ByteLen, ByteOffset, Chain, Instant, Lba, LbaRange};
 use proto::scsi::{BlockDone, BlockError, BlockOp};
 use rt::{CoreId, Durability};
 pub use store::VolumeId;
-use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
+use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe, WhenFull};
 
 pub use self::order::{Exclusive, Order};
 use self::piece::{PieceOp, Taken};
@@ -33,6 +34,24 @@ use crate::control::{note_bad_block, space_of};
 /// in memory at once.
 const STEP_BYTES: u64 = 1 << 20;
 
+/// How long a write waits for room in a full pool, if its volume pauses.
+///
+/// Together with what else may hold it up (a step waits for its initiator's word for up to 10 s, and may
+/// begin within [`crate::copies::HOLD_MAX`] of that), this is less than the 30 s after which Linux aborts a
+/// command; other initiators take longer.
+pub const ROOM_WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// How often such a write is tried again.
+const ROOM_AGAIN: Duration = Duration::from_millis(250);
+
+/// How a command finds out whether it may go on, if it takes long.
+struct Patience<W, M> {
+    /// The initiator's last word: see [`Volume::perform`].
+    word: W,
+    /// Whether the command may wait for room in a full pool.
+    may_wait: M,
+}
+
 /// One volume, as one core knows it.
 pub struct Volume {
     id: VolumeId,
@@ -42,6 +61,8 @@ pub struct Volume {
     stripe: Stripe,
     /// By number; `None` for slices of other cores.
     slices: Vec<Option<Rc<Slice>>>,
+    /// What a host's write does if it finds its pool full.
+    when_full: Cell<WhenFull>,
 }
 
 /// The core that a slice lives on.
@@ -63,7 +84,8 @@ impl Volume {
             let number = usize::from(slice.index());
             slices[number] = Some(Rc::new(slice));
         }
-        Volume { id, block_size, blocks: Cell::new(blocks), stripe, slices }
+        let when_full = Cell::default();
+        Volume { id, block_size, blocks: Cell::new(blocks), stripe, slices, when_full }
     }
 
     /// The volume's identity.
@@ -100,10 +122,16 @@ impl Volume {
         self.blocks.set(blocks);
     }
 
+    /// Sets what a host's write does if it finds its pool full.
+    pub fn set_when_full(&self, when_full: WhenFull) {
+        self.when_full.set(when_full);
+    }
+
     /// Executes one operation of a command that arrived at `came`.
     ///
     /// An operation of several steps asks for the initiator's last `word` ([`crate::session::Caller::word`])
-    /// before each of them, and stops if that is an error.
+    /// before each of them, and stops if that is an error. So does a write that waits for room, before each
+    /// attempt; it stops waiting if it may not wait any more.
     ///
     /// # Errors
     /// Those that the standard has a code for; see [`BlockError`].
@@ -112,7 +140,9 @@ impl Volume {
         op: BlockOp,
         came: Instant,
         word: impl Fn() -> W,
+        may_wait: impl Fn() -> bool,
     ) -> Result<BlockDone, BlockError> {
+        let patience = Patience { word: &word, may_wait };
         match op {
             BlockOp::Read { range, fua } => {
                 if fua {
@@ -121,14 +151,17 @@ impl Volume {
                 self.read(range, Standing::Ordinary).await.map(BlockDone::Data)
             }
             BlockOp::Write { range, data, fua } | BlockOp::WriteAtomic { range, data, fua } => {
-                self.write(came, range, data, durability(fua), Standing::Ordinary).await?;
+                self.write_or_wait(came, range, data, durability(fua), &patience).await?;
                 Ok(BlockDone::Done)
             }
             BlockOp::WriteAndVerify { range, data, compare } => {
-                self.write_and_verify(came, range, data, compare).await
+                self.write_or_wait(came, range, data.clone(), Durability::Durable, &patience).await?;
+                if compare { self.compare(range, &data).await } else { self.verify(range).await }
             }
-            BlockOp::WriteSame { range, pattern, fua } => self.write_same(range, &pattern, fua, word).await,
-            BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua, word).await,
+            BlockOp::WriteSame { range, pattern, fua } => {
+                self.write_same(range, &pattern, fua, &patience).await
+            }
+            BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua, &word).await,
             BlockOp::Verify { range } => {
                 self.bring_to_medium(range).await?;
                 self.verify(range).await
@@ -140,7 +173,7 @@ impl Volume {
             BlockOp::CompareAndWrite { range, compare, write, fua } => {
                 self.compare_and_write(came, range, &compare, write, fua).await
             }
-            BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua, word).await,
+            BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua, &word).await,
             BlockOp::Flush => self.flush().await,
             BlockOp::TestReady => self.test_ready().await,
             // There is no cache to prefetch into.
@@ -201,15 +234,56 @@ impl Volume {
         all_done(rt::join_all(std::iter::once(first).chain(pieces).map(write)).await)
     }
 
-    async fn write_and_verify(
+    /// Writes for a host. If the volume pauses when its pool is full, pieces that find no room are tried again
+    /// for [`ROOM_WAIT_MAX`].
+    ///
+    /// They hold nothing meanwhile: reads and UNMAP of the same blocks go on. Only these pieces are written
+    /// again. What has been written may have been read, and overwritten by another command, and must not come
+    /// back.
+    async fn write_or_wait<W: Future<Output = Result<Instant, BlockError>>>(
         &self,
         came: Instant,
         range: LbaRange,
         data: Chain,
-        compare: bool,
-    ) -> Result<BlockDone, BlockError> {
-        self.write(came, range, data.clone(), Durability::Durable, Standing::Ordinary).await?;
-        if compare { self.compare(range, &data).await } else { self.verify(range).await }
+        durability: Durability,
+        patience: &Patience<impl Fn() -> W, impl Fn() -> bool>,
+    ) -> Result<(), BlockError> {
+        if self.when_full.get() == WhenFull::Fail {
+            return self.write(came, range, data, durability, Standing::Ordinary).await;
+        }
+        let start = (range.start * self.block_size).0;
+        // A log takes pieces of this size as a whole or not at all.
+        let mut left: Vec<Piece> = self.steps(range).flat_map(|step| self.pieces(step)).collect();
+        let (mut came, mut deadline) = (came, None);
+        loop {
+            let write = |piece: &Piece| {
+                let from = (piece.volume_offset.0 - start) as usize;
+                let data = data.slice(from..from + piece.len.0 as usize);
+                let op = PieceOp::Write { came, data, durability, standing: Standing::Ordinary };
+                self.carry_out(*piece, op)
+            };
+            let results = rt::join_all(left.iter().map(write)).await;
+            let mut refused = Vec::new();
+            for (piece, result) in left.into_iter().zip(results) {
+                match result {
+                    Ok(_) => {}
+                    Err(BlockError::Full) => refused.push(piece),
+                    Err(error) => return Err(error),
+                }
+            }
+            if refused.is_empty() {
+                return Ok(());
+            }
+            let now = rt::now();
+            let until = *deadline.get_or_insert(now + ROOM_WAIT_MAX);
+            let waits = self.when_full.get() == WhenFull::Pause && (patience.may_wait)();
+            if now >= until || !waits {
+                return Err(BlockError::Full);
+            }
+            rt::sleep(ROOM_AGAIN.min(until.since(now))).await;
+            came = (patience.word)().await?;
+            left = refused;
+        }
     }
 
     async fn write_same<W: Future<Output = Result<Instant, BlockError>>>(
@@ -217,7 +291,7 @@ impl Volume {
         range: LbaRange,
         pattern: &Chain,
         fua: bool,
-        word: impl Fn() -> W,
+        patience: &Patience<impl Fn() -> W, impl Fn() -> bool>,
     ) -> Result<BlockDone, BlockError> {
         let block = pattern.contiguous();
         let step_blocks = (STEP_BYTES >> self.block_size.shift()).min(range.count.0);
@@ -225,9 +299,9 @@ impl Volume {
         repeated.chunks_exact_mut(block.len()).for_each(|place| place.copy_from_slice(&block));
         let repeated = Chain::from(repeated);
         for step in self.steps(range) {
-            let came = word().await?;
+            let came = (patience.word)().await?;
             let data = repeated.slice(0..(step.count * self.block_size).0 as usize);
-            self.write(came, step, data, durability(fua), Standing::Ordinary).await?;
+            self.write_or_wait(came, step, data, durability(fua), patience).await?;
         }
         Ok(BlockDone::Done)
     }

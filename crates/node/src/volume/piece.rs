@@ -144,6 +144,7 @@ mod tests {
             created: 0,
             map: None,
             copies: None,
+            space: store::SpacePolicy::default(),
         };
         let id = control.create_volume(new).await.unwrap();
         Shard::current().volume(id).unwrap()

@@ -202,6 +202,7 @@ pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
         created: CREATED,
         map: None,
         copies: None,
+        space: store::SpacePolicy::default(),
     }
 }
 

@@ -123,6 +123,7 @@ impl Cluster {
                 created: 1_700_000_000,
                 map: None,
                 copies: Some(Placement::Count(copies)),
+                space: store::SpacePolicy::default(),
             };
             let made = control.create_volume(new).await?;
             let everybody = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(lun.0) };

@@ -52,6 +52,7 @@ impl FirstVolume {
                 lun: None,
             }),
             copies: None,
+            space: store::SpacePolicy::default(),
         }
     }
 }

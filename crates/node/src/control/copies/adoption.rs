@@ -192,6 +192,7 @@ impl Control {
             name: &volume.name,
             size: volume.capacity.0,
             shape: ShapeEntry::of(volume),
+            space: volume.space,
             reason: Cause::VolumeAdopted,
             made: &made,
         };

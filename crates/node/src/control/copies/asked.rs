@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use base::{BlockSize, ByteLen, Instant};
 use replica::Epoch;
-use store::{CopyOf, CopyState, Pool, ReadFailure, VolumeSpec};
+use store::{CopyOf, CopyState, Pool, ReadFailure, SpacePolicy, VolumeSpec};
 
 use super::super::change::{Changing, WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::passing::carry_out_here;
 use super::super::read_errors::disk_path;
 use super::super::turns::Thing;
+use super::super::volumes::show_when_full;
 use super::super::{Control, ControlError};
 use crate::copies::{
     Answer, Ask, ClusterError, Keeper, NewCopy, NodeEntry, VolumeEntry, json, node_key, volume_key,
@@ -32,6 +33,7 @@ impl Control {
             Ask::MakeCopy(copy) => self.make_copy(copy).await?,
             Ask::DropCopy { id, asker } => self.drop_copy(&id, asker).await?,
             Ask::GrowCopy { id, size } => self.grow_copy(&id, ByteLen(size)).await?,
+            Ask::SetSpace { id, space } => self.set_space_of_copy(&id, space.into()).await?,
             Ask::TellUnit { id, epoch } => {
                 let told = VolumeId::parse(&id).and_then(|id| keeper.tell(id, Epoch(epoch)));
                 return Ok(Answer::Unit(told.map(Box::new)));
@@ -104,6 +106,7 @@ impl Control {
             created: copy.created,
             id: Some(id),
             copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
+            space: copy.space.into(),
         };
         let (control, asker) = (Rc::clone(self), copy.asker);
         self.copy_requests.borrow_mut().insert(asker);
@@ -386,6 +389,29 @@ impl Control {
             pool.grow_volume_watched(before.id, size, changing.zeroing()).await?;
             changing.waits_for(WaitsFor::Cores);
             control.grow_slices(&pool, before.id).await
+        })
+        .await
+    }
+
+    /// Gives this node's copy of a volume a space policy.
+    pub(in crate::control) async fn set_space_of_copy(
+        self: &Rc<Control>,
+        id: &str,
+        space: SpacePolicy,
+    ) -> Result<(), ControlError> {
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(id)?);
+        if before.space == space {
+            return Ok(());
+        }
+        self.change(Work::new(Doing::SetSpaceOfCopy, &before.name), |changing| async move {
+            changing.concerns(before.id);
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.set_space(before.id, space).await?;
+            changing.waits_for(WaitsFor::Cores);
+            show_when_full(before.id, space.when_full).await;
+            Ok(())
         })
         .await
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::BlockSize;
 use cluster::Transaction;
 use replica::{NodeId, Slot};
+use store::SpacePolicy;
 
 use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor};
@@ -119,6 +120,7 @@ impl Control {
             blank: false,
             sole: ranking.wanted == 1,
             asker,
+            space: new.space.into(),
         };
         let size = whole_blocks(new.size, new.block_size)?.0;
         let make = |slot: usize, node: NodeId| {
@@ -133,7 +135,8 @@ impl Control {
         }
         changing.waits_for(WaitsFor::ClusterRecord);
         let reason = Cause::VolumeCreated;
-        let entry = NewEntry { id, name: name.as_str(), size, shape, reason, made: &made };
+        let space = new.space;
+        let entry = NewEntry { id, name: name.as_str(), size, shape, space, reason, made: &made };
         if let Err(error) = record_volume(&keeper, &entry).await {
             // If it is not known whether the volume was recorded, its copies stay: otherwise it could be a
             // volume without data.
@@ -282,6 +285,7 @@ pub(super) struct NewEntry<'a> {
     pub name: &'a str,
     pub size: u64,
     pub shape: ShapeEntry,
+    pub space: SpacePolicy,
     pub reason: Cause,
     pub made: &'a Made,
 }
@@ -362,7 +366,7 @@ async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) ->
 }
 
 fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
-    let NewEntry { id, name, size, shape, reason, made } = new;
+    let NewEntry { id, name, size, shape, space, reason, made } = new;
     let copies = made.copies.iter().enumerate().map(|(slot, (node, life))| CopyEntry {
         slot: slot as u8,
         node: node.0,
@@ -388,6 +392,7 @@ fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
         missed: BTreeMap::new(),
         unread: BTreeMap::new(),
         paused: BTreeMap::new(),
+        space: (*space).into(),
     };
     drawn
         .transaction()

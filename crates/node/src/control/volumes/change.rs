@@ -1,22 +1,42 @@
-//! Volumes that are grown or renamed while they are in use.
+//! Volumes that are grown, renamed or changed otherwise while they are in use.
 
 use std::rc::Rc;
 
 use base::{BlockCount, ByteLen};
 use proto::scsi::LuConfig;
-use store::{Pool, VolumeInfo};
+use store::{Pool, SpacePolicy, VolumeInfo, WhenFull};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
-use super::{VolumeStatus, has_empty_slices, whole_blocks};
+use super::{VolumeStatus, check_space, has_empty_slices, whole_blocks};
 use crate::access::VolumeName;
 use crate::copies::volume_name_key;
 use crate::events::Event;
 use crate::events::code::VOLUME_RENAMED;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
+
+/// What to change in how a volume shares the space of its pool; `None` stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceChange {
+    /// What its writes do when the pool is full.
+    pub when_full: Option<WhenFull>,
+    /// The space that only this volume can use.
+    pub reserve: Option<ByteLen>,
+}
+
+impl SpaceChange {
+    /// The policy after the change.
+    #[must_use]
+    pub fn of(self, before: SpacePolicy) -> SpacePolicy {
+        SpacePolicy {
+            when_full: self.when_full.unwrap_or(before.when_full),
+            reserve: self.reserve.unwrap_or(before.reserve),
+        }
+    }
+}
 
 impl Control {
     /// Grows a volume that is in use.
@@ -80,6 +100,55 @@ impl Control {
         })
         .await;
         Ok(())
+    }
+
+    /// Changes how a volume that is in use shares the space of its pool.
+    ///
+    /// # Errors
+    /// The policy does not suit the volume; no space for the reserve.
+    pub async fn set_space(
+        self: &Rc<Control>,
+        name: &str,
+        change: SpaceChange,
+    ) -> Result<VolumeStatus, ControlError> {
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
+        self.change(Work::new(Doing::SetSpace, &before.name), |changing| async move {
+            changing.concerns(before.id);
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            if control.is_the_clusters(&before) {
+                // Each node holds the volume for its own part.
+                drop((_volume, pool));
+                changing.waits_for(WaitsFor::ClusterRecord);
+                control.set_space_replicated(&before, change).await?;
+                return control.volume(&before.id.to_string());
+            }
+            control.check_alone(&pool, &before)?;
+            let space = change.of(before.space);
+            check_space(space, before.kind, before.capacity)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let info = pool.set_space(before.id, space).await?;
+            changing.waits_for(WaitsFor::Cores);
+            show_when_full(info.id, space.when_full).await;
+            Ok(control.volume_status(info, &pool.name()))
+        })
+        .await
+    }
+
+    /// Checks, without doing it, whether a volume could share the space of its pool in another way; returns
+    /// how it does now, and how it would then.
+    ///
+    /// # Errors
+    /// The policy does not suit the volume.
+    pub fn check_set_space(
+        &self,
+        name: &str,
+        change: SpaceChange,
+    ) -> Result<(SpacePolicy, SpacePolicy), ControlError> {
+        let VolumeStatus { info, .. } = self.volume(name)?;
+        let after = change.of(info.space);
+        check_space(after, info.kind, info.capacity)?;
+        Ok((info.space, after))
     }
 
     /// Renames a volume. Its identity stays the same.
@@ -156,6 +225,16 @@ impl Control {
             _ => Ok(to),
         }
     }
+}
+
+/// Tells all cores what writes to a volume do when its pool is full.
+pub(in crate::control) async fn show_when_full(id: VolumeId, when_full: WhenFull) {
+    on_all_cores(move || async move {
+        if let Some(volume) = Shard::current().volume(id) {
+            volume.set_when_full(when_full);
+        }
+    })
+    .await;
 }
 
 /// Reports a volume's new capacity to hosts.

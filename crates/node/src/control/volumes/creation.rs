@@ -10,7 +10,7 @@ use super::super::change::{Changing, WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError, Ranking};
-use super::{NewVolume, whole_blocks};
+use super::{NewVolume, check_space, whole_blocks};
 use crate::access::VolumeName;
 use crate::volume::VolumeId;
 
@@ -39,7 +39,7 @@ impl Control {
         if self.volume_named(name.as_str()).is_ok() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
         }
-        whole_blocks(new.size, new.block_size)?;
+        check_space(new.space, new.kind, whole_blocks(new.size, new.block_size)?)?;
         if let Some(map) = &new.map {
             self.place_for_new(map)?;
         }
@@ -55,6 +55,7 @@ impl Control {
 
     async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeId, ControlError> {
         let name: VolumeName = new.name.parse()?;
+        check_space(new.space, new.kind, whole_blocks(new.size, new.block_size)?)?;
         if let Some(placement) = self.placement(new.copies.as_ref()) {
             let _name = changing.hold([Thing::VolumeName(name.to_string())]).await?;
             if self.volume_named(name.as_str()).is_ok() {
@@ -91,6 +92,7 @@ impl Control {
             created: new.created,
             id: None,
             copy: None,
+            space: new.space,
         };
         changing.waits_for(WaitsFor::Disks(pool.paths()));
         let info = pool.create_volume_watched(spec, changing.zeroing()).await?;

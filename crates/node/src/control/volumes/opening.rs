@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{BlockCount, BlockSize};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState};
-use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo, VolumeKind};
+use store::{CoreDisks, Pool, PoolId, SliceError, SliceSpec, Stripe, VolumeInfo, VolumeKind, WhenFull};
 
 use super::super::change::{Changing, WaitsFor};
 use super::super::copies::Worth;
@@ -25,6 +25,7 @@ pub(in crate::control) struct Opening {
     block_size: BlockSize,
     blocks: BlockCount,
     stripe: Stripe,
+    when_full: WhenFull,
     /// By core.
     specs: Vec<Vec<SliceSpec>>,
     config: LuConfig,
@@ -108,6 +109,7 @@ impl Control {
             block_size: info.block_size,
             blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
             stripe: info.stripe,
+            when_full: info.space.when_full,
             specs: self.specs_by_core(pool, info.id)?,
             config: paths.in_config(info.id, &self.access(), numbers, &lu_config(info)),
             paths,
@@ -193,6 +195,7 @@ async fn open_here(opening: &Opening) -> bool {
         }
     }
     let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
+    volume.set_when_full(opening.when_full);
     let (config, paths) = (opening.config.clone(), opening.paths.clone());
     let unit = Unit::new(Rc::new(volume), config, paths, opening.state.clone());
     unit.set_replicated(opening.replicated);

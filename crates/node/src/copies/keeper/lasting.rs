@@ -121,6 +121,7 @@ mod tests {
             unread: BTreeMap::new(),
             sole: false,
             paused: BTreeMap::new(),
+            space: Default::default(),
         }
     }
 

@@ -13,7 +13,8 @@ use store::{PoolId, VolumeId};
 use super::super::SliceCopy;
 use super::super::core::Copies;
 use super::super::entry::{
-    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, VolumeEntry, deleted_key, node_key,
+    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, SpaceEntry, VolumeEntry, deleted_key,
+    node_key,
 };
 use super::super::split_brain::{SplitEntry, split_key};
 use super::fork::detach;
@@ -133,6 +134,11 @@ impl Keeper {
     /// The identities and names of the volumes that have a copy here.
     pub fn names_here(&self) -> Vec<(VolumeId, String)> {
         self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.name.clone())).collect()
+    }
+
+    /// The identities and space policies of the volumes that have a copy here.
+    pub fn spaces_here(&self) -> Vec<(VolumeId, SpaceEntry)> {
+        self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.space)).collect()
     }
 
     /// Copies that were removed from this node, and that this life of it has to delete.

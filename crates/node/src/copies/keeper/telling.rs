@@ -22,7 +22,7 @@ use crate::events::code::{
     RECORD_LOST, RECORD_RETURNED, RESYNC_COMPLETED, RESYNC_PAUSED, RESYNC_RESUMED, RESYNC_STARTED,
     SPLIT_BRAIN_DETECTED, SPLIT_BRAIN_ENDED, SPLIT_BRAIN_POLICY_CHANGED, SPLIT_BRAIN_RESOLVED,
     TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED, VOLUME_RENAMED,
-    VOLUME_RESIZED,
+    VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
 };
 use crate::events::{Code, Event, tell};
 use crate::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
@@ -250,6 +250,10 @@ impl Keeper {
             let text =
                 format!("volume {} resized from {} to {}", now.name, ByteLen(before.size), ByteLen(now.size));
             tell(about(&now.id, Event::new(VOLUME_RESIZED, &now.name, text)));
+        }
+        if before.space != now.space {
+            let text = format!("space policy of volume {} changed", now.name);
+            tell(about(&now.id, Event::new(VOLUME_SPACE_CHANGED, &now.name, text)));
         }
         let event = |code: Code, node: u16, text: String, why: &Cause| {
             about(&now.id, Event::new(code, &now.name, text)).because(why.code()).of_node(node)

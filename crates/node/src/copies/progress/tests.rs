@@ -43,6 +43,7 @@ fn volume() -> VolumeEntry {
         missed: Default::default(),
         unread: Default::default(),
         paused: Default::default(),
+        space: Default::default(),
     }
 }
 

@@ -248,6 +248,7 @@ mod tests {
             unread: BTreeMap::new(),
             sole: false,
             paused: BTreeMap::new(),
+            space: Default::default(),
         };
         let sync = CopySync {
             total_bytes: 400,
