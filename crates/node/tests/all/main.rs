@@ -21,6 +21,7 @@ mod copy;
 mod data;
 mod faults;
 mod forgetting;
+mod full_pool;
 mod kernel;
 mod lba_status;
 mod memory;

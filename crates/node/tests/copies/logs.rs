@@ -6,11 +6,13 @@ use super::*;
 
 use std::ops::Range;
 
-use base::{Buf, LbaRange};
+use base::{Buf, ByteLen, LbaRange};
 use initiator::command::{Command, Effect, TestUnitReady};
 use initiator::{Error, Transfer};
+use node::control::{ControlError, SpaceChange};
 use proto::scsi::Cdb;
 use rt::sim::DiskFaults;
+use store::{SpacePolicy, WhenFull};
 
 /// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
 const FULL: (u8, u16) = (0x07, 0x2707);
@@ -430,6 +432,85 @@ fn a_resync_brings_the_zeros_that_make_room_for_what_comes_before_them() {
             }
         });
     }
+}
+
+/// A larger reserve is set in all pools or in none, and the pools follow the record.
+#[test]
+fn all_copies_get_the_policy_for_a_full_pool() {
+    let cluster = Cluster::new(1, 2, 2);
+    let shape = Shape { kind: VolumeKind::Log, mib: 256, ..Shape::thick() };
+    cluster.add_shaped(shape, 2);
+    cluster.wait_until_in_sync(0, 2);
+    let set = |index: usize, change: SpaceChange| {
+        cluster.control(index, move |control| async move {
+            Ok::<_, ControlError>(control.set_space(shape.name, change).await?.info.space)
+        })
+    };
+    // What a node's record and its pool say.
+    let found = |index: usize| {
+        cluster.control(index, move |control| async move {
+            let state = control.pools().remove(0).state.unwrap();
+            let reserved = state.filling.unwrap().space.reserved;
+            (control.volume(shape.name).unwrap().info.space, reserved)
+        })
+    };
+    let space = SpacePolicy { when_full: WhenFull::Pause, reserve: ByteLen(4 * MIB) };
+    let wanted = SpaceChange { when_full: Some(space.when_full), reserve: Some(space.reserve) };
+    assert_eq!(set(1, wanted).unwrap(), space);
+    cluster.world.run_for(Duration::from_secs(2));
+    for index in 0..2 {
+        let (recorded, reserved) = found(index);
+        assert!(recorded == space && reserved >= space.reserve.0, "{index}: {recorded:?} {reserved}");
+    }
+    let too_much = SpaceChange { reserve: Some(ByteLen(200 * MIB)), ..SpaceChange::default() };
+    assert!(set(0, too_much).is_err(), "no pool has that much");
+    let less = SpaceChange { reserve: Some(ByteLen(0)), ..SpaceChange::default() };
+    assert_eq!(set(0, less).unwrap(), SpacePolicy { reserve: ByteLen(0), ..space });
+    cluster.world.run_for(Duration::from_secs(3));
+    for index in 0..2 {
+        let found = found(index);
+        assert_eq!(found, (SpacePolicy { reserve: ByteLen(0), ..space }, 0), "{index}");
+    }
+}
+
+/// The last copy lets a write wait for room, without being out of sync or holding up reads.
+#[test]
+fn a_write_waits_until_a_copy_has_room() {
+    let cluster = Cluster::new(1, 2, 2);
+    let shape = Shape { kind: VolumeKind::Log, mib: 256, ..Shape::thick() };
+    cluster.add_shaped(shape, 2);
+    cluster.control(0, move |control| async move {
+        let change = SpaceChange { when_full: Some(WhenFull::Pause), ..SpaceChange::default() };
+        control.set_space(shape.name, change).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(2));
+    let (client, portals) = (cluster.client("host"), [0, 1].map(|index| cluster.portal(index)));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        let sessions = [log_in(portals[0], "host").await.unwrap(), log_in(portals[1], "host").await.unwrap()];
+        let mut written = 0;
+        // Like multipath: a path that does not serve is left for the other one.
+        let (mut at, mut refused_at) = (0, None);
+        while refused_at.is_none() {
+            match write_chunk(&sessions[at], written, written).await {
+                Ok(()) => written += 1,
+                Err(error) if error.sense() == Some(FULL) => refused_at = Some(at),
+                Err(_) => at = 1 - at,
+            }
+        }
+        let session = Rc::clone(&sessions[at]);
+        let waiting = Rc::clone(&session);
+        let task = rt::spawn(async move { write_chunk(&waiting, written, written).await });
+        rt::sleep(Duration::from_secs(3)).await;
+        assert_eq!(read(&session, 63).await.unwrap(), 0);
+        let range = LbaRange { start: Lba(CHUNK), count: BlockCount(written / 2 * CHUNK) };
+        attended(async || session.unmap(LUN, &[range]).await).await.unwrap();
+        task.await.unwrap();
+        assert_eq!(read(&session, written * CHUNK).await.unwrap(), written);
+    });
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    cluster.world.run_for(Duration::from_secs(1));
+    assert!(cluster.verify(0).is_equal());
 }
 
 /// All nodes lose power while hosts write; either copy has all acknowledged writes.
