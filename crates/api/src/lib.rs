@@ -74,6 +74,7 @@ pub use self::target::{MapCreate, Target, TargetChange, TargetCreate, TargetMap}
 pub use self::volume::{
     Comparison, CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint, Verification,
     VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeHealth, VolumeKind, VolumeMap,
+    WhenFull,
 };
 
 use serde::{Deserialize, Deserializer};

@@ -20,7 +20,7 @@ pub struct Pool {
     pub total: u64,
     /// Space that no volume has reserved and no log has borrowed, in bytes.
     pub free: u64,
-    /// Space that volumes take, in bytes: what thick volumes have reserved, and what log volumes use.
+    /// Space that volumes take, in bytes: what is reserved for them, and what log volumes use beyond that.
     pub used: u64,
     /// What its log volumes have of it. Absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,10 @@ pub struct PoolLogs {
     pub lent: u64,
     /// Space of that which volumes use.
     pub used: u64,
-    /// Space that log volumes can still take, in what is lent and in what the pool has free.
+    /// Space that is kept for the unused reserves of volumes.
+    #[serde(default)]
+    pub reserved: u64,
+    /// Space that all log volumes can still take, in what is lent and in what the pool has free.
     pub room: u64,
     /// How full the pool is, in percent: writes that need space fail at 100.
     pub percent: u8,

@@ -25,11 +25,15 @@ pub struct Volume {
     pub physical_block_size: u32,
     /// Number of slices, and thus cores, that it is striped over.
     pub slices: u16,
-    /// Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
+    /// Bytes of the pool that only this volume can use (thick: all of it; log: its reserve), or at most in
+    /// memory (RAM).
     pub reserved: u64,
     /// Bytes that it takes now: of a log volume, what its blocks take in the pool; of others, what is
     /// reserved.
     pub used: u64,
+    /// What its writes do when the pool is full; absent for volumes that are not log volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when_full: Option<WhenFull>,
     /// Creation time, in seconds since 1970.
     pub created: u64,
     /// NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts.
@@ -306,6 +310,17 @@ pub enum VolumeKind {
     Log,
 }
 
+/// What a log volume's writes do when the pool is full. Reads and UNMAP continue in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenFull {
+    /// They fail at once with SPACE ALLOCATION FAILED WRITE PROTECT (27h/07h).
+    #[default]
+    Fail,
+    /// They wait up to 15 seconds for space first.
+    Pause,
+}
+
 /// A LUN map as its volume shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeMap {
@@ -343,6 +358,12 @@ pub struct VolumeCreate {
     /// Number of slices to stripe it over, a power of two; absent: one per core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<u16>,
+    /// What its writes do when the pool is full: log volumes only; absent: they fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when_full: Option<WhenFull>,
+    /// Bytes of the pool that only this volume can use, at most its size: log volumes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<u64>,
     /// Map it as a LUN of a target right away.
     #[serde(default = "yes")]
     #[schema(default = true)]
@@ -379,6 +400,8 @@ impl VolumeCreate {
             block_size: default_block_size(),
             native_512: false,
             slices: None,
+            when_full: None,
+            reserve: None,
             map: true,
             target: None,
             host: None,
@@ -399,6 +422,12 @@ pub struct VolumeChange {
     /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// What its writes do when the pool is full: log volumes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when_full: Option<WhenFull>,
+    /// Bytes of the pool that only this volume can use, at most its size; 0: none. Log volumes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<u64>,
 }
 
 fn default_block_size() -> u32 {

@@ -15,6 +15,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         slices: 1,
         reserved: 10 << 30,
         used: 10 << 30,
+        when_full: None,
         created: 0,
         naa: "6".into(),
         maps: Vec::new(),

@@ -353,8 +353,14 @@ fn one(pool: &Pool) -> String {
     });
     let logs = pool.logs.map(|logs| {
         let (lent, used, room) = (size(logs.lent), size(logs.used), size(logs.room));
-        let text =
-            format!("{used} used of {lent} lent; log volumes can take {room} more ({} % full)", logs.percent);
+        let reserved = match logs.reserved {
+            0 => String::new(),
+            bytes => format!(", {} reserved", size(bytes)),
+        };
+        let text = format!(
+            "{used} used of {lent} lent{reserved}; log volumes can take {room} more ({} % full)",
+            logs.percent
+        );
         fields([("Logs", text)])
     });
     let scrub = pool.scrub.map(|scrub| {

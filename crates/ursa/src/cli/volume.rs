@@ -54,6 +54,21 @@ pub enum Command {
         /// New name
         new_name: String,
     },
+    /// Set what writes to a log volume do when its pool is full
+    WhenFull {
+        /// Volume name or ID
+        name: String,
+        /// What they do
+        #[arg(value_enum)]
+        policy: WhenFull,
+    },
+    /// Set how much of its pool only this log volume can use
+    Reserve {
+        /// Volume name or ID
+        name: String,
+        /// Size of the reserve, at most that of the volume; 0: none
+        size: Size,
+    },
     /// Show the read and write latency histogram of a volume
     Latency {
         /// Volume name or ID
@@ -117,6 +132,12 @@ pub struct Create {
     /// Report a physical block size of 512 bytes, too, instead of 4096
     #[arg(long)]
     native_512: bool,
+    /// What writes do when the pool is full; log volumes only [default: fail]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    when_full: Option<WhenFull>,
+    /// Space of the pool that only this volume can use; log volumes only [default: none]
+    #[arg(long, value_name = "SIZE")]
+    reserve: Option<Size>,
     /// Number of slices, and so cores, to stripe it over: a power of two [default: one per core]
     #[arg(long, value_name = "N")]
     slices: Option<u16>,
@@ -153,6 +174,24 @@ enum Kind {
     Ram,
     /// On the pool's disks, log-structured: thin, with checksums
     Log,
+}
+
+/// What writes to a log volume do when its pool is full.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum WhenFull {
+    /// Fail at once: hypervisors pause the virtual machine, others see a full disk
+    Fail,
+    /// Wait up to 15 seconds for space, then fail
+    Pause,
+}
+
+impl From<WhenFull> for api::WhenFull {
+    fn from(policy: WhenFull) -> api::WhenFull {
+        match policy {
+            WhenFull::Fail => api::WhenFull::Fail,
+            WhenFull::Pause => api::WhenFull::Pause,
+        }
+    }
 }
 
 impl Command {
@@ -196,6 +235,16 @@ impl Command {
             }
             Command::Rename { name, new_name } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
+                let volume = client.change_volume(&name, &change)?;
+                output.show(&volume, |volume| shown(client, volume))
+            }
+            Command::WhenFull { name, policy } => {
+                let change = VolumeChange { when_full: Some(policy.into()), ..VolumeChange::default() };
+                let volume = client.change_volume(&name, &change)?;
+                output.show(&volume, |volume| shown(client, volume))
+            }
+            Command::Reserve { name, size } => {
+                let change = VolumeChange { reserve: Some(size.0), ..VolumeChange::default() };
                 let volume = client.change_volume(&name, &change)?;
                 output.show(&volume, |volume| shown(client, volume))
             }
@@ -252,6 +301,8 @@ impl Create {
             block_size: self.block_size,
             native_512: self.native_512,
             slices: self.slices,
+            when_full: self.when_full.map(api::WhenFull::from),
+            reserve: self.reserve.map(|size| size.0),
             map: !self.no_map,
             target: self.target,
             host: self.host,
@@ -329,7 +380,7 @@ fn table(volumes: &[Volume]) -> String {
             volume.name.clone(),
             served::state(volume).into(),
             size(volume.size),
-            size(volume.used),
+            used(volume),
             kind(volume.kind).into(),
             volume.block_size.to_string(),
             on(volume),
@@ -346,6 +397,14 @@ fn table(volumes: &[Volume]) -> String {
     let mut text = table.text("No volumes. Create one with `ursa volume create NAME --size 10G`.");
     volumes.iter().filter_map(remark).for_each(|remark| text += &format!("\n{remark}"));
     text
+}
+
+/// What a volume uses, and of a log volume what is reserved for it.
+fn used(volume: &Volume) -> String {
+    match volume.kind == VolumeKind::Log && volume.reserved > 0 {
+        true => format!("{} ({} reserved)", size(volume.used), size(volume.reserved)),
+        false => size(volume.used),
+    }
 }
 
 /// The numbers of the nodes that have a copy.
@@ -478,12 +537,20 @@ fn one(volume: &Volume) -> String {
         ("Pool", volume.pool.clone()),
         ("Reserved", size(volume.reserved)),
         ("Used", size(volume.used)),
+        ("When full", volume.when_full.map_or("-", when_full).into()),
         ("Slices", volume.slices.to_string()),
         ("Scrubbed", volume.scrub.as_ref().map_or_else(|| "-".into(), scrub::last)),
         ("Maps", if maps.is_empty() { "none".into() } else { maps.join("\n") }),
         ("Linux device", format!("/dev/disk/by-id/wwn-0x{}", volume.naa)),
         ("ID", volume.id.clone()),
     ])
+}
+
+fn when_full(policy: api::WhenFull) -> &'static str {
+    match policy {
+        api::WhenFull::Fail => "fail: writes that need space fail at once",
+        api::WhenFull::Pause => "pause: writes that need space wait up to 15 seconds, then fail",
+    }
 }
 
 fn kind(kind: VolumeKind) -> &'static str {

@@ -495,6 +495,7 @@ fn open_pool(name: String, open: Open) -> Pool {
     let logs = open.filling.map(|filling| PoolLogs {
         lent: filling.space.lent,
         used: filling.space.live,
+        reserved: filling.space.reserved,
         room: filling.space.room,
         percent: filling.percent(),
         level: filling.level,

@@ -65,7 +65,7 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
 type LogFigure = (&'static str, Kind, &'static str, fn(&LogSpace) -> u64);
 
 /// Counters begin at 0 when the node opens the logs.
-const OF_LOGS: [LogFigure; 6] = [
+const OF_LOGS: [LogFigure; 7] = [
     ("ursa_pool_log_lent_bytes", Kind::Gauge, "Space that the pool has lent to its logs.", |space| {
         space.lent
     }),
@@ -78,8 +78,14 @@ const OF_LOGS: [LogFigure; 6] = [
     (
         "ursa_pool_log_room_bytes",
         Kind::Gauge,
-        "Space that log volumes can still take: when it is 0, writes to log volumes fail.",
+        "Space that all log volumes can still take: when it is 0, only writes to volumes with an unused reserve succeed.",
         |space| space.room,
+    ),
+    (
+        "ursa_pool_log_reserved_bytes",
+        Kind::Gauge,
+        "Space that is kept for the unused reserves of log volumes.",
+        |space| space.reserved,
     ),
     (
         "ursa_pool_log_host_written_bytes_total",

@@ -292,7 +292,7 @@ fn a_pool_that_fills_up_is_advice() {
 #[test]
 fn a_pool_with_log_volumes_warns_by_level() {
     let level = |level| {
-        let logs = Some(PoolLogs { lent: 90, used: 80, room: 8, percent: 91, level });
+        let logs = Some(PoolLogs { lent: 90, used: 80, reserved: 0, room: 8, percent: 91, level });
         // Space that logs have borrowed is not used.
         Observed { pools: vec![Pool { free: 0, logs, ..pool(None, PoolState::Online) }], ..alone() }
     };

@@ -1,17 +1,17 @@
-//! Growing and renaming a volume.
+//! Growing, renaming and changing a volume.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{ControlError, VolumeStatus};
+use ::node::control::{ControlError, SpaceChange, VolumeStatus};
 use api::{Candidate, ClusterNode, DryRun, Missing, Pool, Problem, Volume, VolumeChange};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
 
 use super::creation::is_for_want_of_a_place;
-use super::{candidates, named, nodes, whole};
+use super::{asked_when_full, candidates, named, nodes, whole};
 use crate::http::dry_run::{Answer, Asked};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::peers::{self, POOLS, VOLUMES};
@@ -19,7 +19,7 @@ use crate::http::pools;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// Grows or renames a volume while it is in use.
+/// Grows or renames a volume, or changes how it shares the space of its pool, while it is in use.
 ///
 /// If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks
 /// space.
@@ -45,9 +45,10 @@ pub(in crate::http) async fn change(
         return Ok(axum::Json(Answer::Would(would_change(&state, name, change).await?)));
     }
     let (of_volume, to) = (name.clone(), change.size);
+    let space = space_change(&change);
     let change = move |control: Rc<Control>| async move {
         let size = change.size.map(ByteLen);
-        let changed = changed(Rc::clone(&control), of_volume, change.name, size).await?;
+        let changed = changed(Rc::clone(&control), of_volume, change.name, size, space).await?;
         Ok(whole(&control, changed).await)
     };
     match state.call(change).await {
@@ -67,12 +68,18 @@ async fn with_room(state: &State, name: String, to: Option<u64>, refusal: Refusa
     }
 }
 
-/// Renames and grows the volume, both or neither.
+/// What to change in how the volume shares the space of its pool.
+fn space_change(change: &VolumeChange) -> SpaceChange {
+    SpaceChange { when_full: change.when_full.map(asked_when_full), reserve: change.reserve.map(ByteLen) }
+}
+
+/// Renames and grows the volume, both or neither; then changes its space policy, which can be repeated.
 async fn changed(
     control: Rc<Control>,
     name: String,
     new_name: Option<String>,
     size: Option<ByteLen>,
+    space: SpaceChange,
 ) -> Result<VolumeStatus, ControlError> {
     let before = control.volume(&name)?;
     let id = before.info.id.to_string();
@@ -81,26 +88,44 @@ async fn changed(
     if let Some(new_name) = &new_name {
         control.rename_volume(&id, new_name).await?;
     }
-    let Some(size) = size else { return control.volume(&id) };
+    if let Some(size) = size {
+        grow(&control, &before, new_name.is_some(), size).await?;
+    }
+    match space == SpaceChange::default() {
+        true => control.volume(&id),
+        false => control.set_space(&id, space).await,
+    }
+}
+
+/// Grows the volume. If that fails, it gets its name back if it was `renamed`.
+async fn grow(
+    control: &Rc<Control>,
+    before: &VolumeStatus,
+    renamed: bool,
+    size: ByteLen,
+) -> Result<(), ControlError> {
+    let id = before.info.id.to_string();
     let grown = control.grow_volume(&id, size).await;
     if grown.is_err()
-        && new_name.is_some()
+        && renamed
         && let Err(undo) = control.rename_volume(&id, &before.info.name).await
     {
         tracing::error!(volume = id, error = %undo, "a volume that could not be resized kept its new name");
     }
-    grown
+    grown.map(drop)
 }
 
 /// Answers a dry run of growing and renaming a volume.
 async fn would_change(state: &State, name: String, change: VolumeChange) -> Result<DryRun, Refusal> {
-    let VolumeChange { name: new_name, size } = change;
+    let space = space_change(&change);
+    let VolumeChange { name: new_name, size, .. } = change;
     let wanted = new_name.clone();
     let check = move |control: Rc<Control>| async move {
         let to = control.check_change(&name, wanted.as_deref(), size.map(ByteLen))?;
-        Ok((named(&control, control.volume(&name)?), to.0))
+        let (before, after) = control.check_set_space(&name, space)?;
+        Ok((named(&control, control.volume(&name)?), to.0, before, after))
     };
-    let (volume, to) = state.call(check).await?;
+    let (volume, to, before, after) = state.call(check).await?;
     let (mut steps, mut found) = (Vec::new(), Vec::new());
     if let Some(new_name) = new_name.filter(|new_name| *new_name != volume.name) {
         steps.push(format!("volume {} is renamed to {new_name}; hosts do not notice", volume.name));
@@ -121,8 +146,25 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
             ByteLen(to)
         ));
     }
+    if after.when_full != before.when_full {
+        let what = match after.when_full {
+            store::WhenFull::Fail => "fail at once",
+            store::WhenFull::Pause => "wait for space, and fail after 15 seconds",
+        };
+        steps.push(format!("writes to volume {} {what} when its pool is full", volume.name));
+    }
+    if after.reserve != before.reserve {
+        steps.push(format!(
+            "the reserve of volume {} changes from {} to {}",
+            volume.name, before.reserve, after.reserve
+        ));
+    }
     if steps.is_empty() {
-        steps.push(format!("no change: volume {} already has this name and size", volume.name));
+        let what = match space == SpaceChange::default() {
+            true => "this name and size",
+            false => "these settings",
+        };
+        steps.push(format!("no change: volume {} already has {what}", volume.name));
     }
     Ok(DryRun { would: steps, candidates: found })
 }

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
 
-use super::{candidates, found, nodes};
+use super::{asked_when_full, candidates, found, nodes};
 use crate::clock::unix_now;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters};
@@ -90,6 +90,9 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
             })
             .collect(),
     };
+    if let Some(reserve) = asked.reserve.filter(|reserve| *reserve > 0) {
+        steps.push(format!("{} of that space is reserved for volume {}", Size(reserve), asked.name));
+    }
     if let [only] = taken[..] {
         let node = only.node.map_or("this node".into(), |node| format!("node {node} ({})", only.node_name));
         steps.push(format!("volume {} has {}", asked.name, single_copy(asked.kind, &node)));
@@ -230,6 +233,10 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
         created: unix_now(),
         map,
         copies,
+        space: store::SpacePolicy {
+            when_full: new.when_full.map(asked_when_full).unwrap_or_default(),
+            reserve: ByteLen(new.reserve.unwrap_or(0)),
+        },
     })
 }
 

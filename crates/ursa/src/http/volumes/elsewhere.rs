@@ -12,8 +12,9 @@ use ::node::control::ControlError;
 use ::node::copies::{CopiesStatus, CopyEntry, NodeId, StandingEntry, VolumeEntry};
 use ::node::{Control, VolumeId, parts};
 use api::{Missing, Volume, VolumeHealth, VolumeKind};
+use store::SpacePolicy;
 
-use super::{copies, kind, map, naa, shown, split_brain, verification};
+use super::{copies, kind, map, naa, shown, split_brain, verification, when_full};
 use crate::http::peers::{self, VOLUMES};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -191,12 +192,11 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
     let (entry, shape) = (&status.entry, &status.entry.shape);
     let id = VolumeId::parse(&entry.id);
     let kind = kind(shape.kind);
+    let space = (kind == VolumeKind::Log).then(|| SpacePolicy::from(entry.space));
+    let reserved = space.map_or(entry.size, |space| space.reserve.0);
     let (pool, reserved, used, problem) = match told {
-        Ok(told) => (told.pool.clone(), told.reserved, told.used, None),
-        Err(why) => {
-            let reserved = if kind == VolumeKind::Log { 0 } else { entry.size };
-            (String::new(), reserved, 0, why)
-        }
+        Ok(told) => (told.pool.clone(), space.map_or(told.reserved, |_| reserved), told.used, None),
+        Err(why) => (String::new(), reserved, 0, why),
     };
     let physical = shape.block_bytes.checked_shl(shape.physical_exponent.into());
     Volume {
@@ -210,6 +210,7 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
         slices: shape.slices,
         reserved,
         used,
+        when_full: space.map(|space| when_full(space.when_full)),
         created: shape.created,
         naa: id.map(naa).unwrap_or_default(),
         maps: maps.into_iter().map(map).collect(),

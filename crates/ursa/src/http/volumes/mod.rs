@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use ::node::control::{ControlError, VolumeStatus};
 use ::node::{Control, VolumeId};
-use api::{ClusterNode, ClusterRecord, List, Missing, Problem, Volume, VolumeHealth, VolumeKind, VolumeMap};
+use api::{
+    ClusterNode, ClusterRecord, List, Missing, Problem, Volume, VolumeHealth, VolumeKind, VolumeMap, WhenFull,
+};
 use axum::extract::State as Extracted;
 
 pub use self::elsewhere::Elsewhere;
@@ -149,6 +151,7 @@ fn named(control: &Control, volume: VolumeStatus) -> Volume {
 /// A volume of this node, without the other nodes' view.
 fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
     let VolumeStatus { info, pool, maps, problem, copies, scrub } = volume;
+    let is_log = info.kind == store::VolumeKind::Log;
     let mut volume = Volume {
         id: info.id.to_string(),
         name: info.name,
@@ -158,8 +161,9 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         block_size: info.block_size.bytes(),
         physical_block_size: info.block_size.bytes() << info.physical_exponent,
         slices: info.stripe.slices(),
-        reserved: if info.kind == store::VolumeKind::Log { 0 } else { info.reserved.0 },
+        reserved: if is_log { info.space.reserve.0 } else { info.reserved.0 },
         used: info.reserved.0,
+        when_full: is_log.then_some(when_full(info.space.when_full)),
         created: info.created,
         naa: naa(info.id),
         maps: maps.into_iter().map(map).collect(),
@@ -178,6 +182,21 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
     // As far as it can be determined without the other nodes.
     volume.health = health(&volume, &[]);
     volume
+}
+
+fn when_full(when_full: store::WhenFull) -> WhenFull {
+    match when_full {
+        store::WhenFull::Fail => WhenFull::Fail,
+        store::WhenFull::Pause => WhenFull::Pause,
+    }
+}
+
+/// The same from a request.
+fn asked_when_full(when_full: WhenFull) -> store::WhenFull {
+    match when_full {
+        WhenFull::Fail => store::WhenFull::Fail,
+        WhenFull::Pause => store::WhenFull::Pause,
+    }
 }
 
 fn kind(kind: store::VolumeKind) -> VolumeKind {
