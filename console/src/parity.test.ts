@@ -67,8 +67,14 @@ const NOT_SAID: Record<string, string> = {
   'prefer_node node': 'its client makes the request of a number (`client.prefer_node`)',
 }
 
+const SELDOM_CHOSEN = 'few volumes need it, and it is explained where the command is (docs/use/pools.md)'
+
 /** Request fields that no screen sends. */
 const NOT_SENT: Record<string, string> = {
+  'change_volume reserve': SELDOM_CHOSEN,
+  'change_volume when_full': SELDOM_CHOSEN,
+  'create_volume reserve': SELDOM_CHOSEN,
+  'create_volume when_full': SELDOM_CHOSEN,
   'set_split_brain_policy by': 'who chooses is who is logged in',
 }
 
@@ -81,6 +87,7 @@ const NOT_SHOWN: Record<string, string> = {
   'Events gap': 'after a number, by which the console never asks',
   'HistorySeries unit': 'each chart knows what it counts',
   'Pool extent': 'nodes round to it',
+  'Volume when_full': SELDOM_CHOSEN,
 }
 
 const text = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')

@@ -107,7 +107,7 @@ fn package_of(program: &str) -> &str {
         "iscsi-test-cu" | "iscsi-ls" | "iscsi-inq" | "iscsi-swp" | "iscsi-dd" | "iscsi-readcapacity16" => {
             "libiscsi-bin"
         }
-        "qemu-img" => "qemu-utils qemu-block-extra",
+        "qemu-img" | "qemu-io" => "qemu-utils qemu-block-extra",
         "qemu-system-x86_64" => "qemu-system-x86",
         "mkfs.ext4" | "e2fsck" => "e2fsprogs",
         "losetup" | "mount" | "umount" => "mount",

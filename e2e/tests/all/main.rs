@@ -14,6 +14,7 @@ mod etcd;
 mod first_copy;
 mod forks;
 mod full_disk;
+mod full_pool;
 mod guest;
 mod guest_bad_blocks;
 mod guest_cluster;

@@ -89,7 +89,7 @@ const WASTE_PERCENT: u64 = 25;
 /// A branch with a reserve keeps at least this part of it for overwriting, and this many blocks: overwritten
 /// blocks count until they are merged.
 const OVERWRITING_PART: u64 = 32;
-const OVERWRITING_MIN: u64 = 1024;
+const OVERWRITING_MIN: u64 = 2048;
 
 /// How many blocks other branches must leave to a branch that has reserved `reserve`, and uses `used`.
 pub(crate) fn held_for(reserve: u64, used: u64) -> u64 {

@@ -172,3 +172,31 @@ fn a_volume_in_use_goes_by_force_alone() {
     rig.delete("/v1/volumes/db?force=true").empty(204);
     assert_eq!(rig.names("/v1/targets"), [TARGET]);
 }
+
+/// Blocks of a log volume are allocated as they are written, so it may find its pool full.
+#[test]
+fn a_log_volume_has_a_policy_for_a_full_pool_and_perhaps_a_reserve() {
+    let rig = Rig::new();
+    let new = json!({"name": "vm", "size": 256 * MIB, "kind": "log", "when_full": "pause", "reserve": MIB});
+    let volume = rig.post("/v1/volumes", new).json(201);
+    assert_eq!((&volume["when_full"], &volume["reserved"]), (&json!("pause"), &json!(MIB)));
+    let volume = rig.patch("/v1/volumes/vm", json!({"reserve": 0})).json(200);
+    assert_eq!((&volume["when_full"], &volume["reserved"]), (&json!("pause"), &json!(0)));
+    let would =
+        rig.patch("/v1/volumes/vm?dry_run=true", json!({"when_full": "fail", "reserve": MIB})).json(200);
+    let said = [
+        "writes to volume vm fail at once when its pool is full",
+        "the reserve of volume vm changes from 0 to 1M",
+    ];
+    assert_eq!(would["would"], json!(said));
+    let volume = rig.patch("/v1/volumes/vm", json!({"when_full": "fail"})).json(200);
+    assert_eq!(rig.get("/v1/volumes/vm").json(200), volume);
+    assert_eq!(volume["when_full"], "fail");
+    rig.patch("/v1/volumes/vm", json!({"reserve": 200 * MIB})).refused(507, "no_space");
+    rig.patch("/v1/volumes/vm", json!({"reserve": 257 * MIB})).refused(422, "field_invalid");
+    let thick = rig.post("/v1/volumes", json!({"name": "db", "size": 4 * MIB})).json(201);
+    assert_eq!(thick.get("when_full"), None);
+    for change in [json!({"when_full": "pause"}), json!({"reserve": MIB})] {
+        rig.patch("/v1/volumes/db", change).refused(422, "field_invalid");
+    }
+}
