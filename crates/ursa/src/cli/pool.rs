@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, DiskFailure, Forecast, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolForget,
+    Client, DiskFailure, Forecast, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolForget,
     PoolImport, PoolState,
 };
 use clap::{Args, Subcommand};
@@ -191,10 +191,13 @@ impl Command {
                 }
                 Ok(())
             }
-            Command::List { node: None } => output.show(&client.pools()?, |pools| table(pools)),
+            Command::List { node: None } => {
+                output.show(&client.pools()?, |pools| table(pools) + &soon_full(client, None))
+            }
             Command::List { node: Some(node) } => {
                 let pools = client.pools_of(&node)?;
-                output.show(&pools, |pools| of_nodes(&pools.items))?;
+                let text = |pools: &List<Pool>| of_nodes(&pools.items) + &soon_full(client, Some(&node));
+                output.show(&pools, text)?;
                 say_missing(&pools.missing);
                 Ok(())
             }
@@ -386,6 +389,17 @@ fn one(pool: &Pool) -> String {
     ]) + &logs.unwrap_or_default()
         + &overcommit.unwrap_or_default()
         + &scrub.unwrap_or_default()
+}
+
+/// A line for each pool that will soon be full; none if the request fails, since the pools are listed anyway.
+fn soon_full(client: &Client, node: Option<&str>) -> String {
+    let forecasts = client.forecasts(node).map(|list| list.items).unwrap_or_default();
+    let line = |forecast: &Forecast| {
+        let on = forecast.node_name.as_ref().filter(|_| node.is_some());
+        let on = on.map(|name| format!(" on {name}")).unwrap_or_default();
+        format!("\nPool {}{on} is filling up. {}\n", forecast.pool, forecast.text)
+    };
+    forecasts.iter().filter(|forecast| forecast.soon).map(line).collect()
 }
 
 /// The pool's forecast; empty if there is none or the request fails, since the pool is shown anyway.
