@@ -34,6 +34,7 @@ fn pool(state: PoolState) -> Pool {
         overcommit: None,
         used: 0,
         logs: None,
+        scrub: None,
         node: None,
         node_name: None,
     }
