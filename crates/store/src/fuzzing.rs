@@ -14,7 +14,7 @@ use crate::log::leaf::{self, Leaf, Spots};
 use crate::log::place::{Place, SEGMENT_SLOTS_MIN, SLOT_BYTES, Spot, Stored};
 use crate::log::record::{Entry, Head, Stream, What};
 use crate::log::root::{Replay, Root, Run};
-use crate::log::state::{DataSegment, LeafPlace, State};
+use crate::log::state::{self, DataSegment, LeafPlace, State};
 use crate::stripe::Stripe;
 use crate::superblock::Superblock;
 
@@ -91,17 +91,32 @@ pub fn log_state(bytes: &[u8]) {
     }
 }
 
-/// Seeds for [`log_head`], [`log_root`], [`log_leaf`] and [`log_state`], in this order.
-pub fn log_seeds() -> [Vec<u8>; 4] {
+/// Decodes a slot of the state of a log with this content, whichever root and part it says it is of.
+pub fn log_state_slot(content: &[u8]) {
+    let mut bytes = content.to_vec();
+    bytes.resize(SLOT_BYTES, 0);
+    let crc = crc32c(&bytes[4..]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    let number = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes"));
+    let root = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
+    let state = state::from_slot(&bytes, root, number).expect("it is whole");
+    let (again, at) = (state::into_slots(state, root, 1), number.wrapping_add(1));
+    assert_eq!(state::from_slot(&again, root, 0), Some(state), "what is written can be read");
+    assert_eq!(state::from_slot(&bytes, root, at), None, "it is another slot");
+    assert_eq!(state::from_slot(&bytes, root.wrapping_add(1), number), None, "it is another root's");
+}
+
+/// Seeds for [`log_head`], [`log_root`], [`log_leaf`], [`log_state`] and [`log_state_slot`], in this order.
+pub fn log_seeds() -> [Vec<u8>; 5] {
     let leaf = leaf::encode((7, 3), LEAF_GENERATION, &leaf_example()).expect("it has blocks");
     let state = state_example();
-    [head_example().encode().to_vec(), root_example().encode(), leaf, state.encode_with(&state.leaves)].map(
-        |mut seed| {
-            let end = seed.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            seed.truncate(end.max(128).min(seed.len()));
-            seed
-        },
-    )
+    let state = state.encode_with(&state.leaves);
+    let slot = state::into_slots(&state, root_example().number, 1).to_vec();
+    [head_example().encode().to_vec(), root_example().encode(), leaf, state, slot].map(|mut seed| {
+        let end = seed.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        seed.truncate(end.max(128).min(seed.len()));
+        seed
+    })
 }
 
 /// A seed for [`superblock`].
@@ -189,7 +204,7 @@ pub(crate) fn head_example() -> Head {
     }
 }
 
-/// One run of the state and two segments that are replayed.
+/// One run of each copy of the state, and two segments that are replayed.
 pub(crate) fn root_example() -> Root {
     Root {
         identity: id(0x10),
@@ -198,7 +213,7 @@ pub(crate) fn root_example() -> Root {
         sequence: 258,
         state_len: 83,
         state_crc: 0x5566_7788,
-        runs: vec![Run { segment: 5, slot: 3, slots: 1 }],
+        copies: [vec![Run { segment: 5, slot: 3, slots: 1 }], vec![Run { segment: 6, slot: 0, slots: 1 }]],
         replay: vec![
             Replay { segment: 9, from: 4, generation: 0x8877_6655_4433_2211 },
             Replay { segment: 10, from: 0, generation: 7 },
@@ -235,11 +250,12 @@ mod tests {
     /// Flips bits of valid examples and cuts them off: decoding must not panic.
     #[test]
     fn no_part_of_a_log_makes_a_decoder_panic() {
-        let [head, root, leaf, state] = log_seeds();
+        let [head, root, leaf, state, slot] = log_seeds();
         shake(&head, log_head);
         shake(&root, log_root);
         shake(&leaf, log_leaf);
         shake(&state, log_state);
+        shake(&slot, log_state_slot);
     }
 
     fn shake(seed: &[u8], decode: fn(&[u8])) {

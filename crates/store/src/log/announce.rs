@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use base::crc32c;
+use base::{SharedBuf, crc32c};
 
 use super::Running;
 use super::checkpoint::CheckpointError;
 use super::place::{Place, SLOT_BYTES};
 use super::root::{RUNS_MAX, Replay, Root, Run};
 use super::segment::Kind;
-use super::state::{self, DataSegment, MAP_ENTRY_BYTES, State};
+use super::state::{self, DataSegment, MAP_ENTRY_BYTES, STATE_BYTES, State};
 
 /// How many bytes of the state are written at a time.
 const STATE_PIECE_BYTES: usize = 1 << 20;
 
-/// The bytes of the state, and their places.
-pub(super) type Pieces = Vec<(Place, Vec<u8>)>;
+/// The slots of both copies of the state, and their places.
+pub(super) type Pieces = Vec<(Place, SharedBuf)>;
 
 /// The next root, and what applies when it is durable.
 pub(super) struct NewRoot {
@@ -28,10 +28,10 @@ pub(super) struct NewRoot {
 }
 
 impl Running {
-    /// Takes slots for this many bytes of state.
-    pub(super) fn runs_for(&mut self, bytes: usize) -> Result<Vec<Run>, CheckpointError> {
+    /// Takes slots for the first copy of the state.
+    fn first_runs(&mut self, slots: usize) -> Result<Vec<Run>, CheckpointError> {
         let mut runs = Vec::new();
-        let mut left = bytes.div_ceil(SLOT_BYTES);
+        let mut left = slots;
         while left > 0 {
             let open = self.open_map(SLOT_BYTES)?;
             let slots = left.min(self.segments.rest(Some(open)) as usize) as u16;
@@ -42,6 +42,34 @@ impl Running {
             left -= usize::from(slots);
         }
         if runs.len() > RUNS_MAX { Err(CheckpointError::Scattered) } else { Ok(runs) }
+    }
+
+    /// Takes free segments for the second copy of the state, which has them to itself: on other disks than
+    /// the first copy, if the log has some there.
+    ///
+    /// None if too few are free: then this root's state is there once. That is better than no root.
+    pub(super) fn second_runs(&mut self, slots: usize, first: &[Run]) -> Vec<Run> {
+        let of_segment = self.segments.slots as usize;
+        let count = slots.div_ceil(of_segment);
+        if count > self.segments.free.len() || first.len() + count > RUNS_MAX {
+            return Vec::new();
+        }
+        let disk_of = |segment: u32| self.segments.locate(segment).map(|(disk, _)| disk);
+        let disks: BTreeSet<Option<u16>> = first.iter().map(|run| disk_of(run.segment)).collect();
+        let (apart, beside): (Vec<u32>, Vec<u32>) =
+            self.segments.free.iter().rev().copied().partition(|segment| !disks.contains(&disk_of(*segment)));
+        let taken: BTreeSet<u32> = apart.into_iter().chain(beside).take(count).collect();
+        self.segments.free.retain(|segment| !taken.contains(segment));
+        let mut left = slots;
+        let mut runs = Vec::new();
+        for segment in taken {
+            self.segments.begin(segment, rt::random(), Kind::Map);
+            self.segments.seal(segment);
+            let slots = left.min(of_segment);
+            runs.push(Run { segment, slot: 0, slots: slots as u16 });
+            left -= slots;
+        }
+        runs
     }
 
     /// Whether a segment may hold records that the next root does not cover.
@@ -63,10 +91,20 @@ impl Running {
         let data = used.filter(|used| used.kind == Kind::Data).count();
         let map = self.segments.used.len() - data;
         let rough = state::encoded_len(data, map, self.leaves.len(), self.segments.slots);
-        // Writing the state may open map segments, each of which is an entry in it.
-        let opened = rough.div_ceil(SLOT_BYTES * self.segments.slots as usize) + 1;
-        let runs = self.runs_for(rough + opened * MAP_ENTRY_BYTES)?;
-        let kept: BTreeSet<u32> = runs.iter().map(|run| run.segment).collect();
+        // Writing the state may open map segments for each copy, each of which is an entry in it.
+        let opened = 2 * (rough.div_ceil(STATE_BYTES * self.segments.slots as usize) + 1);
+        let slots = (rough + opened * MAP_ENTRY_BYTES).div_ceil(STATE_BYTES);
+        let first = self.first_runs(slots)?;
+        let second = self.second_runs(slots, &first);
+        if second.is_empty() {
+            tracing::warn!(
+                log = handle.number,
+                slots,
+                "a log has no room to write the state of its map twice"
+            );
+        }
+        let copies = [first, second];
+        let kept: BTreeSet<u32> = copies.iter().flatten().map(|run| run.segment).collect();
         let unneeded = self.segments.used.iter().filter(|(segment, used)| {
             !used.open
                 && !used.released
@@ -102,11 +140,12 @@ impl Running {
             sequence: self.frozen_below,
             state_len: bytes.len() as u32,
             state_crc: crc32c(&bytes),
-            runs: runs.clone(),
+            copies,
             replay,
         };
-        let new = NewRoot { root, freed, announced, state_len: bytes.len() };
-        Ok((new, in_pieces(bytes, &runs)))
+        let written = state::into_slots(&bytes, root.number, slots).share();
+        let pieces = root.copies.iter().flat_map(|runs| in_pieces(&written, runs)).collect();
+        Ok((NewRoot { root, freed, announced, state_len: bytes.len() }, pieces))
     }
 
     /// Segments for records when the announced ones are full.
@@ -156,7 +195,7 @@ impl Running {
         let NewRoot { root, freed, announced, state_len } = new;
         self.root = root.number;
         self.root_sequence = root.sequence;
-        self.runs = root.runs;
+        self.runs = root.copies;
         self.state_len = state_len;
         self.frozen = None;
         self.append.rooted(root.sequence);
@@ -184,19 +223,18 @@ pub(super) fn mask(bits: &mut [u64], from: u16) {
     }
 }
 
-/// Splits the bytes of the state into pieces with their places.
-pub(super) fn in_pieces(mut bytes: Vec<u8>, runs: &[Run]) -> Pieces {
-    let slots: usize = runs.iter().map(|run| usize::from(run.slots)).sum();
-    bytes.resize(slots * SLOT_BYTES, 0);
-    let mut rest = &bytes[..];
+/// Splits the slots of the state into pieces with their places in one of its copies.
+fn in_pieces(slots: &SharedBuf, runs: &[Run]) -> Pieces {
     let mut pieces = Vec::new();
+    let mut at = 0;
     for run in runs {
-        let (of_run, behind) = rest.split_at(usize::from(run.slots) * SLOT_BYTES);
-        rest = behind;
-        for (number, piece) in of_run.chunks(STATE_PIECE_BYTES).enumerate() {
+        let end = at + usize::from(run.slots) * SLOT_BYTES;
+        for (number, start) in (at..end).step_by(STATE_PIECE_BYTES).enumerate() {
             let slot = run.slot + (number * STATE_PIECE_BYTES / SLOT_BYTES) as u16;
-            pieces.push((Place { segment: run.segment, slot }, piece.to_vec()));
+            let piece = slots.slice(start..end.min(start + STATE_PIECE_BYTES));
+            pieces.push((Place { segment: run.segment, slot }, piece));
         }
+        at = end;
     }
     pieces
 }

@@ -246,7 +246,7 @@ impl Inner {
                 return Err(CheckpointError::Closed);
             }
             self.state.borrow_mut().written += bytes.len() as u64;
-            self.write_at(place, Buf::copy_of(&bytes).share(), Durability::Cached).await?;
+            self.write_at(place, bytes, Durability::Cached).await?;
         }
         Ok(new)
     }

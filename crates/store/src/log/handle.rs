@@ -178,6 +178,8 @@ pub struct LogFigures {
     pub written_by_hosts: u64,
     /// All bytes that were written to the disks for that.
     pub written: u64,
+    /// Blocks of the state of its map of which one copy was lost when the log was opened.
+    pub state_repaired: u64,
     /// Memory of leaves, tables of changes, directory and bits; 0 if the log is not open.
     pub memory: u64,
 }

@@ -85,8 +85,8 @@ impl Default for LogTuning {
     fn default() -> LogTuning {
         LogTuning {
             segment: None,
-            // Twice the segments that even a small log keeps in reserve (8, see `Running::usable`). Zones of
-            // the largest segments are 1 GiB.
+            // More than even a small log keeps in reserve (10, see `Running::usable`). Zones of the largest
+            // segments are 1 GiB.
             zone_segments: 16,
             // Half of the maximum, 128 Ki entries of some 60 bytes, for each table; an eighth of that where
             // memory is short.
@@ -167,9 +167,11 @@ struct Running {
     /// The newest durable root, and the sequence number in it.
     root: u64,
     root_sequence: u64,
-    /// Where the state of that root lies.
-    runs: Vec<Run>,
+    /// Where the two copies of the state of that root lie.
+    runs: [Vec<Run>; 2],
     state_len: usize,
+    /// How many slots of the state came from its second copy when the log was opened.
+    state_repaired: u64,
     /// How many blocks each branch takes, in the same sense as [`LogFigures::live`].
     used: BTreeMap<u32, u64>,
     /// How many blocks are reserved for branches.
@@ -406,6 +408,7 @@ impl Inner {
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
             written: state.written,
+            state_repaired: state.state_repaired,
             // Filled in when the figures are read.
             memory: 0,
             reserved: 0,
@@ -460,8 +463,9 @@ impl Running {
             append: Append::default(),
             root: 0,
             root_sequence: 0,
-            runs: Vec::new(),
+            runs: [Vec::new(), Vec::new()],
             state_len: 0,
+            state_repaired: 0,
             used: BTreeMap::new(),
             reserves: BTreeMap::new(),
             checkpointing: false,

@@ -5,7 +5,7 @@
 //! durable must be there; otherwise the log is damaged and is not opened. Before the log acknowledges
 //! anything again, everything is merged and a new root is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use rt::DiskError;
 use super::checkpoint::CheckpointError;
 use super::place::{Place, SLOT_BYTES};
 use super::record::{DATA_SLOTS_MAX, Entry, Head, reveal};
-use super::root::{Replay, Root};
+use super::root::{Replay, Root, Run};
 use super::segment::{Kind, Segments, Used, Zone};
-use super::state::State;
+use super::state::{STATE_BYTES, State, from_slot};
 use super::{Inner, Running};
 use crate::canary::{Canary, makes};
 
@@ -60,6 +60,28 @@ struct Found {
     entries: Vec<Entry>,
     /// The data matches the checksums.
     whole: bool,
+}
+
+/// What was found of the state that the root names.
+struct Gathered {
+    bytes: Vec<u8>,
+    /// The slots that were not found yet.
+    missing: BTreeSet<usize>,
+}
+
+impl Gathered {
+    /// Takes what was read at `place` for slot `number`, if that is missing and this is it.
+    fn take(&mut self, root: u64, number: usize, slot: &[u8], place: Place) {
+        if !self.missing.contains(&number) {
+            return;
+        }
+        let Some(part) = from_slot(slot, root, number as u32) else {
+            tracing::warn!(number, ?place, "a part of the state of a log's map cannot be read");
+            return;
+        };
+        self.bytes[number * STATE_BYTES..(number + 1) * STATE_BYTES].copy_from_slice(part);
+        self.missing.remove(&number);
+    }
 }
 
 /// What the announced segments hold.
@@ -134,21 +156,54 @@ impl Inner {
             segments.add_zone(number, Zone { disk, offset, leaving: false });
         }
         self.state.borrow_mut().segments = segments;
-        let mut bytes = Vec::new();
-        for run in &root.runs {
-            let place = Place { segment: run.segment, slot: run.slot };
-            let (disk, _, at) = self.locate(place).ok_or(RecoveryError::Foreign(run.segment))?;
+        let slots: usize = root.copies[0].iter().map(|run| usize::from(run.slots)).sum();
+        let wanted = (root.state_len as usize).div_ceil(STATE_BYTES);
+        if wanted > slots {
+            return Err(RecoveryError::State);
+        }
+        let mut state = Gathered { bytes: vec![0; wanted * STATE_BYTES], missing: (0..wanted).collect() };
+        self.gather(root, &root.copies[0], &mut state).await?;
+        let lost = state.missing.len();
+        if lost > 0 {
+            self.gather(root, &root.copies[1], &mut state).await?;
+        }
+        let bytes = state.bytes.get(..root.state_len as usize).ok_or(RecoveryError::State)?;
+        if !state.missing.is_empty() || crc32c(bytes) != root.state_crc {
+            return Err(RecoveryError::State);
+        }
+        if lost > 0 {
+            let log = self.handle.number;
+            tracing::error!(
+                log,
+                slots = lost,
+                "a part of the state of a log's map was lost, and taken from its second copy"
+            );
+            self.state.borrow_mut().state_repaired = lost as u64;
+        }
+        State::decode(bytes, self.handle.slots()).ok_or(RecoveryError::State)
+    }
+
+    /// Reads from one copy of the state what is still missing.
+    async fn gather(&self, root: &Root, copy: &[Run], state: &mut Gathered) -> Result<(), RecoveryError> {
+        let mut number = 0;
+        for run in copy {
             if u32::from(run.slot) + u32::from(run.slots) > self.handle.slots() {
                 return Err(RecoveryError::State);
             }
-            let read = disk.read(at, Buf::uncleared(usize::from(run.slots) * SLOT_BYTES)).await?;
-            bytes.extend_from_slice(&read);
+            let (mut slot, end) = (usize::from(run.slot), usize::from(run.slot) + usize::from(run.slots));
+            while slot < end {
+                let count = (WINDOW_BYTES / SLOT_BYTES).min(end - slot);
+                if state.missing.range(number..number + count).next().is_some() {
+                    let place = Place { segment: run.segment, slot: slot as u16 };
+                    let read = self.read_slots(place, count).await?;
+                    for (index, bytes) in read.chunks(SLOT_BYTES).enumerate() {
+                        state.take(root.number, number + index, bytes, place.plus(index as u16));
+                    }
+                }
+                (slot, number) = (slot + count, number + count);
+            }
         }
-        let bytes = bytes.get(..root.state_len as usize).ok_or(RecoveryError::State)?;
-        if crc32c(bytes) != root.state_crc {
-            return Err(RecoveryError::State);
-        }
-        State::decode(bytes, self.handle.slots()).ok_or(RecoveryError::State)
+        Ok(())
     }
 
     /// Turns the state that the root names into the running state.
@@ -156,7 +211,7 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         state.root = root.number;
         state.root_sequence = root.sequence;
-        state.runs = root.runs.clone();
+        state.runs = root.copies.clone();
         state.state_len = root.state_len as usize;
         state.append.next = root.sequence;
         let segments = &mut state.segments;

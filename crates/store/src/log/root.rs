@@ -13,8 +13,8 @@ const LISTS_AT: usize = 64;
 const RUN_BYTES: usize = 8;
 const REPLAY_BYTES: usize = 16;
 
-/// Runs of the state. With the smallest segments they hold 7 MiB of it; with ordinary ones, more than any log
-/// needs.
+/// Runs of both copies of the state. With the smallest segments they hold 3.7 MiB of it twice; with ordinary
+/// ones, more than any log needs. A state that is longer is written once.
 pub(crate) const RUNS_MAX: usize = 120;
 
 /// Segments that are replayed: those written since the last root, and those in which the log will continue.
@@ -51,7 +51,8 @@ pub(crate) struct Root {
     pub sequence: u64,
     pub state_len: u32,
     pub state_crc: u32,
-    pub runs: Vec<Run>,
+    /// Where the two copies of the state lie. The second one is empty if there is no room for it.
+    pub copies: [Vec<Run>; 2],
     pub replay: Vec<Replay>,
 }
 
@@ -66,7 +67,7 @@ impl Root {
             sequence: 1,
             state_len: 0,
             state_crc: crc32c(&state),
-            runs: Vec::new(),
+            copies: [Vec::new(), Vec::new()],
             replay: Vec::new(),
         }
     }
@@ -77,8 +78,9 @@ impl Root {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let [first, second] = &self.copies;
         assert!(
-            self.runs.len() <= RUNS_MAX && self.replay.len() <= REPLAY_MAX,
+            first.len() + second.len() <= RUNS_MAX && self.replay.len() <= REPLAY_MAX,
             "whoever makes a root counts"
         );
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
@@ -91,10 +93,11 @@ impl Root {
         bytes.extend_from_slice(&self.sequence.to_le_bytes());
         bytes.extend_from_slice(&self.state_len.to_le_bytes());
         bytes.extend_from_slice(&self.state_crc.to_le_bytes());
-        bytes.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&(first.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&(self.replay.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&(second.len() as u16).to_le_bytes());
         bytes.resize(LISTS_AT, 0);
-        for run in &self.runs {
+        for run in first.iter().chain(second) {
             bytes.extend_from_slice(&run.segment.to_le_bytes());
             bytes.extend_from_slice(&run.slot.to_le_bytes());
             bytes.extend_from_slice(&run.slots.to_le_bytes());
@@ -126,21 +129,23 @@ impl Root {
         let identity = fields.id()?;
         let (number, sequence) = (fields.u64()?, fields.u64()?);
         let (state_len, state_crc) = (fields.u32()?, fields.u32()?);
-        let (runs, replay) = (usize::from(fields.u16()?), usize::from(fields.u16()?));
-        if runs > RUNS_MAX || replay > REPLAY_MAX {
+        let (first, replay) = (usize::from(fields.u16()?), usize::from(fields.u16()?));
+        let second = usize::from(fields.u16()?);
+        if first + second > RUNS_MAX || replay > REPLAY_MAX {
             return None;
         }
         let mut fields = Cursor::new(&bytes[LISTS_AT..]);
         let run = |fields: &mut Cursor<'_>| {
             Some(Run { segment: fields.u32()?, slot: fields.u16()?, slots: fields.u16()? })
         };
-        let runs = (0..runs).map(|_| run(&mut fields)).collect::<Option<Vec<Run>>>()?;
+        let mut runs = |count: usize| (0..count).map(|_| run(&mut fields)).collect::<Option<Vec<Run>>>();
+        let copies = [runs(first)?, runs(second)?];
         let replayed = |fields: &mut Cursor<'_>| {
             let (segment, from) = (fields.u32()?, u16::try_from(fields.u32()?).ok()?);
             Some(Replay { segment, from, generation: fields.u64()? })
         };
         let replay = (0..replay).map(|_| replayed(&mut fields)).collect::<Option<Vec<Replay>>>()?;
-        Some(Root { identity, segment_shift, number, sequence, state_len, state_crc, runs, replay })
+        Some(Root { identity, segment_shift, number, sequence, state_len, state_crc, copies, replay })
     }
 }
 

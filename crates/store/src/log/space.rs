@@ -17,6 +17,7 @@ use super::place::SLOT_BYTES;
 use super::record::DATA_SLOTS_MAX;
 use super::root::REPLAY_MAX;
 use super::segment::{SLOT_GRAINS, Used};
+use super::state::{LEAF_ENTRY_BYTES, STATE_BYTES};
 use super::{Inner, LogTuning, Request, Running, Sweeping};
 use crate::error::SliceError;
 
@@ -110,9 +111,12 @@ impl Running {
         let rewritten = leaves.min(changes * LEAF_BYTES_MAX as u64);
         // Map segments that are evacuated are rewritten as well: less than half of each, one segment at a
         // time.
-        let bytes =
-            rewritten + changes * LEAF_BYTES_ONE as u64 + self.state_len as u64 + 4 * SLOT_BYTES as u64;
-        (bytes + bytes * WASTE_PERCENT / 100).div_ceil(self.segment_bytes()) + 2
+        let state = self.state_len as u64 + 4 * SLOT_BYTES as u64;
+        let segments = |bytes: u64| (bytes + bytes * WASTE_PERCENT / 100).div_ceil(self.segment_bytes());
+        // The second copy of the state has segments of its own.
+        segments(rewritten + changes * LEAF_BYTES_ONE as u64 + state)
+            + 2
+            + segments(changes * LEAF_ENTRY_BYTES as u64 + state)
     }
 
     /// Free segments in addition to those that the map needs.
@@ -142,10 +146,12 @@ impl Running {
 
     /// How many blocks the log can hold.
     ///
-    /// Excluded are the reserve, the segments being written, those that cannot be cleaned, what the next
-    /// checkpoint takes at most, the map at twice its size, and the heads in the fullest segments.
+    /// Excluded are the reserve, the segments being written, those that cannot be cleaned, the second copy of
+    /// the state, what the next checkpoint takes at most, the map at twice its size, and the heads in the
+    /// fullest segments.
     fn usable(&self) -> u64 {
-        let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need() + self.segments.stuck;
+        let second = self.runs[1].len() as u64;
+        let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need() + self.segments.stuck + second;
         let segments = self.segments.total().saturating_sub(kept);
         let map = 2 * self.segments.live_map.div_ceil(u64::from(SLOT_GRAINS));
         let slots = self.segments.slots - self.segments.slots.div_ceil(1 + DATA_SLOTS_MAX as u32);
@@ -214,9 +220,17 @@ impl Running {
     }
 
     /// Segments that the next root frees: nothing in them is live, or the cleaner has been through them.
+    ///
+    /// Not those whose place the root's own state takes: the second copy's, and also the first copy's if it
+    /// takes a whole segment each time. A log that counted them would have something to gain by each
+    /// checkpoint, and make one after the other.
     fn freed_next(&self) -> impl Iterator<Item = &Used> {
-        let freed = |used: &&Used| !used.open && !used.released && (used.live == 0 || used.cleaned > 0);
-        self.segments.used.values().filter(freed)
+        let is_long = self.state_len >= self.segments.slots as usize * STATE_BYTES;
+        let replaced = if is_long { &self.runs[..] } else { &self.runs[1..] };
+        let freed = |used: &Used| !used.open && !used.released && (used.live == 0 || used.cleaned > 0);
+        let is_replaced = move |segment: u32| replaced.iter().flatten().any(|run| run.segment == segment);
+        let used = self.segments.used.iter();
+        used.filter(move |(segment, used)| freed(used) && !is_replaced(**segment)).map(|(_, used)| used)
     }
 
     /// Whether the next root frees any segments.

@@ -2,8 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use base::{Buf, crc32c};
+
 use super::leaf::LeafKey;
+use super::place::SLOT_BYTES;
 use crate::cursor::Cursor;
+
+/// Offset of the state's bytes in a slot. Before them, the slot says of which root's state it is which part.
+const BYTES_AT: usize = 16;
+
+/// Bytes of the state in a slot.
+pub(crate) const STATE_BYTES: usize = SLOT_BYTES - BYTES_AT;
 
 /// Where a leaf lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +48,38 @@ pub(crate) struct State {
 /// slots.
 pub(crate) fn encoded_len(data: usize, map: usize, leaves: usize, slots: u32) -> usize {
     let words = slots.div_ceil(u64::BITS) as usize;
-    4 + data * (20 + words * 8) + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * 23
+    4 + data * (20 + words * 8) + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * LEAF_ENTRY_BYTES
 }
 
 /// Bytes of a map segment's entry in the state.
 pub(crate) const MAP_ENTRY_BYTES: usize = 12;
+
+/// The same of a leaf's.
+pub(crate) const LEAF_ENTRY_BYTES: usize = 23;
+
+/// Puts the state of root `root` into this many slots. The last ones may have none of it.
+pub(crate) fn into_slots(state: &[u8], root: u64, slots: usize) -> Buf {
+    let mut parts = state.chunks(STATE_BYTES);
+    let mut bytes = Buf::zeroed(slots * SLOT_BYTES);
+    for (number, slot) in bytes.chunks_mut(SLOT_BYTES).enumerate() {
+        let part = parts.next().unwrap_or_default();
+        slot[4..8].copy_from_slice(&(number as u32).to_le_bytes());
+        slot[8..BYTES_AT].copy_from_slice(&root.to_le_bytes());
+        slot[BYTES_AT..BYTES_AT + part.len()].copy_from_slice(part);
+        let crc = crc32c(&slot[4..]);
+        slot[..4].copy_from_slice(&crc.to_le_bytes());
+    }
+    bytes
+}
+
+/// The bytes of the state in a slot; `None` if it is damaged, or is not slot `number` of the state of root
+/// `root`.
+pub(crate) fn from_slot(slot: &[u8], root: u64, number: u32) -> Option<&[u8]> {
+    let mut fields = Cursor::new(slot);
+    let whole = slot.len() == SLOT_BYTES && fields.u32()? == crc32c(slot.get(4..)?);
+    let is_it = fields.u32()? == number && fields.u64()? == root;
+    if whole && is_it { slot.get(BYTES_AT..) } else { None }
+}
 
 /// The state of a log that holds nothing. It is never written.
 pub(crate) fn empty() -> Vec<u8> {
@@ -102,8 +138,7 @@ impl State {
             let segment = fields.u32()?;
             let (at, len, blocks) = (fields.u32()?, fields.u8()?, fields.u16()?);
             let end = u64::from(at) + u64::from(len);
-            let inside =
-                end <= u64::from(slots) * (super::place::SLOT_BYTES / super::leaf::LEAF_GRAIN) as u64;
+            let inside = end <= u64::from(slots) * (SLOT_BYTES / super::leaf::LEAF_GRAIN) as u64;
             let sound = inside && len > 0 && blocks > 0 && u64::from(blocks) <= super::leaf::LEAF_BLOCKS;
             if !sound || !state.map.contains_key(&segment) {
                 return None;

@@ -56,6 +56,8 @@ pub struct LogSpace {
     pub written_by_hosts: u64,
     /// All bytes that were written to the disks for that.
     pub written: u64,
+    /// Blocks of the state of logs' maps of which one copy was lost when the logs were opened.
+    pub state_repaired: u64,
     /// The memory that the logs take.
     pub memory: u64,
 }
@@ -108,6 +110,7 @@ impl Pool {
             rooms.push(log.usable.saturating_sub(log.live + log.reserved));
             space.written_by_hosts += log.written_by_hosts;
             space.written += log.written;
+            space.state_repaired += log.state_repaired;
             space.memory += log.memory;
         }
         // Volumes are striped over the logs, so writes fail as soon as one of the logs is full.

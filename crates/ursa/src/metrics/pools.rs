@@ -99,6 +99,12 @@ const OF_LOGS: [LogFigure; 7] = [
         "Bytes written to the disks for log volumes, with maps and what the cleaner moves: divided by ursa_pool_log_host_written_bytes_total, the write amplification.",
         |space| space.written,
     ),
+    (
+        "ursa_pool_log_repaired_blocks_total",
+        Kind::Counter,
+        "Unreadable blocks of the maps of log volumes that were replaced with their second copy when the node opened the logs.",
+        |space| space.state_repaired,
+    ),
     ("ursa_pool_log_memory_bytes", Kind::Gauge, "Memory of the maps of log volumes.", |space| space.memory),
 ];
 

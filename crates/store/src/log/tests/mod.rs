@@ -7,6 +7,9 @@ use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::sim::{DiskImage, NodeId, World};
 use rt::{CoreId, Durability};
 
+use super::place::Place;
+use super::root::Run;
+use super::state::STATE_BYTES;
 use super::{Log, LogMemory, LogTuning};
 use crate::budget::RamBudget;
 use crate::catalog::{Host, SpacePolicy, VolumeKind};
@@ -24,6 +27,7 @@ mod lost_leaf;
 mod memory;
 mod model;
 mod reserve;
+mod state;
 mod zones;
 
 const CORE: CoreId = CoreId(0);
@@ -119,6 +123,21 @@ fn log_of(slice: &Slice) -> &Rc<Log> {
         Layout::Log(slice) => slice.log(),
         _ => panic!("a log slice"),
     }
+}
+
+/// Where the slots of each copy of the state of the newest root lie: disk, and offset there.
+fn state_slots(slice: &Slice) -> [Vec<(usize, u64)>; 2] {
+    let inner = &log_of(slice).inner;
+    let (runs, len) = {
+        let state = inner.state.borrow();
+        (state.runs.clone(), state.state_len)
+    };
+    runs.map(|runs| {
+        let places = |run: &Run| Place { segment: run.segment, slot: run.slot }.run(run.slots).places();
+        let slots = runs.iter().flat_map(places).take(len.div_ceil(STATE_BYTES));
+        let located = slots.map(|place| inner.locate(place).unwrap());
+        located.map(|(_, disk, at)| (usize::from(disk), at)).collect()
+    })
 }
 
 async fn idle(slice: &Slice) {

@@ -272,9 +272,21 @@ async fn look(
     (pool, core_disks, volumes)
 }
 
+/// A slot of one of the two copies of the state of a log, if there are two.
+fn slot_of_a_state(volumes: &[Rc<Open>], rng: &mut Rng) -> Option<(usize, u64)> {
+    let slices: Vec<&Rc<Slice>> = volumes.iter().flat_map(|volume| &volume.slices).collect();
+    let slice = slices.get(rng.below(slices.len().max(1) as u64) as usize)?;
+    let copies = state_slots(slice);
+    let copy = &copies[rng.below(2) as usize];
+    let is_twice = copies.iter().all(|copy| !copy.is_empty());
+    is_twice.then(|| copy[rng.below(copy.len() as u64) as usize])
+}
+
 fn run(seed: u64) -> u64 {
     let world = World::new(seed);
     let mut rng = Rng::new(seed);
+    // Of its own, so that a seed means the same life as before.
+    let mut damage = Rng::new(seed ^ 0xbad);
     let disks = 1 + rng.below(2) as usize;
     // There is room for both volumes, or not.
     let bytes = [5 << 20, 6 << 20, 8 << 20, 12 << 20][rng.below(4) as usize];
@@ -304,10 +316,15 @@ fn run(seed: u64) -> u64 {
             // A cut at any moment.
             world.run_for(Duration::from_micros(rng.below(if hot { 2_000_000 } else { 400_000 })));
             drop(ended);
+            let bad = slot_of_a_state(&volumes, &mut damage).filter(|_| damage.one_in(2));
             if rng.one_in(3) {
                 world.kill(node)
             } else {
                 world.crash(node)
+            }
+            if let Some((disk, at)) = bad {
+                let at = at + SECTOR * damage.below(BLOCK / SECTOR);
+                world.corrupt_disk(node, path(disk), at..at + SECTOR);
             }
             drop((pool, core_disks, volumes));
             world.run_for(Duration::from_millis(200));
