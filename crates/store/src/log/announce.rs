@@ -162,10 +162,12 @@ impl Running {
         candidates.take(wanted.min(left)).map(|segment| (segment, rt::random())).collect()
     }
 
-    /// A zone that the log can do without.
+    /// A zone that the log can do without, unless the pool has just not taken one back.
     pub(super) fn zone_to_return(&self, replay_bytes: u64) -> Option<u32> {
         let leaving = self.segments.zones.values().any(|zone| zone.leaving);
-        if self.can_return_zone(replay_bytes) && !leaving { self.segments.idle_zone() } else { None }
+        let may_return = self.return_again_at.is_none_or(|at| rt::now() >= at);
+        let can_return = may_return && !leaving && self.can_return_zone(replay_bytes);
+        if can_return { self.segments.idle_zone() } else { None }
     }
 
     /// Encodes the state, without the segments that are about to be freed.

@@ -5,22 +5,26 @@
 //! needed be reused. A move by the cleaner counts only if the leaf still points at the old place: otherwise,
 //! the block was written meanwhile, and its new place is dead, too.
 //!
-//! Checkpoints also *sweep*: they remove what deleted volumes have left. Each removes a bounded number of
-//! leaves, and the next one begins at once, until nothing is left.
+//! Checkpoints also *sweep*: they remove what deleted volumes have left. That comes before the freeze, so
+//! hosts can write meanwhile, and ends soon when something needs the checkpoint. Each removes a bounded
+//! number of leaves, and the next one begins at once, until nothing is left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use base::Buf;
 use rt::{DiskError, Durability, join_all};
 
 use super::announce::NewRoot;
 use super::changes::Move;
+use super::handle::Returned;
 use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
 use super::place::{Place, SLOT_BYTES, Slots, Spot, Stored};
 use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
-use super::segment::{Kind, Open, SLOT_GRAINS};
+use super::segment::{Kind, Open, SLOT_GRAINS, Zone};
 use super::state::LeafPlace;
 use super::{Inner, Phase, Request, Running, Sweeping};
 use crate::canary::{Canary, makes};
@@ -30,6 +34,15 @@ const STEP_LEAVES: usize = 32;
 
 /// How many bytes of leaves are written at a time.
 const BATCH_BYTES: usize = 256 << 10;
+
+/// How long a checkpoint sweeps though something waits for it.
+///
+/// If it did not sweep at all then, a log that is always busy would never get rid of deleted volumes.
+const SWEEP_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// After the pool has not taken a zone back, the log keeps the others for this long: each attempt whose
+/// commit fails costs a zone, until the pool is reopened.
+const RETURN_AGAIN: Duration = Duration::from_secs(600);
 
 /// How many map segments a checkpoint empties at most.
 const EVACUATED_MAX: usize = 8;
@@ -86,6 +99,7 @@ impl Inner {
     }
 
     pub(super) async fn checkpoint(self: &Rc<Inner>) -> Result<(), CheckpointError> {
+        self.sweep_leaves().await?;
         let below = self.state.borrow_mut().freeze();
         let oldest = || self.state.borrow().append.in_flight.first().copied();
         self.changed.until(|| oldest().is_none_or(|oldest| oldest >= below) || self.ends()).await;
@@ -126,8 +140,8 @@ impl Inner {
         };
     }
 
-    /// The leaves of deleted volumes that this checkpoint removes, last one first: no more than a full table
-    /// may change, so that it takes no longer than any other.
+    /// The leaves of deleted volumes that this checkpoint removes at most: as many as a full table may
+    /// change.
     fn to_sweep(&self) -> Vec<LeafKey> {
         if self.state.borrow().sweeping != Sweeping::Leaves {
             return Vec::new();
@@ -135,16 +149,42 @@ impl Inner {
         let gone = self.gone();
         let state = self.state.borrow();
         let leaves = gone.into_iter().flat_map(|branch| state.leaves.range((branch, 0)..=(branch, u64::MAX)));
-        let mut keys: Vec<LeafKey> =
-            leaves.map(|(key, _)| *key).take(state.changes_max(&self.handle.tuning) / 2).collect();
-        keys.reverse();
-        keys
+        leaves.map(|(key, _)| *key).take(state.changes_max(&self.handle.tuning) / 2).collect()
+    }
+
+    /// Removes leaves of deleted volumes from the map. Nothing is frozen yet, so hosts write meanwhile.
+    async fn sweep_leaves(&self) -> Result<(), CheckpointError> {
+        let began = rt::now();
+        for keys in self.to_sweep().chunks(STEP_LEAVES) {
+            if self.ends() {
+                return Err(CheckpointError::Closed);
+            }
+            let is_waited_for = || self.state.borrow().is_checkpoint_due(&self.handle.tuning);
+            if rt::now() - began >= SWEEP_AT_LEAST && is_waited_for() {
+                return Ok(());
+            }
+            let leaves = join_all(keys.iter().map(|key| self.leaf(*key))).await;
+            for (key, leaf) in keys.iter().zip(leaves) {
+                // Nobody misses the blocks of a leaf that cannot be read. The cleaner comes across their
+                // slots.
+                let leaf = match leaf {
+                    Err(error @ DiskError::Latched) => return Err(error.into()),
+                    Err(_) => None,
+                    Ok(leaf) => leaf,
+                };
+                let mut state = self.state.borrow_mut();
+                let swept = state.swept(*key, leaf.as_ref());
+                state.take_in(&swept, None);
+            }
+            // Leaves that are in memory have not waited for anything.
+            rt::next_turn().await;
+        }
+        Ok(())
     }
 
     /// Merges the frozen table.
     async fn merge(&self) -> Result<(), CheckpointError> {
-        let mut others = self.to_sweep();
-        others.extend(self.state.borrow().to_evacuate());
+        let mut others = self.state.borrow().to_evacuate();
         others.extend(self.state.borrow().mending.keys());
         others.sort_unstable_by(|one, other| other.cmp(one));
         let (mut from, mut again) = ((0, 0), READS_MAX - 1);
@@ -158,17 +198,21 @@ impl Inner {
             let leaves = self.read_leaves(&keys, &mut again).await;
             let mut merged = Vec::new();
             for (key, leaf) in keys.into_iter().zip(leaves) {
+                let is_gone = !self.handle.has_branch(key.0);
                 let spots = match leaf {
                     Ok(leaf) => leaf.map_or([Spot::Nothing; LEAF_BLOCKS as usize], |leaf| leaf.spots()),
                     Err(error @ DiskError::Latched) => return Err(error.into()),
                     Err(error) => {
-                        let log = self.handle.number;
-                        tracing::error!(log, branch = key.0, leaf = key.1, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
-                        self.state.borrow_mut().lose(key);
-                        [Spot::At(Stored { place: Place::LOST, crc: 0 }); LEAF_BLOCKS as usize]
+                        // Nobody misses what a deleted volume had there.
+                        if !is_gone {
+                            let log = self.handle.number;
+                            tracing::error!(log, branch = key.0, leaf = key.1, %error, "a part of the map is lost: its blocks cannot be read until they are written again");
+                        }
+                        let mut state = self.state.borrow_mut();
+                        state.lose(key);
+                        [Spot::At(Stored::lost(state.disk_of_leaf(key))); LEAF_BLOCKS as usize]
                     }
                 };
-                let is_gone = !self.handle.has_branch(key.0);
                 merged.push(self.state.borrow().merged(key, Box::new(spots), is_gone));
             }
             self.write_leaves(merged).await?;
@@ -270,18 +314,17 @@ impl Inner {
 
     /// Returns the zones that no root names any more, and whether there were any.
     fn return_zones(self: &Rc<Inner>) -> bool {
-        let leaving: Vec<u32> = {
+        let leaving: BTreeMap<u32, Zone> = {
             let mut state = self.state.borrow_mut();
             let zones = state.segments.zones.iter().filter(|(_, zone)| zone.leaving);
-            let leaving: Vec<u32> = zones.map(|(number, _)| *number).collect();
             // A zone that is still being read has segments in use: it is returned after a later root.
-            let unread: Vec<u32> =
-                leaving.into_iter().filter(|zone| state.segments.is_unused(*zone)).collect();
-            state.segments.zones.retain(|zone, _| !unread.contains(zone));
+            let unread = zones.filter(|(number, _)| state.segments.is_unused(**number));
+            let unread: BTreeMap<u32, Zone> = unread.map(|(number, zone)| (*number, *zone)).collect();
+            state.segments.zones.retain(|zone, _| !unread.contains_key(zone));
             unread
         };
         let found = !leaving.is_empty();
-        for zone in leaving {
+        for (zone, Zone { disk, offset, .. }) in leaving {
             // Remove it from the shared list at once, so that the log does not take the zone over again.
             self.handle.remove_zone(zone);
             let (reply, taken_back) = rt::sync::oneshot();
@@ -289,12 +332,22 @@ impl Inner {
             let (log, identity) = (self.handle.number, self.handle.identity);
             self.handle.lender.ask(Request::Return { log, identity, zone, reply });
             // The pool may be waiting for the log to end before it answers, so this must not keep it open.
-            let inner = Rc::downgrade(self);
+            let (inner, handle) = (Rc::downgrade(self), Arc::clone(&self.handle));
             rt::spawn(async move {
                 // Without an answer the pool is gone.
-                let _ = taken_back.await;
+                let answer = taken_back.await.unwrap_or(Returned::Unknown);
+                if answer == Returned::Kept {
+                    // The log takes it over like one that was lent, when the bell is rung for it.
+                    handle.keep_zone(zone, (disk, offset));
+                }
                 if let Some(inner) = inner.upgrade() {
-                    inner.state.borrow_mut().returning -= 1;
+                    {
+                        let mut state = inner.state.borrow_mut();
+                        state.returning -= 1;
+                        if answer != Returned::Taken {
+                            state.return_again_at = Some(rt::now() + RETURN_AGAIN);
+                        }
+                    }
                     inner.tend();
                 }
             })
@@ -406,6 +459,21 @@ impl Running {
             replace(&merged, &spots);
         }
         Merged { key, spots, dead, forgotten }
+    }
+
+    /// What is left of a leaf whose volume was deleted: nothing. `leaf` is `None` if it cannot be read.
+    fn swept(&self, key: LeafKey, leaf: Option<&Leaf>) -> Merged {
+        let mut dead = Vec::new();
+        let stored = leaf.into_iter().flat_map(Leaf::spots).filter_map(Spot::stored);
+        stored.for_each(|stored| Slots::add(&mut dead, stored.place));
+        let forgotten = self.leaves.get(&key).map_or(0, |place| u64::from(place.blocks));
+        Merged { key, spots: Box::new([Spot::Nothing; LEAF_BLOCKS as usize]), dead, forgotten }
+    }
+
+    /// The index of the disk on which a leaf lies.
+    fn disk_of_leaf(&self, key: LeafKey) -> u16 {
+        let segment = self.leaves.get(&key).and_then(|place| self.segments.locate(place.segment));
+        segment.map_or(0, |(disk, _)| disk)
     }
 
     /// Whether the slot that a block was moved from is live although nothing points there, given that the

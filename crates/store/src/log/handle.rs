@@ -68,8 +68,19 @@ pub(crate) enum Request {
         /// The log's identity: if the log is gone, another one may have its number, and a zone of this one's.
         identity: [u8; 16],
         zone: u32,
-        reply: Sender<()>,
+        reply: Sender<Returned>,
     },
+}
+
+/// What became of a zone that a log has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Returned {
+    /// The pool has it, or knows no such zone.
+    Taken,
+    /// The pool accepts no changes, and has written nothing: the zone is still the log's.
+    Kept,
+    /// The commit failed. Nobody uses the zone until the pool is reopened, which shows whose it is.
+    Unknown,
 }
 
 /// Brings the logs' requests to the pool's core.
@@ -297,6 +308,12 @@ impl LogHandle {
             shared.zones.insert(number, place);
             shared.disks = Some(disks);
         }
+        self.bell.ring();
+    }
+
+    /// Adds a zone again that the log has returned, and the pool has not taken back.
+    pub(super) fn keep_zone(&self, number: u32, place: (u16, u64)) {
+        lock(&self.shared).zones.insert(number, place);
         self.bell.ring();
     }
 

@@ -43,13 +43,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use base::ByteLen;
+use base::{ByteLen, Instant};
 use rt::sync::Notify;
 
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
 pub use handle::LogFigures;
-pub(crate) use handle::{Lender, LogHandle, NewHandle, Request};
+pub(crate) use handle::{Lender, LogHandle, NewHandle, Request, Returned};
 pub use memory::LogMemory;
 pub use read::MAP_UNIT;
 pub use slice::LogSlice;
@@ -188,6 +188,8 @@ struct Running {
     sweeping: Sweeping,
     /// How many zones were returned that the pool has not taken back yet.
     returning: usize,
+    /// No zone goes back before this time, because the pool did not take one.
+    return_again_at: Option<Instant>,
     /// Segments were opened, emptied or lent since the log last checked whether a checkpoint would gain
     /// segments.
     stock_changed: bool,
@@ -475,6 +477,7 @@ impl Running {
             checkpoint_wanted: false,
             sweeping: Sweeping::Nothing,
             returning: 0,
+            return_again_at: None,
             stock_changed: true,
             since_freeze: 0,
             zeroed: 0,

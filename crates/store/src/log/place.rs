@@ -92,8 +92,20 @@ pub(crate) enum Spot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub place: Place,
-    /// The checksum of the block as the host wrote it.
+    /// The checksum of the block as the host wrote it; of a lost one, see [`Stored::lost`].
     pub crc: u32,
+}
+
+impl Stored {
+    /// A block that was lost with the leaf that named its place. The leaf lay on this disk of the pool.
+    pub(crate) fn lost(disk: u16) -> Stored {
+        Stored { place: Place::LOST, crc: u32::from(disk) }
+    }
+
+    /// The disk of the leaf, if the block is lost.
+    pub(crate) fn lost_on(self) -> Option<u16> {
+        (self.place == Place::LOST).then(|| u16::try_from(self.crc).ok()).flatten()
+    }
 }
 
 impl Spot {

@@ -132,7 +132,9 @@ impl Inner {
             Unread::Block { block, disk, disk_offset, cause }
         };
         let Some((disk, number, at)) = self.locate(start) else {
-            return Err(unread(0, (0, 0), ReadFailure::Map));
+            let known = self.disks.borrow().all().len();
+            let disk = stored[0].lost_on().filter(|disk| usize::from(*disk) < known);
+            return Err(unread(0, (disk.unwrap_or(0), 0), ReadFailure::Map));
         };
         let mut data = match disk.read(at, Buf::uncleared(len)).await {
             Ok(data) => data,

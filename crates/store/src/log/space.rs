@@ -258,6 +258,18 @@ impl Running {
         (self.spare() + self.freed_next().count() as u64).min(missing) >= wanted.max(1)
     }
 
+    /// Whether hosts would soon have to wait for a checkpoint, or something waits for one already.
+    fn must_freeze(&self, tuning: &LogTuning) -> bool {
+        self.checkpoint_wanted
+            || self.active.len() >= self.changes_max(tuning) / 2
+            || self.since_freeze >= tuning.replay_bytes / FREEZE_PART
+    }
+
+    /// The same, or there are few announced segments left, and a checkpoint would announce more.
+    pub(super) fn is_checkpoint_due(&self, tuning: &LogTuning) -> bool {
+        self.must_freeze(tuning) || self.gains_by_checkpoint(tuning.replay_bytes)
+    }
+
     fn wants_checkpoint(&mut self, tuning: &LogTuning) -> bool {
         let replay_bytes = tuning.replay_bytes;
         if self.checkpointing {
@@ -265,11 +277,7 @@ impl Running {
         }
         // The next zone goes back when the pool has taken back the last one: requests for zones would have to
         // wait for all of them otherwise.
-        if self.checkpoint_wanted
-            || self.sweeping != Sweeping::Nothing && self.returning == 0
-            || self.active.len() >= self.changes_max(tuning) / 2
-            || self.since_freeze >= replay_bytes / FREEZE_PART
-        {
+        if self.must_freeze(tuning) || self.sweeping != Sweeping::Nothing && self.returning == 0 {
             return true;
         }
         if self.zeroed >= ZEROED_BLOCKS && self.append.is_idle() {

@@ -17,7 +17,9 @@ use crate::extent::ExtentRun;
 use crate::id::VolumeId;
 use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
 use crate::log::root::{ROOTS_BYTES, Root};
-use crate::log::{Lender, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request, held_for};
+use crate::log::{
+    Lender, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request, Returned, held_for,
+};
 
 /// A segment is this part of a pool, unless the tuning says otherwise.
 const SEGMENT_PART: u64 = 1024;
@@ -424,21 +426,23 @@ impl Inner {
     }
 
     /// Takes a zone back, and frees its extents.
-    async fn take_back(self: Rc<Inner>, number: u16, identity: [u8; 16], zone: u32) {
-        let Ok(_change) = self.begin_change() else { return };
+    async fn take_back(self: Rc<Inner>, number: u16, identity: [u8; 16], zone: u32) -> Returned {
+        let Ok(_change) = self.begin_change() else { return Returned::Kept };
         let turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
         let log = catalog.logs.logs.get_mut(&number).filter(|log| log.identity == identity);
-        let Some(run) = log.and_then(|log| log.zones.remove(&zone)) else { return };
-        // If this fails, the zone belongs to the log until the pool is reopened.
+        let Some(run) = log.and_then(|log| log.zones.remove(&zone)) else { return Returned::Taken };
+        // Even if only the file system under the pool was full: an opening takes the newest catalog that it
+        // finds intact, promised or not.
         if self.commit(catalog, super::Superblocks::OfMetadataDisks).await.is_err() {
-            return;
+            return Returned::Unknown;
         }
         drop(turn);
         if let Err(error) = self.zero(&[run], &super::ZeroingWatch::default()).await {
             tracing::warn!(log = number, %error, "the space of a log could not be released on the disk");
         }
         self.put_back(&[run]);
+        Returned::Taken
     }
 
     /// The bytes that a volume takes in the logs, as far as is known.
@@ -465,8 +469,8 @@ async fn answer(pool: &Weak<Inner>, lender: &Lender) {
                     reply.send(lent);
                 }
                 Request::Return { log, identity, zone, reply } => {
-                    to_the_end(Rc::clone(&inner).take_back(log, identity, zone)).await;
-                    reply.send(());
+                    let returned = to_the_end(Rc::clone(&inner).take_back(log, identity, zone)).await;
+                    reply.send(returned);
                 }
             }
             lender.answered();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::{Buf, crc32c};
-use rt::sim::{Subsets, for_each_cut};
+use rt::sim::{DiskFaults, DiskLatency, Subsets, for_each_cut};
 
 use super::super::queue::Item;
 use super::*;
@@ -83,6 +83,91 @@ fn what_a_deleted_volume_took_is_free_at_once_and_in_steps() {
         let rest = checkpoints();
         rt::sleep(Duration::from_secs(10)).await;
         assert!(checkpoints() <= rest + 1, "a log that has nothing to remove is at rest");
+    });
+}
+
+/// Hosts write while the leaves of a deleted volume are read, however slow the disk is.
+///
+/// Before, the leaves were read while a table was frozen: when the other one was full, writes waited for all
+/// of them.
+#[test]
+fn a_sweep_does_not_hold_up_hosts() {
+    const LEAVES: u64 = 2000;
+    let world = World::new(1);
+    let node = machine(&world, 1, 64 << 20, 1);
+    let (pool, disks, slice, goes) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        pool.set_log_tuning(LogTuning { changes_min: 4096, changes_max: 4096, ..tuning() });
+        let [stays, goes] = two_volumes(&pool, LEAVES * 512 * BLOCK).await;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, stays).remove(0);
+        write_staying(&slice).await;
+        let gone = slices(&pool, &disks, goes).remove(0);
+        write_apart(&gone, LEAVES).await;
+        log_of(&gone).inner.merge_all().await.unwrap();
+        idle(&gone).await;
+        (pool, disks, slice, goes)
+    });
+    let latency = DiskLatency {
+        read: Duration::from_millis(100)..Duration::from_millis(110),
+        ..DiskLatency::default()
+    };
+    world.set_disk_latency(node, path(0), latency);
+    world.block_on(node, CORE, move || async move {
+        pool.delete_volume(goes).await.unwrap();
+        let leaves = || log_of(&slice).inner.state.borrow().leaves.len();
+        let (mut number, mut longest) = (0, Duration::ZERO);
+        while leaves() > 1 {
+            let began = rt::now();
+            write(&slice, number % STAYING, number % STAYING + 1, Durability::Durable).await.unwrap();
+            longest = longest.max(rt::now() - began);
+            number += 1;
+        }
+        assert!(longest < Duration::from_secs(3), "a write took {longest:?}");
+        wait_until_swept(&pool, &slice).await;
+        drop(disks);
+    });
+}
+
+/// A leaf of a deleted volume that cannot be read is dropped like the others, and its blocks when the cleaner
+/// comes across them.
+#[test]
+fn an_unreadable_leaf_of_a_deleted_volume_does_not_stop_the_sweep() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    let (pool, disks, slice, goes) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        pool.set_log_memory(LogMemory::new(ByteLen(1)));
+        let [stays, goes] = two_volumes(&pool, 1 << 30).await;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, stays).remove(0);
+        write_staying(&slice).await;
+        // So no slot has leaves of both.
+        log_of(&slice).inner.merge_all().await.unwrap();
+        let gone = slices(&pool, &disks, goes).remove(0);
+        write_apart(&gone, 20).await;
+        log_of(&gone).inner.merge_all().await.unwrap();
+        idle(&gone).await;
+        (pool, disks, slice, goes)
+    });
+    let (place, start) = {
+        let inner = &log_of(&slice).inner;
+        let last = inner.state.borrow().leaves.last_key_value().map(|(_, place)| *place).unwrap();
+        let segment = Place { segment: last.segment, slot: 0 };
+        (last, inner.locate(segment).unwrap().2)
+    };
+    let grain = super::super::leaf::LEAF_GRAIN as u64;
+    let leaf =
+        start + u64::from(place.at) * grain..start + (u64::from(place.at) + u64::from(place.len)) * grain;
+    let sectors = leaf.start / 512 * 512..leaf.end.next_multiple_of(512);
+    world.set_disk_faults(node, path(0), DiskFaults::default().with_unreadable(sectors));
+    world.block_on(node, CORE, move || async move {
+        pool.delete_volume(goes).await.unwrap();
+        let leaves = || log_of(&slice).inner.state.borrow().leaves.len();
+        wait_until("leaves of the deleted volume stay", || leaves() == 1).await;
+        idle(&slice).await;
+        assert_staying(&slice).await;
+        drop((pool, disks));
     });
 }
 

@@ -113,6 +113,46 @@ fn the_space_of_blocks_whose_leaf_was_lost_comes_back() {
     }
 }
 
+/// A checkpoint notes that the blocks of a leaf are lost. Their errors still name the disk of the leaf, also
+/// after a restart.
+#[test]
+fn the_blocks_of_a_lost_leaf_name_its_disk() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 5 << 20, 1);
+    // The log's zones are on the disk with more room.
+    world.put_disk(node, path(1), DiskImage::new(16 << 20, 512));
+    let (pool, disks, id, slice) = world.block_on(node, CORE, || async {
+        let pool = create(2).await;
+        pool.set_log_memory(LogMemory::new(ByteLen(1)));
+        let id = pool.create_volume(spec("v", 4 << 20, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        for at in 0..3 {
+            write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+        }
+        log_of(&slice).inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        (pool, disks, id, slice)
+    });
+    let leaf = first_leaf(&slice);
+    world.corrupt_disk(node, path(1), leaf.start..leaf.start + 512);
+    world.block_on(node, CORE, move || async move {
+        let bad = |disk_offset| -> Result<u64, SliceError> {
+            let offset = ByteOffset(BLOCK);
+            Err(SliceError::Unreadable(BadBlock { offset, disk: 1, disk_offset, cause: ReadFailure::Map }))
+        };
+        assert_eq!(read(&slice, 1).await, bad(leaf.start));
+        write(&slice, 0, 1000, Durability::Durable).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        assert_eq!(read(&slice, 1).await, bad(0));
+        drop(slice);
+        pool.logs_ended().await;
+        let slice = slices(&pool, &disks, id).remove(0);
+        assert_eq!(read(&slice, 0).await, Ok(1000));
+        assert_eq!(read(&slice, 1).await, bad(0));
+    });
+}
+
 /// A merge would lose what the leaf says for good, so it reads the leaf again first.
 #[test]
 fn a_leaf_that_cannot_be_read_for_a_moment_is_not_lost() {

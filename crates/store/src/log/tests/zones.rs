@@ -169,6 +169,56 @@ fn a_zone_is_not_taken_back_from_another_log() {
     });
 }
 
+/// The pool accepts no changes, because a disk that has only metadata has failed. The log keeps its zones.
+///
+/// Before, it gave up one with each checkpoint. The pool did not take it, and the log could not use it
+/// either.
+#[test]
+fn a_log_keeps_zones_that_the_pool_does_not_take_back() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 5 << 20, 1);
+    for disk in [1, 2] {
+        world.put_disk(node, path(disk), DiskImage::new(32 << 20, 512));
+    }
+    let (pool, disks, slice) = world.block_on(node, CORE, || async {
+        let pool = create(3).await;
+        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        for at in 0..3000 {
+            write(&slice, at, at + 1, Durability::Cached).await.unwrap();
+        }
+        idle(&slice).await;
+        let handle = log_of(&slice).handle();
+        assert!(handle.zones().values().all(|(disk, _)| *disk > 0), "the small disk has only metadata");
+        (pool, disks, slice)
+    });
+    world.set_disk_faults(node, path(0), rt::sim::DiskFaults::default().with_unwritable(0..5 << 20));
+    world.block_on(node, CORE, move || async move {
+        let handle = log_of(&slice).handle();
+        let before = handle.zones().len();
+        slice.zero(ByteOffset(0), ByteLen(1 << 30)).await.unwrap();
+        for round in 0..3 {
+            for at in 0..100 {
+                slice.zero(ByteOffset(0), ByteLen(512 * BLOCK)).await.unwrap();
+                write(&slice, at % 3, at + 1, Durability::Cached).await.unwrap();
+                idle(&slice).await;
+            }
+            // The outcome of the first commit is unknown; the later ones were not made.
+            rt::sleep(std::time::Duration::from_secs(601)).await;
+            assert!(
+                handle.zones().len() + 2 >= before,
+                "round {round}: {} of {before}",
+                handle.zones().len()
+            );
+        }
+        check(&slice).await;
+        assert!(handle.zones().len() + 1 >= before, "{} of {before}", handle.zones().len());
+        assert_eq!(read(&slice, 0).await, Ok(100));
+        drop((pool, disks));
+    });
+}
+
 /// If both slots of one mirror are damaged, the other mirror counts. If those of both are, the log and its
 /// volumes are refused.
 #[test]
