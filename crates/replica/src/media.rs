@@ -32,6 +32,8 @@ pub struct Apply {
 pub enum ApplyKind {
     /// The blocks get new data.
     Write,
+    /// The same, but blocks that are noted as lost stay lost, whatever the payload has there.
+    WriteAroundLost,
     /// The blocks could not be read: they are rewritten with what they hold, and then read back
     /// ([`crate::Replica::repair`]).
     Repair,
@@ -61,6 +63,11 @@ impl Media {
     /// Adds a write that needs the bits `intents` in its regions.
     pub fn submit(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
         self.add(blocks, payload, intents, ApplyKind::Write)
+    }
+
+    /// Adds a write that ends no loss, like [`Media::submit`].
+    pub fn submit_around_lost(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
+        self.add(blocks, payload, intents, ApplyKind::WriteAroundLost)
     }
 
     /// Adds a rewrite of what the blocks hold already, like [`Media::submit`].

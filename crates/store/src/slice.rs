@@ -264,12 +264,37 @@ impl Slice {
         self.end_hold(offset, len).await?;
         let finds = self.has_lost_in(offset, len);
         let durability = if finds { Durability::Durable } else { durability };
-        match &self.layout {
-            Layout::Thick(slice) => slice.write(offset, data, durability).await?,
-            Layout::Log(slice) => slice.write(offset, data, durability).await?,
-            Layout::Ram(slice) => slice.memory().write(offset, &data),
-        }
+        self.write_below(offset, data, durability).await?;
         if finds { self.end_loss(offset, len).await } else { Ok(()) }
+    }
+
+    /// Writes like [`Slice::write`], durably, except that blocks of the range that are lost stay lost:
+    /// whatever `data` has there is never read.
+    ///
+    /// # Errors
+    /// As for [`Slice::write`].
+    pub async fn write_around_lost(&self, offset: ByteOffset, data: Chain) -> Result<(), SliceError> {
+        let len = ByteLen(data.len() as u64);
+        self.check(offset, len);
+        self.know_lost().await?;
+        self.end_hold(offset, len).await?;
+        self.write_below(offset, data, Durability::Durable).await
+    }
+
+    async fn write_below(
+        &self,
+        offset: ByteOffset,
+        data: Chain,
+        durability: Durability,
+    ) -> Result<(), SliceError> {
+        match &self.layout {
+            Layout::Thick(slice) => slice.write(offset, data, durability).await,
+            Layout::Log(slice) => slice.write(offset, data, durability).await,
+            Layout::Ram(slice) => {
+                slice.memory().write(offset, &data);
+                Ok(())
+            }
+        }
     }
 
     /// Reads what a write to the range must read first: the rest of disk blocks that it changes in part.

@@ -110,6 +110,41 @@ fn only_what_no_copy_reads_of_a_block_of_a_disk_is_lost() {
     assert_eq!(found[..], small(&[marked(BAD), marked(BAD + 1)]).to_vec());
 }
 
+/// The only source's disk cannot read a part of what is one block of the joiner's disk, and that disk cannot
+/// read the block.
+///
+/// Before, the joiner could write neither what comes before that part nor what follows: each resync failed.
+#[test]
+fn a_bad_block_that_is_lost_in_part_keeps_no_copy_out_of_sync() {
+    let cluster = Cluster::with_disks(1, 2, 2, &Config::default(), &[512, 4096]);
+    cluster.add_shaped(Shape { block: SMALL, ..Shape::thick() }, 2);
+    let older = Vec::from_iter((0..BLOCKS).map(marked));
+    cluster.on(0, |session| async move { write_small(&session, 0, &older).await.unwrap() });
+    cluster.world.run_for(Duration::from_millis(500));
+    let bad = cluster.place_of(1, marked(BAD));
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    let newer = Vec::from_iter((0..BLOCKS).map(|lba| marked(lba) + (1 << 16)));
+    let written = newer.clone();
+    cluster.on(0, |session| async move { write_small(&session, 0, &written).await.unwrap() });
+    cluster.spoil_at(0, cluster.place_of(0, newer[BAD as usize]) + 2 * 512);
+    cluster.spoil_at(1, bad);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.lost_blocks(1), [(1, BAD + 2)]);
+    for (lba, count) in [(0, BAD + 2), (BAD + 3, BLOCKS - BAD - 3)] {
+        let found = cluster.on(1, move |session| async move {
+            session.read(LUN, Lba(lba), BlockCount(count), SMALL).await.unwrap()
+        });
+        assert_eq!(found[..], small(&newer[lba as usize..][..count as usize]).to_vec());
+    }
+    // A write of the lost part ends the loss.
+    cluster.on(0, |session| async move { write_small(&session, BAD, &[1; IN_ONE as usize]).await.unwrap() });
+    cluster.assert_equal();
+    assert!(cluster.lost_blocks(1).is_empty());
+}
+
 /// One copy's disk cannot read a block: hosts that write parts of it, through either node, do not notice.
 pub(super) fn bad_on_one(seed: u64) {
     for bad in 0..2 {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::debt::Owed;
-use super::{DiskFailed, DiskFault, Output, RegionCompare, Replica};
+use super::{DiskFailed, DiskFault, LOST_UNIT, Output, RegionCompare, Replica};
 
 /// The resync to here, if there is one.
 #[derive(Debug, Default)]
@@ -315,6 +315,19 @@ impl Replica {
             };
             pieces.extend(older.into_iter().map(|piece| (piece, ts)));
         }
+        if stage == Stage::Bulk && self.may_write_around(&lost) && !makes(Canary::LostUnnoted) {
+            for lost in &lost {
+                let apply = self.media.submit_loss(*lost, inherit);
+                self.media.note_brought(apply);
+            }
+            for run in pieces.chunk_by(|(one, _), (next, _)| one.end == next.start) {
+                let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { continue };
+                let whole = Blocks::new(first.start, last.end);
+                let data = payload.part(blocks, whole, &self.geometry);
+                let apply = self.media.submit_around_lost(whole, data, inherit);
+                self.media.note_brought(apply);
+            }
+        }
         let pieces = split(&pieces, &lost);
         // Adjacent pieces are written at once: a write of a part of a block that the disk cannot read would
         // fail, and a write of the whole block heals it.
@@ -341,6 +354,19 @@ impl Replica {
         self.joiner.outstanding.insert(region);
         self.joiner.moving.push((region, moving));
         self.owe_regions();
+    }
+
+    /// Whether a copy outside first notes what is lost in a region, and then writes the region as a whole.
+    ///
+    /// Its disk may have larger blocks than the source's, and not read one of which a part is lost: then it
+    /// can write neither side of that part alone. What it holds where blocks are lost is not needed, except
+    /// where this copy is to keep it.
+    fn may_write_around(&self, lost: &[LostBlocks]) -> bool {
+        let at = |block: u64| block * u64::from(self.geometry.block_bytes);
+        let is_torn = |LostBlocks { blocks, .. }: &LostBlocks| {
+            !at(blocks.start).is_multiple_of(LOST_UNIT) || !at(blocks.end).is_multiple_of(LOST_UNIT)
+        };
+        lost.iter().any(is_torn) && !lost.iter().any(|lost| lost.holders.contains(self.me))
     }
 
     pub(super) fn handle_sync_probe(&mut self, from: Slot, sync: SyncId, probe: Probe) {

@@ -63,7 +63,7 @@ impl World {
         &mut self,
         index: usize,
         region: Blocks,
-        values: Vec<u64>,
+        mut values: Vec<u64>,
     ) -> Result<(Payload, Vec<LostBlocks>), DiskFailed> {
         let in_sync = self.nodes[index].replica.config().ok_or(DiskFailed)?.in_sync();
         let is_bad = |of: usize, block: &Blocks| self.nodes[of].disk.is_bad(*block);
@@ -78,6 +78,7 @@ impl World {
             return Err(DiskFailed);
         }
         self.count("given without lost blocks");
+        bad.iter().for_each(|block| values[(block.start - region.start) as usize] = EMPTY);
         let disk = &mut self.nodes[index].disk;
         let lost = bad.into_iter().map(|blocks| {
             let noted = disk.lost().get(&blocks.start).copied();

@@ -94,7 +94,11 @@ impl Disk {
                 Ended::Data(id)
             }
             What::Data { id, blocks, values, kind } => {
-                (blocks.start..blocks.end).zip(values).for_each(|(block, value)| self.put(block, value));
+                for (block, value) in (blocks.start..blocks.end).zip(values) {
+                    if !self.stays_lost(block, kind) {
+                        self.put(block, value);
+                    }
+                }
                 let is_repair = kind == ApplyKind::Repair;
                 if is_repair && self.is_bad(blocks) { Ended::Unrepaired(id) } else { Ended::Data(id) }
             }
@@ -107,16 +111,22 @@ impl Disk {
 
     /// Each block of a write under way was written or not, independently.
     pub fn crash(&mut self, rng: &mut Rng) {
+        let mut unnoted = Vec::new();
         for write in std::mem::take(&mut self.writes) {
             match write.what {
                 What::Data { blocks, kind: ApplyKind::Lose { holders }, .. } => {
                     if rng.one_in(2) {
                         self.lose(blocks, holders);
+                    } else {
+                        unnoted.push(blocks);
                     }
                 }
-                What::Data { blocks, values, .. } => {
+                // It overlaps the note, and so had not begun.
+                What::Data { blocks, kind: ApplyKind::WriteAroundLost, .. }
+                    if unnoted.iter().any(|lost| lost.overlaps(blocks)) => {}
+                What::Data { blocks, values, kind, .. } => {
                     for (block, value) in (blocks.start..).zip(values) {
-                        if rng.one_in(2) {
+                        if rng.one_in(2) && !self.stays_lost(block, kind) {
                             self.put(block, value);
                         }
                     }
@@ -146,6 +156,10 @@ impl Disk {
             What::Page(_) => 0,
         };
         self.writes.iter().map(blocks).sum()
+    }
+
+    fn stays_lost(&self, block: u64, kind: ApplyKind) -> bool {
+        kind == ApplyKind::WriteAroundLost && self.lost.contains_key(&block)
     }
 
     fn put(&mut self, block: u64, value: u64) {

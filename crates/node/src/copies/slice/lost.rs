@@ -75,6 +75,31 @@ impl SliceCopy {
         self.work(work, move |replica, result| replica.handle_applied(id, result));
     }
 
+    /// Writes a region in which blocks are lost. They are noted already, and stay lost.
+    pub(super) fn apply_around_lost(self: &Rc<Self>, Apply { id, blocks, payload, .. }: Apply) {
+        let (offset, len) = self.bytes(blocks);
+        let turn = self.applies.queue(offset.0..offset.0 + len.0);
+        let copy = Rc::clone(self);
+        let work = async move {
+            turn.come().await;
+            let is_noted = {
+                let replica = copy.replica.borrow();
+                !replica.has_failed() && replica.is_under_way(id)
+            };
+            // The note may have failed, or was given up with this write: then zeros would pass for data.
+            if !is_noted {
+                return Ok(());
+            }
+            let data = match payload {
+                Payload::Data(data) => data,
+                Payload::Zeros => Chain::from(Buf::zeroed(len.0 as usize)),
+            };
+            let write = || copy.layout.write_around_lost(offset, data.clone());
+            copy.with_room_for(id, write).await.map(|_| ())
+        };
+        self.work(work, move |replica, result| replica.handle_applied(id, result));
+    }
+
     /// Forgets which blocks this copy holds that others have lost ([`store::Slice::hold_nothing`]).
     pub async fn hold_nothing(&self) -> Result<(), SliceError> {
         self.layout.hold_nothing().await

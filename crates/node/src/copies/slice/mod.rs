@@ -554,6 +554,7 @@ impl SliceCopy {
                 Some(Output::Send(slot, envelope)) => self.send(slot, envelope),
                 Some(Output::Apply(apply)) => match apply.kind {
                     ApplyKind::Write => self.apply(apply),
+                    ApplyKind::WriteAroundLost => self.apply_around_lost(apply),
                     ApplyKind::Repair => self.apply_again(apply),
                     ApplyKind::Lose { holders } => self.lose(&apply, holders),
                 },
