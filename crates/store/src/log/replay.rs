@@ -162,10 +162,10 @@ impl Inner {
             return Err(RecoveryError::State);
         }
         let mut state = Gathered { bytes: vec![0; wanted * STATE_BYTES], missing: (0..wanted).collect() };
-        self.gather(root, &root.copies[0], &mut state).await?;
+        self.gather_state(root, &root.copies[0], &mut state).await?;
         let lost = state.missing.len();
         if lost > 0 {
-            self.gather(root, &root.copies[1], &mut state).await?;
+            self.gather_state(root, &root.copies[1], &mut state).await?;
         }
         let bytes = state.bytes.get(..root.state_len as usize).ok_or(RecoveryError::State)?;
         if !state.missing.is_empty() || crc32c(bytes) != root.state_crc {
@@ -184,7 +184,7 @@ impl Inner {
     }
 
     /// Reads from one copy of the state what is still missing.
-    async fn gather(&self, root: &Root, copy: &[Run], state: &mut Gathered) -> Result<(), RecoveryError> {
+    async fn gather_state(&self, root: &Root, copy: &[Run], state: &mut Gathered) -> Result<(), RecoveryError> {
         let mut number = 0;
         for run in copy {
             if u32::from(run.slot) + u32::from(run.slots) > self.handle.slots() {

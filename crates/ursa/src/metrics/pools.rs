@@ -65,7 +65,7 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
 type LogFigure = (&'static str, Kind, &'static str, fn(&LogSpace) -> u64);
 
 /// Counters begin at 0 when the node opens the logs.
-const OF_LOGS: [LogFigure; 7] = [
+const OF_LOGS: [LogFigure; 8] = [
     ("ursa_pool_log_lent_bytes", Kind::Gauge, "Space that the pool has lent to its logs.", |space| {
         space.lent
     }),
