@@ -47,7 +47,7 @@ fn small() -> LogTuning {
 /// Records a life of two slices, with acts on blocks of both.
 fn record(seed: u64, acts: u64) -> (Recording, Rc<RefCell<History>>, [VolumeId; 1]) {
     let world = World::new(seed);
-    let node = machine(&world, 1, 5 << 20, 1);
+    let node = machine(&world, 1, 6 << 20, 1);
     let history = Rc::new(RefCell::new(History::default()));
     let (pool, id) = world.block_on(node, CORE, || async {
         let pool = create(1).await;

@@ -93,6 +93,7 @@ fn a_reserve_is_there_or_is_refused() {
         assert_eq!(pool.volume(id).unwrap().space, kept);
         let disks = pool.share_disks().attach();
         let slice = slices(&pool, &disks, id).remove(0);
+        assert_eq!(read(&slice, 0).await, Ok(1));
         check(&slice).await;
         let space = pool.log_space().unwrap();
         assert!(space.reserved >= 2 * MIB - BLOCK, "{space:?}");

@@ -176,7 +176,7 @@ fn a_zone_is_not_taken_back_from_another_log() {
 #[test]
 fn a_log_keeps_zones_that_the_pool_does_not_take_back() {
     let world = World::new(1);
-    let node = machine(&world, 1, 5 << 20, 1);
+    let node = machine(&world, 1, 12 << 20, 1);
     for disk in [1, 2] {
         world.put_disk(node, path(disk), DiskImage::new(32 << 20, 512));
     }
@@ -193,7 +193,7 @@ fn a_log_keeps_zones_that_the_pool_does_not_take_back() {
         assert!(handle.zones().values().all(|(disk, _)| *disk > 0), "the small disk has only metadata");
         (pool, disks, slice)
     });
-    world.set_disk_faults(node, path(0), rt::sim::DiskFaults::default().with_unwritable(0..5 << 20));
+    world.set_disk_faults(node, path(0), rt::sim::DiskFaults::default().with_unwritable(0..12 << 20));
     world.block_on(node, CORE, move || async move {
         let handle = log_of(&slice).handle();
         let before = handle.zones().len();
