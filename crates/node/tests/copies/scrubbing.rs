@@ -1,5 +1,7 @@
 //! Each node reads what its volumes have in use, and repairs what it cannot read from another copy.
 
+use std::cell::Cell;
+
 use node::control::{ControlError, EndedWork, FaultKind, JobOutcome, Scrub, ScrubState, ScrubStatus};
 use rt::sim::DiskFaults;
 
@@ -120,7 +122,6 @@ fn a_scrub_continues_after_a_restart() {
     cluster.add_volume(VolumeKind::Log, 2);
     // One block for each step.
     cluster.write_marked((0..32).map(|number| number * 64));
-    cluster.rot(0, [31 * 64]);
     cluster.control(0, |control| async move { control.begin_scrub(Shape::thick().name).unwrap() });
     for _ in 0..1000 {
         cluster.world.run_for(Duration::from_micros(200));
@@ -133,16 +134,23 @@ fn a_scrub_continues_after_a_restart() {
     cluster.world.crash(cluster.servers[0]);
     cluster.start(0);
     cluster.wait_until_in_sync(0, 2);
+    assert!(cluster.scrubs(0).last.is_none());
+    // Nothing of a record that rots before the log is opened again would have to be found.
+    cluster.rot(0, [31 * 64]);
     cluster.world.run_for(Duration::from_secs(90));
     let last = cluster.scrubs(0).last.expect("it has ended");
     assert_eq!((last.found.bad, last.found.repaired, last.stopped), (1, 1, false));
     cluster.assert_reads(0, [31 * 64]);
 }
 
-/// Two minutes after the cluster was founded, forty days pass.
+thread_local! {
+    /// By how many seconds the calendar of the nodes has leapt.
+    static LEAP: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Stands still but for its leap: the nodes' clocks begin at different times.
 fn leaping_calendar() -> u64 {
-    let seconds = rt::now().since(base::Instant(0)).as_secs();
-    CREATED + seconds + if seconds < 120 { 0 } else { 40 * 86_400 }
+    CREATED + LEAP.get()
 }
 
 #[test]
@@ -155,7 +163,8 @@ fn each_node_scrubs_its_copy_by_schedule() {
     cluster.rot(0, [3]);
     cluster.world.run_for(Duration::from_secs(20));
     assert_eq!((cluster.scrubs(0).last, cluster.scrubs(1).last), (None, None));
-    cluster.world.run_for(Duration::from_secs(200));
+    LEAP.set(40 * 86_400);
+    cluster.world.run_for(Duration::from_secs(100));
     for (by, bad) in [(0, 1), (1, 0)] {
         let status = cluster.scrubs(by);
         let last = status.last.expect("it was due");

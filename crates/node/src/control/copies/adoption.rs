@@ -300,6 +300,7 @@ impl Control {
         // Several pools have it if one of them had been given up and came back.
         let has_map = has_one_with_map(keeper, &entry, &found);
         let (is_sole, is_only) = (entry.sole && !has_map, found.len() == 1);
+        let is_being_made = self.being_made.borrow().contains_key(&id);
         let mut served = ServedAs::Copy;
         for (pool, info) in found.iter().filter(|(_, info)| has_no_map(info)) {
             if is_sole {
@@ -308,6 +309,11 @@ impl Control {
             let state = match is_sole {
                 // Which one is current may be unknown. The one that is served stays so: none would be worse.
                 true if !is_only => continue,
+                // No host has used it, unless it is being created now. The one in use may be in a pool that is
+                // not open yet.
+                true if is_new(info) && !is_being_made && !self.all_pools_are_open() => {
+                    return Err(ControlError::OldCopy { volume: info.name.clone(), pool: pool.name() });
+                }
                 true => CopyState::Sole,
                 // The other one is current. From now on this pool says so, too, whatever else is open.
                 false if has_map => CopyState::SetBack { epoch: OF_NO_CONFIGURATION },
