@@ -71,8 +71,7 @@ pub struct Volume {
     /// Last and next verification of its copies; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
-    /// Last and next scrub of it on the node that reports it: the queried one, or one that has a copy. Absent
-    /// for RAM volumes, and if no node reports it.
+    /// Last and next scrub of the queried node's copy. Absent for RAM volumes, and if the node has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<VolumeScrub>,
 }

@@ -172,10 +172,12 @@ impl Control {
             (RecordPlace::Etcd, true) => return Err(JoinRefusal::RecordInNodes),
             _ => {}
         }
-        merging::check(keeper, &newcomer.has)?;
+        // This node's volumes may not be in the record yet.
+        let here = self.sole_names();
+        merging::check(keeper, &here, &newcomer.has)?;
         // Nobody else can use it meanwhile.
         let open = self.tokens.replace(left);
-        if let Err(refusal) = merging::add_to_record(keeper, &newcomer.has).await {
+        if let Err(refusal) = merging::add_to_record(keeper, &here, &newcomer.has).await {
             let own = open.into_iter().filter(|token| token.digest.is_of(&request.secret));
             self.tokens.borrow_mut().extend(own);
             return Err(refusal);

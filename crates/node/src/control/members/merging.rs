@@ -126,12 +126,17 @@ impl Control {
     ///
     /// Access rules that the node took over from this cluster when it left are in the cluster already.
     pub(super) fn belongings(&self, cluster: &str) -> Belongings {
+        Belongings { access: self.own_rules(cluster), volumes: self.sole_names() }
+    }
+
+    /// The identities of the volumes that only this node has, by name.
+    pub(super) fn sole_names(&self) -> BTreeMap<String, String> {
         let mut volumes = BTreeMap::new();
         for pool in self.open_pools() {
             let infos = pool.sole_volumes().into_iter().filter_map(|id| pool.volume(id));
             volumes.extend(infos.map(|info| (info.name, info.id.to_string())));
         }
-        Belongings { access: self.own_rules(cluster), volumes }
+        volumes
     }
 
     /// The targets and host groups of this node that this cluster has not had yet.
@@ -162,10 +167,14 @@ impl Control {
 ///
 /// # Errors
 /// As [`check`]; the record did not take the change.
-pub(super) async fn add_to_record(keeper: &Keeper, has: &Belongings) -> Result<(), JoinRefusal> {
+pub(super) async fn add_to_record(
+    keeper: &Keeper,
+    here: &BTreeMap<String, String>,
+    has: &Belongings,
+) -> Result<(), JoinRefusal> {
     let until = rt::now() + MERGED_WITHIN;
     loop {
-        let mut changes = check(keeper, has)?;
+        let mut changes = check(keeper, here, has)?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -187,9 +196,15 @@ pub(super) async fn add_to_record(keeper: &Keeper, has: &Belongings) -> Result<(
 
 /// The entries of the record that have to change for what a joining node has; host groups come first.
 ///
+/// `here` are volumes of this node, by name, which may not be in the record yet.
+///
 /// # Errors
 /// [`JoinRefusal::Collides`], with all collisions. The cluster has an entry that this version cannot read.
-pub(super) fn check(keeper: &Keeper, has: &Belongings) -> Result<Vec<Change>, JoinRefusal> {
+pub(super) fn check(
+    keeper: &Keeper,
+    here: &BTreeMap<String, String>,
+    has: &Belongings,
+) -> Result<Vec<Change>, JoinRefusal> {
     let keys = has.access.hosts.iter().map(host_key).chain(has.access.targets.iter().map(target_key));
     for key in keys {
         keeper.check_entry(&key).map_err(ControlError::from)?;
@@ -197,7 +212,8 @@ pub(super) fn check(keeper: &Keeper, has: &Belongings) -> Result<Vec<Change>, Jo
     let ours = KnownAccess { targets: keeper.list(TARGETS), hosts: keeper.list(HOSTS) };
     let (KnownAccess { targets, hosts }, mut collisions) = merged(&ours, &has.access);
     let is_taken = |name: &str, id: &str| {
-        keeper.get::<String>(&volume_name_key(name)).is_some_and(|(known, _)| known != id)
+        let recorded = keeper.get::<String>(&volume_name_key(name)).map(|(known, _)| known);
+        recorded.as_ref().or(here.get(name)).is_some_and(|known| known != id)
     };
     let taken = has.volumes.iter().filter(|(name, id)| is_taken(name, id));
     collisions.extend(taken.map(|(name, _)| Collision::Volume { name: name.clone() }));
