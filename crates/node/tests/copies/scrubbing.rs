@@ -122,6 +122,9 @@ fn a_scrub_continues_after_a_restart() {
     cluster.add_volume(VolumeKind::Log, 2);
     // One block for each step.
     cluster.write_marked((0..32).map(|number| number * 64));
+    // Neither the recovery of the log nor a resync has to do with the block after that.
+    cluster.world.run_for(Duration::from_secs(8));
+    cluster.rot(0, [31 * 64]);
     cluster.control(0, |control| async move { control.begin_scrub(Shape::thick().name).unwrap() });
     for _ in 0..1000 {
         cluster.world.run_for(Duration::from_micros(200));
@@ -134,9 +137,6 @@ fn a_scrub_continues_after_a_restart() {
     cluster.world.crash(cluster.servers[0]);
     cluster.start(0);
     cluster.wait_until_in_sync(0, 2);
-    assert!(cluster.scrubs(0).last.is_none());
-    // Nothing of a record that rots before the log is opened again would have to be found.
-    cluster.rot(0, [31 * 64]);
     cluster.world.run_for(Duration::from_secs(90));
     let last = cluster.scrubs(0).last.expect("it has ended");
     assert_eq!((last.found.bad, last.found.repaired, last.stopped), (1, 1, false));
