@@ -96,7 +96,8 @@ export interface paths {
         put?: never;
         /**
          * Lets this node join the cluster that issued the token.
-         * @description The node must have no targets and host groups of its own: those of the cluster are the same on all nodes.
+         * @description Its targets, LUN maps, host groups and volumes become the cluster's. If names, IQNs, LUNs or secrets
+         *     collide, all collisions are listed, nothing is changed, and the token stays valid.
          */
         post: operations["join_cluster"];
         delete?: never;
@@ -484,10 +485,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs in progress: those on copies in the whole cluster, and verifications and changes of the queried node;
+         * Jobs in progress: those on copies in the whole cluster, and verifications, scrubs and changes of the queried node;
          *     with `node=all`, of all nodes.
          * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications,
-         *     changes that took longer than a second), since the reporting node was started. The queried node reports
+         *     scrubs, changes that took longer than a second), since the reporting node was started. The queried node reports
          *     those on copies.
          */
         get: operations["list_jobs"];
@@ -994,6 +995,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pools/{name}/scrub": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Scrubs the volumes of a pool on its node, two at a time: see `POST /v1/volumes/{name}/scrub`.
+         * @description Volumes that cannot be scrubbed now are left out. Each scrub is a job.
+         */
+        post: operations["scrub_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions": {
         parameters: {
             query?: never;
@@ -1206,8 +1227,9 @@ export interface paths {
         };
         /**
          * All volumes of the cluster, by name.
-         * @description If the queried node has no copy of a volume, `pool` is that of a node that has one. `missing` lists nodes
-         *     that did not answer within two seconds: a volume of which nothing was known before is missing then.
+         * @description If the queried node has no copy of a volume, `pool` is that of a node that has one, and `used` is what it
+         *     takes there. `missing` lists nodes that did not answer within two seconds: if no other node with a copy has
+         *     reported a volume before, its `pool` is empty and its `used` is 0.
          */
         get: operations["list_volumes"];
         put?: never;
@@ -1237,13 +1259,15 @@ export interface paths {
         post?: never;
         /**
          * Deletes a volume with all its data.
-         * @description A target that was created with it is deleted, too, unless it has other maps, an alias or a secret.
+         * @description A target that was created with it is deleted, too, unless it has other maps, an alias or a secret. If no
+         *     node with a copy can be reached, the volume is deleted from the cluster's record, and its nodes delete their
+         *     copies when they return.
          */
         delete: operations["delete_volume"];
         options?: never;
         head?: never;
         /**
-         * Grows or renames a volume while it is in use.
+         * Grows or renames a volume, or changes how it shares the space of its pool, while it is in use.
          * @description If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks
          *     space.
          */
@@ -1307,6 +1331,32 @@ export interface paths {
         get: operations["show_counters"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/volumes/{name}/scrub": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Progress or result of the last scrub of a volume on this node, since the node was started. */
+        get: operations["show_scrub"];
+        put?: never;
+        /**
+         * Scrubs a volume on a node: reads everything in use from the node's disks while hosts use the volume, and
+         *     repairs bad blocks from another copy in sync.
+         * @description Of blocks of log volumes and of their maps, the checksums are verified. Without another copy, bad blocks
+         *     are counted and reported, and cannot be read until hosts write them. If a scrub is already running, no
+         *     other one is started, and it yields less to hosts. An interrupted scrub continues where it was, also after
+         *     a restart of the node. If the queried node has no copy, a node that has one scrubs its own. The scrub is a
+         *     job of that node; every node can show and cancel it.
+         */
+        post: operations["scrub_volume"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1483,6 +1533,7 @@ export interface components {
             promised?: number;
             /** @description Why it is not open, or what is wrong with it. */
             reason?: string | null;
+            scrub?: components["schemas"]["PoolScrub"] | null;
             /** @description State of the pool. */
             state: components["schemas"]["PoolState"];
             /**
@@ -1492,7 +1543,7 @@ export interface components {
             total: number;
             /**
              * Format: int64
-             * @description Space that volumes take, in bytes: what thick volumes have reserved, and what log volumes use.
+             * @description Space that volumes take, in bytes: what is reserved for them, and what log volumes use beyond that.
              */
             used: number;
             /** @description Number of volumes. */
@@ -1568,8 +1619,8 @@ export interface components {
              */
             physical_block_size: number;
             /**
-             * @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
-             *     has answered since.
+             * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
+             *     `used` is not known either, and 0.
              */
             pool: string;
             /**
@@ -1581,9 +1632,11 @@ export interface components {
             reason?: string | null;
             /**
              * Format: int64
-             * @description Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
+             * @description Bytes of the pool that only this volume can use (thick: all of it; log: its reserve), or at most in
+             *     memory (RAM).
              */
             reserved: number;
+            scrub?: components["schemas"]["VolumeScrub"] | null;
             /** @description Hosts can read and write it through this node now. */
             serving?: boolean;
             /**
@@ -1603,6 +1656,7 @@ export interface components {
              *     reserved.
              */
             used: number;
+            when_full?: components["schemas"]["WhenFull"] | null;
         } | components["schemas"]["DryRun"];
         /** @description A token, by which a program authenticates: `Authorization: Bearer SECRET`. */
         ApiToken: {
@@ -2178,7 +2232,7 @@ export interface components {
          * @description Codes of findings.
          * @enum {string}
          */
-        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "copies-mismatch" | "blocks-lost" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
+        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "copies-mismatch" | "blocks-lost" | "scrub-unrepaired" | "scrub-overdue" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
         /**
          * @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure.
          *     Initiators can always connect to it.
@@ -2474,7 +2528,7 @@ export interface components {
             limited_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * Format: int32
-             * @description Number of the node that has the copy, or that runs the verification or change; absent without a
+             * @description Number of the node that has the copy, or that runs the verification, scrub or change; absent without a
              *     cluster.
              */
             node?: number | null;
@@ -2531,7 +2585,7 @@ export interface components {
          * @description Kind of job.
          * @enum {string}
          */
-        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "change";
+        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "scrub" | "change";
         /**
          * @description State of a job.
          * @enum {string}
@@ -3010,7 +3064,7 @@ export interface components {
                 limited_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the copy, or that runs the verification or change; absent without a
+                 * @description Number of the node that has the copy, or that runs the verification, scrub or change; absent without a
                  *     cluster.
                  */
                 node?: number | null;
@@ -3139,6 +3193,7 @@ export interface components {
                 promised?: number;
                 /** @description Why it is not open, or what is wrong with it. */
                 reason?: string | null;
+                scrub?: components["schemas"]["PoolScrub"] | null;
                 /** @description State of the pool. */
                 state: components["schemas"]["PoolState"];
                 /**
@@ -3148,7 +3203,7 @@ export interface components {
                 total: number;
                 /**
                  * Format: int64
-                 * @description Space that volumes take, in bytes: what thick volumes have reserved, and what log volumes use.
+                 * @description Space that volumes take, in bytes: what is reserved for them, and what log volumes use beyond that.
                  */
                 used: number;
                 /** @description Number of volumes. */
@@ -3294,8 +3349,8 @@ export interface components {
                  */
                 physical_block_size: number;
                 /**
-                 * @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
-                 *     has answered since.
+                 * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
+                 *     `used` is not known either, and 0.
                  */
                 pool: string;
                 /**
@@ -3307,9 +3362,11 @@ export interface components {
                 reason?: string | null;
                 /**
                  * Format: int64
-                 * @description Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
+                 * @description Bytes of the pool that only this volume can use (thick: all of it; log: its reserve), or at most in
+                 *     memory (RAM).
                  */
                 reserved: number;
+                scrub?: components["schemas"]["VolumeScrub"] | null;
                 /** @description Hosts can read and write it through this node now. */
                 serving?: boolean;
                 /**
@@ -3329,6 +3386,7 @@ export interface components {
                  *     reserved.
                  */
                 used: number;
+                when_full?: components["schemas"]["WhenFull"] | null;
             }[];
             /** @description Nodes that did not answer, and why: their part is missing. */
             missing?: components["schemas"]["Missing"][];
@@ -3591,6 +3649,7 @@ export interface components {
             promised?: number;
             /** @description Why it is not open, or what is wrong with it. */
             reason?: string | null;
+            scrub?: components["schemas"]["PoolScrub"] | null;
             /** @description State of the pool. */
             state: components["schemas"]["PoolState"];
             /**
@@ -3600,7 +3659,7 @@ export interface components {
             total: number;
             /**
              * Format: int64
-             * @description Space that volumes take, in bytes: what thick volumes have reserved, and what log volumes use.
+             * @description Space that volumes take, in bytes: what is reserved for them, and what log volumes use beyond that.
              */
             used: number;
             /** @description Number of volumes. */
@@ -3683,7 +3742,12 @@ export interface components {
             percent: number;
             /**
              * Format: int64
-             * @description Space that log volumes can still take, in what is lent and in what the pool has free.
+             * @description Space that is kept for the unused reserves of volumes.
+             */
+            reserved?: number;
+            /**
+             * Format: int64
+             * @description Space that all log volumes can still take, in what is lent and in what the pool has free.
              */
             room: number;
             /**
@@ -3700,6 +3764,21 @@ export interface components {
             maps: components["schemas"]["RemainingMap"][];
             /** @description Its volumes, by name; absent if no disk can be read. */
             volumes?: components["schemas"]["RemainingVolume"][] | null;
+        };
+        /** @description Last scrubs of the volumes of a pool. */
+        PoolScrub: {
+            /**
+             * Format: int64
+             * @description The earliest end of a volume's last scrub, in seconds since 1970; absent: no volume was scrubbed.
+             */
+            oldest?: number | null;
+            /** @description How many volumes have a scrub that is running, waiting or interrupted. */
+            unfinished?: number;
+            /**
+             * Format: int64
+             * @description Bad blocks that the last scrubs found and that were not repaired.
+             */
+            unrepaired_blocks?: number;
         };
         /**
          * @description State of a pool.
@@ -3846,6 +3925,58 @@ export interface components {
              */
             up: number;
         };
+        /** @description Progress or result of scrubbing a volume on a node. */
+        Scrub: {
+            /**
+             * Format: int64
+             * @description Seconds since it began, or was continued.
+             */
+            age_s: number;
+            /**
+             * Format: int64
+             * @description Bad blocks found: 4,096 bytes each, or a part of a log volume's map.
+             */
+            bad_blocks: number;
+            /**
+             * Format: int64
+             * @description Bytes processed, including those that are not in use.
+             */
+            done_bytes: number;
+            /**
+             * Format: int64
+             * @description LBA of the first block that cannot be read; absent if there is none.
+             */
+            first_unrepaired?: number | null;
+            /** @description Why it was interrupted. */
+            problem?: string | null;
+            /**
+             * Format: int64
+             * @description Those of them that were repaired from another copy, or from memory.
+             */
+            repaired_blocks: number;
+            /** @description State of the scrub. */
+            state: components["schemas"]["ScrubState"];
+            /**
+             * Format: int64
+             * @description Duration in seconds since then.
+             */
+            took_s: number;
+            /**
+             * Format: int64
+             * @description Size of the volume in bytes.
+             */
+            total_bytes: number;
+            /**
+             * Format: int64
+             * @description Those of them that cannot be read.
+             */
+            unrepaired_blocks: number;
+        };
+        /**
+         * @description State of a scrub.
+         * @enum {string}
+         */
+        ScrubState: "running" | "done" | "stopped" | "interrupted";
         /** @description An initiator's session. */
         Session: {
             /** @description The initiator's addresses, one per connection. */
@@ -4164,8 +4295,8 @@ export interface components {
              */
             physical_block_size: number;
             /**
-             * @description Pool name. Empty if the volume was just created on other nodes without naming a pool, and none of them
-             *     has answered since.
+             * @description Pool name. Empty if the volume is on other nodes only, and none of them has reported its pool: then
+             *     `used` is not known either, and 0.
              */
             pool: string;
             /**
@@ -4177,9 +4308,11 @@ export interface components {
             reason?: string | null;
             /**
              * Format: int64
-             * @description Bytes reserved in the pool (thick), or at most in memory (RAM); 0 for log volumes, which are thin.
+             * @description Bytes of the pool that only this volume can use (thick: all of it; log: its reserve), or at most in
+             *     memory (RAM).
              */
             reserved: number;
+            scrub?: components["schemas"]["VolumeScrub"] | null;
             /** @description Hosts can read and write it through this node now. */
             serving?: boolean;
             /**
@@ -4199,6 +4332,7 @@ export interface components {
              *     reserved.
              */
             used: number;
+            when_full?: components["schemas"]["WhenFull"] | null;
         };
         /** @description Changes to a volume; what is absent stays the same. */
         VolumeChange: {
@@ -4206,9 +4340,15 @@ export interface components {
             name?: string | null;
             /**
              * Format: int64
+             * @description Bytes of the pool that only this volume can use, at most its size; 0: none. Log volumes only.
+             */
+            reserve?: number | null;
+            /**
+             * Format: int64
              * @description New size in bytes, larger than now; rounded up to whole blocks.
              */
             size?: number | null;
+            when_full?: components["schemas"]["WhenFull"] | null;
         };
         /** @description A copy of a volume on a node of the cluster. */
         VolumeCopy: {
@@ -4282,6 +4422,11 @@ export interface components {
             pool?: string | null;
             /**
              * Format: int64
+             * @description Bytes of the pool that only this volume can use, at most its size: log volumes only.
+             */
+            reserve?: number | null;
+            /**
+             * Format: int64
              * @description Size in bytes, rounded up to whole blocks.
              */
             size: number;
@@ -4292,6 +4437,7 @@ export interface components {
             slices?: number | null;
             /** @description The target, created if it does not exist; absent: `iqn.2026-11.io.ursa:NAME`. */
             target?: string | null;
+            when_full?: components["schemas"]["WhenFull"] | null;
         };
         /** @description A node has continued alone with a volume. */
         VolumeFork: {
@@ -4333,6 +4479,43 @@ export interface components {
             /** @description The target's iSCSI name. */
             target: string;
         };
+        /** @description Last and next scrub of a volume on a node. */
+        VolumeScrub: {
+            /**
+             * Format: int64
+             * @description Bad blocks that it found.
+             */
+            bad_blocks?: number;
+            /**
+             * Format: int64
+             * @description Bytes processed so far by the scrub that is running or interrupted.
+             */
+            done_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description End of the last scrub, in seconds since 1970; absent: it was never scrubbed.
+             */
+            last?: number | null;
+            /**
+             * Format: int64
+             * @description When the next scrub is due, in seconds since 1970.
+             */
+            next: number;
+            /** @description A scrub has been due for two weeks. */
+            overdue?: boolean;
+            /** @description It was stopped before its end. */
+            stopped?: boolean;
+            /**
+             * Format: int64
+             * @description Those of them that were not repaired.
+             */
+            unrepaired_blocks?: number;
+        };
+        /**
+         * @description What a log volume's writes do when the pool is full. Reads and UNMAP continue in any case.
+         * @enum {string}
+         */
+        WhenFull: "fail" | "pause";
         /** @description The authenticated caller. */
         WhoAmI: {
             /** @description How the caller was authenticated. */
@@ -4698,7 +4881,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `cluster_already`, `own_access`, `join_refused`, `record_in_etcd`: such a cluster has no witnesses */
+            /** @description `cluster_already`, `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `record_in_etcd`: such a cluster has no witnesses */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5977,7 +6160,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description A node number, or `all`: whose verifications and changes; absent: those of the queried node. Jobs on
+                 * @description A node number, or `all`: whose verifications, scrubs and changes; absent: those of the queried node. Jobs on
                  *     copies belong to the cluster, and are always listed.
                  */
                 node?: string;
@@ -7664,6 +7847,63 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    scrub_pool: {
+        parameters: {
+            query?: {
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
+                node?: number;
+            };
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Pool name */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The jobs */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_Job"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `pool_not_found`, `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            /** @description `pool_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
     list_sessions: {
         parameters: {
             query?: {
@@ -8691,15 +8931,7 @@ export interface operations {
                 };
             };
             421: components["responses"]["Misdirected"];
-            /** @description `copy_unreachable`: it exists, but no node with a copy reports its state */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
         };
     };
@@ -9064,6 +9296,124 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
+        };
+    };
+    show_scrub: {
+        parameters: {
+            query?: {
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
+                node?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Volume name or ID */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result so far */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Scrub"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `volume_not_found`, `not_scrubbed`, `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    scrub_volume: {
+        parameters: {
+            query?: {
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
+                node?: number;
+            };
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Volume name or ID */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Scrub"];
+                };
+            };
+            /** @description In progress */
+            202: {
+                headers: {
+                    /** @description The job that shows progress and result */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Scrub"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `volume_not_found`, `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not_scrubbable`: this node does not serve the volume, its copy is out of sync, or it is a RAM volume; `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     resolve_fork: {
