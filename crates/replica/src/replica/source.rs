@@ -545,6 +545,8 @@ impl Replica {
         };
         if source.phase == Phase::Bulk && source.in_flight.remove(&region).is_some() {
             source.put_off.insert(region);
+            // It may have caught up with the pass before, and the end of this one is too late to say so.
+            source.caught_up = false;
             self.end_pass(from);
         }
     }

@@ -348,6 +348,26 @@ fn a_region_is_put_off_when_all_of_its_writes_have_ended() {
     assert_eq!(pair.source.synced_bytes(slot(1)), 0);
 }
 
+/// What hosts have written since the copy caught up may find no room there.
+///
+/// Once, it was let in nevertheless while other regions of the same pass were left.
+#[test]
+fn a_copy_that_puts_something_off_has_not_caught_up_any_more() {
+    let mut pair = Pair::new();
+    pair.give(2);
+    [1, 2].into_iter().for_each(|write| pair.outside.handle_applied(ApplyId(write), Ok(())));
+    pair.talk();
+    assert!(pair.source.caught_up().contains(slot(1)));
+    pair.source.map.mark(2..4, Slots::NONE.with(slot(1)));
+    pair.source.handle_tick();
+    pair.talk();
+    pair.give(1);
+    assert!(pair.outside.put_off(ApplyId(3)));
+    pair.talk();
+    assert_eq!(pair.source.sync_to(slot(1)).unwrap().next, SyncNext::Budget, "another region is left");
+    assert!(!pair.source.caught_up().contains(slot(1)));
+}
+
 /// A joiner takes hosts' writes: it leaves if it has no room.
 #[test]
 fn a_joiner_puts_nothing_off() {
