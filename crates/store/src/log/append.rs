@@ -199,7 +199,7 @@ impl Running {
 }
 
 impl Inner {
-    /// Writes blocks and zeroes ranges. Returns when all their records have completed.
+    /// Writes blocks and zeroes ranges. Returns when all their records have ended, whether or not one failed.
     pub(super) async fn append(
         self: &Rc<Inner>,
         branch: u32,
@@ -211,7 +211,7 @@ impl Inner {
         }
         let (reply, result) = oneshot();
         let left = Cell::new(items.iter().map(Item::entries).sum());
-        let ticket = Rc::new(Ticket { left, reply: Cell::new(Some(reply)) });
+        let ticket = Rc::new(Ticket { left, failed: Cell::new(None), reply: Cell::new(Some(reply)) });
         let request = Request { branch, items: items.into(), durable, ticket };
         let blocks = request.blocks();
         if blocks > 0 {

@@ -42,17 +42,24 @@ pub(super) struct Request {
 
 /// Where to send the result of a request.
 pub(super) struct Ticket {
-    /// Entries whose records have not completed.
+    /// Entries whose records have not ended.
     pub(super) left: Cell<usize>,
+    /// The first error of one that has.
+    pub(super) failed: Cell<Option<SliceError>>,
     pub(super) reply: Cell<Option<Sender<Result<(), SliceError>>>>,
 }
 
 impl Ticket {
+    /// Some entries have ended, with this result. The request ends with the last one, even if others failed.
+    ///
+    /// Whoever made the request keeps others from the blocks until then. What is still on its way, or in the
+    /// queue, takes effect: if a later UNMAP came first, it would bring back what that has removed.
     pub(super) fn done(&self, entries: usize, result: Result<(), SliceError>) {
         self.left.set(self.left.get() - entries);
-        let ended = result.is_err() || self.left.get() == 0;
-        if let Some(reply) = ended.then(|| self.reply.take()).flatten() {
-            reply.send(result);
+        self.failed.set(self.failed.get().or(result.err()));
+        let has_ended = self.left.get() == 0;
+        if let Some(reply) = has_ended.then(|| self.reply.take()).flatten() {
+            reply.send(self.failed.get().map_or(Ok(()), Err));
         }
     }
 }
@@ -238,10 +245,28 @@ impl Taken {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
     use base::Buf;
     use rt::sync::oneshot;
 
     use super::*;
+
+    /// Once, a request ended with its first failed record. What was left of it in the queue was written
+    /// later, behind an UNMAP of the same blocks.
+    #[test]
+    fn a_request_ends_with_its_last_record_though_another_one_failed() {
+        let (reply, mut result) = oneshot();
+        let ticket = Ticket { left: Cell::new(3), failed: Cell::new(None), reply: Cell::new(Some(reply)) };
+        let mut ended = || Pin::new(&mut result).poll(&mut Context::from_waker(Waker::noop()));
+        ticket.done(1, Err(SliceError::Full));
+        assert!(ended().is_pending());
+        ticket.done(1, Ok(()));
+        assert!(ended().is_pending());
+        ticket.done(1, Err(SliceError::Offline));
+        assert!(matches!(ended(), Poll::Ready(Ok(Err(SliceError::Full)))));
+    }
 
     #[test]
     fn a_run_is_split_where_a_record_is_full() {
@@ -252,7 +277,8 @@ mod tests {
             Item::Zeros { block: 20, count: 9 },
         ];
         let (reply, _result) = oneshot();
-        let ticket = Rc::new(Ticket { left: Cell::new(6), reply: Cell::new(Some(reply)) });
+        let (left, failed, reply) = (Cell::new(6), Cell::new(None), Cell::new(Some(reply)));
+        let ticket = Rc::new(Ticket { left, failed, reply });
         let request = Request { branch: 1, items: items.into(), durable: true, ticket: Rc::clone(&ticket) };
         assert_eq!(request.blocks(), 5);
         let mut queue = Queue::from([request]);
