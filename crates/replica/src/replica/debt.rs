@@ -58,6 +58,13 @@ impl Debts {
         }
     }
 
+    /// Whether another write of a region that needs this one was put off.
+    pub fn is_put_off(&self, write: ApplyId) -> bool {
+        let debts = self.by_apply.get(&write).into_iter().flatten();
+        let mut owed = debts.filter_map(|debt| self.open.get(debt));
+        owed.any(|(_, owed)| matches!(owed, Owed::RegionLater(..)))
+    }
+
     /// The write has ended. Returns what is due.
     pub fn pay(&mut self, write: ApplyId) -> Vec<Owed> {
         let mut due = Vec::new();

@@ -469,6 +469,11 @@ impl Replica {
         may
     }
 
+    /// Whether a write that was handed out belongs to a region that was put off because of another write.
+    pub fn is_put_off(&self, id: ApplyId) -> bool {
+        self.debts.is_put_off(id)
+    }
+
     /// All writes to the region have ended, and one of them found no room.
     pub(super) fn handle_region_put_off(&mut self, sync: SyncId, region: u64) {
         let Some(source) = self.joiner.source else { return };

@@ -348,6 +348,20 @@ fn a_region_is_put_off_when_all_of_its_writes_have_ended() {
     assert_eq!(pair.source.synced_bytes(slot(1)), 0);
 }
 
+/// A region is not written around a loss whose note found no room: its zeros would pass for data.
+#[test]
+fn what_follows_a_note_that_was_put_off_is_known() {
+    let mut pair = Pair::new();
+    let read = pair.begin();
+    let lost = LostBlocks { blocks: Blocks::new(0, 1), holders: Slots::NONE };
+    let data = Payload::Data(Chain::copy_of(&[7; 48]));
+    pair.source.handle_region_read_by_block(read, Ok((data, vec![lost])));
+    pair.talk();
+    assert!(!pair.outside.is_put_off(ApplyId(2)));
+    assert!(pair.outside.put_off(ApplyId(1)));
+    assert!(pair.outside.is_under_way(ApplyId(2)) && pair.outside.is_put_off(ApplyId(2)));
+}
+
 /// What hosts have written since the copy caught up may find no room there.
 ///
 /// Once, it was let in nevertheless while other regions of the same pass were left.
