@@ -77,9 +77,10 @@ pub(crate) enum Request {
 pub(crate) enum Returned {
     /// The pool has it, or knows no such zone.
     Taken,
-    /// The pool accepts no changes, and has written nothing: the zone is still the log's.
+    /// The pool accepts no changes, or had no space for this one. The catalog on the disks is as before: the
+    /// zone is still the log's.
     Kept,
-    /// The commit failed. Nobody uses the zone until the pool is reopened, which shows whose it is.
+    /// The commit failed otherwise. Nobody uses the zone until the pool is reopened, which shows whose it is.
     Unknown,
 }
 

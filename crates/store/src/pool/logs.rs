@@ -432,10 +432,9 @@ impl Inner {
         let mut catalog = self.state.borrow().catalog.clone();
         let log = catalog.logs.logs.get_mut(&number).filter(|log| log.identity == identity);
         let Some(run) = log.and_then(|log| log.zones.remove(&zone)) else { return Returned::Taken };
-        // Even if only the file system under the pool was full: an opening takes the newest catalog that it
-        // finds intact, promised or not.
         if self.commit(catalog, super::Superblocks::OfMetadataDisks).await.is_err() {
-            return Returned::Unknown;
+            // If changes are still possible, no opening finds this one: what was written of it is invalid.
+            return if self.writable().is_ok() { Returned::Kept } else { Returned::Unknown };
         }
         drop(turn);
         if let Err(error) = self.zero(&[run], &super::ZeroingWatch::default()).await {

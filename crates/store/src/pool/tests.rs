@@ -22,6 +22,7 @@ use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES, PoolMark};
 use crate::error::StoreError;
 use crate::geometry::{End, Geometry};
 use crate::id::{ClusterId, HostId, VolumeId};
+use crate::log::{Request, Returned};
 use crate::slice::Slice;
 use crate::slot;
 
@@ -777,4 +778,49 @@ fn a_change_that_found_no_space_for_one_of_its_slots_is_not_made_by_the_next_ope
             pool.delete_volume(pool.volumes()[0].id).await.unwrap();
         });
     }
+}
+
+/// A log returns a zone, and the file system has no space for the catalogue without it. Nothing was written, so
+/// the zone is the log's as before.
+///
+/// Once, nobody could use it until the pool was reopened.
+#[test]
+fn a_zone_whose_return_finds_no_space_stays_the_logs() {
+    let in_file = |image: DiskImage| {
+        let world = World::new(1);
+        let node = machine(&world, Vec::new());
+        world.put_file(node, path(0), image);
+        (world, node)
+    };
+    let (world, node) = in_file(DiskImage::new(16 << 20, 512));
+    let (geometry, generation) = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let spec = VolumeSpec {
+            name: "v".into(),
+            kind: VolumeKind::Log,
+            block_size: BlockSize::B512,
+            physical_exponent: 3,
+            capacity: ByteLen(4 << 20),
+            slices: Some(1),
+            created: 0,
+            id: None,
+            copy: None,
+            space: crate::catalog::SpacePolicy::default(),
+        };
+        pool.create_volume(spec).await.unwrap();
+        (pool.0.layout().geometry[0], pool.0.state.borrow().generation)
+    });
+    // Opening the pool writes the other slot; the catalogue without the zone is to be written here.
+    let mut image = world.disk_image(node, path(0));
+    image.zero(geometry.slot_offset(End::Tail, generation), geometry.slot_bytes);
+    let (world, node) = in_file(image);
+    world.leave_space(node, 0);
+    world.block_on(node, CORE, || async {
+        let pool = open(1).await.unwrap();
+        let log = pool.0.log(0).expect("the volume has one");
+        let (reply, answer) = rt::sync::oneshot();
+        log.lender.ask(Request::Return { log: 0, identity: log.identity, zone: 0, reply });
+        assert_eq!(answer.await, Ok(Returned::Kept));
+        assert_eq!(pool.metadata_state(), MetadataState::Writable);
+    });
 }
