@@ -276,12 +276,16 @@ impl Volume {
             }
             let now = rt::now();
             let until = *deadline.get_or_insert(now + ROOM_WAIT_MAX);
-            let waits = self.when_full.get() == WhenFull::Pause && (patience.may_wait)();
-            if now >= until || !waits {
+            let waits = || self.when_full.get() == WhenFull::Pause && (patience.may_wait)();
+            if now >= until || !waits() {
                 return Err(BlockError::Full);
             }
             rt::sleep(ROOM_AGAIN.min(until.since(now))).await;
             came = (patience.word)().await?;
+            // Again: its initiator may have been fenced off meanwhile, and another one may have written there.
+            if !waits() {
+                return Err(BlockError::Full);
+            }
             left = refused;
         }
     }

@@ -4,10 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, ByteLen, Chain, Lba, LbaRange};
+use initiator::command::ServiceAction::{Preempt, Reserve};
 use initiator::{Error, Lun, Session, TaskFunction};
 use node::control::{ControlError, NewVolume, SpaceChange};
 use store::{SpacePolicy, StoreError, VolumeKind, WhenFull};
 
+use crate::commands::{register, reserve};
 use crate::rig::{MIB, POOL, Rig, Shape, log_in, map, new_volume};
 use crate::seeds::each_seed;
 
@@ -137,6 +139,34 @@ fn a_reset_ends_a_write_that_waits_for_room() {
         let took = rt::now().since(began);
         assert!(took < Duration::from_secs(2), "{took:?}");
         drop(waiting);
+    });
+}
+
+/// PREEMPT does not abort the writes of the host that it fences off. By the time there is room, the other host
+/// may have written there.
+#[test]
+fn a_write_that_waits_for_room_is_not_made_once_its_host_is_fenced_off() {
+    each_seed(3, |seed| {
+        rig(seed, pauses()).client("client").run(|portal| async move {
+            let (victim, filled) = with_full_pool(portal).await;
+            let other = log_in(portal, "other", TESTED.lun).await;
+            other.make_ready(Lun(OTHER.lun)).await.unwrap();
+            attended(async || register(&victim, TESTED.lun, 1, false).await).await.unwrap();
+            attended(async || reserve(&victim, TESTED.lun, Reserve, 1, 0).await).await.unwrap();
+            attended(async || register(&other, TESTED.lun, 2, false).await).await.unwrap();
+            let writer = Rc::clone(&victim);
+            let waiting = rt::spawn(async move { write(&writer, TESTED, 1).await });
+            rt::sleep(Duration::from_secs(1)).await;
+            attended(async || reserve(&other, TESTED.lun, Preempt, 2, 1).await).await.unwrap();
+            // One of its two parts may have had room at once.
+            let before = read(&other, TESTED, 1).await;
+            assert_ne!(before, data(1).to_vec(), "it waits");
+            unmap(&other, OTHER, filled).await;
+            let error = waiting.await.unwrap_err();
+            assert!(error.is_out_of_space(), "{error}");
+            rt::sleep(Duration::from_secs(2)).await;
+            assert!(read(&other, TESTED, 1).await == before, "a write landed late");
+        });
     });
 }
 

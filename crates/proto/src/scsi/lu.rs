@@ -262,6 +262,13 @@ impl LogicalUnit {
         Ok(commands::writable(self)?)
     }
 
+    /// Whether a write of this nexus that was admitted before, and has not begun, may still begin.
+    ///
+    /// A reservation may have fenced its initiator off meanwhile: PREEMPT aborts nothing.
+    pub fn may_still_write(&self, id: NexusId) -> bool {
+        self.nexus_name(id).is_some_and(|name| self.may_copy_to(name).is_ok())
+    }
+
     fn may_copy(&self, nexus: &ItNexus, access: Access) -> Result<(), Refusal> {
         self.config.access_state(nexus.port).admits(Reach::Active)?;
         if !self.state.reservations.standing(nexus).permits(access, &Cdb([0; 16])) {

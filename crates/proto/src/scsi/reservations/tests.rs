@@ -138,6 +138,21 @@ fn a_copy_does_not_write_where_its_initiator_may_only_read() {
     }
 }
 
+/// PREEMPT does not abort what waits: it must not begin any more.
+#[test]
+fn a_write_that_waits_may_not_begin_once_its_initiator_is_fenced_off() {
+    let mut rig = Rig::new();
+    rig.out(A, REGISTER, 0, 0, 7);
+    rig.out(B, REGISTER, 0, 0, 9);
+    assert_eq!(rig.out(A, RESERVE, 1, 7, 0), GOOD);
+    assert!(rig.unit.may_still_write(A));
+    assert_eq!(rig.out(B, PREEMPT, 1, 9, 7), GOOD);
+    assert!(!rig.unit.may_still_write(A));
+    assert!(rig.unit.may_still_write(B));
+    assert!(rig.unit.detach_nexus(B).is_none());
+    assert!(!rig.unit.may_still_write(B), "it has logged out");
+}
+
 #[test]
 fn clear_and_preempt() {
     let mut rig = Rig::new();
