@@ -1,6 +1,8 @@
 //! Scrubs: reading what a slice has in use from this node's disks, only to find bad blocks and to repair
 //! them.
 
+use std::ops::Range;
+
 use base::{ByteLen, ByteOffset};
 use store::{BadBlock, MAP_UNIT, ReadFailure, SliceError};
 
@@ -70,10 +72,10 @@ async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
         Err(error) => return Err(error),
     };
     let Some(start) = start else { return Ok(Scrubbed { next: looked, ..step }) };
-    // Blocks in between that are not in use cost little, and the others are read together.
-    let part = start..(start + STEP_BYTES).min(end);
-    let is_new = offset == 0 || (offset - 1) / MAP_UNIT != part.start / MAP_UNIT;
-    if is_new && let Some((bad, is_mended)) = layout.check_map(ByteOffset(part.start)).await? {
+    let part = part_from(start, end);
+    if begins_unit(offset, start)
+        && let Some((bad, is_mended)) = layout.check_map(ByteOffset(part.start)).await?
+    {
         copy.inspect(|copy| copy.note_found(bad, is_mended));
         step.found.push((bad, is_mended));
     }
@@ -99,4 +101,38 @@ async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
     }
     step.next = at;
     Ok(step)
+}
+
+/// What a step reads if `start` is in use: blocks behind it that are not cost little, and the others are read
+/// together. It stays within one part of the map, so that the first step in each part checks it.
+fn part_from(start: u64, end: u64) -> Range<u64> {
+    let unit_end = (start / MAP_UNIT + 1) * MAP_UNIT;
+    start..(start + STEP_BYTES).min(unit_end).min(end)
+}
+
+/// Whether the step that looks for what is in use from `offset` on, and reads from `start` on, is the first one
+/// in a part of the map.
+fn begins_unit(offset: u64, start: u64) -> bool {
+    offset == 0 || (offset - 1) / MAP_UNIT != start / MAP_UNIT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_of_the_map_is_checked_once_wherever_what_is_in_use_begins() {
+        let end = 5 * MAP_UNIT + 3 * BLOCK;
+        for begin in [0, BLOCK, 37 * BLOCK, MAP_UNIT - BLOCK] {
+            let (mut at, mut checked) = (0, Vec::new());
+            while at < end {
+                let part = part_from(at.max(begin), end);
+                if begins_unit(at, part.start) {
+                    checked.push(part.start / MAP_UNIT);
+                }
+                at = part.end;
+            }
+            assert_eq!(checked, (0..6).collect::<Vec<u64>>(), "{begin}");
+        }
+    }
 }
