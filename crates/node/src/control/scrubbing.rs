@@ -151,7 +151,7 @@ pub(super) struct Scrubs {
     turns: Rc<Semaphore>,
     /// When scrubs were interrupted.
     interrupted: RefCell<BTreeMap<VolumeId, Instant>>,
-    /// Volumes whose scrub is overdue, and how many seconds ago the last one ended, or the volume was created.
+    /// Volumes whose scrub is overdue, and how many seconds ago the last one ended, or the first one was due.
     overdue: RefCell<BTreeMap<VolumeId, u64>>,
     /// Bytes that were read for scrubs in this life of the node.
     read: Cell<u64>,
@@ -519,8 +519,12 @@ impl Control {
                     return;
                 }
                 let entry = self.scrubs.kept.of(pool, id);
-                if now > due(now, pool, &info, None, entry.last).saturating_add(OVERDUE_AFTER.as_secs()) {
-                    let last = entry.last.map_or(info.created, |last| last.at);
+                let since = match due(now, pool, &info, None, entry.last) {
+                    since if since > now || entry.last.is_some() => since,
+                    _ => self.scrubs.kept.due_since(pool, id, now),
+                };
+                if now > since.saturating_add(OVERDUE_AFTER.as_secs()) {
+                    let last = entry.last.map_or(since, |last| last.at);
                     overdue.insert(id, now.saturating_sub(last));
                 }
                 let due = due(now, pool, &info, entry.progress, entry.last);

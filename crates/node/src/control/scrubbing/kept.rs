@@ -36,6 +36,9 @@ pub(super) struct ScrubEntry {
     /// The progress of the one that has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) progress: Option<ScrubProgress>,
+    /// When this node first saw that the first scrub was due, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) due_since: Option<u64>,
 }
 
 /// The progress of a scrub.
@@ -99,15 +102,39 @@ impl Kept {
     }
 
     pub(super) fn set_last(&self, pool: PoolId, volume: VolumeId, last: ScrubEnd) {
-        self.change(pool, volume, |entry| (entry.last, entry.progress) = (Some(last), None));
+        self.change(pool, volume, |entry| {
+            // A scrub that was stopped has not read everything: what the one before has left may be bad still.
+            let left = entry.last.map(|before| before.found);
+            let left = left.filter(|left| last.stopped && left.unrepaired() > last.found.unrepaired());
+            entry.last = Some(ScrubEnd { found: left.unwrap_or(last.found), ..last });
+            (entry.progress, entry.due_since) = (None, None);
+        });
+    }
+
+    /// Since when the first scrub of a volume has been due on this node, in seconds since 1970; notes that it
+    /// is.
+    ///
+    /// The volume may be older than this node's copy of it, or may have come with a pool.
+    pub(super) fn due_since(&self, pool: PoolId, volume: VolumeId, now: u64) -> u64 {
+        // A later time is of a clock that was set back.
+        if let Some(since) = self.of(pool, volume).due_since.filter(|since| *since <= now) {
+            return since;
+        }
+        self.change(pool, volume, |entry| entry.due_since = Some(now));
+        now
     }
 
     fn change(&self, pool: PoolId, volume: VolumeId, change: impl FnOnce(&mut ScrubEntry)) {
         let mut entries = self.entries.borrow_mut();
         let new =
             || ScrubEntry { pool: pool.to_string(), volume: volume.to_string(), ..ScrubEntry::default() };
-        change(entries.entry((pool, volume)).or_insert_with(new));
-        self.unwritten.borrow_mut().insert((pool, volume));
+        let entry = entries.entry((pool, volume)).or_insert_with(new);
+        let before = entry.clone();
+        change(entry);
+        // A scrub that is interrupted each minute before its first step changes nothing.
+        if *entry != before {
+            self.unwritten.borrow_mut().insert((pool, volume));
+        }
     }
 
     /// Forgets the volumes that a pool does not have any more.
@@ -197,6 +224,44 @@ mod tests {
             ScrubEnd { at: 20, stopped: false, found: ScrubFound { bad: 2, repaired: 1, first: Some(9) } };
         kept.set_last(POOL, VOLUME, last);
         assert_eq!((kept.of(POOL, VOLUME).progress, kept.with_unrepaired().len()), (None, 1));
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_written_again() {
+        let kept = Kept::default();
+        kept.set_progress(POOL, VOLUME, progress(4096));
+        kept.unwritten.take();
+        kept.set_progress(POOL, VOLUME, progress(4096));
+        assert!(kept.unwritten.borrow().is_empty());
+        kept.set_progress(POOL, VOLUME, progress(8192));
+        assert_eq!(kept.unwritten.take(), BTreeSet::from([(POOL, VOLUME)]));
+    }
+
+    #[test]
+    fn a_scrub_that_was_stopped_does_not_end_what_the_one_before_has_found() {
+        let kept = Kept::default();
+        let bad = |bad| ScrubFound { bad, repaired: 0, first: (bad > 0).then_some(9) };
+        let end = |at, stopped, bad_blocks| ScrubEnd { at, stopped, found: bad(bad_blocks) };
+        kept.set_last(POOL, VOLUME, end(20, false, 2));
+        kept.set_last(POOL, VOLUME, end(30, true, 0));
+        assert_eq!(kept.of(POOL, VOLUME).last, Some(end(30, true, 2)));
+        kept.set_last(POOL, VOLUME, end(40, true, 3));
+        assert_eq!(kept.of(POOL, VOLUME).last, Some(end(40, true, 3)));
+        kept.set_last(POOL, VOLUME, end(50, false, 0));
+        assert_eq!((kept.of(POOL, VOLUME).last, kept.with_unrepaired().len()), (Some(end(50, false, 0)), 0));
+    }
+
+    /// A volume may be years older than the copy that this node has just got.
+    #[test]
+    fn a_first_scrub_is_due_since_this_node_saw_that() {
+        let kept = Kept::default();
+        assert_eq!(kept.due_since(POOL, VOLUME, 1000), 1000);
+        assert_eq!(kept.unwritten.take().len(), 1, "it lasts");
+        assert_eq!(kept.due_since(POOL, VOLUME, 2000), 1000);
+        assert!(kept.unwritten.borrow().is_empty());
+        assert_eq!(kept.due_since(POOL, VOLUME, 500), 500, "the clock was set back");
+        kept.set_last(POOL, VOLUME, ScrubEnd { at: 600, stopped: false, found: ScrubFound::default() });
+        assert_eq!(kept.of(POOL, VOLUME).due_since, None);
     }
 
     #[test]
