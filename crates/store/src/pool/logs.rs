@@ -322,12 +322,21 @@ impl Inner {
         volume: &VolumeEntry,
         before: SpacePolicy,
     ) -> Result<Vec<Lent>, StoreError> {
-        let (slices, mut lent) = (volume.stripe.slices(), Vec::new());
-        for number in 0..slices {
+        let lacks: Vec<(u16, u64)> = self.zones_for_reserve(catalog, volume, before);
+        // What has been prepared stays allocated in the file system, and a pool that follows the cluster's
+        // record asks again each second.
+        let zone_extents = |(number, zones): &(u16, u64)| {
+            catalog.logs.logs.get(number).map_or(0, |log| zones * log.zone_extents(self.extent_bytes))
+        };
+        let wanted: u64 = lacks.iter().map(zone_extents).sum();
+        let free = self.state.borrow().allocator.free();
+        if wanted > free {
+            return Err(no_space(volume.space.reserve.0, free * self.extent_bytes));
+        }
+        let mut lent = Vec::new();
+        for (number, zones) in lacks {
             let Some(log) = catalog.logs.logs.get_mut(&number) else { break };
-            let mut lacks = self.lacks_for_reserve(number, volume, before);
-            while lacks > 0 {
-                let zone_extents = log.zone_extents(self.extent_bytes);
+            for _ in 0..zones {
                 let added = match self.zone_for(number, log).await {
                     Ok(added) => added,
                     Err(error) => {
@@ -341,10 +350,23 @@ impl Inner {
                 };
                 log.zones.insert(added.zone, added.run);
                 lent.push(added);
-                lacks = lacks.saturating_sub(zone_extents * self.extent_bytes / 100 * RESERVE_PERCENT);
             }
         }
         Ok(lent)
+    }
+
+    /// How many zones each log of a volume lacks for its reserve, which was `before`.
+    fn zones_for_reserve(
+        &self,
+        catalog: &Catalog,
+        volume: &VolumeEntry,
+        before: SpacePolicy,
+    ) -> Vec<(u16, u64)> {
+        let zones = |(number, log): (&u16, &LogEntry)| {
+            let counted = log.zone_extents(self.extent_bytes) * self.extent_bytes / 100 * RESERVE_PERCENT;
+            (*number, self.lacks_for_reserve(*number, volume, before).div_ceil(counted))
+        };
+        catalog.logs.logs.range(..volume.stripe.slices()).map(zones).collect()
     }
 
     /// How many bytes a log lacks if the reserve of a volume was `before` and becomes what its entry says.

@@ -104,3 +104,25 @@ fn a_reserve_is_there_or_is_refused() {
         assert_eq!(pool.usage().free, free);
     });
 }
+
+/// What was prepared for it would stay allocated in the file system.
+#[test]
+fn a_reserve_that_is_refused_prepares_no_space() {
+    let world = World::new(1);
+    let node = world.add_node("node", 1, |_| std::future::pending());
+    let (pool, id) = world.block_on(node, CORE, || async {
+        let disk = NewDisk { path: path(0), create: Some(ByteLen(16 << 20)), reserve: false };
+        let extent = Some(ByteLen(64 << 10));
+        let options = CreateOptions { name: "pool".into(), host: host(), extent, wipe: true, ram: ram() };
+        let pool = Pool::create(vec![disk], options).await.unwrap();
+        pool.set_log_tuning(tuning());
+        let id = pool.create_volume(spec("v", 64 * MIB, 1)).await.unwrap().id;
+        (pool, id)
+    });
+    let allocated = || world.disk_image(node, path(0)).allocated_bytes();
+    let before = allocated();
+    let refused =
+        world.block_on(node, CORE, move || async move { pool.set_space(id, reserve(32 * MIB)).await });
+    assert!(matches!(refused, Err(StoreError::NoSpace { .. })), "{refused:?}");
+    assert_eq!(allocated(), before);
+}
