@@ -13,6 +13,7 @@ use super::exit::CliError;
 use super::job;
 use super::output::Output;
 use super::table::{Table, age as age_text, fields, list, say_missing, size};
+use super::volume::bad_blocks;
 use crate::clock::{unix_now, utc};
 use crate::size::Size;
 
@@ -367,16 +368,17 @@ fn one(pool: &Pool) -> String {
         fields([("Logs", text)])
     });
     let scrub = pool.scrub.map(|scrub| {
-        let oldest = scrub.oldest.map_or_else(|| "never".into(), |at| format!("oldest {}", utc(at)));
+        let oldest = scrub.oldest.map_or_else(|| "never".into(), utc);
         let unrepaired = match scrub.unrepaired_blocks {
             0 => String::new(),
-            blocks => format!("; {blocks} bad blocks CANNOT BE READ"),
+            blocks => format!("; {} CANNOT BE READ", bad_blocks(blocks)),
         };
         let unfinished = match scrub.unfinished {
             0 => String::new(),
-            volumes => format!("; scrub of {volumes} volumes in progress"),
+            1 => "; 1 scrub in progress".into(),
+            scrubs => format!("; {scrubs} scrubs in progress"),
         };
-        fields([("Scrubbed", format!("{oldest}{unrepaired}{unfinished}"))])
+        fields([("Oldest scrub", format!("{oldest}{unrepaired}{unfinished}"))])
     });
     fields([
         ("Pool", pool.name.clone()),

@@ -16,6 +16,7 @@ mod served;
 mod split_brain;
 
 use self::progress::Progress;
+pub(super) use self::scrub::bad_blocks;
 use self::served::{remark, served};
 use super::attach::attach_lines;
 use super::confirm::{Confirm, show_would};
@@ -54,15 +55,15 @@ pub enum Command {
         /// New name
         new_name: String,
     },
-    /// Set what writes to a log volume do when its pool is full
+    /// Set whether writes to a log volume fail or wait when its pool is full
     WhenFull {
         /// Volume name or ID
         name: String,
-        /// What they do
+        /// What the writes do
         #[arg(value_enum)]
         policy: WhenFull,
     },
-    /// Set how much of its pool only this log volume can use
+    /// Reserve space of its pool for a log volume alone
     Reserve {
         /// Volume name or ID
         name: String,

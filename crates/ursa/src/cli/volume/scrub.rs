@@ -12,10 +12,10 @@ pub(super) fn shown(volume: &str, scrub: &Scrub) -> String {
             format!("The scrub of volume {volume} is running: `ursa job list --node all` shows its progress.")
         }
         ScrubState::Interrupted => format!(
-            "The scrub cannot continue now ({}). It continues automatically.",
+            "The scrub is interrupted ({}) and resumes automatically.",
             scrub.problem.as_deref().unwrap_or("unknown cause")
         ),
-        ScrubState::Stopped => "It was stopped before everything was read.".to_owned(),
+        ScrubState::Stopped => "The scrub was cancelled before everything was read.".to_owned(),
         ScrubState::Done => "Everything in use was read.".to_owned(),
     };
     let done = format!("{} of {} in {} s", size(scrub.done_bytes), size(scrub.total_bytes), scrub.took_s);
@@ -31,18 +31,24 @@ pub(super) fn shown(volume: &str, scrub: &Scrub) -> String {
 /// The result of the last scrub, and the time of the next one.
 pub(super) fn last(scrub: &VolumeScrub) -> String {
     let outcome = match (scrub.stopped, scrub.bad_blocks, scrub.unrepaired_blocks) {
-        (true, ..) => "stopped before its end".to_owned(),
+        (true, _, 0) => "cancelled".to_owned(),
+        (true, _, unrepaired) => format!("cancelled, {} CANNOT BE READ", bad_blocks(unrepaired)),
         (_, 0, _) => "no bad blocks".to_owned(),
-        (_, bad, 0) => format!("{bad} bad blocks, all repaired"),
-        (_, bad, unrepaired) => format!("{bad} bad blocks, {unrepaired} CANNOT BE READ"),
+        (_, bad, 0) => format!("{}, all repaired", bad_blocks(bad)),
+        (_, bad, unrepaired) => format!("{}, {unrepaired} CANNOT BE READ", bad_blocks(bad)),
     };
     let last = scrub.last.map_or_else(|| "never".to_owned(), |at| format!("{}: {outcome}", utc(at)));
     let next = match (scrub.done_bytes, scrub.overdue) {
-        (Some(done), _) => format!("{} of the next scrub done", size(done)),
+        (Some(done), _) => format!("next in progress, {} done", size(done)),
         (None, true) => "OVERDUE".to_owned(),
         (None, false) => format!("next after {}", utc(scrub.next)),
     };
     format!("{last}; {next}")
+}
+
+/// A number of bad blocks.
+pub(in crate::cli) fn bad_blocks(count: u64) -> String {
+    format!("{count} bad {}", if count == 1 { "block" } else { "blocks" })
 }
 
 #[cfg(test)]
@@ -84,6 +90,12 @@ mod tests {
         assert!(last(&never).starts_with("never; next after "), "{}", last(&never));
         let found = VolumeScrub { last: Some(1_790_000_000), bad_blocks: 2, ..never };
         assert!(last(&found).contains(": 2 bad blocks, all repaired; next after "), "{}", last(&found));
+        let one = VolumeScrub { bad_blocks: 1, done_bytes: Some(1 << 20), ..found.clone() };
+        assert!(last(&one).contains(": 1 bad block, all repaired; next in progress, "), "{}", last(&one));
+        // What an earlier one has left.
+        let cancelled = VolumeScrub { stopped: true, unrepaired_blocks: 2, ..found.clone() };
+        let text = last(&cancelled);
+        assert!(text.contains(": cancelled, 2 bad blocks CANNOT BE READ; next after "), "{text}");
         let overdue = VolumeScrub { overdue: true, ..found };
         assert!(last(&overdue).ends_with("; OVERDUE"), "{}", last(&overdue));
     }

@@ -357,14 +357,14 @@ fn what_scrubs_have_found_is_a_finding_of_the_volume_on_its_node() {
     let (id, volume) = ("7".to_owned(), "db".to_owned());
     let found = of(FaultKind::ScrubUnrepaired { id: id.clone(), volume: volume.clone(), blocks: 1, lba: 40 });
     assert_eq!((found.severity, found.code), (Warning, Code::ScrubUnrepaired));
-    let cause = "The last scrub of volume db on node 1 (server1) found 1 block that cannot be read, first LBA 40, and no other copy in sync to repair it from.";
+    let cause = "The last scrub of volume db on node 1 (server1) found 1 bad block that could not be repaired from another copy, first LBA 40.";
     assert_eq!(found.cause, cause);
     assert_eq!(found.subject.node, Some(1));
     let overdue = of(FaultKind::ScrubOverdue { id, volume, seconds: 60 * 86_400 });
     assert_eq!((overdue.severity, overdue.code), (Warning, Code::ScrubOverdue));
     assert_eq!(
         overdue.cause,
-        "Volume db on node 1 (server1) has not been scrubbed for 60 days: bad blocks there may be unknown."
+        "Volume db on node 1 (server1) has not been scrubbed for 60 days: bad blocks there may have gone unnoticed."
     );
 }
 

@@ -449,16 +449,15 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
         },
         FaultKind::ScrubUnrepaired { volume, blocks, lba, .. } => Words {
             cause: format!(
-                "The last scrub of volume {volume}{on} found {blocks} {} that cannot be read, first LBA {lba}, and no other copy in sync to repair {} from.",
+                "The last scrub of volume {volume}{on} found {blocks} bad {} that could not be repaired from another copy, first LBA {lba}.",
                 if *blocks == 1 { "block" } else { "blocks" },
-                if *blocks == 1 { "it" } else { "them" },
             ),
-            action: "Check the disk, and restore these blocks from a backup: a host repairs them by writing them. Then scrub the volume again; the finding ends when a scrub finds none".into(),
+            action: "Check the disk, and restore the data of these blocks from a backup: writing a block repairs it. Then scrub the volume again; the finding ends when a scrub finds no such block".into(),
             command: format!("ursa volume scrub {volume}{}", at(node)),
         },
         FaultKind::ScrubOverdue { volume, seconds, .. } => Words {
             cause: format!(
-                "Volume {volume}{on} has not been scrubbed for {} days: bad blocks there may be unknown.",
+                "Volume {volume}{on} has not been scrubbed for {} days: bad blocks there may have gone unnoticed.",
                 seconds / 86_400
             ),
             action: "Check that the copy is in sync and its pool is open; the scrub then runs automatically. Or start it now".into(),
