@@ -50,6 +50,8 @@ struct Patience<W, M> {
     word: W,
     /// Whether the command may wait for room in a full pool.
     may_wait: M,
+    /// Until when it waits for room; `None`: it has not had to wait yet. It holds for all steps together.
+    until: Cell<Option<Instant>>,
 }
 
 /// One volume, as one core knows it.
@@ -142,7 +144,7 @@ impl Volume {
         word: impl Fn() -> W,
         may_wait: impl Fn() -> bool,
     ) -> Result<BlockDone, BlockError> {
-        let patience = Patience { word: &word, may_wait };
+        let patience = Patience { word: &word, may_wait, until: Cell::default() };
         match op {
             BlockOp::Read { range, fua } => {
                 if fua {
@@ -235,7 +237,7 @@ impl Volume {
     }
 
     /// Writes for a host. If the volume pauses when its pool is full, pieces that find no room are tried again
-    /// for [`ROOM_WAIT_MAX`].
+    /// until the command has waited for [`ROOM_WAIT_MAX`].
     ///
     /// They hold nothing meanwhile: reads and UNMAP of the same blocks go on. Only these pieces are written
     /// again. What has been written may have been read, and overwritten by another command, and must not come
@@ -254,7 +256,7 @@ impl Volume {
         let start = (range.start * self.block_size).0;
         // A log takes pieces of this size as a whole or not at all.
         let mut left: Vec<Piece> = self.steps(range).flat_map(|step| self.pieces(step)).collect();
-        let (mut came, mut deadline) = (came, None);
+        let mut came = came;
         loop {
             let write = |piece: &Piece| {
                 let from = (piece.volume_offset.0 - start) as usize;
@@ -275,7 +277,8 @@ impl Volume {
                 return Ok(());
             }
             let now = rt::now();
-            let until = *deadline.get_or_insert(now + ROOM_WAIT_MAX);
+            let until = patience.until.get().unwrap_or(now + ROOM_WAIT_MAX);
+            patience.until.set(Some(until));
             let waits = || self.when_full.get() == WhenFull::Pause && (patience.may_wait)();
             if now >= until || !waits() {
                 return Err(BlockError::Full);

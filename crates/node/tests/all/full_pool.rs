@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::{BlockCount, BlockSize, ByteLen, Chain, Lba, LbaRange};
 use initiator::command::ServiceAction::{Preempt, Reserve};
+use initiator::command::WriteSame;
 use initiator::{Error, Lun, Session, TaskFunction};
 use node::control::{ControlError, NewVolume, SpaceChange};
 use store::{SpacePolicy, StoreError, VolumeKind, WhenFull};
@@ -123,6 +124,29 @@ fn a_write_waits_for_less_than_an_initiator_does() {
         let took = rt::now().since(began);
         assert!(error.is_out_of_space(), "{error}");
         assert!((15..20).contains(&took.as_secs()), "{took:?}");
+    });
+}
+
+/// Each of its steps may find the pool full.
+#[test]
+fn a_write_of_many_steps_waits_no_longer_than_others() {
+    let rig = rig(1, pauses());
+    rig.client("client").run(|portal| async move {
+        let (session, _) = with_full_pool(portal).await;
+        let (writer, began) = (Rc::clone(&session), rt::now());
+        let waiting = rt::spawn(async move {
+            let block = Chain::copy_of(&[7; 4096]);
+            let same = WriteSame { lba: Lba(8 * CHUNK), count: BlockCount(8 * CHUNK), block, unmap: false };
+            (attended(async || writer.write_same(Lun(TESTED.lun), same.clone()).await).await, rt::now())
+        });
+        rt::sleep(Duration::from_secs(10)).await;
+        // Room for some of its steps.
+        unmap(&session, OTHER, 4).await;
+        let (written, ended) = waiting.await;
+        let error = written.unwrap_err();
+        assert!(error.is_out_of_space(), "{error}");
+        let took = ended.since(began);
+        assert!((14..20).contains(&took.as_secs()), "{took:?}");
     });
 }
 
