@@ -135,8 +135,8 @@ impl Control {
         .await
     }
 
-    /// Checks, without doing it, whether a volume could share the space of its pool in another way; returns
-    /// how it does now, and how it would then.
+    /// Checks, without doing it, whether a volume of this size could share the space of its pool in another
+    /// way; returns how it does now, and how it would then.
     ///
     /// # Errors
     /// The policy does not suit the volume.
@@ -144,10 +144,11 @@ impl Control {
         &self,
         name: &str,
         change: SpaceChange,
+        size: ByteLen,
     ) -> Result<(SpacePolicy, SpacePolicy), ControlError> {
         let VolumeStatus { info, .. } = self.volume(name)?;
         let after = change.of(info.space);
-        check_space(after, info.kind, info.capacity)?;
+        check_space(after, info.kind, size)?;
         Ok((info.space, after))
     }
 

@@ -194,6 +194,15 @@ fn a_log_volume_has_a_policy_for_a_full_pool_and_perhaps_a_reserve() {
     assert_eq!(volume["when_full"], "fail");
     rig.patch("/v1/volumes/vm", json!({"reserve": 200 * MIB})).refused(507, "no_space");
     rig.patch("/v1/volumes/vm", json!({"reserve": 257 * MIB})).refused(422, "field_invalid");
+    // A reserve is measured by the size that the volume gets. If it does not suit, the volume does not grow.
+    let grown = json!({"size": 300 * MIB, "reserve": 301 * MIB});
+    rig.patch("/v1/volumes/vm", grown).refused(422, "field_invalid");
+    assert_eq!(rig.get("/v1/volumes/vm").json(200)["size"], 256 * MIB);
+    let grown = json!({"size": 300 * MIB, "reserve": 299 * MIB});
+    assert_eq!(
+        rig.patch("/v1/volumes/vm?dry_run=true", grown).json(200)["would"][1],
+        json!("the reserve of volume vm changes from 0 to 299M")
+    );
     let thick = rig.post("/v1/volumes", json!({"name": "db", "size": 4 * MIB})).json(201);
     assert_eq!(thick.get("when_full"), None);
     for change in [json!({"when_full": "pause"}), json!({"reserve": MIB})] {

@@ -83,6 +83,8 @@ async fn changed(
 ) -> Result<VolumeStatus, ControlError> {
     let before = control.volume(&name)?;
     let id = before.info.id.to_string();
+    let size_after = size.map_or(before.info.capacity, |size| size.max(before.info.capacity));
+    control.check_set_space(&id, space, size_after)?;
     // The rename comes first, since it can be undone; growing cannot.
     let new_name = new_name.filter(|name| *name != before.info.name);
     if let Some(new_name) = &new_name {
@@ -122,7 +124,7 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
     let wanted = new_name.clone();
     let check = move |control: Rc<Control>| async move {
         let to = control.check_change(&name, wanted.as_deref(), size.map(ByteLen))?;
-        let (before, after) = control.check_set_space(&name, space)?;
+        let (before, after) = control.check_set_space(&name, space, to)?;
         Ok((named(&control, control.volume(&name)?), to.0, before, after))
     };
     let (volume, to, before, after) = state.call(check).await?;
