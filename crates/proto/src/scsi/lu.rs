@@ -264,9 +264,11 @@ impl LogicalUnit {
 
     /// Whether a write of this nexus that was admitted before, and has not begun, may still begin.
     ///
-    /// A reservation may have fenced its initiator off meanwhile: PREEMPT aborts nothing.
+    /// A reservation may have fenced its initiator off meanwhile: PREEMPT aborts nothing. The access state of
+    /// the port is not looked at: if the medium cannot be reached, the write itself finds that, and says so.
     pub fn may_still_write(&self, id: NexusId) -> bool {
-        self.nexus_name(id).is_some_and(|name| self.may_copy_to(name).is_ok())
+        let is_permitted = |nexus: &Nexus| nexus.standing.permits(Access::Exclusive, &Cdb([0; 16]));
+        self.nexuses.get(&id).is_some_and(is_permitted) && commands::writable(self).is_ok()
     }
 
     fn may_copy(&self, nexus: &ItNexus, access: Access) -> Result<(), Refusal> {
