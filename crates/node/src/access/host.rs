@@ -72,6 +72,11 @@ impl AddressRange {
         let ((network, width), (address, other)) = (bits(self.network), bits(address.to_canonical()));
         width == other && (self.prefix == 0 || (network ^ address) >> (128 - u32::from(self.prefix)) == 0)
     }
+
+    /// Whether an address is in both ranges. Then one of them contains the other.
+    fn meets(self, other: AddressRange) -> bool {
+        self.contains(other.network) || other.contains(self.network)
+    }
 }
 
 impl FromStr for AddressRange {
@@ -152,5 +157,16 @@ impl HostGroup {
     pub fn contains(&self, initiator: &str, address: IpAddr) -> bool {
         (self.initiators.is_empty() || self.initiators.iter().any(|name| name == initiator))
             && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(address)))
+    }
+
+    /// Whether an initiator may belong to both groups.
+    pub fn may_share_members(&self, other: &HostGroup) -> bool {
+        let names = || self.initiators.iter().any(|name| other.initiators.contains(name));
+        let ranges = || {
+            let meets = |range: &AddressRange| other.addresses.iter().any(|other| range.meets(*other));
+            self.addresses.iter().any(meets)
+        };
+        (self.initiators.is_empty() || other.initiators.is_empty() || names())
+            && (self.addresses.is_empty() || other.addresses.is_empty() || ranges())
     }
 }

@@ -74,6 +74,22 @@ fn name_and_address_must_both_fit() {
 }
 
 #[test]
+fn groups_share_members_if_names_and_addresses_meet() {
+    let shares = |one: &HostGroup, other: &HostGroup| {
+        let shares = one.may_share_members(other);
+        assert_eq!(other.may_share_members(one), shares);
+        shares
+    };
+    let [any, local] = HostGroup::built_in();
+    let a = host("a", &[A], &["10.1.0.0/16", "fd00::/8"], false);
+    assert!(shares(&any, &local) && shares(&any, &a) && !shares(&local, &a));
+    assert!(shares(&a, &host("b", &[A, B], &["10.1.2.3"], true)));
+    assert!(shares(&a, &host("b", &[], &["fd00::1"], true)));
+    assert!(!shares(&a, &host("b", &[B], &["10.1.2.3"], true)), "another name");
+    assert!(!shares(&a, &host("b", &[A], &["10.2.0.0/16", "fe80::/10"], true)), "other addresses");
+}
+
+#[test]
 fn each_host_sees_its_own_luns() {
     let groups = vec![host("a", &[A], &[], false), host("b", &[B], &[], true)];
     let access = access(&[(0, 1, "a"), (0, 2, "b"), (1, 3, "b"), (1, 4, "any")], groups);

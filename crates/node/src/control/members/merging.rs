@@ -8,12 +8,14 @@
 //!
 //! What both sides have stays as it is. If it is the same target, with other maps, the cluster's target gets
 //! the maps of both sides. But no LUN of it may be a different volume on the two sides, for whatever host
-//! group: a host in both groups would find one disk in place of another.
+//! group: a host in both groups would find one disk in place of another. Nor may a host need a CHAP secret
+//! for it that it has not needed: it could not log in any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
 use super::super::access::{HOSTS, TARGETS};
@@ -21,7 +23,7 @@ use super::super::cluster::KnownAccess;
 use super::super::{Control, ControlError};
 use super::JoinRefusal;
 use crate::access::{HostGroup, HostName, LunMap, Target, TargetName};
-use crate::copies::{ClusterError, Keeper, volume_name_key};
+use crate::copies::{ClusterError, Keeper, VolumeEntry, volume_key, volume_name_key};
 use crate::record::{Change, set};
 use crate::volume::VolumeId;
 
@@ -74,13 +76,20 @@ pub enum Collision {
         /// The LUN.
         lun: u16,
     },
-    /// A LUN of the joining node is a volume that it does not have and the cluster has, as after its pool has
-    /// moved. The cluster has not granted that access.
+    /// A LUN of the joining node is a volume of the cluster, as after its pool has moved, or where a pool was
+    /// cloned. The cluster has not granted that access.
     Foreign {
         /// The target.
         target: String,
         /// The LUN.
         lun: u16,
+    },
+    /// A host group of one side has a CHAP secret, which hosts of the other side would need for this target.
+    Chap {
+        /// The target.
+        target: String,
+        /// The host group.
+        host: String,
     },
     /// A target of one side and a host group of the other have the same CHAP secret.
     Secret {
@@ -111,7 +120,11 @@ impl fmt::Display for Collision {
             ),
             Collision::Foreign { target, lun } => write!(
                 f,
-                "LUN {lun} of target {target} leads to a volume of the cluster that the joining node does not have: unmap it there (`ursa map delete {target} {lun}`)"
+                "LUN {lun} of target {target} leads to a volume of the cluster: unmap it on the joining node (`ursa map delete {target} {lun}`)"
+            ),
+            Collision::Chap { target, host } => write!(
+                f,
+                "target {target}: hosts that log in without a CHAP secret could be in host group {host:?}, and would need its secret; use a target of another name"
             ),
             Collision::Secret { target, host } => write!(
                 f,
@@ -218,13 +231,25 @@ pub(super) fn check(
     let taken = has.volumes.iter().filter(|(name, id)| is_taken(name, id));
     collisions.extend(taken.map(|(name, _)| Collision::Volume { name: name.clone() }));
     let own: BTreeSet<&str> = has.volumes.values().map(String::as_str).collect();
-    let is_foreign = |volume: VolumeId| keeper.has(volume) && !own.contains(&*volume.to_string());
+    let is_own = |volume: VolumeId| {
+        let entry = keeper.get::<VolumeEntry>(&volume_key(volume));
+        let may_be = entry.is_some_and(|(entry, _)| has_left(&entry, |node| keeper.hears(node)));
+        may_be && own.contains(&*volume.to_string())
+    };
+    let is_foreign = |volume: VolumeId| keeper.has(volume) && !is_own(volume);
     collisions.extend(foreign_maps(&ours.targets, &targets, is_foreign));
     if !collisions.is_empty() {
         return Err(JoinRefusal::Collides { collisions });
     }
     let hosts = hosts.iter().map(|host| set(host_key(host), host));
     Ok(hosts.chain(targets.iter().map(|target| set(target_key(target), target))).collect())
+}
+
+/// Whether a volume of the record may be that of a joining node, which says that nobody else has ever had it:
+/// it was in the cluster before, on a node that is gone. Otherwise the node has a clone of it, or the volume as
+/// it was before others got copies.
+fn has_left(entry: &VolumeEntry, is_heard: impl Fn(NodeId) -> bool) -> bool {
+    entry.sole && !entry.copies.iter().any(|copy| is_heard(NodeId(copy.node)))
 }
 
 fn target_key(target: &Target) -> String {
@@ -238,7 +263,8 @@ fn host_key(host: &HostGroup) -> String {
 /// What the cluster's targets and host groups (`ours`) lack of a joining node's, and what collides.
 fn merged(ours: &KnownAccess, theirs: &KnownAccess) -> (KnownAccess, Vec<Collision>) {
     let (mut new, mut collisions) = (KnownAccess::default(), Vec::new());
-    let hosts: BTreeMap<&HostName, &HostGroup> = ours.hosts.iter().map(|host| (&host.name, host)).collect();
+    let built_in = HostGroup::built_in();
+    let (hosts, their_hosts) = (by_name(&ours.hosts, &built_in), by_name(&theirs.hosts, &built_in));
     for host in &theirs.hosts {
         match hosts.get(&host.name) {
             None => new.hosts.push(host.clone()),
@@ -252,16 +278,44 @@ fn merged(ours: &KnownAccess, theirs: &KnownAccess) -> (KnownAccess, Vec<Collisi
         match targets.get(&target.name) {
             None => new.targets.push(target.clone()),
             Some(known) if *known == target => {}
-            Some(known) => match with_maps_of(known, target) {
-                Ok(both) if both == **known => {}
-                Ok(both) => new.targets.push(both),
-                Err(found) => collisions.extend(found),
-            },
+            Some(known) => {
+                let (before, added) = (groups(known, &hosts), groups(target, &their_hosts));
+                let secrets = new_secrets(&before, &added).chain(new_secrets(&added, &before));
+                collisions.extend(secrets.map(|host| Collision::Chap {
+                    target: target.name.to_string(),
+                    host: host.name.to_string(),
+                }));
+                match with_maps_of(known, target) {
+                    Ok(both) if both == **known => {}
+                    Ok(both) => new.targets.push(both),
+                    Err(found) => collisions.extend(found),
+                }
+            }
         }
     }
     collisions.extend(common_secrets(&ours.targets, &theirs.hosts));
     collisions.extend(common_secrets(&theirs.targets, &ours.hosts));
     (new, collisions)
+}
+
+fn by_name<'a>(hosts: &'a [HostGroup], built_in: &'a [HostGroup]) -> BTreeMap<&'a HostName, &'a HostGroup> {
+    hosts.iter().chain(built_in).map(|host| (&host.name, host)).collect()
+}
+
+/// The host groups that the target has LUNs for.
+fn groups<'a>(target: &Target, hosts: &BTreeMap<&HostName, &'a HostGroup>) -> Vec<&'a HostGroup> {
+    let names: BTreeSet<&HostName> = target.maps.iter().map(|map| &map.host).collect();
+    names.into_iter().filter_map(|name| hosts.get(name).copied()).collect()
+}
+
+/// The host groups of `added` with a secret that a target with the groups of `before` does not require of all
+/// their members. An initiator in several groups of a target needs the secret of one of them, if any has one.
+fn new_secrets<'a>(before: &[&HostGroup], added: &[&'a HostGroup]) -> impl Iterator<Item = &'a HostGroup> {
+    added.iter().copied().filter(move |host| {
+        let was_there = before.iter().any(|known| known.name == host.name);
+        let needs_none = |known: &&HostGroup| known.chap.is_none() && known.may_share_members(host);
+        host.chap.is_some() && !was_there && before.iter().any(needs_none)
+    })
 }
 
 /// The cluster's target, with the maps of a joining node's target of the same name.
@@ -313,6 +367,7 @@ fn common_secrets(targets: &[Target], hosts: &[HostGroup]) -> impl Iterator<Item
 mod tests {
     use super::*;
     use crate::access::ChapSecret;
+    use crate::copies::{Cause, CopyEntry, ShapeEntry, StandingEntry};
 
     fn map(lun: u16, volume: u8, host: &str) -> LunMap {
         LunMap { lun, volume: VolumeId([volume; 16]), host: host.parse().unwrap() }
@@ -380,6 +435,70 @@ mod tests {
         assert_eq!(found(1), [foreign(&new[1], 5)]);
         assert_eq!(found(2), [foreign(&new[0], 1)]);
         assert!(found(3).is_empty());
+    }
+
+    /// As `Access::admit` decides: a secret in any group of the target must be proved.
+    #[test]
+    fn no_host_needs_a_secret_that_it_has_not_needed() {
+        let with_secret = |host: HostGroup| HostGroup { chap: secret("secret-of-host"), ..host };
+        let side = |groups: &[&HostGroup]| {
+            let maps: Vec<LunMap> = groups.iter().map(|host| map(0, 1, host.name.as_str())).collect();
+            let hosts = groups.iter().filter(|host| !host.is_built_in()).map(|host| (*host).clone());
+            KnownAccess { targets: vec![target("both", &maps)], hosts: hosts.collect() }
+        };
+        let [any, _] = HostGroup::built_in();
+        let (open, guarded) = (host("open", "a"), with_secret(host("guarded", "a")));
+        let apart = with_secret(host("apart", "b"));
+        let found = |ours: &[&HostGroup], theirs: &[&HostGroup]| merged(&side(ours), &side(theirs)).1;
+        let name = target("both", &[]).name.to_string();
+        let needed = [Collision::Chap { target: name, host: "guarded".into() }];
+        for (one, other) in [(&open, &guarded), (&any, &guarded)] {
+            assert_eq!(found(&[one], &[other]), needed);
+            assert_eq!(found(&[other], &[one]), needed);
+            assert_eq!(found(&[one, other], &[one]), needed, "hosts of the other side have not needed it");
+            assert!(found(&[one, other], &[other]).is_empty());
+        }
+        assert!(found(&[&open], &[&apart]).is_empty(), "no initiator is in both");
+        assert!(found(&[&guarded], &[&apart]).is_empty());
+    }
+
+    #[test]
+    fn a_volume_that_the_cluster_still_has_is_not_the_nodes_own() {
+        let copy = |node| CopyEntry {
+            slot: 0,
+            node,
+            standing: StandingEntry::InSync,
+            incarnation: 1,
+            made: 1,
+            asker: 0,
+            leaves: None,
+        };
+        let entry = |sole, nodes: &[u16]| VolumeEntry {
+            id: VolumeId([1; 16]).to_string(),
+            number: 1,
+            name: "db".into(),
+            size: 1 << 30,
+            shape: ShapeEntry {
+                kind: store::VolumeKind::Thick,
+                block_bytes: 512,
+                physical_exponent: 3,
+                slices: 1,
+                created: 0,
+            },
+            epoch: 1,
+            copies: nodes.iter().copied().map(copy).collect(),
+            sole,
+            reason: Cause::VolumeCreated,
+            dropped: Vec::new(),
+            missed: BTreeMap::new(),
+            unread: BTreeMap::new(),
+            paused: BTreeMap::new(),
+            space: Default::default(),
+        };
+        let is_heard = |node| node == NodeId(1);
+        assert!(has_left(&entry(true, &[2]), is_heard), "its node is gone");
+        assert!(!has_left(&entry(true, &[1]), is_heard), "it is served there");
+        assert!(!has_left(&entry(false, &[2]), is_heard), "others have had copies");
     }
 
     #[test]
