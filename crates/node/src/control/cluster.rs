@@ -79,6 +79,16 @@ pub struct Member {
     pub addresses: Vec<SocketAddr>,
 }
 
+/// What a member has admitted to its cluster.
+pub(super) struct Admitted {
+    /// The credentials of this node.
+    pub credentials: NodeCredentials,
+    /// The targets and host groups of this node that the member has added to the cluster's record.
+    pub rules: KnownAccess,
+    /// A revision of the record that has them.
+    pub revision: u64,
+}
+
 /// The node could not create, join or return to a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
@@ -166,6 +176,7 @@ impl Control {
                 return Err(EnterError::Already.into());
             }
             try_to_listen(&listen).await?;
+            leaving::move_remains_aside()?;
             let cluster = ClusterId(rt::secret_bytes());
             control.begin_record(cluster).await?;
             let place = Place {
@@ -217,7 +228,7 @@ impl Control {
         Ok(())
     }
 
-    /// Enters a cluster that another node has let this one join; the certificates are already in the
+    /// Enters a cluster that another node has let this one join. Its certificates, if it has any, are in the
     /// directory.
     ///
     /// `generation` is that of the member's record: nodes of different generations do not accept each other's
@@ -233,8 +244,7 @@ impl Control {
         self.enter_with(place, generation, None).await
     }
 
-    /// As [`Control::enter_cluster`]. `merged`: the targets and host groups of this node that the member has
-    /// added to the cluster's record, and a revision of the record that has them.
+    /// As [`Control::enter_cluster`], with what a member has admitted.
     ///
     /// # Errors
     /// As [`Control::enter_cluster`]; [`ControlError::ChangedWhileJoining`].
@@ -242,7 +252,7 @@ impl Control {
         self: &Rc<Control>,
         place: Place,
         generation: u64,
-        merged: Option<(KnownAccess, u64)>,
+        admitted: Option<Admitted>,
     ) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::JoinCluster, &self.host.name), |changing| async move {
@@ -250,8 +260,13 @@ impl Control {
             if control.place().is_some() {
                 return Err(EnterError::Already.into());
             }
-            if merged.as_ref().is_some_and(|(rules, _)| control.own_rules(&place.cluster) != *rules) {
-                return Err(ControlError::ChangedWhileJoining);
+            if let Some(Admitted { credentials, rules, .. }) = &admitted {
+                if control.own_rules(&place.cluster) != *rules {
+                    return Err(ControlError::ChangedWhileJoining);
+                }
+                // Only now: the key of another attempt to join, which has succeeded, must stay.
+                leaving::move_remains_aside()?;
+                credentials.save(&control.cluster_directory()?).map_err(EnterError::from)?;
             }
             if let RecordEngine::Embedded = Shard::current().config().record {
                 let identity = identity_of(&place, generation)?;
@@ -261,7 +276,7 @@ impl Control {
             // In one step: the users and tokens that the node had by itself must never get into the cluster.
             let people = control.own_people().into_iter().map(|(key, _)| delete(key));
             let mut also: Vec<Change> = people.chain(control.forget_left(&place.cluster)).collect();
-            if merged.is_some() {
+            if admitted.is_some() {
                 // The cluster's record has them from now on. If the node restarts before it has read that
                 // record, it goes on with what it knows.
                 also.extend(control.own_access().into_iter().map(|(key, _)| delete(key)));
@@ -269,8 +284,8 @@ impl Control {
             }
             control.begin(&changing, place, also).await?;
             // Some of them may have been deleted from the record since.
-            if let (Some((_, revision)), Some(keeper)) = (merged, control.keeper()) {
-                let revision = replica::Revision(revision);
+            if let (Some(admitted), Some(keeper)) = (admitted, control.keeper()) {
+                let revision = replica::Revision(admitted.revision);
                 rt::spawn(async move { control.follow_rules_of_record(keeper, revision).await }).detach();
             }
             Ok(())

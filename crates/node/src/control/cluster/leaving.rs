@@ -95,10 +95,8 @@ impl Control {
         if !place.leave {
             return Ok(false);
         }
-        let directory = cluster_path();
-        if keeps_files() && directory.exists() {
-            let aside = free_name(&directory);
-            std::fs::rename(&directory, &aside).map_err(|error| EnterError::Directory(aside, error))?;
+        if keeps_files() && cluster_path().exists() {
+            move_files_aside()?;
         }
         self.forget_place(place).await?;
         Ok(true)
@@ -193,6 +191,23 @@ impl Control {
             .chain([delete(LEFT.into())])
             .collect()
     }
+}
+
+/// Moves aside what an interrupted attempt to create or join a cluster has left, for a node that is in none.
+///
+/// The file of the record would be in the way of every further attempt.
+pub(super) fn move_remains_aside() -> Result<(), EnterError> {
+    if !keeps_files() || !cluster_path().join(RECORD_FILE).exists() {
+        return Ok(());
+    }
+    tracing::warn!("the files of a cluster that this node is not in are moved aside");
+    move_files_aside()
+}
+
+fn move_files_aside() -> Result<(), EnterError> {
+    let directory = cluster_path();
+    let aside = free_name(&directory);
+    std::fs::rename(&directory, &aside).map_err(|error| EnterError::Directory(aside, error))
 }
 
 /// Whether the node keeps files of a cluster at all; simulated nodes do not.

@@ -9,7 +9,7 @@ use link::{ABOUT_MAX, ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenTok
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::super::cluster::{EnterError, Member, Place, try_to_listen};
+use super::super::cluster::{Admitted, EnterError, Member, Place, try_to_listen};
 use super::super::record_place::RecordPlace;
 use super::super::{Control, ControlError};
 use super::merging::{self, Belongings};
@@ -113,9 +113,6 @@ impl Control {
         let joined = link::join(&token, sent, UnixSeconds(now), &Limits::default()).await;
         let joined = joined.map_err(not_joined)?;
         self.leave_lost().await?;
-        // This comes first: the token is used up, and the key exists nowhere else.
-        let directory = self.cluster_directory()?;
-        joined.credentials.save(&directory).map_err(EnterError::from)?;
         let welcome: Welcome = serde_json::from_slice(&joined.about)
             .map_err(|_| ControlError::Internal("the member's welcome cannot be read"))?;
         // An earlier version of the member would have dropped them.
@@ -133,7 +130,9 @@ impl Control {
             incarnation: 0,
             members: welcome.members,
         };
-        self.enter_with(place, welcome.generation, Some((about.has.access, welcome.revision))).await
+        let admitted =
+            Admitted { credentials: joined.credentials, rules: about.has.access, revision: welcome.revision };
+        self.enter_with(place, welcome.generation, Some(admitted)).await
     }
 
     /// Lets nodes join with tokens of this node from now on.

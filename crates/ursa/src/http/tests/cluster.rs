@@ -1,5 +1,6 @@
-use std::thread;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use serde_json::json;
 
@@ -105,6 +106,24 @@ fn what_a_joining_node_has_becomes_the_clusters_or_all_that_collides_is_listed()
     let third = Rig::new();
     let join = json!({"token": made["token"], "listen": [free_address()]});
     third.post("/v1/cluster/join", join).refused(409, "join_refused");
+}
+
+/// A node may crash when it has the record's file and has not noted its place in the cluster.
+#[test]
+fn an_attempt_that_was_interrupted_does_not_keep_a_node_from_the_next_one() {
+    let interrupted = |dir: &Path| {
+        fs::create_dir_all(dir.join("cluster")).unwrap();
+        fs::write(dir.join("cluster/record.sqlite"), "left").unwrap();
+    };
+    let (first, second) = (Rig::prepared(interrupted), Rig::prepared(interrupted));
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    let join = json!({"token": made["token"], "listen": [free_address()]});
+    second.post("/v1/cluster/join", join).empty(204);
+    for rig in [&first, &second] {
+        let aside = fs::read(rig.dir().join("cluster.left/record.sqlite")).unwrap();
+        assert_eq!(aside, b"left", "nothing is deleted");
+    }
 }
 
 #[test]
