@@ -1,5 +1,6 @@
 //! Nodes that join: with a token, which is valid once, on the node that created it.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -40,6 +41,22 @@ struct Welcome {
     rules: usize,
     /// A revision of the record that has them.
     revision: u64,
+}
+
+/// A token while its node is let in: nobody else can use it meanwhile.
+///
+/// Dropping this gives it back. Without a certificate no node has joined with it, also if the member did not
+/// decide in time.
+struct TakenToken<'a> {
+    tokens: &'a RefCell<Vec<OpenToken>>,
+    /// `None`: it is used up.
+    token: Option<OpenToken>,
+}
+
+impl Drop for TakenToken<'_> {
+    fn drop(&mut self) {
+        self.tokens.borrow_mut().extend(self.token);
+    }
 }
 
 impl Control {
@@ -174,14 +191,13 @@ impl Control {
         // This node's volumes may not be in the record yet.
         let here = self.sole_names();
         merging::check(keeper, &here, &newcomer.has)?;
-        // Nobody else can use it meanwhile.
         let open = self.tokens.replace(left);
-        if let Err(refusal) = merging::add_to_record(keeper, &here, &newcomer.has).await {
-            let own = open.into_iter().filter(|token| token.digest.is_of(&request.secret));
-            self.tokens.borrow_mut().extend(own);
-            return Err(refusal);
-        }
-        Ok(self.let_in(keeper, newcomer, &request).await?)
+        let own = open.into_iter().find(|token| token.digest.is_of(&request.secret));
+        let mut taken = TakenToken { tokens: &self.tokens, token: own };
+        merging::add_to_record(keeper, &here, &newcomer.has).await?;
+        let answer = self.let_in(keeper, newcomer, &request).await?;
+        taken.token = None;
+        Ok(answer)
     }
 
     /// Adds the node to the cluster, and signs its certificate. What the node has is in the record.

@@ -108,6 +108,21 @@ fn what_a_joining_node_has_becomes_the_clusters_or_all_that_collides_is_listed()
     third.post("/v1/cluster/join", join).refused(409, "join_refused");
 }
 
+#[test]
+fn a_token_with_which_no_node_has_joined_stays_valid() {
+    let (first, second) = (Rig::new(), Rig::new());
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    let join =
+        || second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]}));
+    let (key, aside) = (first.dir().join("cluster/authority-key.pem"), first.dir().join("aside.pem"));
+    fs::rename(&key, &aside).unwrap();
+    let problem = join().refused(409, "join_refused");
+    assert!(problem["detail"].as_str().unwrap().contains("CA key"), "{problem}");
+    fs::rename(&aside, &key).unwrap();
+    join().empty(204);
+}
+
 /// A node may crash when it has the record's file and has not noted its place in the cluster.
 #[test]
 fn an_attempt_that_was_interrupted_does_not_keep_a_node_from_the_next_one() {
