@@ -515,14 +515,15 @@ impl Control {
     /// They are parsed only here. From now on each change of the record is also applied to what the cores
     /// have.
     pub(super) async fn announce_record(&self) {
-        let access = match self.keeper() {
+        let keeper = self.keeper();
+        let access = match keeper.as_ref().filter(|keeper| keeper.acts_by().0 > 0) {
             Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
             None => {
                 let record = self.record.borrow();
-                let KnownAccess { mut targets, mut hosts } = match self.cluster_failure() {
-                    Some(_) => record.get(KNOWN_ACCESS).unwrap_or_default(),
-                    None => KnownAccess::default(),
-                };
+                // A member that cannot read the cluster's record, or has not read it yet.
+                let is_member = keeper.is_some() || self.cluster_failure().is_some();
+                let known: Option<KnownAccess> = record.get(KNOWN_ACCESS).filter(|_| is_member);
+                let KnownAccess { mut targets, mut hosts } = known.unwrap_or_default();
                 // Includes those that are still to be moved to the cluster that this node has created.
                 let own = record.list::<Target>(TARGETS).into_iter();
                 let own: Vec<Target> =

@@ -75,3 +75,31 @@ fn a_write_is_not_acknowledged_without_leases() {
         assert!(is_answered, "all have it, and the leases are back");
     });
 }
+
+/// It has joined, and nobody has sent it the record yet: hosts reach what only this node has.
+#[test]
+fn a_node_that_has_not_read_the_record_yet_keeps_to_the_rules_that_it_knew() {
+    const OWN: &str = "iqn.2026-11.io.ursa:own";
+    each_seed(2, |seed| {
+        let cluster = Cluster::apart(seed, 2, 1, &Config::default(), &[512]);
+        let second = cluster::NodeId::new(2).unwrap();
+        cluster.control(1, |control| async move {
+            let new = TargetSpec { name: OWN.to_owned(), alias: None, chap: None };
+            control.create_target(new).await.unwrap();
+        });
+        cluster.record.begin(second, Fault::WatchHeld);
+        cluster.enter();
+        cluster.world.crash(cluster.servers[1]);
+        cluster.start(1);
+        let targets = || {
+            cluster.control(1, |control| async move {
+                let access = control.access();
+                access.targets().map(|target| target.name.to_string()).collect::<Vec<String>>()
+            })
+        };
+        assert_eq!(targets(), [OWN]);
+        cluster.record.end(second, Fault::WatchHeld);
+        cluster.world.run_for(Duration::from_secs(3));
+        assert_eq!(targets(), [TARGET], "from then on only the record counts");
+    });
+}

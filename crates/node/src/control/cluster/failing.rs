@@ -73,7 +73,15 @@ impl Control {
         let error = match self.leave_if_asked(&place).await {
             Ok(true) => return,
             Ok(false) => match self.try_cluster().await {
-                Ok(()) => return,
+                Ok(()) => {
+                    // Until it has read the record, it acts by what it knew last.
+                    if let Some(keeper) = self.keeper() {
+                        let control = Rc::clone(self);
+                        let follow = async move { control.follow_rules_of_record(keeper, Revision(1)).await };
+                        rt::spawn(follow).detach();
+                    }
+                    return;
+                }
                 Err(error) => error,
             },
             Err(error) => error,
