@@ -212,7 +212,7 @@ pub(super) async fn add_to_record(
 /// `here` are volumes of this node, by name, which may not be in the record yet.
 ///
 /// # Errors
-/// [`JoinRefusal::Collides`], with all collisions. The cluster has an entry that this version cannot read.
+/// [`JoinRefusal::Collides`]. The cluster has an entry that this version cannot read.
 pub(super) fn check(
     keeper: &Keeper,
     here: &BTreeMap<String, String>,
@@ -239,7 +239,7 @@ pub(super) fn check(
     let is_foreign = |volume: VolumeId| keeper.has(volume) && !is_own(volume);
     collisions.extend(foreign_maps(&ours.targets, &targets, is_foreign));
     if !collisions.is_empty() {
-        return Err(JoinRefusal::Collides { collisions });
+        return Err(JoinRefusal::collides(collisions));
     }
     let hosts = hosts.iter().map(|host| set(host_key(host), host));
     Ok(hosts.chain(targets.iter().map(|target| set(target_key(target), target))).collect())

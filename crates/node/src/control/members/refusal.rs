@@ -30,10 +30,12 @@ pub enum JoinRefusal {
     )]
     RecordInNodes,
     /// What the node has and what the cluster has cannot both stay as it is. The token stays valid.
-    #[error("the cluster and the joining node both have, and it differs: {}", listed(collisions))]
+    #[error("the cluster and the joining node both have, and it differs: {}", listed(collisions, *more))]
     Collides {
-        /// All of it.
+        /// The first of them, at most a hundred.
         collisions: Vec<Collision>,
+        /// How many more there are.
+        more: usize,
     },
     /// The member does not hold the cluster's authority.
     #[error("it does not hold the cluster CA key: create the token on the node that created the cluster")]
@@ -46,11 +48,25 @@ pub enum JoinRefusal {
     Unknown,
 }
 
-fn listed(collisions: &[Collision]) -> String {
-    collisions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+/// How many collisions a refusal names: as many as somebody reads. An answer with all of those that a large
+/// node can have would be longer than a link takes.
+const SHOWN_MAX: usize = 100;
+
+fn listed(collisions: &[Collision], more: usize) -> String {
+    let mut all: Vec<String> = collisions.iter().map(ToString::to_string).collect();
+    if more > 0 {
+        all.push(format!("and {more} more"));
+    }
+    all.join("; ")
 }
 
 impl JoinRefusal {
+    pub(super) fn collides(mut collisions: Vec<Collision>) -> JoinRefusal {
+        let more = collisions.len().saturating_sub(SHOWN_MAX);
+        collisions.truncate(SHOWN_MAX);
+        JoinRefusal::Collides { collisions, more }
+    }
+
     /// What another node has sent.
     pub(super) fn read(sent: &[u8]) -> JoinRefusal {
         serde_json::from_slice(sent).unwrap_or(JoinRefusal::Unknown)
@@ -74,11 +90,21 @@ mod tests {
     fn a_refusal_is_read_as_it_was_sent() {
         let collisions =
             vec![Collision::Volume { name: "db".into() }, Collision::Lun { target: "t".into(), lun: 3 }];
-        let collides = JoinRefusal::Collides { collisions };
+        let collides = JoinRefusal::collides(collisions);
         for refusal in [JoinRefusal::Token, JoinRefusal::Failed(Refused::RecordSilent), collides] {
             assert_eq!(JoinRefusal::read(&crate::copies::json(&refusal)), refusal);
         }
         assert_eq!(JoinRefusal::read(br#"{"a-later-code":{}}"#), JoinRefusal::Unknown);
         assert_eq!(JoinRefusal::read(b"the token is bad"), JoinRefusal::Unknown);
+    }
+
+    #[test]
+    fn a_refusal_fits_into_an_answer_however_much_collides() {
+        let lun = |lun| Collision::Lun { target: "t".repeat(223), lun };
+        let refusal = JoinRefusal::collides((0..10_000).map(lun).collect());
+        assert!(crate::copies::json(&refusal).len() <= link::ABOUT_MAX);
+        let text = refusal.to_string();
+        assert!(text.contains("LUN 99 of") && !text.contains("LUN 100 of"), "{text}");
+        assert!(text.ends_with("; and 9900 more"), "{text}");
     }
 }
