@@ -188,6 +188,8 @@ impl Control {
             (RecordPlace::Etcd, true) => return Err(JoinRefusal::RecordInNodes),
             _ => {}
         }
+        // Before the record changes: without its key this node cannot let anybody in.
+        let authority = self.authority(keeper)?;
         // This node's volumes may not be in the record yet.
         let here = self.sole_names();
         merging::check(keeper, &here, &newcomer.has)?;
@@ -195,20 +197,19 @@ impl Control {
         let own = open.into_iter().find(|token| token.digest.is_of(&request.secret));
         let mut taken = TakenToken { tokens: &self.tokens, token: own };
         merging::add_to_record(keeper, &here, &newcomer.has).await?;
-        let answer = self.let_in(keeper, newcomer, &request).await?;
+        let answer = Control::let_in(keeper, &authority, newcomer, &request).await?;
         taken.token = None;
         Ok(answer)
     }
 
     /// Adds the node to the cluster, and signs its certificate. What the node has is in the record.
     async fn let_in(
-        &self,
         keeper: &Rc<Keeper>,
+        authority: &ClusterAuthority,
         newcomer: Newcomer,
         request: &JoinRequest,
     ) -> Result<JoinAnswer, ControlError> {
         let rules = newcomer.has.rules();
-        let authority = self.authority(keeper)?;
         let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         let next = keeper.get::<u16>(NEXT_NODE);
         // The first node has number 1.

@@ -117,8 +117,10 @@ fn a_token_with_which_no_node_has_joined_stays_valid() {
         || second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]}));
     let (key, aside) = (first.dir().join("cluster/authority-key.pem"), first.dir().join("aside.pem"));
     fs::rename(&key, &aside).unwrap();
+    make_host(&second, "web", "a");
     let problem = join().refused(409, "join_refused");
     assert!(problem["detail"].as_str().unwrap().contains("CA key"), "{problem}");
+    assert_eq!(first.names("/v1/hosts"), ["any", "local"], "nothing is merged");
     fs::rename(&aside, &key).unwrap();
     join().empty(204);
 }
