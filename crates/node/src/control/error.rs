@@ -357,7 +357,7 @@ pub enum ControlError {
     },
     /// Several pools of the node hold the volume.
     #[error(
-        "pools {pools} of this node all hold volume {volume:?}, and it is unknown which one has its current data: export all but that one first (`ursa pool export`); the volume may stay mapped, and is then served from the pool that is left"
+        "pools {pools} of this node all hold volume {volume:?}, and it is unknown which one has its current data: unmap it on all hosts (`ursa map delete`), then export all other pools (`ursa pool export`)"
     )]
     InSeveralPools {
         /// The volume.

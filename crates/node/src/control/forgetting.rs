@@ -166,10 +166,9 @@ impl Control {
     /// Checks that no volume of the pool is mapped, so that the pool can be closed.
     pub(super) fn check_none_is_mapped(&self, pool: &Pool) -> Result<(), ControlError> {
         let unmapped = |volume: &VolumeInfo| self.check_unmapped(volume.id, &volume.name);
-        let mut volumes = self.current_volumes(pool);
-        // These are served from there afterwards.
-        volumes.retain(|volume| !self.another_holds(pool, volume.id));
-        volumes.iter().try_for_each(unmapped).map_err(|error| match error {
+        // Also those that another pool holds, too: its data may be older, and hosts must not get that while
+        // they have the volume in use.
+        self.current_volumes(pool).iter().try_for_each(unmapped).map_err(|error| match error {
             ControlError::Mapped { volume, target, lun } => {
                 ControlError::MappedInPool { pool: pool.name(), volume, target, lun }
             }
