@@ -16,6 +16,10 @@ pub const SLOW: Harm = Harm::new("slow disk", 4, |harms, victim, rng| {
     let slow = Duration::from_millis(1 + rng.below(max));
     let spike_one_in = 1 + rng.below(50);
     let latency = DiskLatency { spike_one_in, spike: slow / 4..slow, ..harms.latency(victim.index) };
+    if slow >= Duration::from_secs(1) {
+        // What is under way when the disk is fast again may still take its copy out.
+        harms.hangs.set(true);
+    }
     harms.set_latency(victim.index, harms.any_disk(rng), latency);
     true
 });
