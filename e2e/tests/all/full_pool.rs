@@ -1,4 +1,4 @@
-//! Pools with log volumes that are full, as QEMU's iSCSI driver and the Linux kernel see it.
+//! Pools with log volumes that are full, as QEMU's iSCSI driver sees it; the Linux kernel: `guest_full_pool`.
 //!
 //! A write that needs space ends with ENOSPC, on which QEMU stops the virtual machine (`werror=enospc`, the
 //! default) until it is told to continue, and then sends the write again. Nothing else fails, and the same
@@ -8,10 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::{Export, Guest, Node, program};
+use e2e::{Export, Node, program};
 use serde_json::Value;
-
-use crate::guest::script;
 
 const MIB: u64 = 1 << 20;
 /// For one command of `qemu-io`.
@@ -22,16 +20,16 @@ const NO_SPACE: &str = "No space left on device";
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// Two log volumes, each larger than their pool.
-struct FullPool {
+pub(super) struct FullPool {
     node: Node,
-    vm: Export,
+    pub(super) vm: Export,
     other: Export,
     /// How much of `other` was written, in bytes.
     filled: u64,
 }
 
 impl FullPool {
-    fn new() -> FullPool {
+    pub(super) fn new() -> FullPool {
         let node = Node::start();
         let file = path(&node, "small.img");
         node.ursa(&["pool", "create", "small", &file, "--size", "128M"]).expect_ok();
@@ -48,7 +46,7 @@ impl FullPool {
     }
 
     /// Writes to `other` until not even a small write has space.
-    fn fill(&mut self) {
+    pub(super) fn fill(&mut self) {
         for size in [8 * MIB, MIB, MIB / 8] {
             loop {
                 let wrote = qemu_io(&self.other, &write(1, self.filled, size));
@@ -64,7 +62,7 @@ impl FullPool {
         println!("{} MiB had space", self.filled / MIB);
     }
 
-    fn add_disk(&self) {
+    pub(super) fn add_disk(&self) {
         let file = path(&self.node, "more.img");
         self.node.ursa(&["pool", "add-disk", "small", &file, "--size", "128M"]).expect_ok();
     }
@@ -157,20 +155,4 @@ fn a_reserve_has_space_in_a_full_pool() {
     has_no_space(&pool.other, &write(1, pool.filled, MIB));
     let list = pool.node.ursa(&["volume", "list"]).expect_ok();
     assert!(list.contains("16M reserved"), "{list}");
-}
-
-/// The Linux kernel's initiator and multipath.
-#[test]
-fn linux_gets_enospc_and_keeps_its_paths() {
-    let mut pool = FullPool::new();
-    let Some(guest) = Guest::start("full-pool") else { return };
-    let step = |pool: &FullPool, step: &str| {
-        guest.run(&pool.vm, &format!("STEP={step}"), script!("full-pool")).expect_ok();
-    };
-    guest.run(&pool.vm, "", script!("attach")).expect_ok();
-    step(&pool, "before");
-    pool.fill();
-    step(&pool, "full");
-    pool.add_disk();
-    step(&pool, "after");
 }

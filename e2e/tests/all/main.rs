@@ -19,6 +19,7 @@ mod guest;
 mod guest_bad_blocks;
 mod guest_cluster;
 mod guest_failed_disk;
+mod guest_full_pool;
 mod isolation;
 mod language;
 mod links;

@@ -1,7 +1,7 @@
 //! The nodes of a cluster, and their status.
 //!
-//! [`joining`] lets nodes join ([`merging`]: with what they have; [`refusal`]: why not), [`leaving`] lets them leave, and [`voters`] decides which ones vote in the
-//! cluster's record.
+//! [`joining`] lets nodes join ([`merging`]: with what they have; [`refusal`]: why not), [`leaving`] lets
+//! them leave, and [`voters`] decides which ones vote in the cluster's record.
 
 mod joining;
 mod leaving;

@@ -1,7 +1,7 @@
 //! Volumes: what they are, how they are found and shown.
 //!
-//! [`creation`] creates them, [`change`] grows, renames and changes them, [`deletion`] deletes them, and [`opening`]
-//! opens them on all cores.
+//! [`creation`] creates them, [`change`] grows, renames and changes them, [`deletion`] deletes them, and
+//! [`opening`] opens them on all cores.
 
 mod change;
 mod creation;

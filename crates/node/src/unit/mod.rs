@@ -169,8 +169,8 @@ impl Unit {
             Step::Block(pending, op) => {
                 let (operation, bytes) = self.measure(&op);
                 let at_volume = AtVolume::enter(self, nexus, !op.is_read_only());
-                // A write that waits for room ends when somebody waits for the end of commands here, and when a
-                // reservation fences its initiator off.
+                // A write that waits for room ends when somebody waits for the end of commands here, and when
+                // a reservation fences its initiator off.
                 let may_wait = || {
                     let is_asked_to_end = at_volume.epoch != self.epoch.get() || !self.is_open();
                     !is_asked_to_end && self.brain.borrow().may_still_write(nexus)

@@ -236,8 +236,8 @@ impl Volume {
         all_done(rt::join_all(std::iter::once(first).chain(pieces).map(write)).await)
     }
 
-    /// Writes for a host. If the volume pauses when its pool is full, pieces that find no room are tried again
-    /// until the command has waited for [`ROOM_WAIT_MAX`].
+    /// Writes for a host. If the volume pauses when its pool is full, pieces that find no room are tried
+    /// again until the command has waited for [`ROOM_WAIT_MAX`].
     ///
     /// They hold nothing meanwhile: reads and UNMAP of the same blocks go on. Only these pieces are written
     /// again. What has been written may have been read, and overwritten by another command, and must not come
@@ -285,7 +285,8 @@ impl Volume {
             }
             rt::sleep(ROOM_AGAIN.min(until.since(now))).await;
             came = (patience.word)().await?;
-            // Again: its initiator may have been fenced off meanwhile, and another one may have written there.
+            // Again: its initiator may have been fenced off meanwhile, and another one may have written
+            // there.
             if !waits() {
                 return Err(BlockError::Full);
             }

@@ -110,8 +110,8 @@ fn part_from(start: u64, end: u64) -> Range<u64> {
     start..(start + STEP_BYTES).min(unit_end).min(end)
 }
 
-/// Whether the step that looks for what is in use from `offset` on, and reads from `start` on, is the first one
-/// in a part of the map.
+/// Whether the step that looks for what is in use from `offset` on, and reads from `start` on, is the first
+/// one in a part of the map.
 fn begins_unit(offset: u64, start: u64) -> bool {
     offset == 0 || (offset - 1) / MAP_UNIT != start / MAP_UNIT
 }

@@ -166,8 +166,8 @@ fn a_reset_ends_a_write_that_waits_for_room() {
     });
 }
 
-/// PREEMPT does not abort the writes of the host that it fences off. By the time there is room, the other host
-/// may have written there.
+/// PREEMPT does not abort the writes of the host that it fences off. By the time there is room, the other
+/// host may have written there.
 #[test]
 fn a_write_that_waits_for_room_is_not_made_once_its_host_is_fenced_off() {
     each_seed(3, |seed| {

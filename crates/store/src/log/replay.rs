@@ -184,7 +184,12 @@ impl Inner {
     }
 
     /// Reads from one copy of the state what is still missing.
-    async fn gather_state(&self, root: &Root, copy: &[Run], state: &mut Gathered) -> Result<(), RecoveryError> {
+    async fn gather_state(
+        &self,
+        root: &Root,
+        copy: &[Run],
+        state: &mut Gathered,
+    ) -> Result<(), RecoveryError> {
         let mut number = 0;
         for run in copy {
             if u32::from(run.slot) + u32::from(run.slots) > self.handle.slots() {

@@ -327,7 +327,8 @@ impl Inner {
         self.find_room(branch, blocks, RESERVE_PERCENT).await
     }
 
-    /// What the log can take of a branch. First asks the pool to lend enough that a sixteenth of the log is free.
+    /// What the log can take of a branch. First asks the pool to lend enough that a sixteenth of the log is
+    /// free.
     pub(super) async fn room(self: &Rc<Inner>, branch: u32) -> Room {
         let wanted = self.state.borrow().usable() / AHEAD_PART;
         let _ = self.find_room(branch, wanted, RESERVE_PERCENT).await;

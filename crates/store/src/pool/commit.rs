@@ -127,8 +127,8 @@ impl Inner {
     /// Makes all slots of a generation that was not written everywhere invalid, durably.
     ///
     /// One that is whole would count when the pool is opened: a change that was refused would come true, such
-    /// as the deletion of a volume that hosts have gone on using. Nothing is written where this generation was
-    /// not: there may be no space.
+    /// as the deletion of a volume that hosts have gone on using. Nothing is written where this generation
+    /// was not: there may be no space.
     async fn withdraw(&self, layout: &Layout, generation: u64) -> Result<(), StoreError> {
         let metadata_disks = layout.len().min(METADATA_DISKS);
         for (disk, geometry) in layout.disks.all().iter().zip(&layout.geometry).take(metadata_disks) {

@@ -304,7 +304,8 @@ impl Pool {
 
     /// What [`Pool::add_disk`] would overwrite on a disk. Nothing is written.
     ///
-    /// The disk may hang. So this holds no pool; [`Pool::check_disk`] then checks whether a pool could add it.
+    /// The disk may hang. So this holds no pool; [`Pool::check_disk`] then checks whether a pool could add
+    /// it.
     ///
     /// # Errors
     /// As for [`Pool::add_disk`], except those of the pool.

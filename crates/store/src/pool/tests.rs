@@ -780,8 +780,8 @@ fn a_change_that_found_no_space_for_one_of_its_slots_is_not_made_by_the_next_ope
     }
 }
 
-/// A log returns a zone, and the file system has no space for the catalogue without it. Nothing was written, so
-/// the zone is the log's as before.
+/// A log returns a zone, and the file system has no space for the catalogue without it. Nothing was written,
+/// so the zone is the log's as before.
 ///
 /// Once, nobody could use it until the pool was reopened.
 #[test]

@@ -309,8 +309,8 @@ impl Control {
             let state = match is_sole {
                 // Which one is current may be unknown. The one that is served stays so: none would be worse.
                 true if !is_only => continue,
-                // No host has used it, unless it is being created now. The one in use may be in a pool that is
-                // not open yet.
+                // No host has used it, unless it is being created now. The one in use may be in a pool that
+                // is not open yet.
                 true if is_new(info) && !is_being_made && !self.all_pools_are_open() => {
                     return Err(ControlError::OldCopy { volume: info.name.clone(), pool: pool.name() });
                 }

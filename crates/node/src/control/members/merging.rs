@@ -246,8 +246,8 @@ pub(super) fn check(
 }
 
 /// Whether a volume of the record may be that of a joining node, which says that nobody else has ever had it:
-/// it was in the cluster before, on a node that is gone. Otherwise the node has a clone of it, or the volume as
-/// it was before others got copies.
+/// it was in the cluster before, on a node that is gone. Otherwise the node has a clone of it, or the volume
+/// as it was before others got copies.
 fn has_left(entry: &VolumeEntry, is_heard: impl Fn(NodeId) -> bool) -> bool {
     entry.sole && !entry.copies.iter().any(|copy| is_heard(NodeId(copy.node)))
 }

@@ -103,7 +103,8 @@ impl Kept {
 
     pub(super) fn set_last(&self, pool: PoolId, volume: VolumeId, last: ScrubEnd) {
         self.change(pool, volume, |entry| {
-            // A scrub that was stopped has not read everything: what the one before has left may be bad still.
+            // A scrub that was stopped has not read everything: what the one before has left may be bad
+            // still.
             let left = entry.last.map(|before| before.found);
             let left = left.filter(|left| last.stopped && left.unrepaired() > last.found.unrepaired());
             entry.last = Some(ScrubEnd { found: left.unwrap_or(last.found), ..last });

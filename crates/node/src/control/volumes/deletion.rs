@@ -44,8 +44,8 @@ impl Control {
         .await
     }
 
-    /// The volume of this name or identity, if no node with a copy can be reached, and this node's copy, if it
-    /// has one, is in a pool that is not open.
+    /// The volume of this name or identity, if no node with a copy can be reached, and this node's copy, if
+    /// it has one, is in a pool that is not open.
     ///
     /// # Errors
     /// [`ControlError::NotFound`]; [`ControlError::ElsewhereOnly`]: a node with a copy is there.

@@ -1,7 +1,7 @@
 //! Jobs: work in progress, as the cluster's record and its nodes know it. This module stores nothing.
 //!
-//! Jobs on copies belong to the cluster, and every node reports them. Verifications, scrubs and changes belong to
-//! a node: other nodes ask it for them ([`super::peers`]), and forward calls about them to it
+//! Jobs on copies belong to the cluster, and every node reports them. Verifications, scrubs and changes
+//! belong to a node: other nodes ask it for them ([`super::peers`]), and forward calls about them to it
 //! ([`super::errands`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
 
 pub(super) mod id;
@@ -39,8 +39,8 @@ use crate::clock::unix_now;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// A node number, or `all`: whose verifications, scrubs and changes; absent: those of the queried node. Jobs on
-    /// copies belong to the cluster, and are always listed.
+    /// A node number, or `all`: whose verifications, scrubs and changes; absent: those of the queried node.
+    /// Jobs on copies belong to the cluster, and are always listed.
     #[serde(default)]
     node: Option<String>,
     /// Jobs that ended recently, newest first, instead of those in progress.
@@ -48,12 +48,12 @@ pub(super) struct Which {
     ended: bool,
 }
 
-/// Jobs in progress: those on copies in the whole cluster, and verifications, scrubs and changes of the queried node;
-/// with `node=all`, of all nodes.
+/// Jobs in progress: those on copies in the whole cluster, and verifications, scrubs and changes of the
+/// queried node; with `node=all`, of all nodes.
 ///
 /// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications,
-/// scrubs, changes that took longer than a second), since the reporting node was started. The queried node reports
-/// those on copies.
+/// scrubs, changes that took longer than a second), since the reporting node was started. The queried node
+/// reports those on copies.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
     params(Which),

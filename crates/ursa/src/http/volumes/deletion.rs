@@ -35,8 +35,8 @@ pub(in crate::http) struct Deletion {
 /// Deletes a volume with all its data.
 ///
 /// A target that was created with it is deleted, too, unless it has other maps, an alias or a secret. If no
-/// node with a copy can be reached, the volume is deleted from the cluster's record, and its nodes delete their
-/// copies when they return.
+/// node with a copy can be reached, the volume is deleted from the cluster's record, and its nodes delete
+/// their copies when they return.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "delete_volume",
     params(("name" = String, Path, description = "Volume name or ID"), Deletion),

@@ -37,8 +37,8 @@ use crate::loss::{Cluster, losses};
 /// All volumes of the cluster, by name.
 ///
 /// If the queried node has no copy of a volume, `pool` is that of a node that has one, and `used` is what it
-/// takes there. `missing` lists nodes that did not answer within two seconds: if no other node with a copy has
-/// reported a volume before, its `pool` is empty and its `used` is 0.
+/// takes there. `missing` lists nodes that did not answer within two seconds: if no other node with a copy
+/// has reported a volume before, its `pool` is empty and its `used` is 0.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
     all(&state).await.map(axum::Json)
