@@ -485,11 +485,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs in progress: those on copies in the whole cluster, and verifications, scrubs and changes of the queried node;
-         *     with `node=all`, of all nodes.
+         * Jobs in progress: those on copies in the whole cluster, and verifications, scrubs and changes of the
+         *     queried node; with `node=all`, of all nodes.
          * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications,
-         *     scrubs, changes that took longer than a second), since the reporting node was started. The queried node reports
-         *     those on copies.
+         *     scrubs, changes that took longer than a second), since the reporting node was started. The queried node
+         *     reports those on copies.
          */
         get: operations["list_jobs"];
         put?: never;
@@ -1228,8 +1228,8 @@ export interface paths {
         /**
          * All volumes of the cluster, by name.
          * @description If the queried node has no copy of a volume, `pool` is that of a node that has one, and `used` is what it
-         *     takes there. `missing` lists nodes that did not answer within two seconds: if no other node with a copy has
-         *     reported a volume before, its `pool` is empty and its `used` is 0.
+         *     takes there. `missing` lists nodes that did not answer within two seconds: if no other node with a copy
+         *     has reported a volume before, its `pool` is empty and its `used` is 0.
          */
         get: operations["list_volumes"];
         put?: never;
@@ -1260,8 +1260,8 @@ export interface paths {
         /**
          * Deletes a volume with all its data.
          * @description A target that was created with it is deleted, too, unless it has other maps, an alias or a secret. If no
-         *     node with a copy can be reached, the volume is deleted from the cluster's record, and its nodes delete their
-         *     copies when they return.
+         *     node with a copy can be reached, the volume is deleted from the cluster's record, and its nodes delete
+         *     their copies when they return.
          */
         delete: operations["delete_volume"];
         options?: never;
@@ -6160,8 +6160,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description A node number, or `all`: whose verifications, scrubs and changes; absent: those of the queried node. Jobs on
-                 *     copies belong to the cluster, and are always listed.
+                 * @description A node number, or `all`: whose verifications, scrubs and changes; absent: those of the queried node.
+                 *     Jobs on copies belong to the cluster, and are always listed.
                  */
                 node?: string;
                 /** @description Jobs that ended recently, newest first, instead of those in progress. */
