@@ -4,6 +4,7 @@
 //! anything that was not written to it. Canaries show that a missing flush would be noticed.
 
 mod growth;
+mod no_space;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,14 +16,13 @@ use rt::sim::{Cut, DiskFaults, DiskImage, NodeId, Recording, Subsets, World, for
 use rt::{CoreId, Durability};
 
 use super::commit::{Step, canary};
-use super::{CreateOptions, MetadataState, NewDisk, OpenPool, Pool, VolumeSpec, ZeroingWatch};
+use super::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec, ZeroingWatch};
 use crate::budget::RamBudget;
 use crate::catalog::{Host, VolumeKind};
 use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES, PoolMark};
 use crate::error::StoreError;
 use crate::geometry::{End, Geometry};
 use crate::id::{ClusterId, HostId, VolumeId};
-use crate::log::{Request, Returned};
 use crate::slice::Slice;
 use crate::slot;
 
@@ -726,101 +726,4 @@ fn what_cannot_be_read_is_not_forgotten() {
         world.set_disk_faults(node, path(0), DiskFaults::default());
         assert_eq!(volumes().unwrap(), 1);
     }
-}
-
-/// One end of a disk has no space for a generation, the other one has: the pool's file was copied without its
-/// zeros, and the file system is full. A deletion that was refused for that must not come true.
-///
-/// Once, the next opening of the pool took the generation that only one end had.
-#[test]
-fn a_change_that_found_no_space_for_one_of_its_slots_is_not_made_by_the_next_opening() {
-    let in_file = |image: DiskImage| {
-        let world = World::new(1);
-        let node = machine(&world, Vec::new());
-        world.put_file(node, path(0), image);
-        (world, node)
-    };
-    for end in End::BOTH {
-        let (world, node) = in_file(DiskImage::new(2 << 20, 512));
-        let (geometry, generation) = world.block_on(node, CORE, || async {
-            let pool = create(1).await;
-            act(&pool, LIFE[0], &mut State::new(), &RefCell::default(), &mut 0).await;
-            (pool.0.layout().geometry[0], pool.0.state.borrow().generation)
-        });
-        // Opening the pool writes the other slot; the deletion is to be written here.
-        let mut image = world.disk_image(node, path(0));
-        image.zero(geometry.slot_offset(end, generation), geometry.slot_bytes);
-        let (world, node) = in_file(image);
-        world.leave_space(node, 0);
-        let file = path(0);
-        let recording = world.record_disks(&[(node, &file)]);
-        let acks = recording.clone();
-        let delete = move || async move {
-            let pool = open(1).await.unwrap();
-            let id = pool.volumes()[0].id;
-            let refused = pool.delete_volume(id).await.unwrap_err();
-            assert!(matches!(refused, StoreError::Disk { source: rt::DiskError::Full, .. }), "{refused}");
-            assert_eq!(pool.metadata_state(), MetadataState::Writable);
-            acks.ack(1);
-        };
-        world.block_on(node, CORE, delete);
-        for_each_cut(&recording, Subsets { bits: 2, seed: 3 }, |cut| {
-            let world = World::new(2);
-            let node = machine(&world, cut.images.clone());
-            let volumes = world.block_on(node, CORE, || async { open(1).await.unwrap().volumes().len() });
-            // Before the refusal, either is right.
-            assert!(volumes == 1 || cut.acked == 0 && volumes == 0, "{cut}: {volumes} volumes");
-        });
-        // With space again, changes are made.
-        world.set_space(node, None);
-        world.block_on(node, CORE, || async {
-            let pool = open(1).await.unwrap();
-            pool.delete_volume(pool.volumes()[0].id).await.unwrap();
-        });
-    }
-}
-
-/// A log returns a zone, and the file system has no space for the catalogue without it. Nothing was written,
-/// so the zone is the log's as before.
-///
-/// Once, nobody could use it until the pool was reopened.
-#[test]
-fn a_zone_whose_return_finds_no_space_stays_the_logs() {
-    let in_file = |image: DiskImage| {
-        let world = World::new(1);
-        let node = machine(&world, Vec::new());
-        world.put_file(node, path(0), image);
-        (world, node)
-    };
-    let (world, node) = in_file(DiskImage::new(16 << 20, 512));
-    let (geometry, generation) = world.block_on(node, CORE, || async {
-        let pool = create(1).await;
-        let spec = VolumeSpec {
-            name: "v".into(),
-            kind: VolumeKind::Log,
-            block_size: BlockSize::B512,
-            physical_exponent: 3,
-            capacity: ByteLen(4 << 20),
-            slices: Some(1),
-            created: 0,
-            id: None,
-            copy: None,
-            space: crate::catalog::SpacePolicy::default(),
-        };
-        pool.create_volume(spec).await.unwrap();
-        (pool.0.layout().geometry[0], pool.0.state.borrow().generation)
-    });
-    // Opening the pool writes the other slot; the catalogue without the zone is to be written here.
-    let mut image = world.disk_image(node, path(0));
-    image.zero(geometry.slot_offset(End::Tail, generation), geometry.slot_bytes);
-    let (world, node) = in_file(image);
-    world.leave_space(node, 0);
-    world.block_on(node, CORE, || async {
-        let pool = open(1).await.unwrap();
-        let log = pool.0.log(0).expect("the volume has one");
-        let (reply, answer) = rt::sync::oneshot();
-        log.lender.ask(Request::Return { log: 0, identity: log.identity, zone: 0, reply });
-        assert_eq!(answer.await, Ok(Returned::Kept));
-        assert_eq!(pool.metadata_state(), MetadataState::Writable);
-    });
 }
