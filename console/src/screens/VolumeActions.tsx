@@ -168,26 +168,38 @@ function Unmap({ volume, opened, close }: Dialogue) {
   )
 }
 
-function Verify({ volume, opened, close }: Dialogue) {
-  const [found, setFound] = useState<Verification>()
+const verification = (volume: Volume) => data(api.GET('/v1/volumes/{name}/verify', path(volume)))
+const lastScrub = (volume: Volume) => data(api.GET('/v1/volumes/{name}/scrub', path(volume)))
+
+/** The state of a job of a volume, asked for with `now` each second while it runs; `problem`: why it cannot be read. */
+function useProgress<T extends { state: string }>(volume: Volume, now: (volume: Volume) => Promise<T>) {
+  const [found, setFound] = useState<T>()
   const [problem, setProblem] = useState<unknown>()
   const running = found?.state === 'running'
   useEffect(() => {
     if (!running) return
     const timer = setInterval(() => {
-      data(api.GET('/v1/volumes/{name}/verify', path(volume))).then((now) => {
-        setFound(now)
+      now(volume).then((found) => {
+        setFound(found)
         setProblem(undefined)
       }, setProblem)
     }, 1000)
     return () => clearInterval(timer)
-  }, [running, volume])
+  }, [running, volume, now])
+  const forget = () => {
+    setFound(undefined)
+    setProblem(undefined)
+  }
+  return { found, setFound, problem: running ? problem : undefined, forget }
+}
+
+function Verify({ volume, opened, close }: Dialogue) {
+  const { found, setFound, problem, forget } = useProgress<Verification>(volume, verification)
   return (
     <Ask
       opened={opened}
       close={() => {
-        setFound(undefined)
-        setProblem(undefined)
+        forget()
         close()
       }}
       title={`Verify ${volume.name}`}
@@ -199,7 +211,7 @@ function Verify({ volume, opened, close }: Dialogue) {
       stays
     >
       <Said>Reads and compares all copies in sync, a megabyte at a time, while hosts use the volume; a host that needs that megabyte waits a few milliseconds. The job continues if you close this.</Said>
-      {running && problem !== undefined && <ProblemAlert error={problem} what="Progress cannot be read" />}
+      {problem !== undefined && <ProblemAlert error={problem} what="Progress cannot be read" />}
       {found && (
         <>
           <Text fw={600} c={verdict(found).colour} role="status">
@@ -219,25 +231,12 @@ function Verify({ volume, opened, close }: Dialogue) {
 }
 
 function ScrubIt({ volume, opened, close }: Dialogue) {
-  const [found, setFound] = useState<Scrub>()
-  const [problem, setProblem] = useState<unknown>()
-  const running = found?.state === 'running'
-  useEffect(() => {
-    if (!running) return
-    const timer = setInterval(() => {
-      data(api.GET('/v1/volumes/{name}/scrub', path(volume))).then((now) => {
-        setFound(now)
-        setProblem(undefined)
-      }, setProblem)
-    }, 1000)
-    return () => clearInterval(timer)
-  }, [running, volume])
+  const { found, setFound, problem, forget } = useProgress<Scrub>(volume, lastScrub)
   return (
     <Ask
       opened={opened}
       close={() => {
-        setFound(undefined)
-        setProblem(undefined)
+        forget()
         close()
       }}
       title={`Scrub ${volume.name}`}
@@ -249,7 +248,7 @@ function ScrubIt({ volume, opened, close }: Dialogue) {
       stays
     >
       <Said>Reads everything in use from the disks of one node while hosts use the volume, and repairs bad blocks from other copies in sync. The job continues if you close this, even if the node restarts.</Said>
-      {running && problem !== undefined && <ProblemAlert error={problem} what="Progress cannot be read" />}
+      {problem !== undefined && <ProblemAlert error={problem} what="Progress cannot be read" />}
       {found && (
         <Text fw={600} c={scrubVerdict(found).colour} role="status">
           {scrubVerdict(found).text}

@@ -34,6 +34,10 @@ use super::refusal::Refusal;
 use super::state::State;
 use crate::loss::{Cluster, losses};
 
+/// How long a call that starts a job waits for its end, so that small volumes need no second request.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// All volumes of the cluster, by name.
 ///
 /// If the queried node has no copy of a volume, `pool` is that of a node that has one, and `used` is what it
@@ -53,6 +57,21 @@ pub(super) async fn all(state: &State) -> Result<List<Volume>, Refusal> {
     let missing = elsewhere::learn(state, &everywhere.there).await?;
     let items = everywhere.shown(&state.elsewhere, &missing);
     Ok(List { items, missing })
+}
+
+/// Waits for the end of a job that has just begun, but not for long; returns its state. `now`: its state now.
+async fn wait_for_end<T>(
+    begun: T,
+    is_running: impl Fn(&T) -> bool,
+    now: impl Fn() -> Result<Option<T>, ControlError>,
+) -> Result<T, ControlError> {
+    let mut found = begun;
+    let until = rt::now() + ENDS_WITHIN;
+    while is_running(&found) && rt::now() < until {
+        rt::sleep(LOOK_EVERY).await;
+        found = now()?.unwrap_or(found);
+    }
+    Ok(found)
 }
 
 /// What the list of volumes is made from.

@@ -1,7 +1,6 @@
 //! Scrubbing a volume on a node.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use ::node::Control;
 use ::node::control;
@@ -10,15 +9,12 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use super::wait_for_end;
 use crate::http::input::{Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::there::OfNode;
-
-/// How long the call that starts a scrub waits for its end, so that small volumes need no second request.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Scrubs a volume on a node: reads everything in use from the node's disks while hosts use the volume, and
 /// repairs bad blocks from another copy in sync.
@@ -47,12 +43,9 @@ pub(in crate::http) async fn begin(
         control.check_is_here(node)?;
         let here = control.number();
         let job = id::of_scrub(control.volume(&name)?.info.id, here);
-        let mut found = control.begin_scrub(&name)?;
-        let until = rt::now() + ANSWER_WITHIN;
-        while found.state == control::ScrubState::Running && rt::now() < until {
-            rt::sleep(LOOK_EVERY).await;
-            found = control.last_scrub(&name)?.unwrap_or(found);
-        }
+        let begun = control.begin_scrub(&name)?;
+        let is_running = |scrub: &control::Scrub| scrub.state == control::ScrubState::Running;
+        let found = wait_for_end(begun, is_running, || control.last_scrub(&name)).await?;
         Ok((shown(found), job))
     };
     let (found, job) = state.call(begin).await?;

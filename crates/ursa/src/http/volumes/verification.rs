@@ -1,7 +1,6 @@
 //! Verifying a volume: its copies in sync are compared.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use ::node::Control;
 use ::node::VolumeId;
@@ -12,17 +11,13 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use super::wait_for_end;
 use crate::clock::unix_now;
 use crate::http::input::{Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::http::there::OfNode;
-
-/// How long the call that starts a verification waits for its end, so that small volumes need no second
-/// request.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
 ///
@@ -49,12 +44,9 @@ pub(in crate::http) async fn begin(
         control.check_is_here(node)?;
         let here = control.number();
         let job = id::of_verification(control.volume(&name)?.info.id, here);
-        let mut found = control.begin_verification(&name)?;
-        let until = rt::now() + ANSWER_WITHIN;
-        while found.state == control::VerificationState::Running && rt::now() < until {
-            rt::sleep(LOOK_EVERY).await;
-            found = control.verification(&name)?.unwrap_or(found);
-        }
+        let begun = control.begin_verification(&name)?;
+        let is_running = |found: &control::Verification| found.state == control::VerificationState::Running;
+        let found = wait_for_end(begun, is_running, || control.verification(&name)).await?;
         Ok((shown(found), job))
     };
     let (found, job) = state.call(begin).await?;
