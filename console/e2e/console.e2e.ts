@@ -180,7 +180,7 @@ it('knows volumes and pools of all nodes, and changes those', async () => {
   await page.getByRole('textbox').last().fill('distant')
   await button('Delete volume and data').click()
   await said('Volume distant deleted.')
-  for (const number of [1, 2, 3]) expect((await cluster.node(number).ask('GET', '/v1/volumes/distant')).status, `node ${number}`).toBe(404)
+  for (const number of [1, 2, 3]) await until(`node ${number} has heard of it`, async () => (await cluster.node(number).ask('GET', '/v1/volumes/distant')).status === 404)
   // The target that was created with the volume is deleted with it.
   expect((await cluster.node(1).ask('GET', '/v1/targets/iqn.2026-11.io.ursa:far')).status).toBe(404)
   await go('#/pools')
