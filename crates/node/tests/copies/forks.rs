@@ -3,7 +3,7 @@
 
 use cluster::memory::Fault;
 use node::control::{ControlError, ForkDecision};
-use node::copies::{Awaited, ForkShown, ForkState, SplitBrainPolicy, StandingEntry};
+use node::copies::{Awaited, Copies, ForkShown, ForkState, SplitBrainPolicy, StandingEntry};
 
 use rt::sim::DiskLatency;
 
@@ -471,6 +471,43 @@ fn left_behind(seed: u64) {
 #[test]
 fn a_copy_that_the_other_has_left_behind_does_not_go_on() {
     each_seed(3, left_behind);
+}
+
+/// B has no space for a write, and asks the record to take its copy out of sync; whether the record does, is
+/// not known before A is back.
+#[test]
+fn a_copy_that_may_have_taken_itself_out_does_not_continue_alone() {
+    each_seed(4, |seed| {
+        let cluster = full_disks::of_nodes(seed, 2, 2);
+        cluster.choose(SplitBrainPolicy::Heartbeat).unwrap();
+        // The second node has no vote by now, and knows that it may continue alone.
+        cluster.world.run_for(Duration::from_secs(5));
+        full_disks::fill(&cluster, B, 16 << 10);
+        cluster.record.begin(record_node(B), Fault::Unreachable);
+        let (client, portal) = (cluster.client("writer"), cluster.portal(A));
+        let writer = move || async move {
+            let session = log_in(portal, "writer").await.expect("it serves");
+            for number in 1..20 {
+                let _ = write(&session, full_disks::place(number), number).await;
+            }
+        };
+        drop(cluster.world.spawn_on(client, CoreId(0), writer));
+        let is_short = || {
+            (0..2).any(|core| {
+                cluster.world.inspect(cluster.servers[B], CoreId(core), || {
+                    Copies::current().slices().iter().any(|copy| copy.has_no_room())
+                })
+            })
+        };
+        assert!(cluster.world.run_until(is_short, Duration::from_secs(5)));
+        cluster.world.run_for(Duration::from_millis(100));
+        cluster.world.crash(cluster.servers[A]);
+        full_disks::make_room(&cluster, B);
+        cluster.world.run_for(GOES_ON);
+        assert!(!cluster.serves(B) && cluster.fork(B).is_none());
+        cluster.return_a();
+        cluster.wait_until_one();
+    });
 }
 
 fn unasked(seed: u64) {

@@ -14,7 +14,7 @@ const IN_FILE: &str = "in-file";
 const FULL: (u8, u16) = (0x07, 0x2707);
 
 /// Sectors of the volume that share no page of the file.
-fn place(number: u64) -> u64 {
+pub(super) fn place(number: u64) -> u64 {
     number * 64
 }
 
@@ -49,7 +49,7 @@ pub(super) fn fill(cluster: &Cluster, index: usize, left: u64) {
     cluster.world.run_for(Duration::from_millis(200));
 }
 
-fn make_room(cluster: &Cluster, index: usize) {
+pub(super) fn make_room(cluster: &Cluster, index: usize) {
     cluster.world.set_space(cluster.servers[index], None);
 }
 

@@ -160,6 +160,7 @@ impl Keeper {
             unread: None,
             shown: entry.size,
             proposing: false,
+            leaving: None,
             agreement: Agreement::new(false),
             doubt: Doubt::default(),
             led: None,

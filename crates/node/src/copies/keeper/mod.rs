@@ -186,6 +186,9 @@ struct Kept {
     shown: u64,
     /// A change of its entry is being committed.
     proposing: bool,
+    /// The revision of the entry that this life last asked the record to replace by one without this copy in
+    /// sync. While the entry has that revision, the record may or may not have done so.
+    leaving: Option<cluster::Revision>,
     agreement: Agreement,
     doubt: Doubt,
     /// When it was last in sync and had the leases of all other members.

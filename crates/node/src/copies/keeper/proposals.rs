@@ -274,6 +274,9 @@ impl Keeper {
         let mut volumes = self.volumes.borrow_mut();
         let Some(kept) = volumes.get_mut(&id).filter(|kept| !kept.proposing) else { return };
         kept.proposing = true;
+        if proposal.slot == kept.slot && !proposal.config.in_sync().contains(kept.slot) {
+            kept.leaving = Some(kept.revision);
+        }
         let before = kept.entry.copy_in(proposal.slot);
         let taken = before.filter(|copy| proposal.reason == Reason::Leaves && kept.entry.is_to_leave(copy));
         let maintained = before.is_some_and(|copy| self.is_in_maintenance(NodeId(copy.node)));

@@ -85,7 +85,7 @@ impl Keeper {
         // without this one.
         let led = led.is_some_and(|led| led >= heard) || makes(Canary::ForkUnled);
         let silent = |heard: Instant| rt::now().since(heard) >= FORK_SILENCE;
-        if !led || !silent(heard) || !is_well(id, number).await {
+        if !led || !silent(heard) || !is_well(id, number).await || self.may_have_left(id) {
             return;
         }
         let epoch = record.epoch;
@@ -133,6 +133,12 @@ impl Keeper {
         let volumes = self.volumes.borrow();
         let copy = volumes.get(&id).and_then(|kept| kept.entry.copy_on(self.me()));
         copy.is_some_and(|(_, copy)| copy.standing == StandingEntry::InSync)
+    }
+
+    /// Whether this node has asked the record to take its own copy out of sync, and does not know whether it
+    /// has. If it has, the other node serves hosts without this one as soon as it is back.
+    fn may_have_left(&self, id: VolumeId) -> bool {
+        self.volumes.borrow().get(&id).is_some_and(|kept| kept.leaving == Some(kept.revision))
     }
 
     /// The fork that would begin from the volume's newest configuration, as it is to be written down.
