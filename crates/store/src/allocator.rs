@@ -20,23 +20,34 @@ pub(crate) struct Allocator {
 struct FreeRuns {
     runs: BTreeMap<u32, u32>,
     free: u64,
+    /// Volumes and logs may get its extents.
+    open: bool,
 }
 
 impl Allocator {
-    /// An allocator for disks with these numbers of extents, all free.
+    /// An allocator for disks with these numbers of extents, all free. A place without a disk has none.
     pub(crate) fn new(extents: impl IntoIterator<Item = u32>) -> Allocator {
         let mut allocator = Allocator::default();
-        extents.into_iter().for_each(|extents| allocator.add_disk(extents));
+        for (place, extents) in extents.into_iter().enumerate() {
+            allocator.set_disk(place, extents);
+        }
         allocator
     }
 
-    /// Adds a disk with this many extents, all free.
-    pub(crate) fn add_disk(&mut self, extents: u32) {
-        let mut disk = FreeRuns::default();
+    /// Puts a disk with this many extents, all free, at a place that has none, or removes the one that is
+    /// there (0).
+    pub(crate) fn set_disk(&mut self, place: usize, extents: u32) {
+        let mut disk = FreeRuns { open: extents > 0, ..FreeRuns::default() };
         if extents > 0 {
             disk.put(0, extents);
         }
-        self.disks.push(disk);
+        self.disks.resize(self.disks.len().max(place + 1), FreeRuns::default());
+        self.disks[place] = disk;
+    }
+
+    /// Sets whether volumes and logs may get extents of a disk.
+    pub(crate) fn set_open(&mut self, disk: usize, open: bool) {
+        self.disks[disk].open = open;
     }
 
     /// How many extents are free on a disk.
@@ -44,9 +55,13 @@ impl Allocator {
         self.disks[disk].free
     }
 
-    /// How many extents are free.
+    /// How many extents are free for volumes and logs.
     pub(crate) fn free(&self) -> u64 {
-        self.disks.iter().map(|disk| disk.free).sum()
+        self.open_disks().map(|disk| self.disks[disk].free).sum()
+    }
+
+    fn open_disks(&self) -> impl Iterator<Item = usize> {
+        (0..self.disks.len()).filter(|disk| self.disks[*disk].open)
     }
 
     /// Takes `run`, all of which is free: for a catalog that was read and checked.
@@ -71,7 +86,7 @@ impl Allocator {
             return None;
         }
         // The number of slices times shares is at least the number of disks.
-        let shares = self.disks.len().div_ceil(wanted.len().max(1)).max(1) as u64;
+        let shares = self.open_disks().count().div_ceil(wanted.len().max(1)).max(1) as u64;
         Some(wanted.iter().map(|count| self.allocate_slice(*count, shares)).collect())
     }
 
@@ -79,7 +94,7 @@ impl Allocator {
     pub(crate) fn allocate_run(&mut self, count: u64) -> Option<ExtentRun> {
         let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
         let has = |disk: &usize| self.disks[*disk].runs.values().any(|len| *len >= count);
-        let disks = (0..self.disks.len()).filter(has);
+        let disks = self.open_disks().filter(has);
         let disk = disks.max_by_key(|disk| (self.disks[*disk].free, std::cmp::Reverse(*disk)))?;
         let (start, count) = self.disks[disk].take_best(count)?;
         Some(ExtentRun { disk: disk as u16, start, count })
@@ -104,7 +119,7 @@ impl Allocator {
     /// The disk with the most free extents; the first of several.
     fn emptiest(&self) -> usize {
         let free = |index: &usize| (self.disks[*index].free, std::cmp::Reverse(*index));
-        (0..self.disks.len()).max_by_key(free).expect("a pool has a disk")
+        self.open_disks().max_by_key(free).expect("the caller has counted")
     }
 }
 

@@ -149,6 +149,7 @@ pub(crate) struct Catalog {
     pub host: Host,
     /// The host has closed the pool properly.
     pub exported: bool,
+    /// By place in the pool.
     pub disks: Vec<DiskEntry>,
     pub volumes: BTreeMap<VolumeId, Rc<VolumeEntry>>,
     /// How far the pool has come; a pool that never had copies has no mark.
@@ -188,6 +189,15 @@ pub(crate) struct DiskEntry {
     pub id: DiskId,
     pub bytes: u64,
     pub extents: u32,
+}
+
+impl DiskEntry {
+    /// The entry of a place whose disk was removed. All its bytes are zero.
+    pub(crate) const VACANT: DiskEntry = DiskEntry { id: DiskId([0; 16]), bytes: 0, extents: 0 };
+
+    pub(crate) fn is_vacant(&self) -> bool {
+        *self == DiskEntry::VACANT
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,7 +278,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 impl Catalog {
     /// Whether the catalog names this disk.
     pub(crate) fn has_disk(&self, id: DiskId) -> bool {
-        self.disks.iter().any(|disk| disk.id == id)
+        self.disks.iter().any(|disk| disk.id == id && !disk.is_vacant())
     }
 
     /// Checks that each log volume lies in logs that exist, and that each log is possible.
@@ -364,11 +374,15 @@ impl Catalog {
             Some(DiskEntry { id: DiskId(fields.id()?), bytes: fields.u64()?, extents: fields.u32()? })
         };
         let disks = (0..count).map(|_| disk(fields)).collect::<Option<Vec<DiskEntry>>>();
+        let disks = disks.ok_or(Malformed::Length)?;
+        if disks.iter().all(DiskEntry::is_vacant) {
+            return Err(Malformed::Pool);
+        }
         Ok(Catalog {
             name,
             host,
             exported,
-            disks: disks.ok_or(Malformed::Length)?,
+            disks,
             volumes: BTreeMap::new(),
             mark: PoolMark::default(),
             sealed: 0,

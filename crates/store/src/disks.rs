@@ -21,6 +21,8 @@ const ROOM_LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct PoolDisk {
     disk: Disk,
     path: PathBuf,
+    /// The same on all cores, and another one for each disk that a pool opens.
+    identity: Arc<()>,
     /// Counts cached writes of this core that have completed.
     written: Cell<u64>,
     /// How many of them are durable.
@@ -36,9 +38,14 @@ pub(crate) struct PoolDisk {
 
 impl PoolDisk {
     pub(crate) fn new(disk: Disk, path: PathBuf) -> PoolDisk {
+        PoolDisk::known_as(Arc::default(), disk, path)
+    }
+
+    fn known_as(identity: Arc<()>, disk: Disk, path: PathBuf) -> PoolDisk {
         PoolDisk {
             disk,
             path,
+            identity,
             written: Cell::new(0),
             durable: Cell::new(0),
             flushing: Cell::new(false),
@@ -207,55 +214,104 @@ impl Drop for Flushing<'_> {
     }
 }
 
-/// The disks of a pool on one core, in the pool's order. Cheap to clone; slices of that core are opened with
-/// it.
+/// The disks of a pool on one core, by their places in the pool. Cheap to clone; slices of that core are
+/// opened with it.
 #[derive(Clone)]
-pub struct CoreDisks(Rc<[Rc<PoolDisk>]>);
+pub struct CoreDisks(Rc<Places>);
+
+struct Places {
+    /// Grows each time a disk is added or removed.
+    version: u64,
+    /// `None`: the disk that had this place was removed.
+    disks: Vec<Option<Rc<PoolDisk>>>,
+}
 
 impl CoreDisks {
-    pub(crate) fn new(disks: Vec<Rc<PoolDisk>>) -> CoreDisks {
-        CoreDisks(disks.into())
+    pub(crate) fn new(disks: Vec<Option<Rc<PoolDisk>>>) -> CoreDisks {
+        CoreDisks(Rc::new(Places { version: 0, disks }))
     }
 
-    pub(crate) fn all(&self) -> &[Rc<PoolDisk>] {
-        &self.0
+    /// The disks, in the pool's order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rc<PoolDisk>> {
+        self.0.disks.iter().flatten()
     }
 
-    /// The disk at this index, which the catalog was checked for.
-    pub(crate) fn disk(&self, index: u16) -> &Rc<PoolDisk> {
-        &self.0[index as usize]
+    /// The disk with this place; `None` if it was removed.
+    pub(crate) fn get(&self, place: usize) -> Option<&Rc<PoolDisk>> {
+        self.0.disks.get(place)?.as_ref()
     }
 
-    /// The same disks, with more at the end.
-    pub(crate) fn with(&self, more: Vec<Rc<PoolDisk>>) -> CoreDisks {
-        CoreDisks(self.0.iter().cloned().chain(more).collect())
+    /// The disk with this place, on which something lies.
+    pub(crate) fn disk(&self, place: u16) -> &Rc<PoolDisk> {
+        self.get(place.into()).expect("the catalog was checked: nothing lies on a place without a disk")
+    }
+
+    /// Whether these are the pool's disks at a later time than `other`.
+    pub(crate) fn is_newer_than(&self, other: &CoreDisks) -> bool {
+        self.0.version > other.0.version
+    }
+
+    /// The same disks, except for this place, which may be the one behind the others.
+    pub(crate) fn with(&self, place: usize, disk: Option<Rc<PoolDisk>>) -> CoreDisks {
+        let mut disks = self.0.disks.clone();
+        disks.resize(disks.len().max(place + 1), None);
+        disks[place] = disk;
+        CoreDisks(Rc::new(Places { version: self.0.version + 1, disks }))
     }
 
     pub(crate) fn share(&self) -> SharedDisks {
-        SharedDisks(self.0.iter().map(|disk| (disk.path.clone(), disk.disk.share())).collect())
+        let share = |disk: &Rc<PoolDisk>| SharedDisk {
+            path: disk.path.clone(),
+            identity: Arc::clone(&disk.identity),
+            open: disk.disk.share(),
+        };
+        let disks = self.0.disks.iter().map(|disk| disk.as_ref().map(share)).collect();
+        SharedDisks(Arc::new(SharedPlaces { version: self.0.version, disks }))
     }
 }
 
-type ShareDisk = Box<dyn Fn() -> Disk + Send + Sync>;
-
 /// The disks of a pool, in a form that can be sent to another core.
 #[derive(Clone)]
-pub struct SharedDisks(Arc<[(PathBuf, ShareDisk)]>);
+pub struct SharedDisks(Arc<SharedPlaces>);
+
+struct SharedPlaces {
+    version: u64,
+    disks: Vec<Option<SharedDisk>>,
+}
+
+struct SharedDisk {
+    path: PathBuf,
+    identity: Arc<()>,
+    open: Box<dyn Fn() -> Disk + Send + Sync>,
+}
 
 impl SharedDisks {
     /// Attaches the disks to the current core. Once per core is enough: all its slices use the same ones.
     pub fn attach(&self) -> CoreDisks {
-        CoreDisks(self.attached(0).into())
+        self.attached(|_| None)
     }
 
-    /// Attaches the disks that were added since `known` was attached to the current core. `known` disks stay
-    /// the same.
+    /// Brings `known`, which was attached to the current core, up to date: attaches the disks that were added
+    /// since, and leaves out those that were removed. The others stay the same.
     pub fn attach_added(&self, known: &CoreDisks) -> CoreDisks {
-        known.with(self.attached(known.0.len()))
+        if self.0.version <= known.0.version {
+            return known.clone();
+        }
+        self.attached(|place| known.get(place))
     }
 
-    fn attached(&self, from: usize) -> Vec<Rc<PoolDisk>> {
-        let attach = |(path, open): &(PathBuf, ShareDisk)| Rc::new(PoolDisk::new(open(), path.clone()));
-        self.0.iter().skip(from).map(attach).collect()
+    fn attached<'a>(&self, known: impl Fn(usize) -> Option<&'a Rc<PoolDisk>>) -> CoreDisks {
+        let attach = |(place, shared): (usize, &Option<SharedDisk>)| {
+            let shared = shared.as_ref()?;
+            // Another disk may have got the place meanwhile.
+            let same = known(place).filter(|disk| Arc::ptr_eq(&disk.identity, &shared.identity));
+            let attach = || {
+                let identity = Arc::clone(&shared.identity);
+                Rc::new(PoolDisk::known_as(identity, (shared.open)(), shared.path.clone()))
+            };
+            Some(same.map_or_else(attach, Rc::clone))
+        };
+        let disks = self.0.disks.iter().enumerate().map(attach).collect();
+        CoreDisks(Rc::new(Places { version: self.0.version, disks }))
     }
 }

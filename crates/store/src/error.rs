@@ -42,7 +42,7 @@ pub enum SliceError {
 pub struct BadBlock {
     /// Offset of the block in the slice.
     pub offset: ByteOffset,
-    /// Index of the disk in the pool, as in [`Pool::paths`](crate::Pool::paths).
+    /// The disk's place in the pool: see [`Pool::path_at`](crate::Pool::path_at).
     pub disk: u16,
     /// Offset of the block on that disk, in bytes.
     pub disk_offset: u64,
@@ -125,6 +125,30 @@ pub enum StoreError {
     NotGrown {
         /// By how many bytes at least one disk must have grown.
         needed: u64,
+    },
+    /// The pool has no such disk.
+    #[error("{path} is not a disk of the pool: `ursa pool show` lists its disks")]
+    NoSuchDisk {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The pool would be left without disks.
+    #[error(
+        "{path} is the only disk of the pool and cannot be removed: add another disk first, or export the pool"
+    )]
+    OnlyDisk {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// Something lies on a disk that was to be removed.
+    #[error("{path} cannot be removed, because {used} of it are in use by {}", .by.join(", "))]
+    DiskInUse {
+        /// The disk.
+        path: PathBuf,
+        /// How much of it is in use.
+        used: ByteLen,
+        /// What uses it.
+        by: Vec<String>,
     },
     /// The disk's block size is not supported.
     #[error("{path} has a block size of {block} bytes, and at most 4096 is supported: choose another disk")]
@@ -225,11 +249,11 @@ pub enum StoreError {
         /// The index in the pool that it claims.
         index: u16,
     },
-    /// A disk that was to be added to the pool, but adding it was interrupted.
+    /// A disk that claims to belong to the pool, but adding it was interrupted, or it was removed.
     #[error(
-        "{path} is not in use in the pool, because adding it was interrupted: leave it out, or wipe it and add it again"
+        "{path} is not in use in the pool, because it was removed or adding it was interrupted: leave it out, or wipe it and add it again"
     )]
-    NotAdded {
+    NotInPool {
         /// The disk.
         path: PathBuf,
     },

@@ -112,6 +112,11 @@ impl Geometry {
         Some(Geometry { disk_bytes, extent_bytes, extents, slot_bytes })
     }
 
+    /// The layout of a place in the pool that has no disk: without extents.
+    pub(crate) fn vacant(self) -> Geometry {
+        Geometry { disk_bytes: 0, extents: 0, ..self }
+    }
+
     /// The size of the smallest disk that has room for its metadata and one extent.
     pub(crate) fn bytes_min(extent_bytes: u64, slot_bytes: u64) -> u64 {
         let head = (HEAD_BYTES + 2 * slot_bytes).next_multiple_of(EXTENT_BYTES_MIN);

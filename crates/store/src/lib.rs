@@ -52,7 +52,7 @@ pub use log::{LogFigures, LogMemory, LogSlice, LogTuning, MAP_UNIT};
 pub use lost::{LOST_UNIT, LOST_UNITS_MAX};
 pub use pool::{
     CreateOptions, DiskUsage, FoundPool, GrownDisk, LogSpace, LookedAt, MetadataState, NewDisk, OpenPool,
-    Pool, Probe, ProbedContents, Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,
+    Pool, Probe, ProbedContents, RemovableDisk, Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,
 };
 pub use ram::RamSlice;
 pub use signature::Content;

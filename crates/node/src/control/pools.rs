@@ -113,7 +113,7 @@ pub(super) struct PoolRecord {
     pub(super) id: Option<String>,
     /// A disk that is being added. Whether it belongs to the pool already, only the pool knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) joining: Option<PathBuf>,
+    pub(super) uncertain: Option<PathBuf>,
 }
 
 pub(super) const POOLS: &str = "pool/";
@@ -264,7 +264,7 @@ impl Control {
         self.change(Work::new(Doing::GrowPool, &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             let pool = control.pool_named(&name)?;
-            let record = |joining| PoolRecord { joining, ..PoolRecord::of(&pool) };
+            let record = |uncertain| PoolRecord { uncertain, ..PoolRecord::of(&pool) };
             // The record comes first: after a crash, the next start must know where the disk is.
             control.record_pool(&changing, record(Some(disk.path.clone()))).await?;
             let disks = pool.paths().into_iter().chain([disk.path.clone()]);
@@ -384,7 +384,7 @@ impl Control {
 
     /// How this node opens a pool.
     pub(super) fn opening_pool(&self) -> OpenPool {
-        OpenPool { host: self.host.clone(), force: false, ram: self.ram.clone(), joining: None }
+        OpenPool { host: self.host.clone(), force: false, ram: self.ram.clone(), uncertain: None }
     }
 
     /// Attaches a pool's disks on all cores.
@@ -517,7 +517,7 @@ impl PoolRecord {
     /// The record's entry for an open pool.
     pub(super) fn of(pool: &Pool) -> PoolRecord {
         let (name, paths, id) = (pool.name(), pool.paths(), Some(pool.id().to_string()));
-        PoolRecord { name, paths, id, joining: None }
+        PoolRecord { name, paths, id, uncertain: None }
     }
 }
 

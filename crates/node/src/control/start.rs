@@ -199,10 +199,10 @@ impl Control {
     pub(super) async fn open_awaited(
         &self,
         changing: &Rc<Changing>,
-        PoolRecord { name, paths, joining, .. }: PoolRecord,
+        PoolRecord { name, paths, uncertain, .. }: PoolRecord,
     ) -> Result<(), ControlError> {
-        changing.waits_for(WaitsFor::Disks(paths.iter().chain(&joining).cloned().collect()));
-        let options = OpenPool { joining: joining.clone(), ..self.opening_pool() };
+        changing.waits_for(WaitsFor::Disks(paths.iter().chain(&uncertain).cloned().collect()));
+        let options = OpenPool { uncertain: uncertain.clone(), ..self.opening_pool() };
         match outlive(async || Pool::open(&paths, options.clone()).await).await {
             _ if !self.is_awaited(&name) => {
                 tracing::info!(pool = name, "a forgotten pool has responded and is closed again");
@@ -212,7 +212,7 @@ impl Control {
                 self.attach_disks(&pool).await;
                 self.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
                 self.show_pool(changing, &pool).await?;
-                if joining.is_some() {
+                if uncertain.is_some() {
                     self.record_pool(changing, PoolRecord::of(&pool)).await?;
                 }
                 Ok(())

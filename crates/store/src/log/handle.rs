@@ -318,6 +318,12 @@ impl LogHandle {
         self.bell.ring();
     }
 
+    /// Replaces the pool's disks, of which one was removed, so that the log does not keep it open.
+    pub(crate) fn set_disks(&self, disks: SharedDisks) {
+        lock(&self.shared).disks = Some(disks);
+        self.bell.ring();
+    }
+
     /// Drops the references that keep the pool's disks open: the pool is gone.
     pub(crate) fn forget_disks(&self) {
         lock(&self.shared).disks = None;

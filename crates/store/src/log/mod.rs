@@ -233,11 +233,9 @@ impl Log {
         log
     }
 
-    /// Takes the pool's disks after some were added.
+    /// Takes the pool's disks after some were added or removed.
     pub(crate) fn set_disks(&self, disks: &CoreDisks) {
-        if disks.all().len() > self.inner.disks.borrow().all().len() {
-            self.inner.disks.replace(disks.clone());
-        }
+        self.inner.set_disks(disks);
     }
 }
 
@@ -342,7 +340,7 @@ impl Inner {
         let has_failed = |disk: &Rc<PoolDisk>| disk.failure().is_some();
         // Called for each request, and there are many more zones than disks: check the disks first.
         matches!(self.phase.get(), Phase::Failed | Phase::Refused)
-            || disks.all().iter().any(has_failed)
+            || disks.all().any(has_failed)
                 && self.state.borrow().segments.zones.values().any(|zone| has_failed(disks.disk(zone.disk)))
     }
 
@@ -370,15 +368,21 @@ impl Inner {
         disks.into_iter().map(|disk| Rc::clone(self.disks.borrow().disk(disk))).collect()
     }
 
+    /// Replaces the disks if these are newer: the log may have attached some itself.
+    fn set_disks(&self, disks: &CoreDisks) {
+        let is_newer = disks.is_newer_than(&self.disks.borrow());
+        if is_newer {
+            self.disks.replace(disks.clone());
+        }
+    }
+
     /// Takes over the zones that the pool has lent meanwhile.
     fn take_zones(&self) {
+        // The zones first: their disks are those of the same time, or later.
         let zones = self.handle.zones();
-        let known = self.disks.borrow().all().len();
-        if zones.values().any(|(disk, _)| usize::from(*disk) >= known)
-            && let Some(disks) = self.handle.disks()
-        {
-            let more = disks.attach_added(&self.disks.borrow());
-            self.disks.replace(more);
+        if let Some(disks) = self.handle.disks() {
+            let present = disks.attach_added(&self.disks.borrow());
+            self.set_disks(&present);
         }
         let mut state = self.state.borrow_mut();
         for (number, (disk, offset)) in zones {

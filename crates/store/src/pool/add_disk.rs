@@ -55,8 +55,9 @@ impl Inner {
         let _turn = self.turn().await;
         self.writable()?;
         self.room_for_a_disk()?;
-        let layout = self.layout().with(Rc::clone(&disk), DiskId::random(), geometry);
-        let added = self.take_in(layout).await;
+        let before = self.layout();
+        let layout = before.with(Rc::clone(&disk), DiskId::random(), geometry);
+        let added = self.take_in(layout, before.next_place()).await;
         if added.is_err() && self.writable().is_ok() {
             // The catalog does not name the disk: clear it, so that it can be added again. The caller gets
             // the original error.
@@ -66,21 +67,20 @@ impl Inner {
     }
 
     /// Commits the catalog that names the new disk. The caller has its turn to commit.
-    async fn take_in(&self, layout: Layout) -> Result<(), StoreError> {
+    async fn take_in(&self, layout: Layout, place: usize) -> Result<(), StoreError> {
         let generation = self.state.borrow().generation;
-        let index = layout.len() - 1;
-        let (disk, geometry) = (&layout.disks.all()[index], layout.geometry[index]);
-        let superblock = Buf::copy_of(&self.superblock(&layout, index, generation).encode()).share();
+        let (disk, geometry) = (layout.disks.disk(place as u16), layout.geometry[place]);
+        let superblock = Buf::copy_of(&self.superblock(&layout, place, generation).encode()).share();
         let copies = End::BOTH.map(|end| (geometry.superblock_offset(end, generation), superblock.clone()));
         write_and_flush(disk, copies.into(), Step::Joining).await?;
         let catalog = Catalog { disks: layout.entries(), ..self.state.borrow().catalog.clone() };
         self.commit_on(Rc::new(layout), catalog, Superblocks::OfAllDisks, 0).await?;
-        self.state.borrow_mut().allocator.add_disk(geometry.extents);
+        self.state.borrow_mut().allocator.set_disk(place, geometry.extents);
         Ok(())
     }
 
     fn room_for_a_disk(&self) -> Result<(), StoreError> {
-        if self.layout().len() < DISKS_MAX { Ok(()) } else { Err(StoreError::TooManyDisks) }
+        if self.layout().next_place() < DISKS_MAX { Ok(()) } else { Err(StoreError::TooManyDisks) }
     }
 
     /// The layout of a disk of `size` bytes in this pool.

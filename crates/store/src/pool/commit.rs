@@ -36,8 +36,8 @@ impl Inner {
         self.commit_on(self.layout(), catalog, superblocks, 0).await
     }
 
-    /// Like [`Inner::commit`], and makes `layout` the pool's disks: the present ones, possibly with others
-    /// after them.
+    /// Like [`Inner::commit`], and makes `layout` the pool's disks: the present ones, possibly with one more,
+    /// or one fewer.
     ///
     /// At least `room` bytes must be left in the metadata area.
     pub(super) async fn commit_on(
@@ -117,11 +117,10 @@ impl Inner {
     }
 
     async fn write_slots(&self, layout: &Layout, generation: u64, slot: SharedBuf) -> Result<(), StoreError> {
-        let metadata_disks = layout.len().min(METADATA_DISKS);
         let slots = |disk: usize| -> Vec<(u64, SharedBuf)> {
             End::BOTH.map(|end| (layout.geometry[disk].slot_offset(end, generation), slot.clone())).into()
         };
-        write_disks(layout, (0..metadata_disks).map(|disk| (disk, slots(disk))), Step::Slots).await
+        write_disks(layout, layout.metadata_places().map(|disk| (disk, slots(disk))), Step::Slots).await
     }
 
     /// Makes all slots of a generation that was not written everywhere invalid, durably.
@@ -154,7 +153,7 @@ impl Inner {
         superblocks: Superblocks,
     ) -> Result<(), StoreError> {
         let count = match superblocks {
-            Superblocks::OfMetadataDisks => layout.len().min(METADATA_DISKS),
+            Superblocks::OfMetadataDisks => METADATA_DISKS,
             Superblocks::OfAllDisks => layout.len(),
         };
         let promise = |disk: usize| -> Vec<(u64, SharedBuf)> {
@@ -163,7 +162,8 @@ impl Inner {
                 .map(|end| (layout.geometry[disk].superblock_offset(end, generation), bytes.clone()))
                 .into()
         };
-        write_disks(layout, (0..count).map(|disk| (disk, promise(disk))), Step::Superblocks).await
+        let places = layout.places().take(count);
+        write_disks(layout, places.map(|disk| (disk, promise(disk))), Step::Superblocks).await
     }
 
     pub(super) fn superblock(&self, layout: &Layout, disk: usize, generation: u64) -> Superblock {
@@ -174,7 +174,7 @@ impl Inner {
             count: layout.len() as u16,
             generation,
             geometry: layout.geometry[disk],
-            reserved: layout.disks.all()[disk].is_reserved(),
+            reserved: layout.disks.disk(disk as u16).is_reserved(),
         }
     }
 }
@@ -191,7 +191,7 @@ async fn write_disks(
     step: Step,
 ) -> Result<(), StoreError> {
     let start = |(disk, writes): (usize, Vec<(u64, SharedBuf)>)| {
-        let disk = Rc::clone(&layout.disks.all()[disk]);
+        let disk = Rc::clone(layout.disks.disk(disk as u16));
         rt::spawn(async move { write_and_flush(&disk, writes, step).await })
     };
     let tasks: Vec<_> = writes.map(start).collect();

@@ -106,9 +106,9 @@ async fn create_on(
     let sizes: Vec<(&Path, u64)> = opened.iter().map(|(disk, path)| (path.as_path(), disk.size())).collect();
     let geometry = lay_out(&sizes, options.extent)?;
     let ids = opened.iter().map(|_| DiskId::random()).collect();
-    let disks = opened.into_iter().map(|(disk, path)| Rc::new(PoolDisk::new(disk, path))).collect();
-    let layout = Layout { disks: CoreDisks::new(disks), ids, geometry };
-    for (disk, geometry) in layout.disks.all().iter().zip(&layout.geometry) {
+    let disks = opened.into_iter().map(|(disk, path)| Some(Rc::new(PoolDisk::new(disk, path))));
+    let layout = Layout { disks: CoreDisks::new(disks.collect()), ids, geometry };
+    for (disk, geometry) in layout.disks.all().zip(&layout.geometry) {
         clear_metadata(disk, geometry).await?;
     }
     let catalog = Catalog {

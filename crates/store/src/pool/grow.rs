@@ -56,11 +56,10 @@ impl Inner {
         self.writable()?;
         let before = self.layout();
         let larger = self.larger(&before)?;
-        let sizes: Vec<u64> = larger.iter().map(|(index, _)| before.disks.all()[*index].size()).collect();
-        let prepared = larger.iter().map(|(index, after)| {
-            let (disk, before) = (&before.disks.all()[*index], &before.geometry[*index]);
-            prepare(disk, before, after)
-        });
+        let sizes: Vec<u64> = larger.iter().map(|(index, _)| disk(&before, *index).size()).collect();
+        let prepared = larger
+            .iter()
+            .map(|(index, after)| prepare(disk(&before, *index), &before.geometry[*index], after));
         let committed = async {
             // This takes its time, and other changes need not wait for it.
             rt::join_all(prepared).await.into_iter().collect::<Result<(), StoreError>>()?;
@@ -70,7 +69,7 @@ impl Inner {
         let is_as_before = self.layout().geometry.starts_with(&before.geometry) && self.writable().is_ok();
         if committed.is_err() && is_as_before {
             // Nobody who makes the disk as small as it was cuts anything off.
-            larger.iter().zip(sizes).for_each(|((index, _), size)| before.disks.all()[*index].set_size(size));
+            larger.iter().zip(sizes).for_each(|((index, _), size)| disk(&before, *index).set_size(size));
         }
         committed?;
         Ok(larger.iter().map(|(index, geometry)| grown(&before, *index, geometry)).collect())
@@ -97,7 +96,8 @@ impl Inner {
     /// The disks that are large enough for more extents, by index, with their new layouts.
     fn larger(&self, layout: &Layout) -> Result<Vec<(usize, Geometry)>, StoreError> {
         let mut larger = Vec::new();
-        for (index, (disk, before)) in layout.disks.all().iter().zip(&layout.geometry).enumerate() {
+        for index in layout.places() {
+            let (disk, before) = (disk(layout, index), &layout.geometry[index]);
             let path = || disk.path().to_owned();
             let failed = |source| StoreError::Disk { path: path(), source };
             if disk.failure().is_some() {
@@ -152,10 +152,14 @@ async fn clear_tail(disk: &PoolDisk, geometry: &Geometry) -> Result<(), DiskErro
     Ok(())
 }
 
+fn disk(layout: &Layout, place: usize) -> &PoolDisk {
+    layout.disks.disk(place as u16)
+}
+
 fn grown(before: &Layout, index: usize, after: &Geometry) -> GrownDisk {
     let bytes = |geometry: &Geometry| ByteLen(u64::from(geometry.extents) * geometry.extent_bytes);
     GrownDisk {
-        path: before.disks.all()[index].path().to_owned(),
+        path: disk(before, index).path().to_owned(),
         before: bytes(&before.geometry[index]),
         after: bytes(after),
     }

@@ -1,14 +1,18 @@
-//! The disks of a pool, in order: their identities and layouts.
+//! The disks of a pool by their places: their identities and layouts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use super::METADATA_DISKS;
 use crate::catalog::DiskEntry;
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::geometry::Geometry;
 use crate::id::DiskId;
 
 /// All disks of a pool. A layout is never changed in place: its users keep it when another one replaces it.
+///
+/// A disk keeps its place, which extents name, when another one is removed. A place whose disk was removed is
+/// vacant until another disk is added.
 #[derive(Clone)]
 pub(super) struct Layout {
     pub(super) disks: CoreDisks,
@@ -17,21 +21,51 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The number of disks.
+    /// The number of places.
     pub(super) fn len(&self) -> usize {
         self.geometry.len()
     }
 
-    /// The same disks, with one more at the end.
+    /// The places that have a disk, in order.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        (0..self.len()).filter(|place| self.disks.get(*place).is_some())
+    }
+
+    /// The places whose disks have metadata: the first ones.
+    pub(super) fn metadata_places(&self) -> impl Iterator<Item = usize> {
+        self.places().take(METADATA_DISKS)
+    }
+
+    /// The place that the next disk gets.
+    pub(super) fn next_place(&self) -> usize {
+        (0..self.len()).find(|place| self.disks.get(*place).is_none()).unwrap_or(self.len())
+    }
+
+    /// The place of the disk with this path on this node.
+    pub(super) fn place_of(&self, path: &Path) -> Option<usize> {
+        self.places().find(|place| self.disks.get(*place).is_some_and(|disk| disk.path() == path))
+    }
+
+    /// The same disks, and one more at [`Layout::next_place`].
     pub(super) fn with(&self, disk: Rc<PoolDisk>, id: DiskId, geometry: Geometry) -> Layout {
-        let mut layout = self.clone();
-        layout.disks = self.disks.with(vec![disk]);
-        layout.ids.push(id);
-        layout.geometry.push(geometry);
+        let (mut layout, place) = (self.clone(), self.next_place());
+        layout.disks = self.disks.with(place, Some(disk));
+        layout.ids.resize(self.len().max(place + 1), id);
+        layout.geometry.resize(self.len().max(place + 1), geometry);
+        (layout.ids[place], layout.geometry[place]) = (id, geometry);
         layout
     }
 
-    /// The disks' entries for the catalog.
+    /// The other disks.
+    pub(super) fn without(&self, place: usize) -> Layout {
+        let mut layout = self.clone();
+        layout.disks = self.disks.with(place, None);
+        layout.ids[place] = DiskEntry::VACANT.id;
+        layout.geometry[place] = self.geometry[place].vacant();
+        layout
+    }
+
+    /// The places' entries for the catalog.
     pub(super) fn entries(&self) -> Vec<DiskEntry> {
         let entry = |(id, geometry): (&DiskId, &Geometry)| DiskEntry {
             id: *id,
@@ -43,6 +77,6 @@ impl Layout {
 
     /// The disks' paths on this node.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        self.disks.all().iter().map(|disk| disk.path().to_owned()).collect()
+        self.disks.all().map(|disk| disk.path().to_owned()).collect()
     }
 }

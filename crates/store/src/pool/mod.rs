@@ -13,6 +13,7 @@ mod grow;
 mod layout;
 mod logs;
 mod open;
+mod remove_disk;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ mod zeroing;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -35,7 +36,6 @@ use crate::catalog::{Catalog, is_name};
 use crate::copy::PoolMark;
 use crate::disks::SharedDisks;
 use crate::error::StoreError;
-use crate::geometry::Geometry;
 use crate::id::{DiskId, PoolId, VolumeId};
 use crate::log::{Lender, LogHandle, LogMemory, LogTuning};
 
@@ -45,6 +45,7 @@ pub use grow::GrownDisk;
 use layout::Layout;
 pub use logs::LogSpace;
 pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
+pub use remove_disk::RemovableDisk;
 pub use volumes::{VolumeInfo, VolumeSpec};
 pub use zeroing::{Zeroing, ZeroingWatch};
 
@@ -67,12 +68,12 @@ struct Inner {
     /// The same on all disks.
     extent_bytes: u64,
     slot_bytes: u64,
-    /// The pool's disks. Replaced when a disk is added or has grown.
+    /// The pool's disks. Replaced when a disk is added or removed, or has grown.
     layout: RefCell<Rc<Layout>>,
     ram: RamBudget,
     /// One permit, so that generations are written one after the other.
     turns: rt::sync::Semaphore,
-    /// One permit: disks grow one time after the other.
+    /// One permit: disks grow or are removed one time after the other.
     growing: rt::sync::Semaphore,
     /// How many changes are under way, including the zeroing that belongs to them.
     changes: Cell<usize>,
@@ -265,6 +266,13 @@ impl Pool {
         &self.0.older_disks
     }
 
+    /// The path of the disk with this place in the pool ([`BadBlock::disk`](crate::BadBlock)).
+    ///
+    /// `None` if it was removed.
+    pub fn path_at(&self, place: u16) -> Option<PathBuf> {
+        Some(self.0.layout().disks.get(place.into())?.path().to_owned())
+    }
+
     /// The paths of the pool's disks on this node, in the pool's order.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.0.layout().paths()
@@ -321,6 +329,28 @@ impl Pool {
         self.0.check_disk(disk, size)
     }
 
+    /// Removes a disk, on which nothing may lie, from the pool while the pool is in use, and wipes its
+    /// metadata.
+    ///
+    /// The other disks keep their places. Afterwards the caller has the cores let go of the disk
+    /// ([`SharedDisks::attach_added`], [`Slice::grow`](crate::Slice::grow)).
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchDisk`], [`StoreError::OnlyDisk`], [`StoreError::DiskInUse`], or any failure to
+    /// write the metadata. That the disk could not be wiped is no error: it is not part of the pool any more.
+    pub async fn remove_disk(&self, path: &Path) -> Result<(), StoreError> {
+        let (inner, path) = (Rc::clone(&self.0), path.to_owned());
+        to_the_end(async move { inner.remove_disk(path).await }).await
+    }
+
+    /// Checks whether [`Pool::remove_disk`] could remove a disk. Nothing is written.
+    ///
+    /// # Errors
+    /// As for [`Pool::remove_disk`], except failures to write.
+    pub fn check_removal(&self, path: &Path) -> Result<RemovableDisk, StoreError> {
+        self.0.check_removal(path)
+    }
+
     /// Takes the additional space of disks that have grown, while the pool is in use. Returns these disks.
     ///
     /// # Errors
@@ -345,7 +375,7 @@ impl Pool {
 
     /// The free space in the file systems under the pool's sparse files; see [`rt::Disk::room`].
     pub fn rooms(&self) -> Vec<Room> {
-        self.0.layout().disks.all().iter().filter_map(|disk| disk.room()).collect()
+        self.0.layout().disks.all().filter_map(|disk| disk.room()).collect()
     }
 
     /// Closes the pool so that any server may open it. All slices must have been closed and flushed.
@@ -505,14 +535,14 @@ impl Inner {
     fn usage(&self) -> Usage {
         let (state, layout) = (self.state.borrow(), self.layout());
         let extent = self.extent_bytes;
-        let disk = |(index, geometry): (usize, &Geometry)| DiskUsage {
-            id: layout.ids[index],
-            path: layout.disks.all()[index].path().to_owned(),
-            total: ByteLen(u64::from(geometry.extents) * extent),
-            free: ByteLen(state.allocator.free_on(index) * extent),
-            failure: layout.disks.all()[index].failure(),
+        let disk = |place: usize| DiskUsage {
+            id: layout.ids[place],
+            path: layout.disks.disk(place as u16).path().to_owned(),
+            total: ByteLen(u64::from(layout.geometry[place].extents) * extent),
+            free: ByteLen(state.allocator.free_on(place) * extent),
+            failure: layout.disks.disk(place as u16).failure(),
         };
-        let disks: Vec<DiskUsage> = layout.geometry.iter().enumerate().map(disk).collect();
+        let disks: Vec<DiskUsage> = layout.places().map(disk).collect();
         Usage {
             total: ByteLen(disks.iter().map(|disk| disk.total.0).sum()),
             free: ByteLen(state.allocator.free() * extent),

@@ -8,7 +8,7 @@ use base::{Buf, ByteLen};
 use rt::Disk;
 
 use super::layout::Layout;
-use super::{Inner, METADATA_DISKS, Parts, Pool, Superblocks, VolumeInfo, volumes};
+use super::{Inner, Parts, Pool, Superblocks, VolumeInfo, volumes};
 use crate::budget::RamBudget;
 use crate::catalog::{Catalog, DiskEntry, Host, Malformed};
 use crate::disks::{CoreDisks, PoolDisk};
@@ -29,9 +29,9 @@ pub struct OpenPool {
     pub force: bool,
     /// The memory for RAM volumes, shared with the node's other pools.
     pub ram: RamBudget,
-    /// A disk that may have been added ([`Pool::add_disk`] was interrupted). Whether it belongs to the pool
-    /// is decided by the pool's catalog.
-    pub joining: Option<PathBuf>,
+    /// A disk of which it is unknown whether it belongs to the pool, because [`Pool::add_disk`] or
+    /// [`Pool::remove_disk`] was interrupted. The pool's catalog decides.
+    pub uncertain: Option<PathBuf>,
 }
 
 /// What a disk says about its pool.
@@ -118,13 +118,10 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
     let is_older = |member: &&Member| member.superblock.generation < catalog.sealed && !member.torn;
     let older_disks: Vec<PathBuf> =
         members.iter().filter(is_older).map(|member| member.path.clone()).collect();
+    let id = members[0].superblock.pool;
     let inner = Rc::new(Inner::new(Parts {
-        id: members[0].superblock.pool,
-        layout: Layout {
-            ids: members.iter().map(|member| member.superblock.disk).collect(),
-            geometry: members.iter().map(|member| member.superblock.geometry).collect(),
-            disks: CoreDisks::new(members.into_iter().map(Member::into_disk).collect()),
-        },
+        id,
+        layout: lay_out(members, &catalog),
         ram: options.ram,
         generation,
         catalog: catalog.clone(),
@@ -142,6 +139,21 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
         inner.commit(catalog, Superblocks::OfAllDisks).await?;
     }
     Ok(Pool(inner))
+}
+
+/// The disks at their places.
+fn lay_out(members: Vec<Member>, catalog: &Catalog) -> Layout {
+    let vacant = members[0].superblock.geometry.vacant();
+    let places = catalog.disks.len();
+    let (mut ids, mut geometry) = (vec![DiskEntry::VACANT.id; places], vec![vacant; places]);
+    let mut disks: Vec<Option<Rc<PoolDisk>>> = vec![None; places];
+    for member in members {
+        let place = usize::from(member.superblock.index);
+        ids[place] = member.superblock.disk;
+        geometry[place] = member.superblock.geometry;
+        disks[place] = Some(member.into_disk());
+    }
+    Layout { disks: CoreDisks::new(disks), ids, geometry }
 }
 
 /// A pool that may be opened. It has at least one disk; disks are in the pool's order.
@@ -164,7 +176,7 @@ async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, St
     let first = members.first().ok_or(StoreError::NoDisks)?.superblock;
     same_pool(&members)?;
     let mut left_out = None;
-    if let Some(path) = &options.joining {
+    if let Some(path) = &options.uncertain {
         match Member::open(path, false).await {
             Ok(member) if member.superblock.pool == first.pool => members.push(member),
             Ok(_) => {}
@@ -174,10 +186,10 @@ async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, St
     let found = newest_catalog(&members).await;
     let catalog = found.as_ref().map(|found| found.decode(first.geometry.extent_bytes));
     let known = catalog.as_ref().and_then(|catalog| catalog.as_ref().ok());
-    if let (Some(path), Some(known)) = (&options.joining, known) {
+    if let (Some(path), Some(known)) = (&options.uncertain, known) {
         members.retain(|member| member.path != *path || known.has_disk(member.superblock.disk));
     }
-    // The reason why the disk that was being added could not be opened says more than that it is missing.
+    // The reason why the uncertain disk could not be opened says more than that it is missing.
     all_there(&members, known).map_err(|missing| left_out.unwrap_or(missing))?;
     let promised = members.iter().map(|member| member.superblock.generation).max().unwrap_or(0);
     let (generation, catalog) = match found.zip(catalog) {
@@ -324,7 +336,8 @@ impl Generation {
 /// The newest intact catalog on any of the disks.
 async fn newest_catalog(members: &[Member]) -> Option<Generation> {
     let mut candidates = Vec::new();
-    for member in members.iter().filter(|member| usize::from(member.superblock.index) < METADATA_DISKS) {
+    // Those of the first disks count. Others may have older ones, from when they were the first.
+    for member in members {
         for (end, parity) in End::BOTH.into_iter().flat_map(|end| [(end, 0), (end, 1)]) {
             let offset = member.superblock.geometry.slot_offset(end, parity);
             let header = member.disk.read(offset, Buf::uncleared(SUPERBLOCK_BYTES as usize)).await;
@@ -375,28 +388,31 @@ fn same_pool(members: &[Member]) -> Result<(), StoreError> {
 /// Checks that no disk is missing. `catalog` knows their identities, if it could be read.
 fn all_there(members: &[Member], catalog: Option<&Catalog>) -> Result<(), StoreError> {
     let Some(first) = members.first() else { return Err(StoreError::NoDisks) };
-    // While a disk is being added, superblocks count fewer disks than the catalog.
+    // While a disk is being added, superblocks count fewer places than the catalog.
     let told = members.iter().map(|member| member.superblock.count).max().unwrap_or(0);
-    let count = catalog.map_or(told, |catalog| catalog.disks.len() as u16);
+    let places = catalog.map_or(told, |catalog| catalog.disks.len() as u16);
+    let entry = |place: u16| catalog.and_then(|catalog| catalog.disks.get(usize::from(place)));
+    let has_disk = |place: &u16| entry(*place).is_none_or(|entry| !entry.is_vacant());
     let present: BTreeSet<u16> = members.iter().map(|member| member.superblock.index).collect();
-    let missing: Vec<MissingDisk> = (0..count)
-        .filter(|index| !present.contains(index))
-        .map(|index| {
-            let entry = catalog.and_then(|catalog| catalog.disks.get(usize::from(index)));
-            MissingDisk { index, disk: entry.map(|entry| entry.id) }
-        })
+    let missing: Vec<MissingDisk> = (0..places)
+        .filter(|place| has_disk(place) && !present.contains(place))
+        .map(|index| MissingDisk { index, disk: entry(index).map(|entry| entry.id) })
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
+    let count = (0..places).filter(has_disk).count() as u16;
     Err(StoreError::DisksMissing { pool: first.superblock.pool, count, missing })
 }
 
 /// Checks that the disks, in order, are those that the catalog names.
 fn as_in_catalog(members: &[Member], catalog: &Catalog) -> Result<(), StoreError> {
-    let known = |member: &&Member| usize::from(member.superblock.index) < catalog.disks.len();
+    let known = |member: &&Member| {
+        let entry = catalog.disks.get(usize::from(member.superblock.index));
+        entry.is_some_and(|entry| !entry.is_vacant())
+    };
     if let Some(member) = members.iter().find(|member| !known(member)) {
-        return Err(StoreError::NotAdded { path: member.path.clone() });
+        return Err(StoreError::NotInPool { path: member.path.clone() });
     }
     for member in members {
         let Superblock { index, geometry, .. } = member.superblock;
@@ -411,7 +427,8 @@ fn as_in_catalog(members: &[Member], catalog: &Catalog) -> Result<(), StoreError
         }
     }
     let pool = members[0].superblock.pool;
-    if members.len() != catalog.disks.len() || has_mixed_layouts(members) {
+    let disks = catalog.disks.iter().filter(|entry| !entry.is_vacant()).count();
+    if members.len() != disks || has_mixed_layouts(members) {
         return Err(StoreError::MetadataInvalid { pool, reason: Malformed::Pool });
     }
     Ok(())

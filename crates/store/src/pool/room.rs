@@ -37,7 +37,8 @@ impl Inner {
 
     async fn try_allocate_again(&self, catalog: &Catalog) -> Result<(), StoreError> {
         let layout = self.layout();
-        for (disk, geometry) in layout.disks.all().iter().zip(&layout.geometry) {
+        for place in layout.places() {
+            let (disk, geometry) = (layout.disks.disk(place as u16), &layout.geometry[place]);
             let tail = geometry.slot_offset(End::Tail, 0);
             allocate(disk, 0, geometry.extents_offset()).await?;
             allocate(disk, tail, geometry.disk_bytes - tail).await?;

@@ -69,12 +69,11 @@ async fn create(disks: usize) -> Pool {
 }
 
 async fn open(disks: usize) -> Result<Pool, StoreError> {
-    open_with(disks, None).await
+    open_paths((0..disks).map(path).collect(), None).await
 }
 
-async fn open_with(disks: usize, joining: Option<PathBuf>) -> Result<Pool, StoreError> {
-    let paths: Vec<PathBuf> = (0..disks).map(path).collect();
-    Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram(), joining }).await
+async fn open_paths(paths: Vec<PathBuf>, uncertain: Option<PathBuf>) -> Result<Pool, StoreError> {
+    Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram(), uncertain }).await
 }
 
 /// An act on the pool. Volumes are named by letters.
@@ -90,6 +89,10 @@ enum Act {
     Zero(char, u64, u64),
     Flush(char),
     AddDisk,
+    /// Removes this disk, on which nothing lies.
+    RemoveDisk(usize),
+    /// Adds this disk again.
+    AddAgain(usize),
     /// The pool takes the space by which its disks have grown.
     GrowDisks,
     /// Creates a volume that is a blank copy.
@@ -138,6 +141,26 @@ const LIFE_WITH_MORE: &[Act] = &[
     Act::Delete('b'),
     Act::Create('c', 2 * EXTENT),
 ];
+
+/// Lives in which the pool loses a disk, and later gets it back as a new one.
+const LIFE_WITHOUT_FIRST: &[Act] = &life_without(0);
+const LIFE_WITHOUT_LAST: &[Act] = &life_without(3);
+
+const fn life_without(disk: usize) -> [Act; 11] {
+    [
+        Act::Create('a', 4 * EXTENT),
+        Act::Write('a', 0, 8, Durability::Durable),
+        Act::Delete('a'),
+        Act::RemoveDisk(disk),
+        Act::Create('b', 20 * EXTENT),
+        Act::Write('b', 126, 6, Durability::Durable),
+        Act::LuState('b', 700),
+        Act::AddAgain(disk),
+        Act::Create('c', 30 * EXTENT),
+        Act::Write('c', 0, 8, Durability::Durable),
+        Act::Delete('b'),
+    ]
+}
 
 /// A life of a pool whose disks are larger than it knows, with volumes in the new space.
 const LIFE_THAT_GROWS: &[Act] = &[
@@ -201,19 +224,21 @@ struct Life {
     block: u32,
     /// Its disks are larger than the pool knows at first.
     grows: bool,
+    /// This disk is removed.
+    removes: Option<usize>,
 }
 
 impl Life {
     fn of(disks: usize, block: u32) -> Life {
-        Life { acts: LIFE, disks, all_disks: disks, block, grows: false }
+        Life { acts: LIFE, disks, all_disks: disks, block, grows: false, removes: None }
     }
 
     fn of_copies(disks: usize, block: u32) -> Life {
-        Life { acts: LIFE_OF_COPIES, disks, all_disks: disks, block, grows: false }
+        Life { acts: LIFE_OF_COPIES, disks, all_disks: disks, block, grows: false, removes: None }
     }
 
     fn that_grows(disks: usize) -> Life {
-        Life { acts: LIFE_THAT_GROWS, disks, all_disks: disks, block: 512, grows: true }
+        Life { acts: LIFE_THAT_GROWS, disks, all_disks: disks, block: 512, grows: true, removes: None }
     }
 
     /// Creates a pool to live in.
@@ -231,13 +256,20 @@ impl Life {
     }
 
     fn with_more(disks: usize) -> Life {
-        Life { acts: LIFE_WITH_MORE, disks, all_disks: disks + 1, block: 512, grows: false }
+        Life { acts: LIFE_WITH_MORE, disks, all_disks: disks + 1, block: 512, grows: false, removes: None }
     }
 
-    /// Opens the pool like a node that knows which disk was being added.
+    fn without(disk: usize) -> Life {
+        let acts = if disk == 0 { LIFE_WITHOUT_FIRST } else { LIFE_WITHOUT_LAST };
+        let removes = Some(disk);
+        Life { acts, disks: 4, all_disks: 4, block: 512, grows: false, removes }
+    }
+
+    /// Opens the pool like a node that knows which disk was being added or removed.
     async fn open(self) -> Result<Pool, StoreError> {
-        let joining = (self.disks < self.all_disks).then(|| path(self.disks));
-        open_with(self.disks, joining).await
+        let uncertain = self.removes.or((self.disks < self.all_disks).then_some(self.disks));
+        let certain = (0..self.disks).filter(|disk| Some(*disk) != uncertain);
+        open_paths(certain.map(path).collect(), uncertain.map(path)).await
     }
 }
 
@@ -396,6 +428,12 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
             let disk = NewDisk { path: path(pool.paths().len()), create: None, reserve: false };
             pool.add_disk(disk, true).await.unwrap();
         }
+        Act::RemoveDisk(disk) => pool.remove_disk(&path(disk)).await.unwrap(),
+        Act::AddAgain(disk) => {
+            let disk = NewDisk { path: path(disk), create: None, reserve: false };
+            // The pool has wiped it.
+            pool.add_disk(disk, false).await.unwrap();
+        }
         Act::GrowDisks => {
             let grown = pool.grow().await.unwrap();
             assert_eq!(grown.len(), pool.paths().len());
@@ -536,7 +574,7 @@ fn judge_without(cut: &Cut, life: Life) {
         match open(life.all_disks).await {
             Ok(pool) => assert!(pool.volume_named("z").is_some(), "the disk brings back what was before"),
             Err(
-                StoreError::NotAdded { .. }
+                StoreError::NotInPool { .. }
                 | StoreError::NotAPool { .. }
                 | StoreError::SuperblockDamaged { .. },
             ) => {}
@@ -550,7 +588,8 @@ fn judge_promise(cut: &Cut, life: Life, history: &History) {
     let mut images = cut.images.clone();
     let promised = history.generations[cut.acked as usize];
     let geometry = &history.geometry[cut.acked as usize];
-    for (image, geometry) in images.iter_mut().zip(geometry) {
+    let with_disk = |(_, geometry): &(&mut DiskImage, &Geometry)| geometry.extents > 0;
+    for (image, geometry) in images.iter_mut().zip(geometry).filter(with_disk) {
         for end in End::BOTH {
             let offset = geometry.slot_offset(end, promised);
             if generation_at(image, offset).is_some_and(|generation| generation >= promised) {
@@ -565,10 +604,10 @@ fn judge_promise(cut: &Cut, life: Life, history: &History) {
     let world = World::new(13);
     let node = machine(&world, images);
     let opened = world.block_on(node, CORE, move || async move { life.open().await.map(drop) });
-    assert!(
-        matches!(opened, Err(StoreError::MetadataDamaged { .. })),
-        "{cut}: went back in time: {opened:?}"
-    );
+    // What is left may name the disk that was removed and wiped.
+    let is_damaged = matches!(opened, Err(StoreError::MetadataDamaged { .. }));
+    let is_refused = is_damaged || opened.is_err() && life.removes.is_some();
+    assert!(is_refused, "{cut}: went back in time: {opened:?}");
 }
 
 /// Records, cuts and judges. Returns the number of cuts.
@@ -613,6 +652,18 @@ fn adding_a_disk_that_gets_metadata_survives_every_cut() {
 #[test]
 fn adding_a_disk_that_gets_none_survives_every_cut() {
     assert!(cut_everywhere(Life::with_more(3), 3, None) > 300);
+}
+
+/// The first disk has metadata, which the fourth one gets then. Added again, it gets its place and its
+/// metadata back.
+#[test]
+fn removing_a_disk_with_metadata_survives_every_cut() {
+    assert!(cut_everywhere(Life::without(0), 2, None) > 200);
+}
+
+#[test]
+fn removing_a_disk_without_metadata_survives_every_cut() {
+    assert!(cut_everywhere(Life::without(3), 2, None) > 200);
 }
 
 #[test]

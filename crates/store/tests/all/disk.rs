@@ -21,7 +21,7 @@ pub(crate) fn ram() -> RamBudget {
 }
 
 pub(crate) fn opening(number: u8) -> OpenPool {
-    OpenPool { host: host(number), force: false, ram: ram(), joining: None }
+    OpenPool { host: host(number), force: false, ram: ram(), uncertain: None }
 }
 
 pub(crate) fn creating() -> CreateOptions {

@@ -115,9 +115,9 @@ fn a_pool_in_a_file_keeps_what_was_written() {
         assert_eq!(contents.volumes, std::slice::from_ref(&info));
         let paths = [path.clone()];
         let refused =
-            Pool::open(&paths, OpenPool { host: host(2), force: false, ram: ram(), joining: None }).await;
+            Pool::open(&paths, OpenPool { host: host(2), force: false, ram: ram(), uncertain: None }).await;
         assert!(matches!(refused, Err(StoreError::UsedElsewhere { .. })));
-        let pool = Pool::open(&paths, OpenPool { host: host(1), force: false, ram: ram(), joining: None })
+        let pool = Pool::open(&paths, OpenPool { host: host(1), force: false, ram: ram(), uncertain: None })
             .await
             .unwrap();
         assert_eq!(pool.lu_state(info.id).unwrap(), b"reserved");
@@ -171,7 +171,7 @@ async fn pool_with_data(path: &Path, reserve: bool) {
 
 /// Opens the pool, and zeroes its volume.
 async fn trim(path: &Path) {
-    let options = OpenPool { host: host(1), force: false, ram: ram(), joining: None };
+    let options = OpenPool { host: host(1), force: false, ram: ram(), uncertain: None };
     let pool = Pool::open(&[path.to_owned()], options).await.unwrap();
     let disks = pool.share_disks().attach();
     let id = pool.volumes()[0].id;
@@ -219,7 +219,7 @@ fn foreign_files_are_refused() {
     run(move || async move {
         let refused = Pool::open(
             std::slice::from_ref(&path),
-            OpenPool { host: host(1), force: false, ram: ram(), joining: None },
+            OpenPool { host: host(1), force: false, ram: ram(), uncertain: None },
         )
         .await;
         let message = refused.err().unwrap().to_string();
@@ -259,7 +259,7 @@ fn a_thousand_volumes_stay_quick() {
         let (first, last) = (median(&mut times[..200]), median(&mut times[800..]));
         assert!(last < 20 * first, "{first:?} became {last:?}");
         drop(pool);
-        let options = OpenPool { host: host(1), force: false, ram: ram(), joining: None };
+        let options = OpenPool { host: host(1), force: false, ram: ram(), uncertain: None };
         assert_eq!(Pool::open(&[path], options).await.unwrap().volumes().len(), 1000);
     });
 }

@@ -10,5 +10,6 @@ mod faults;
 mod file;
 mod model;
 mod refusal;
+mod remove_disk;
 mod set_back;
 mod shared_block;

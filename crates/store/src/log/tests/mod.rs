@@ -81,8 +81,9 @@ async fn create(disks: usize) -> Pool {
 
 async fn open(disks: usize) -> Pool {
     let paths: Vec<PathBuf> = (0..disks).map(path).collect();
-    let pool =
-        Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram(), joining: None }).await.unwrap();
+    let pool = Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram(), uncertain: None })
+        .await
+        .unwrap();
     pool.set_log_tuning(tuning());
     pool.set_log_memory(LogMemory::new(MEMORY));
     pool

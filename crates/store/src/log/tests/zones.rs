@@ -98,6 +98,40 @@ fn zones_may_lie_on_a_disk_that_was_added() {
     });
 }
 
+/// The core that runs the log still knows the removed disk that had the place.
+#[test]
+fn zones_may_lie_on_a_disk_that_took_the_place_of_a_removed_one() {
+    let world = World::new(1);
+    let node = machine(&world, 3, 5 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
+        let disk = |number| NewDisk { path: path(number), create: None, reserve: false };
+        pool.add_disk(disk(1), true).await.unwrap();
+        let former = pool.share_disks().attach();
+        pool.remove_disk(&path(1)).await.unwrap();
+        pool.add_disk(disk(2), true).await.unwrap();
+        let slice = slices(&pool, &former, id).remove(0);
+        for at in 0..600 {
+            write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+        }
+        check(&slice).await;
+        assert!(pool.usage().disks[1].free < pool.usage().disks[1].total);
+        drop((slice, former));
+        pool.logs_ended().await;
+        drop(pool);
+        let options = OpenPool { host: host(), force: false, ram: ram(), uncertain: None };
+        let pool = Pool::open(&[path(0), path(2)], options).await.unwrap();
+        pool.set_log_tuning(tuning());
+        pool.set_log_memory(LogMemory::new(MEMORY));
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        for at in 0..600 {
+            assert_eq!(read(&slice, at).await, Ok(at + 1));
+        }
+    });
+}
+
 /// The pool waits for the logs of its last log volume to end before it drops them, and answers no log
 /// meanwhile: a log that waited for its answer would never end, and the pool would accept no change any more.
 #[test]

@@ -115,7 +115,7 @@ fn a_growth_that_fails_leaves_the_disk_in_service() {
     world.set_disk_faults(node, path(0), bad);
     assert!(matches!(grow(&pool), Err(StoreError::Disk { .. })));
     world.set_disk_faults(node, path(0), DiskFaults::default());
-    let disk = Rc::clone(&pool.0.layout().disks.all()[0]);
+    let disk = Rc::clone(pool.0.layout().disks.disk(0));
     assert_eq!((disk.size(), disk.failure()), (before, None));
     assert_eq!(grow(&pool).unwrap(), 1);
     assert!(disk.size() > before);

@@ -16,6 +16,9 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::DiskTooSmall { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_small"),
         E::DiskTooLarge { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_large"),
         E::NotGrown { .. } => (StatusCode::CONFLICT, "pool_not_grown"),
+        E::NoSuchDisk { .. } => (StatusCode::NOT_FOUND, "disk_not_found"),
+        E::OnlyDisk { .. } => (StatusCode::CONFLICT, "disk_only"),
+        E::DiskInUse { .. } => (StatusCode::CONFLICT, "disk_in_use"),
         E::DiskBlock { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_unusable"),
         E::ExtentSize(_) => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
         E::NotEmpty { .. } => (StatusCode::CONFLICT, "disk_not_empty"),
@@ -26,7 +29,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         | E::MetadataInvalid { .. } => (StatusCode::CONFLICT, "pool_damaged"),
         E::Version { .. } => (StatusCode::CONFLICT, "pool_version"),
         E::DisksMissing { .. } => (StatusCode::CONFLICT, "disks_missing"),
-        E::OtherPool { .. } | E::DuplicateDisk { .. } | E::ReplacedDisk { .. } | E::NotAdded { .. } => {
+        E::OtherPool { .. } | E::DuplicateDisk { .. } | E::ReplacedDisk { .. } | E::NotInPool { .. } => {
             (StatusCode::CONFLICT, "wrong_disks")
         }
         E::UsedElsewhere { .. } => (StatusCode::CONFLICT, "pool_used_elsewhere"),

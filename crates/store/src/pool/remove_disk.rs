@@ -1,0 +1,137 @@
+//! Removing a disk from a pool while it is in use.
+//!
+//! Nothing may lie on the disk. First the catalog stops naming it, on the other disks; then its metadata is
+//! wiped. After a power cut in between, the disk still claims to belong to the pool, and the catalog decides.
+//! See `docs/why/pool.md`.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use base::{Buf, ByteLen};
+
+use super::Inner;
+use super::commit::{Step, Superblocks, write_and_flush};
+use super::create::clear_metadata;
+use super::layout::Layout;
+use crate::catalog::Catalog;
+use crate::error::StoreError;
+use crate::extent::ExtentRun;
+use crate::geometry::{End, SUPERBLOCK_BYTES};
+
+/// A disk that could be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemovableDisk {
+    /// The path on this node.
+    pub path: PathBuf,
+    /// The space for volumes that the pool loses.
+    pub total: ByteLen,
+    /// The space for volumes that is then left in the pool.
+    pub left: ByteLen,
+}
+
+impl Inner {
+    /// Checks whether a disk could be removed. Nothing is changed.
+    pub(super) fn check_removal(&self, path: &Path) -> Result<RemovableDisk, StoreError> {
+        self.writable()?;
+        if self.closing.get() {
+            return Err(StoreError::Exported(self.id));
+        }
+        let layout = self.layout();
+        let place = self.removable(&layout, path)?;
+        let bytes = |place: usize| u64::from(layout.geometry[place].extents) * self.extent_bytes;
+        let all: u64 = layout.places().map(bytes).sum();
+        let total = bytes(place);
+        Ok(RemovableDisk { path: path.to_owned(), total: ByteLen(total), left: ByteLen(all - total) })
+    }
+
+    pub(super) async fn remove_disk(self: Rc<Inner>, path: PathBuf) -> Result<(), StoreError> {
+        let _change = self.begin_change()?;
+        // A growth that is under way would bring the disk back.
+        self.growing.acquire(1).await;
+        let removed = self.remove_alone(&path).await;
+        self.growing.release(1);
+        removed
+    }
+
+    /// No disk is growing.
+    async fn remove_alone(&self, path: &Path) -> Result<(), StoreError> {
+        let turn = self.turn().await;
+        self.writable()?;
+        let before = self.layout();
+        let place = self.removable(&before, path)?;
+        // Volumes take their extents before it is their turn to commit: from here on, none of this disk.
+        self.state.borrow_mut().allocator.set_open(place, false);
+        let after = Rc::new(before.without(place));
+        let catalog = Catalog { disks: after.entries(), ..self.state.borrow().catalog.clone() };
+        let committed = self.commit_on(Rc::clone(&after), catalog, Superblocks::OfAllDisks, 0).await;
+        if committed.is_err() && self.writable().is_ok() {
+            self.withdraw(&before, &after).await?;
+            self.state.borrow_mut().allocator.set_open(place, true);
+        }
+        committed?;
+        {
+            let mut state = self.state.borrow_mut();
+            state.allocator.set_disk(place, 0);
+            state.logs.values().for_each(|log| log.set_disks(after.disks.share()));
+        }
+        drop(turn);
+        // The pool is durable without the disk. If this fails, the disk still claims to belong to the pool,
+        // which does not name it.
+        if let Err(error) = clear_metadata(before.disks.disk(place as u16), &before.geometry[place]).await {
+            tracing::warn!(disk = %path.display(), %error, "the metadata of a removed disk could not be wiped");
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the generation that failed is found nowhere, because the next change has its number.
+    ///
+    /// That change writes to the disks that have metadata now. So this is about the disk that would have got
+    /// some.
+    async fn withdraw(&self, before: &Layout, after: &Layout) -> Result<(), StoreError> {
+        let generation = self.state.borrow().generation + 1;
+        let header = Buf::zeroed(SUPERBLOCK_BYTES as usize).share();
+        let had = |place: &usize| before.metadata_places().any(|one| one == *place);
+        for place in after.metadata_places().filter(|place| !had(place)) {
+            let geometry = &after.geometry[place];
+            let headers = End::BOTH.map(|end| (geometry.slot_offset(end, generation), header.clone()));
+            let written = write_and_flush(after.disks.disk(place as u16), headers.into(), Step::Slots).await;
+            if written.is_err() {
+                self.state.borrow_mut().metadata = super::MetadataState::Failed;
+            }
+            written?;
+        }
+        Ok(())
+    }
+
+    /// The place of the disk with this path, if the pool can do without the disk.
+    fn removable(&self, layout: &Layout, path: &Path) -> Result<usize, StoreError> {
+        let place = layout.place_of(path).ok_or_else(|| StoreError::NoSuchDisk { path: path.to_owned() })?;
+        if layout.places().count() == 1 {
+            return Err(StoreError::OnlyDisk { path: path.to_owned() });
+        }
+        let used = u64::from(layout.geometry[place].extents) - self.state.borrow().allocator.free_on(place);
+        match used {
+            0 => Ok(place),
+            used => Err(StoreError::DiskInUse {
+                path: path.to_owned(),
+                used: ByteLen(used * self.extent_bytes),
+                by: self.users_of(place),
+            }),
+        }
+    }
+
+    /// What lies on a disk, for people.
+    fn users_of(&self, place: usize) -> Vec<String> {
+        let state = self.state.borrow();
+        let is_there = |run: ExtentRun| usize::from(run.disk) == place;
+        let volumes = state.catalog.volumes.values().filter(|volume| volume.runs().any(is_there));
+        let mut users: Vec<String> = volumes.map(|volume| format!("volume {}", volume.name)).collect();
+        if state.catalog.logs.runs().any(is_there) {
+            users.push("the log of the log-structured volumes".into());
+        }
+        if users.is_empty() {
+            users.push("a volume that is being created, grown or deleted".into());
+        }
+        users
+    }
+}
