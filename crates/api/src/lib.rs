@@ -60,7 +60,7 @@ pub use self::local::LocalCredential;
 pub use self::node::{Change, Health, HypervisorSign, Node, ReadConfirm, ReadConfirmSetting};
 pub use self::pool::{
     DiskFailure, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport,
-    PoolLogs, PoolRemains, PoolState, RemainingDisk, RemainingMap, RemainingVolume,
+    PoolLogs, PoolRemains, PoolRemoveDisk, PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
 pub use self::problem::{Candidate, DryRun, Problem};
 pub use self::scrub::{PoolScrub, Scrub, ScrubState, VolumeScrub};

@@ -172,6 +172,14 @@ pub struct PoolAddDisk {
     pub wipe: bool,
 }
 
+/// A disk to remove from a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolRemoveDisk {
+    /// Absolute path of the file or block device on the node, as the pool shows it.
+    pub path: String,
+}
+
 /// A pool to import that was created elsewhere or earlier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -4,6 +4,7 @@ use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
     BlockDevice, DryRun, Forecast, Job, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
+    PoolRemoveDisk,
 };
 
 /// Pools: those of the node with this number; `None` means the queried node.
@@ -116,6 +117,22 @@ impl Client {
     /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
     pub fn would_add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<DryRun> {
         self.post(&of_node(format!("/v1/pools/{}/disks?dry_run=true", segment(pool)), node), disk)
+    }
+
+    /// Removes a disk, on which nothing lies, from a pool.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn remove_disk(&self, pool: &str, disk: &PoolRemoveDisk, node: Option<u16>) -> Result<Pool> {
+        self.post(&of_node(format!("/v1/pools/{}/remove-disk", segment(pool)), node), disk)
+    }
+
+    /// What removing a disk from a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
+    pub fn would_remove_disk(&self, pool: &str, disk: &PoolRemoveDisk, node: Option<u16>) -> Result<DryRun> {
+        self.post(&of_node(format!("/v1/pools/{}/remove-disk?dry_run=true", segment(pool)), node), disk)
     }
 
     /// Grows a pool whose disks have become larger.

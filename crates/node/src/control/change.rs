@@ -21,8 +21,8 @@ use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
 use crate::events::code::{
     CHANGE_FAILED, CHANGE_SLOW, CLUSTER_CREATED, CLUSTER_FORCED, CLUSTER_JOINED, HOST_CHANGED, HOST_CREATED,
     HOST_DELETED, MAPS_CHANGED, POOL_CREATED, POOL_EXPORTED, POOL_EXTENDED, POOL_FORGOTTEN, POOL_IMPORTED,
-    POOL_REOPENED, TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED,
-    VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
+    POOL_REDUCED, POOL_REOPENED, TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED,
+    VOLUME_DELETED, VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
 };
 use crate::events::{Code, Event};
 use crate::volume::VolumeId;
@@ -381,6 +381,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         Doing::MakePool => (POOL_CREATED, false, format!("pool {name} created")),
         Doing::ImportPool => (POOL_IMPORTED, false, format!("pool on {name} imported")),
         Doing::GrowPool => (POOL_EXTENDED, false, format!("disk added to pool {name}")),
+        Doing::ShrinkPool => (POOL_REDUCED, false, format!("disk removed from pool {name}")),
         Doing::GrowDisks => (POOL_EXTENDED, false, format!("pool {name} grown with its disks")),
         Doing::ExportPool => (POOL_EXPORTED, false, format!("pool {name} exported")),
         Doing::ReopenPool => (POOL_REOPENED, false, format!("pool {name} reopened")),

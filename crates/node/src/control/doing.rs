@@ -49,6 +49,7 @@ doings! {
     MakePool = "creating pool";
     ImportPool = "importing the pool on";
     GrowPool = "adding a disk to pool";
+    ShrinkPool = "removing a disk from pool";
     GrowDisks = "taking new space of the disks of pool";
     ExportPool = "exporting pool";
     ReopenPool = "reopening pool";

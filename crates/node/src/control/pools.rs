@@ -1,7 +1,7 @@
 //! Pools: create, import, export, show.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use base::ByteLen;
 use serde::{Deserialize, Serialize};
 use store::{
     CreateOptions, DiskUsage, FoundPool, GrownDisk, MetadataState, NewDisk, OpenPool, Pool, PoolId,
-    StoreError, Usage,
+    RemovableDisk, StoreError, Usage,
 };
 
 use super::change::{Changing, WaitsFor, Work};
@@ -111,7 +111,8 @@ pub(super) struct PoolRecord {
     /// Its identity, which tells it from another pool of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// A disk that is being added. Whether it belongs to the pool already, only the pool knows.
+    /// A disk that is being added or removed, and is not in `paths`. Whether it belongs to the pool, only the
+    /// pool knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) uncertain: Option<PathBuf>,
 }
@@ -273,13 +274,70 @@ impl Control {
                 Err(error) if pool.metadata_state() == MetadataState::Failed => return Err(error.into()),
                 ended => ended,
             };
-            control.attach_added(&pool).await;
+            control.attach_present(&pool).await;
             control.record_pool(&changing, record(None)).await?;
             control.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
             added?;
             control.pool(&name)
         })
         .await
+    }
+
+    /// Removes a disk, on which nothing lies, from a pool that is in use.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskInUse`], and other errors of the store. If the pool then accepts no changes, it may
+    /// or may not have the disk; reopening it finds out.
+    pub async fn remove_disk(
+        self: &Rc<Control>,
+        name: &str,
+        disk: PathBuf,
+    ) -> Result<PoolStatus, ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new(Doing::ShrinkPool, &name), |changing| async move {
+            // No volume of the pool is changed meanwhile.
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            let pool = control.pool_named(&name)?;
+            pool.check_removal(&disk)?;
+            let place = pool.place_of(&disk);
+            let others = pool.paths().into_iter().filter(|path| *path != disk).collect();
+            let record = PoolRecord { paths: others, uncertain: Some(disk.clone()), ..PoolRecord::of(&pool) };
+            // The record comes first: after a crash, the next start finds the pool whether or not it still
+            // has the disk.
+            control.record_pool(&changing, record).await?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let removed = match pool.remove_disk(&disk).await {
+                Err(error) if pool.metadata_state() == MetadataState::Failed => return Err(error.into()),
+                ended => ended,
+            };
+            control.attach_present(&pool).await;
+            control.let_go_of_removed(&pool).await;
+            control.record_pool(&changing, PoolRecord::of(&pool)).await?;
+            control.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
+            removed?;
+            if let Some(place) = place {
+                control.forget_read_errors(&changing, &pool, place).await?;
+            }
+            control.pool(&name)
+        })
+        .await
+    }
+
+    /// Checks, without doing it, whether a disk could be removed from a pool.
+    ///
+    /// # Errors
+    /// As [`Control::remove_disk`], except those that only the disks can report.
+    pub fn check_removal(&self, name: &str, disk: &Path) -> Result<RemovableDisk, ControlError> {
+        Ok(self.pool_named(name)?.check_removal(disk)?)
+    }
+
+    /// Gives the slices of a pool's volumes its present disks, so that none keeps a removed one open.
+    async fn let_go_of_removed(&self, pool: &Pool) {
+        for id in pool.volume_ids() {
+            if let Err(error) = self.grow_slices(pool, id).await {
+                tracing::debug!(volume = %id, %error, "a volume's slices could not be given the pool's disks");
+            }
+        }
     }
 
     /// Grows a pool that is in use into the new space of disks that have become larger.
@@ -397,8 +455,8 @@ impl Control {
         .await;
     }
 
-    /// Attaches the disks that were added to a pool on all cores.
-    async fn attach_added(&self, pool: &Pool) {
+    /// Attaches the disks that were added to a pool on all cores, and drops those that were removed.
+    async fn attach_present(&self, pool: &Pool) {
         let (id, disks) = (pool.id(), pool.share_disks());
         on_all_cores(move || {
             let disks = disks.clone();

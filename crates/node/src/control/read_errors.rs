@@ -28,7 +28,7 @@ const BLOCKS_MAX: usize = 16;
 /// Failed reads of one block within this time count as one: a command that was split, or tried again.
 const ONE_READ: Duration = Duration::from_secs(1);
 
-/// A disk: its pool, and its index there.
+/// A disk: its pool, and its place there.
 type DiskPlace = (PoolId, u16);
 
 /// The failed reads of all disks.
@@ -215,7 +215,7 @@ impl Control {
             disk.note(rt::now(), bad.disk_offset, volume, lba)
         };
         self.read_errors.changed.notify();
-        let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
+        let (name, disk) = (pool.name(), disk_path(&pool, bad.disk));
         let volume_name = self.shown_name(&info);
         let text = match news {
             News::Old => return,
@@ -246,7 +246,7 @@ impl Control {
         DiskRange {
             node: self.number(),
             pool: pool.name(),
-            disk: disk_path(&pool.paths(), bad.disk),
+            disk: disk_path(pool, bad.disk),
             offset: bad.disk_offset,
             len,
             lba,
@@ -266,7 +266,7 @@ impl Control {
         };
         self.read_errors.changed.notify();
         let Some(Found { lba, .. }) = found else { return };
-        let (name, disk) = (pool.name(), disk_path(&pool.paths(), bad.disk));
+        let (name, disk) = (pool.name(), disk_path(&pool, bad.disk));
         let volume_name = self.shown_name(&info);
         let text = format!(
             "disk {disk} of pool {name}: bad block at byte {} (LBA {lba} of volume {volume_name}) repaired",
@@ -280,10 +280,9 @@ impl Control {
     /// The failed reads of the pool's disks in this life of the node.
     pub(super) fn read_errors(&self, pool: &Pool) -> Vec<DiskReadErrors> {
         let disks = self.read_errors.disks.borrow();
-        let paths = pool.paths();
         let name_of = |id: &VolumeId| pool.volume(*id).map_or_else(|| id.to_string(), |info| info.name);
         let each = |((_, disk), errors): (&DiskPlace, &OfDisk)| DiskReadErrors {
-            disk: disk_path(&paths, *disk),
+            disk: disk_path(pool, *disk),
             repaired: errors.repaired,
             failed: errors.volumes.iter().map(|(id, failed)| (name_of(id), *failed)).collect(),
         };
@@ -297,11 +296,11 @@ impl Control {
         let disks = self.read_errors.disks.borrow();
         let now = rt::now();
         let of_pool = |pool: Pool| {
-            let (paths, name) = (pool.paths(), pool.name());
+            let name = pool.name();
             let disks = disks.range(disks_of(pool.id()));
             let each = |((_, disk), errors): (&DiskPlace, &OfDisk)| {
                 let open = errors.open.as_ref()?;
-                Some(self.read_failed(&name, disk_path(&paths, *disk), open).lasting(open.lasts(now)))
+                Some(self.read_failed(&name, disk_path(&pool, *disk), open).lasting(open.lasts(now)))
             };
             disks.filter_map(each).collect::<Vec<_>>()
         };
@@ -326,9 +325,9 @@ impl Control {
     }
 }
 
-/// The path of a disk of a pool, by its index there.
-pub(super) fn disk_path(paths: &[std::path::PathBuf], disk: u16) -> String {
-    paths.get(usize::from(disk)).map_or_else(|| format!("number {disk}"), |path| path.display().to_string())
+/// The path of a disk of a pool, by its place there.
+pub(super) fn disk_path(pool: &Pool, disk: u16) -> String {
+    pool.path_at(disk).map_or_else(|| format!("number {disk}"), |path| path.display().to_string())
 }
 
 #[cfg(test)]

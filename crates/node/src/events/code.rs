@@ -172,6 +172,8 @@ codes! {
     POOL_EXPORTED = "pool_exported", Info;
     /// A disk was added to a pool.
     POOL_EXTENDED = "pool_extended", Info;
+    /// A disk was removed from a pool.
+    POOL_REDUCED = "pool_reduced", Info;
     /// A pool was reopened.
     POOL_REOPENED = "pool_reopened", Info;
     /// A pool was forgotten.

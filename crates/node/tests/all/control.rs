@@ -321,6 +321,47 @@ fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
     });
 }
 
+/// The disk's place, its path and its device are free for another one at once, and hosts notice nothing.
+#[test]
+fn an_empty_disk_is_removed_while_clients_write() {
+    each_seed(4, |seed| {
+        let rig = Rig::new(seed, 2);
+        let shape = Shape { mib: 40, ..Shape::thick() };
+        rig.add(shape);
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", LUN));
+        keep_busy(&rig, shape, seed);
+        rig.world.add_disk(rig.server, "/dev/second", 32 * MIB, 512);
+        let add = || {
+            rig.control(|control| async move {
+                let disk = store::NewDisk { path: "/dev/second".into(), create: None, reserve: false };
+                control.add_disk(POOL, disk, false).await.map(|pool| pool.paths.len())
+            })
+        };
+        let remove = |path: &'static str| {
+            rig.control(move |control| async move {
+                control.check_removal(POOL, path.as_ref())?;
+                control.remove_disk(POOL, path.into()).await.map(|pool| pool.paths)
+            })
+        };
+        assert_eq!(add().unwrap(), 2);
+        let in_use = |error| matches!(error, ControlError::Store(store::StoreError::DiskInUse { .. }));
+        assert!(remove(DISK).is_err_and(in_use));
+        assert_eq!(remove("/dev/second").unwrap(), [std::path::PathBuf::from(DISK)]);
+        // It was wiped, and no core holds it any more.
+        assert_eq!(add().unwrap(), 2);
+        let grow = |mib: u64| {
+            rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
+        };
+        grow(80).unwrap();
+        client.run(move |_| write_and_read(session, 40 * MIB..80 * MIB));
+        assert!(remove("/dev/second").is_err_and(in_use));
+        rig.power_cycle();
+        let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
+        assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
+    });
+}
+
 /// All cores write to the new space, and hosts notice nothing.
 #[test]
 fn a_volume_grows_onto_what_its_disk_has_grown_by_while_clients_write() {

@@ -163,6 +163,49 @@ fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
     });
 }
 
+/// The node finds the pool after any cut, with or without the removed disk, and without it once the change
+/// was acknowledged.
+#[test]
+fn a_power_cut_while_a_disk_is_removed_leaves_the_pool_with_it_or_without() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.world.add_disk(rig.server, SECOND, 16 * MIB, 512);
+        rig.control(|control| async move { control.add_disk(POOL, second(), false).await }).unwrap();
+        let on: [&Path; 3] = [RECORD.as_ref(), DISK.as_ref(), SECOND.as_ref()];
+        let recording = rig.world.record_disks(&on.map(|path| (rig.server, path)));
+        rig.control(|control| async move { control.remove_disk(POOL, SECOND.into()).await }).unwrap();
+        recording.ack(1);
+        let cuts = for_each_cut(&recording, Subsets { bits: 3, seed }, |cut| {
+            let after = Rig::not_started(seed, 2, Config::default());
+            for (path, image) in on.iter().zip(&cut.images) {
+                match path.ends_with(RECORD.rsplit('/').next().unwrap()) {
+                    true => after.world.put_file(after.server, path, image.clone()),
+                    false => after.world.put_disk(after.server, path, image.clone()),
+                }
+            }
+            after.start();
+            let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
+            let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
+            assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
+            assert!(pool.paths.len() == 1 || cut.acked == 0, "{cut}");
+            assert_eq!(state.volumes, 1, "{cut}");
+            // The state is settled: the next start finds the same.
+            let left = after.control(move |control| async move {
+                match pool.paths.len() {
+                    2 => control.remove_disk(POOL, SECOND.into()).await.map(|pool| pool.paths.len()),
+                    fewer => Ok(fewer),
+                }
+            });
+            assert_eq!(left.unwrap(), 1, "{cut}");
+            after.power_cycle();
+            let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
+            assert_eq!(pool.state.unwrap_or_else(|error| panic!("{cut}: {error}")).usage.disks.len(), 1);
+        });
+        assert!(cuts > 30, "{cuts}");
+    });
+}
+
 /// Where the second of the two copies is, in bytes.
 const COPY_BYTES: u64 = 16 * MIB;
 

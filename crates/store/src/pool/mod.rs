@@ -273,6 +273,11 @@ impl Pool {
         Some(self.0.layout().disks.get(place.into())?.path().to_owned())
     }
 
+    /// The place in the pool of the disk with this path on this node.
+    pub fn place_of(&self, path: &Path) -> Option<u16> {
+        self.0.layout().place_of(path).map(|place| place as u16)
+    }
+
     /// The paths of the pool's disks on this node, in the pool's order.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.0.layout().paths()

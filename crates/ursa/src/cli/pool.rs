@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use api::{
     Client, DiskFailure, Forecast, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolForget,
-    PoolImport, PoolState,
+    PoolImport, PoolRemoveDisk, PoolState,
 };
 use clap::{Args, Subcommand};
 
@@ -152,6 +152,17 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
+    /// Remove a disk, on which nothing lies, from a pool while it is in use
+    RemoveDisk {
+        /// Pool name
+        name: String,
+        /// Disk: its path, as `ursa pool show` prints it
+        path: PathBuf,
+        #[command(flatten)]
+        of: OfNode,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
     /// Grow a pool after its disks were enlarged (for example with lvextend or truncate), while it is in use
     Grow {
         /// Pool name
@@ -258,6 +269,17 @@ impl Command {
                 let disk = PoolAddDisk { path, size: size.map(|size| size.0), reserve, wipe };
                 if confirm.go_on_if(output, &what, wipe, || client.would_add_disk(&name, &disk, of.node))? {
                     output.show(&client.add_disk(&name, &disk, of.node)?, one)?;
+                }
+                Ok(())
+            }
+            Command::RemoveDisk { name, path, of, confirm } => {
+                let path = absolute_path(&path, of)?;
+                let what = format!("Remove {path} from pool {name}{}", of.text());
+                let disk = PoolRemoveDisk { path };
+                if confirm
+                    .go_on_if(output, &what, true, || client.would_remove_disk(&name, &disk, of.node))?
+                {
+                    output.show(&client.remove_disk(&name, &disk, of.node)?, one)?;
                 }
                 Ok(())
             }

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that have a dry run.
-const CALLS: [(&str, &str); 30] = [
+const CALLS: [(&str, &str); 31] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -30,6 +30,7 @@ const CALLS: [(&str, &str); 30] = [
     ("POST", "/v1/pools"),
     ("POST", "/v1/pools/import"),
     ("POST", "/v1/pools/{name}/disks"),
+    ("POST", "/v1/pools/{name}/remove-disk"),
     ("POST", "/v1/pools/{name}/grow"),
     ("POST", "/v1/pools/{name}/export"),
     ("POST", "/v1/pools/{name}/reopen"),

@@ -76,6 +76,7 @@ const OF_NODES: [(&str, &str); 14] = [
     ("GET", "/v1/pools/{name}"),
     ("GET", "/v1/pools/{name}/remains"),
     ("POST", "/v1/pools/{name}/disks"),
+    ("POST", "/v1/pools/{name}/remove-disk"),
     ("POST", "/v1/pools/{name}/grow"),
     ("POST", "/v1/pools/{name}/export"),
     ("POST", "/v1/pools/{name}/forget"),

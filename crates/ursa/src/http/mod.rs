@@ -107,6 +107,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(pools::import))
         .routes(routes!(pools::export))
         .routes(routes!(pools::add_disk))
+        .routes(routes!(pools::remove_disk))
         .routes(routes!(pools::grow))
         .routes(routes!(pools::remains))
         .routes(routes!(pools::reopen))

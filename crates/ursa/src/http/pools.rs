@@ -14,8 +14,8 @@ use ::node::control::{
 };
 use api::{
     DiskFailure, DryRun, Job, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget,
-    PoolImport, PoolLogs, PoolRemains, PoolScrub, PoolState, Problem, RemainingDisk, RemainingMap,
-    RemainingVolume,
+    PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolScrub, PoolState, Problem, RemainingDisk,
+    RemainingMap, RemainingVolume,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -189,6 +189,36 @@ pub(super) async fn add_disk(
     }
     let add = move |control: Rc<Control>| async move { control.add_disk(&name, disk, wipe).await };
     Ok(made(with(&state, node, add).await?))
+}
+
+/// Removes a disk from a pool while it is in use.
+///
+/// Nothing may lie on the disk; `disk_in_use` names what does. Afterwards the pool does not need the disk any
+/// more, and its metadata is wiped.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/remove-disk", tag = "pools", operation_id = "remove_disk",
+    params(("name" = String, Path, description = "Pool name"), AskedOfNode),
+    request_body = PoolRemoveDisk,
+    responses(
+        (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`, `disk_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`disk_in_use`, `disk_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn remove_disk(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
+    Json(PoolRemoveDisk { path }): Json<PoolRemoveDisk>,
+) -> Result<Response, Refusal> {
+    let path = absolute(path, "path")?;
+    if dry_run {
+        return would::remove_disk(&state, node, name, path).await;
+    }
+    let remove = move |control: Rc<Control>| async move { control.remove_disk(&name, path).await };
+    Ok(axum::Json(with(&state, node, remove).await?).into_response())
 }
 
 /// Grows a pool whose disks have become larger, while it is in use.

@@ -64,7 +64,11 @@ impl Control {
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
             Ask::Digests { id, slice, offset, len } => {
                 // The pool itself is not held while its disks are read: it could not be opened again.
-                let (info, disks) = self.volume_named(&id).map(|(pool, info)| (info, pool.paths()))?;
+                let (_, info) = self.volume_named(&id)?;
+                let path = |disk: u16| {
+                    let pool = self.volume_named(&id).map(|(pool, _)| pool);
+                    pool.map_or_else(|_| format!("number {disk}"), |pool| disk_path(&pool, disk))
+                };
                 let found = crate::copies::digests(info.id, slice, offset, len).await;
                 let found = found.ok_or_else(|| ControlError::not_found("copy", &info.name))?;
                 return Ok(match found {
@@ -74,7 +78,7 @@ impl Control {
                         disk: match bad.cause {
                             ReadFailure::Lost => None,
                             ReadFailure::Medium | ReadFailure::Map | ReadFailure::Device => {
-                                Some((disk_path(&disks, bad.disk), bad.disk_offset))
+                                Some((path(bad.disk), bad.disk_offset))
                             }
                         },
                     },

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use base::Instant;
 use serde::{Deserialize, Serialize};
-use store::{PoolId, VolumeId};
+use store::{Pool, PoolId, VolumeId};
 
-use super::super::change::Work;
+use super::super::change::{Changing, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
@@ -151,6 +151,12 @@ impl ReadErrors {
         self.disks.borrow().range(disks_of(pool)).map(|(place, _)| delete(key(*place))).collect()
     }
 
+    /// Forgets a disk that has left its pool. Returns the changes that delete it from the record.
+    fn forget_disk(&self, place: DiskPlace) -> Vec<Change> {
+        let forgotten = self.disks.borrow_mut().remove(&place);
+        forgotten.map(|_| delete(key(place))).into_iter().collect()
+    }
+
     /// Forgets a pool that has left this node.
     pub(in crate::control) fn forget(&self, pool: PoolId) {
         self.disks.borrow_mut().retain(|(of, _), _| *of != pool);
@@ -180,6 +186,21 @@ impl Control {
             Ok(())
         })
         .await
+    }
+
+    /// Forgets the failed reads of a disk that was removed from its pool: another disk may get its place.
+    ///
+    /// # Errors
+    /// The node's record cannot be written, so that a restart would show them again.
+    pub(in crate::control) async fn forget_read_errors(
+        &self,
+        changing: &Rc<Changing>,
+        pool: &Pool,
+        place: u16,
+    ) -> Result<(), ControlError> {
+        let _record = changing.hold([Thing::Record]).await?;
+        let changes = self.read_errors.forget_disk((pool.id(), place));
+        if changes.is_empty() { Ok(()) } else { self.commit(changing, changes).await }
     }
 
     /// Acknowledges the failed reads of a pool's disks. Further ones are reported again.

@@ -111,6 +111,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("POST",   "/v1/pools/import", ADMIN),
     ("POST",   "/v1/pools/{name}/export", ADMIN),
     ("POST",   "/v1/pools/{name}/disks", ADMIN),
+    ("POST",   "/v1/pools/{name}/remove-disk", ADMIN),
     ("POST",   "/v1/pools/{name}/grow", ADMIN),
     ("POST",   "/v1/pools/{name}/forget", ADMIN),
     ("GET",    "/v1/users", ADMIN),

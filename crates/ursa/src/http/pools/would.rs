@@ -1,6 +1,7 @@
 //! Dry runs of calls about pools, step by step. The node makes the same checks as for the change itself, and
 //! changes nothing.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use ::node::Control;
@@ -8,7 +9,7 @@ use ::node::control::{ControlError, ImportSpec, Importable, PoolSpec};
 use api::{PoolRemains, RemainingMap, RemainingVolume};
 use axum::response::Response;
 use base::ByteLen;
-use store::{Content, GrownDisk, LookedAt, NewDisk, ProbedContents};
+use store::{Content, GrownDisk, LookedAt, NewDisk, ProbedContents, RemovableDisk};
 
 use super::{remaining, text};
 use crate::http::dry_run;
@@ -61,9 +62,22 @@ pub(super) async fn add_disk(
     let disk = looked(state, node, check).await?;
     let steps = vec![
         taking(&disk, reserve, &name),
-        format!("the disk cannot be removed again: pool {name} depends on it from then on"),
+        format!("pool {name} depends on the disk from then on; it can be removed only while it is empty"),
     ];
     Ok(dry_run::would(steps, Vec::new()))
+}
+
+/// The steps of removing a disk from a pool.
+pub(super) async fn remove_disk(
+    state: &State,
+    node: Option<u16>,
+    name: String,
+    path: PathBuf,
+) -> Result<Response, Refusal> {
+    let pool = name.clone();
+    let check = move |control: Rc<Control>| async move { control.check_removal(&pool, &path) };
+    let disk = looked(state, node, check).await?;
+    Ok(dry_run::would(removing(&disk, &name), Vec::new()))
 }
 
 /// The steps of growing a pool.
@@ -141,6 +155,15 @@ fn taking(disk: &LookedAt, reserve: bool, pool: &str) -> String {
         (Some(_), Some(held)) => format!("{becomes}; its content is destroyed: {}", of_pool(held)),
         (Some(held), None) => format!("{becomes}; its content is destroyed: {held}"),
     }
+}
+
+/// What happens to a disk that is removed from a pool.
+fn removing(RemovableDisk { path, total, left }: &RemovableDisk, pool: &str) -> Vec<String> {
+    let (path, total, left) = (text(path), Size(total.0), Size(left.0));
+    vec![
+        format!("{path} is removed from pool {pool}: volumes can then use {left}, {total} less than now"),
+        format!("nothing is moved, because nothing lies on {path}; its metadata is wiped"),
+    ]
 }
 
 fn growing(GrownDisk { path, before, after }: &GrownDisk) -> String {
@@ -222,8 +245,6 @@ fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use api::RemainingDisk;
     use base::ByteLen;
     use store::{Host, HostId};
@@ -265,6 +286,14 @@ mod tests {
     fn who_grows_a_pool_is_told_by_how_much() {
         let grown = GrownDisk { path: "/dev/sdb".into(), before: ByteLen(4096), after: ByteLen(12288) };
         assert_eq!(growing(&grown), "volumes can then use 12K of /dev/sdb instead of 4K");
+    }
+
+    #[test]
+    fn who_removes_a_disk_is_told_what_is_left() {
+        let disk = RemovableDisk { path: "/dev/sdb".into(), total: ByteLen(4096), left: ByteLen(12288) };
+        let told = removing(&disk, "main");
+        let said = "/dev/sdb is removed from pool main: volumes can then use 12K, 4K less than now";
+        assert_eq!(told[0], said);
     }
 
     fn disk(holds: Option<Content>, pool: Option<ProbedContents>) -> LookedAt {

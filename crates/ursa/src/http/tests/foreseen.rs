@@ -108,10 +108,15 @@ fn who_adds_a_disk_is_told_that_it_stays() {
     let told = |pool: &str, disk: Value| rig.post(&format!("/v1/pools/{pool}/disks?dry_run=true"), disk);
     let steps = would(&told("default", json!({"path": new, "size": 64 * MIB})));
     assert_eq!(steps[0], format!("{new} is created for pool default, a file of 64M"));
-    assert!(steps[1].starts_with("the disk cannot be removed again"), "{steps:?}");
+    assert!(steps[1].ends_with("it can be removed only while it is empty"), "{steps:?}");
     let steps = would(&told("default", json!({"path": used, "wipe": true})));
     assert!(steps[0].ends_with("its content is destroyed: unknown data"), "{steps:?}");
     told("none", json!({"path": new, "size": 64 * MIB})).refused(404, "pool_not_found");
+    let removed = |path: &str| rig.post("/v1/pools/default/remove-disk?dry_run=true", json!({"path": path}));
+    let only = before["disks"][0]["path"].as_str().unwrap();
+    removed(only).refused(409, "disk_only");
+    removed(&new).refused(404, "disk_not_found");
+    removed("relative").refused(422, "field_invalid");
     told("default", json!({"path": used})).refused(409, "disk_not_empty");
     told("default", json!({"path": new, "size": MIB / 8})).refused(422, "disk_too_small");
     told("default", json!({"path": rig.path("missing")})).refused(422, "disk_unusable");
