@@ -189,11 +189,17 @@ pub(crate) struct DiskEntry {
     pub id: DiskId,
     pub bytes: u64,
     pub extents: u32,
+    /// The disk is leaving the pool: nothing new gets extents of it.
+    pub leaving: bool,
 }
+
+/// The bit of a disk's number of extents that says that the disk is leaving.
+const LEAVING: u32 = 1 << 31;
 
 impl DiskEntry {
     /// The entry of a place whose disk was removed. All its bytes are zero.
-    pub(crate) const VACANT: DiskEntry = DiskEntry { id: DiskId([0; 16]), bytes: 0, extents: 0 };
+    pub(crate) const VACANT: DiskEntry =
+        DiskEntry { id: DiskId([0; 16]), bytes: 0, extents: 0, leaving: false };
 
     pub(crate) fn is_vacant(&self) -> bool {
         *self == DiskEntry::VACANT
@@ -317,7 +323,8 @@ impl Catalog {
         for disk in &self.disks {
             bytes.extend_from_slice(&disk.id.0);
             bytes.extend_from_slice(&disk.bytes.to_le_bytes());
-            bytes.extend_from_slice(&disk.extents.to_le_bytes());
+            let leaving = if disk.leaving { LEAVING } else { 0 };
+            bytes.extend_from_slice(&(disk.extents | leaving).to_le_bytes());
         }
         bytes.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
         for (id, volume) in &self.volumes {
@@ -371,11 +378,13 @@ impl Catalog {
             return Err(Malformed::Pool);
         }
         let disk = |fields: &mut Cursor<'_>| {
-            Some(DiskEntry { id: DiskId(fields.id()?), bytes: fields.u64()?, extents: fields.u32()? })
+            let (id, bytes, extents) = (DiskId(fields.id()?), fields.u64()?, fields.u32()?);
+            Some(DiskEntry { id, bytes, extents: extents & !LEAVING, leaving: extents & LEAVING != 0 })
         };
         let disks = (0..count).map(|_| disk(fields)).collect::<Option<Vec<DiskEntry>>>();
         let disks = disks.ok_or(Malformed::Length)?;
-        if disks.iter().all(DiskEntry::is_vacant) {
+        let is_leaving = |disk: &&DiskEntry| disk.leaving;
+        if disks.iter().all(DiskEntry::is_vacant) || disks.iter().filter(is_leaving).count() > 1 {
             return Err(Malformed::Pool);
         }
         Ok(Catalog {

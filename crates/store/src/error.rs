@@ -140,6 +140,14 @@ pub enum StoreError {
         /// The disk.
         path: PathBuf,
     },
+    /// Only one disk leaves a pool at a time.
+    #[error("{path} cannot be removed now, because {other} is leaving the pool: wait for it, or cancel that")]
+    OtherDiskLeaving {
+        /// The disk.
+        path: PathBuf,
+        /// The disk that is leaving.
+        other: PathBuf,
+    },
     /// Something lies on a disk that was to be removed.
     #[error("{path} cannot be removed, because {used} of it are in use by {}", .by.join(", "))]
     DiskInUse {

@@ -178,7 +178,7 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
         name: "p".into(),
         host: Host { id: HostId([0xaa; 16]), name: "node-a".into() },
         exported: false,
-        disks: vec![DiskEntry { id: DiskId(id(0x20)), bytes: disk_bytes, extents: 113 }],
+        disks: vec![DiskEntry { id: DiskId(id(0x20)), bytes: disk_bytes, extents: 113, leaving: false }],
         volumes: BTreeMap::from([(VolumeId(id(0x30)), Rc::new(volume))]),
         mark: PoolMark::default(),
         sealed: 0,

@@ -22,6 +22,7 @@ mod error;
 mod extent;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gate;
 mod geometry;
 #[cfg(test)]
 mod golden;
@@ -51,11 +52,12 @@ pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 pub use log::{LogFigures, LogMemory, LogSlice, LogTuning, MAP_UNIT};
 pub use lost::{LOST_UNIT, LOST_UNITS_MAX};
 pub use pool::{
-    CreateOptions, DiskUsage, FoundPool, GrownDisk, LogSpace, LookedAt, MetadataState, NewDisk, OpenPool,
-    Pool, Probe, ProbedContents, RemovableDisk, Usage, VolumeInfo, VolumeSpec, Zeroing, ZeroingWatch, probe,
+    CreateOptions, DiskUsage, FoundPool, GrownDisk, LeavingDisk, LogSpace, LookedAt, MetadataState, Moved,
+    Moving, NewDisk, OpenPool, Pool, Probe, ProbedContents, RemovableDisk, Usage, VolumeInfo, VolumeSpec,
+    Zeroing, ZeroingWatch, probe,
 };
 pub use ram::RamSlice;
 pub use signature::Content;
-pub use slice::{Slice, SliceSpec};
+pub use slice::{MovedPart, Slice, SliceSpec};
 pub use stripe::{Piece, Pieces, STRIPE_UNIT, Stripe};
 pub use thick::ThickSlice;

@@ -1,6 +1,9 @@
 //! A slice: one core's part of a volume.
 
+use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
@@ -10,6 +13,7 @@ use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
 use crate::error::{BadBlock, ReadFailure, SliceError};
 use crate::extent::ExtentRun;
+use crate::gate::Gate;
 use crate::log::{LogHandle, LogSlice};
 use crate::lost::{self, Lost};
 use crate::ram::RamSlice;
@@ -25,9 +29,10 @@ pub struct SliceSpec {
     /// Pages of the slice's dirty map; 0 if the volume is not a copy.
     pub(crate) map_pages: u64,
     pub(crate) kind: SpecKind,
-    /// The pool counts the clones: while there is one, the volume is in use.
-    #[expect(dead_code, reason = "it is held, not read")]
-    pub(crate) in_use: Arc<()>,
+    /// How often parts of the volume had been moved to another disk.
+    pub(crate) moves: u64,
+    /// The same now. The pool counts the clones: while there is one, the volume is in use.
+    pub(crate) in_use: Arc<AtomicU64>,
 }
 
 #[derive(Clone, Debug)]
@@ -75,11 +80,23 @@ impl SliceSpec {
     /// # Panics
     /// If the slice lies in a log that is open on another core.
     pub fn open(self, disks: &CoreDisks) -> Slice {
-        Slice::of(match &self.kind {
+        let is_outdated = self.moves != self.in_use.load(Ordering::Acquire);
+        let moves = self.moves;
+        let mut slice = Slice::of(match &self.kind {
             SpecKind::Thick { .. } => Layout::Thick(ThickSlice::new(self, disks.clone())),
             SpecKind::Log { .. } => Layout::Log(LogSlice::new(self, disks.clone())),
             SpecKind::Ram { .. } => Layout::Ram(RamSlice::new(self)),
-        })
+        });
+        slice.moves = Cell::new(moves);
+        if is_outdated {
+            // Whoever opens a volume excludes moves; this keeps a mistake there from destroying data.
+            tracing::error!(
+                slice = slice.index(),
+                "a slice was moved while it was being opened: it is offline"
+            );
+            slice.lose();
+        }
+        slice
     }
 }
 
@@ -93,6 +110,24 @@ impl SliceSpec {
 pub struct Slice {
     pub(crate) layout: Layout,
     lost: Lost,
+    /// The operations on a thick slice.
+    gate: Gate,
+    /// The operations on the pages of the map, by page; the list of lost blocks is page 0.
+    pages: Gate,
+    /// How often parts of the volume had been moved when the slice got its present specification.
+    moves: Cell<u64>,
+}
+
+/// A part of a volume that is about to be moved to another disk, as cores are told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedPart(pub(crate) PartKind);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PartKind {
+    /// These bytes of a slice.
+    Slice { index: u16, bytes: Range<u64> },
+    /// A part of the dirty map. Pages of all slices lie in it.
+    Map,
 }
 
 /// How the blocks of a slice are stored.
@@ -109,12 +144,53 @@ impl Slice {
     /// Creates a slice in memory that belongs to no pool: for a scratch volume, and for tests.
     pub fn in_memory(index: u16, len: ByteLen, grant: RamGrant) -> Slice {
         let kind = SpecKind::Ram { grants: vec![Arc::new(grant)] };
-        let spec = SliceSpec { index, len, map_pages: 0, kind, in_use: Arc::default() };
+        let spec = SliceSpec { index, len, map_pages: 0, kind, moves: 0, in_use: Arc::default() };
         Slice::of(Layout::Ram(RamSlice::new(spec)))
     }
 
     fn of(layout: Layout) -> Slice {
-        Slice { layout, lost: Lost::default() }
+        Slice {
+            layout,
+            lost: Lost::default(),
+            gate: Gate::default(),
+            pages: Gate::default(),
+            moves: Cell::new(0),
+        }
+    }
+
+    /// Holds back all operations on a part of the volume that begin from now on, as far as this slice has
+    /// any, and returns when those under way have ended.
+    ///
+    /// Until [`Slice::let_go`] or [`Slice::lose`]. A volume's slices hold one part at a time.
+    ///
+    /// # Errors
+    /// [`SliceError::Offline`]: the caller of an earlier operation has gone away, and it is unknown whether
+    /// the disk is done with it. Nothing is held then; reopening the pool helps.
+    pub async fn hold(&self, part: &MovedPart) -> Result<(), SliceError> {
+        match &part.0 {
+            PartKind::Slice { index, bytes } if *index == self.index() => self.gate.hold(bytes.clone()).await,
+            PartKind::Slice { .. } => Ok(()),
+            PartKind::Map => self.pages.hold(0..u64::MAX).await,
+        }
+    }
+
+    /// Lets the operations that [`Slice::hold`] held back go on.
+    pub fn let_go(&self) {
+        self.gate.let_go();
+        self.pages.let_go();
+    }
+
+    /// Fails the operations that [`Slice::hold`] held back, and all later ones on that part, until the slice
+    /// is opened again: it is unknown where the part lies. If nothing is held, all operations fail.
+    pub fn lose(&self) {
+        match (self.gate.holds(), self.pages.holds()) {
+            (true, false) => self.gate.lose(),
+            (false, true) => self.pages.lose(),
+            (true, true) | (false, false) => {
+                self.gate.lose();
+                self.pages.lose();
+            }
+        }
     }
 
     /// The number of the slice in its volume.
@@ -182,8 +258,7 @@ impl Slice {
     pub async fn read_map_page(&self, page: usize) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
         self.check_page(page);
         match &self.layout {
-            Layout::Thick(slice) => slice.read_page(1 + page as u64).await,
-            Layout::Log(slice) => slice.read_page(1 + page as u64).await,
+            Layout::Thick(_) | Layout::Log(_) => self.read_page(1 + page as u64).await,
             Layout::Ram(slice) => Ok(slice.map_page(page)),
         }
     }
@@ -202,12 +277,28 @@ impl Slice {
         self.check_page(page);
         assert_eq!(image.len(), MAP_PAGE_BYTES, "a page is written as a whole");
         match &self.layout {
-            Layout::Thick(slice) => slice.write_page(1 + page as u64, image).await,
-            Layout::Log(slice) => slice.write_page(1 + page as u64, image).await,
+            Layout::Thick(_) | Layout::Log(_) => self.write_page(1 + page as u64, image).await,
             Layout::Ram(slice) => {
                 slice.set_map_page(page, image);
                 Ok(())
             }
+        }
+    }
+
+    /// Reads a page of the map on disks; page 0 is the list of lost blocks.
+    async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
+        match &self.layout {
+            Layout::Thick(slice) => self.pages.read(page..page + 1, slice.read_page(page)).await,
+            Layout::Log(slice) => self.pages.read(page..page + 1, slice.read_page(page)).await,
+            Layout::Ram(_) => Ok([0; MAP_PAGE_BYTES]),
+        }
+    }
+
+    async fn write_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
+        match &self.layout {
+            Layout::Thick(slice) => self.pages.change(page..page + 1, slice.write_page(page, image)).await,
+            Layout::Log(slice) => self.pages.change(page..page + 1, slice.write_page(page, image)).await,
+            Layout::Ram(_) => Ok(()),
         }
     }
 
@@ -227,7 +318,7 @@ impl Slice {
         // content.
         self.check_lost(offset, len)?;
         let data = match &self.layout {
-            Layout::Thick(slice) => slice.read(offset, len).await?,
+            Layout::Thick(slice) => self.gate.read(bytes(offset, len), slice.read(offset, len)).await?,
             Layout::Log(slice) => slice.read(offset, len).await?,
             Layout::Ram(slice) => slice.memory().read(offset, len),
         };
@@ -288,7 +379,10 @@ impl Slice {
         durability: Durability,
     ) -> Result<(), SliceError> {
         match &self.layout {
-            Layout::Thick(slice) => slice.write(offset, data, durability).await,
+            Layout::Thick(slice) => {
+                let len = data.len() as u64;
+                self.gate.change(bytes(offset, ByteLen(len)), slice.write(offset, data, durability)).await
+            }
             Layout::Log(slice) => slice.write(offset, data, durability).await,
             Layout::Ram(slice) => {
                 slice.memory().write(offset, &data);
@@ -311,7 +405,7 @@ impl Slice {
             return Err(lost_error(lost));
         }
         match &self.layout {
-            Layout::Thick(slice) => slice.read_edges(offset, len).await,
+            Layout::Thick(slice) => self.gate.read(bytes(offset, len), slice.read_edges(offset, len)).await,
             Layout::Log(slice) => slice.read_edges(offset, len).await,
             Layout::Ram(_) => Ok(()),
         }
@@ -332,7 +426,9 @@ impl Slice {
         self.end_hold(offset, len).await?;
         let finds = self.has_lost_in(offset, len);
         match &self.layout {
-            Layout::Thick(slice) => slice.rewrite(offset, data).await?,
+            Layout::Thick(slice) => {
+                self.gate.change(bytes(offset, len), slice.rewrite(offset, data)).await?;
+            }
             Layout::Log(slice) => slice.rewrite(offset, data).await?,
             Layout::Ram(slice) => slice.memory().write(offset, &data),
         }
@@ -360,7 +456,7 @@ impl Slice {
     pub async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
         match &self.layout {
-            Layout::Thick(slice) => slice.reserve(offset, len).await,
+            Layout::Thick(slice) => self.gate.change(bytes(offset, len), slice.reserve(offset, len)).await,
             Layout::Log(slice) => slice.reserve(offset, len).await,
             Layout::Ram(_) => Ok(()),
         }
@@ -390,7 +486,9 @@ impl Slice {
         self.end_hold(offset, len).await?;
         let finds = self.has_lost_in(offset, len);
         match &self.layout {
-            Layout::Thick(slice) => slice.zero(offset, len).await?,
+            Layout::Thick(slice) => {
+                self.gate.change(bytes(offset, len), slice.zero(offset, len)).await?;
+            }
             Layout::Log(slice) => slice.zero(offset, len).await?,
             Layout::Ram(slice) => slice.memory().zero(offset, len),
         }
@@ -413,15 +511,17 @@ impl Slice {
         }
     }
 
-    /// Whether a disk that the slice lies on is out of service.
+    /// Whether a disk that the slice lies on is out of service, or it is unknown where a part of it lies.
     ///
     /// Writes to it then fail with [`SliceError::Offline`] until the pool is reopened.
     pub fn is_offline(&self) -> bool {
-        match &self.layout {
-            Layout::Thick(slice) => slice.is_offline(),
-            Layout::Log(slice) => slice.is_offline(),
-            Layout::Ram(_) => false,
-        }
+        self.gate.is_lost()
+            || self.pages.is_lost()
+            || match &self.layout {
+                Layout::Thick(slice) => slice.is_offline(),
+                Layout::Log(slice) => slice.is_offline(),
+                Layout::Ram(_) => false,
+            }
     }
 
     /// The parts of the range that take space, in order and at most `max`; adjacent parts are merged.
@@ -444,7 +544,9 @@ impl Slice {
         let lost = self.lost.first_in(&(offset.0..end)).map(|lost| lost.max(offset.0));
         let before = ByteLen(lost.unwrap_or(end) - offset.0);
         let mut found = match &self.layout {
-            Layout::Thick(slice) => slice.allocated(offset, before, max).await?,
+            Layout::Thick(slice) => {
+                self.gate.read(bytes(offset, len), slice.allocated(offset, before, max)).await?
+            }
             Layout::Log(slice) => slice.allocated(offset, before, max).await?,
             Layout::Ram(slice) => slice.memory().allocated(offset, before, max),
         };
@@ -579,8 +681,8 @@ impl Slice {
             return Ok(());
         }
         let (page, (disk, disk_offset)) = match &self.layout {
-            Layout::Thick(slice) => (slice.read_page(0).await?, slice.page_place(0)),
-            Layout::Log(slice) => (slice.read_page(0).await?, slice.page_place(0)),
+            Layout::Thick(slice) => (self.read_page(0).await?, slice.page_place(0)),
+            Layout::Log(slice) => (self.read_page(0).await?, slice.page_place(0)),
             Layout::Ram(_) => ([0; MAP_PAGE_BYTES], (0, 0)),
         };
         if self.lost.load(&page) {
@@ -631,21 +733,23 @@ impl Slice {
     }
 
     async fn write_lost(&self, page: &[u8; MAP_PAGE_BYTES]) -> Result<(), SliceError> {
-        match &self.layout {
-            Layout::Thick(slice) => slice.write_page(0, page).await,
-            Layout::Log(slice) => slice.write_page(0, page).await,
-            Layout::Ram(_) => Ok(()),
-        }
+        self.write_page(0, page).await
     }
 
-    /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume).
+    /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume), or takes the new place of a part
+    /// of it that was moved.
     ///
     /// `spec` is the new specification of the same slice; `disks` are this core's disks, including those that
-    /// were added since the slice was opened. Operations under way are not disturbed.
+    /// were added since the slice was opened. Operations under way are not disturbed. A specification from
+    /// before the last move is ignored: the one of the move says more.
     ///
     /// # Panics
     /// If `spec` is of another slice, or shorter.
     pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
+        if spec.moves < self.moves.get() {
+            return;
+        }
+        self.moves.set(spec.moves);
         assert!(spec.index == self.index() && spec.len >= self.len(), "{spec:?} is not this slice, grown");
         assert!(spec.map_pages as usize >= self.map_pages(), "a copy stays one: {spec:?}");
         match &self.layout {
@@ -674,6 +778,10 @@ impl Slice {
 fn lost_error(offset: u64) -> SliceError {
     let (offset, cause) = (ByteOffset(offset), ReadFailure::Lost);
     SliceError::Unreadable(BadBlock { offset, disk: 0, disk_offset: 0, cause })
+}
+
+fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
+    offset.0..offset.0 + len.0
 }
 
 /// Appends a range, merging it with the last one if the two are adjacent.

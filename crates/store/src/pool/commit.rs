@@ -210,6 +210,8 @@ pub(super) enum Step {
     Zeros,
     /// The superblocks of a disk that is being added.
     Joining,
+    /// What was moved from a disk that is leaving.
+    Moved,
 }
 
 /// Whether a canary leaves out the flush of this step.

@@ -107,7 +107,7 @@ async fn create_on(
     let geometry = lay_out(&sizes, options.extent)?;
     let ids = opened.iter().map(|_| DiskId::random()).collect();
     let disks = opened.into_iter().map(|(disk, path)| Some(Rc::new(PoolDisk::new(disk, path))));
-    let layout = Layout { disks: CoreDisks::new(disks.collect()), ids, geometry };
+    let layout = Layout { disks: CoreDisks::new(disks.collect()), ids, geometry, leaving: None };
     for (disk, geometry) in layout.disks.all().zip(&layout.geometry) {
         clear_metadata(disk, geometry).await?;
     }

@@ -18,6 +18,8 @@ pub(super) struct Layout {
     pub(super) disks: CoreDisks,
     pub(super) ids: Vec<DiskId>,
     pub(super) geometry: Vec<Geometry>,
+    /// The place of the disk that is leaving the pool.
+    pub(super) leaving: Option<usize>,
 }
 
 impl Layout {
@@ -62,17 +64,24 @@ impl Layout {
         layout.disks = self.disks.with(place, None);
         layout.ids[place] = DiskEntry::VACANT.id;
         layout.geometry[place] = self.geometry[place].vacant();
+        layout.leaving = self.leaving.filter(|leaving| *leaving != place);
         layout
+    }
+
+    /// The same disks, of which this one is leaving the pool.
+    pub(super) fn with_leaving(&self, leaving: Option<usize>) -> Layout {
+        Layout { leaving, ..self.clone() }
     }
 
     /// The places' entries for the catalog.
     pub(super) fn entries(&self) -> Vec<DiskEntry> {
-        let entry = |(id, geometry): (&DiskId, &Geometry)| DiskEntry {
-            id: *id,
-            bytes: geometry.disk_bytes,
-            extents: geometry.extents,
+        let entry = |place: usize| DiskEntry {
+            id: self.ids[place],
+            bytes: self.geometry[place].disk_bytes,
+            extents: self.geometry[place].extents,
+            leaving: self.leaving == Some(place),
         };
-        self.ids.iter().zip(&self.geometry).map(entry).collect()
+        (0..self.len()).map(entry).collect()
     }
 
     /// The disks' paths on this node.

@@ -172,7 +172,7 @@ impl Inner {
     }
 
     /// The disk of an extent run, and the run's offset there.
-    fn place_of(&self, run: ExtentRun) -> (u16, u64) {
+    pub(super) fn place_of(&self, run: ExtentRun) -> (u16, u64) {
         let geometry = self.layout().geometry[usize::from(run.disk)];
         (run.disk, geometry.extents_offset() + u64::from(run.start) * geometry.extent_bytes)
     }

@@ -11,6 +11,7 @@ mod commit;
 mod create;
 mod grow;
 mod layout;
+mod leaving;
 mod logs;
 mod open;
 mod remove_disk;
@@ -25,6 +26,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use base::ByteLen;
 use rt::sync::Notify;
@@ -43,6 +45,7 @@ use commit::Superblocks;
 pub use create::{CreateOptions, LookedAt, NewDisk};
 pub use grow::GrownDisk;
 use layout::Layout;
+pub use leaving::{LeavingDisk, Moved, Moving};
 pub use logs::LogSpace;
 pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
 pub use remove_disk::RemovableDisk;
@@ -123,8 +126,8 @@ struct State {
 /// The part of a volume's state that is not in the catalog.
 #[derive(Default)]
 struct Live {
-    /// Each slice holds a clone.
-    in_use: Arc<()>,
+    /// How often parts of the volume were moved to another disk. Each slice holds a clone.
+    in_use: Arc<AtomicU64>,
     /// The memory reserved for a RAM volume.
     grants: Vec<Arc<RamGrant>>,
 }
@@ -165,6 +168,8 @@ pub struct DiskUsage {
     pub total: ByteLen,
     /// The free part of it.
     pub free: ByteLen,
+    /// It is leaving the pool: what lies on it moves to other disks, and it takes nothing new.
+    pub leaving: bool,
     /// The failure that took the disk out of service: nothing is written to it until the pool has been
     /// reopened.
     pub failure: Option<DiskFailure>,
@@ -443,6 +448,7 @@ impl Inner {
             volumes.insert(*id, Live::default());
         }
         catalog.logs.runs().for_each(|run| allocator.take(run));
+        layout.leaving.into_iter().for_each(|place| allocator.set_open(place, false));
         let metadata = MetadataState::Writable;
         Inner {
             id,
@@ -545,6 +551,7 @@ impl Inner {
             path: layout.disks.disk(place as u16).path().to_owned(),
             total: ByteLen(u64::from(layout.geometry[place].extents) * extent),
             free: ByteLen(state.allocator.free_on(place) * extent),
+            leaving: layout.leaving == Some(place),
             failure: layout.disks.disk(place as u16).failure(),
         };
         let disks: Vec<DiskUsage> = layout.places().map(disk).collect();

@@ -153,7 +153,8 @@ fn lay_out(members: Vec<Member>, catalog: &Catalog) -> Layout {
         geometry[place] = member.superblock.geometry;
         disks[place] = Some(member.into_disk());
     }
-    Layout { disks: CoreDisks::new(disks), ids, geometry }
+    let leaving = catalog.disks.iter().position(|entry| entry.leaving);
+    Layout { disks: CoreDisks::new(disks), ids, geometry, leaving }
 }
 
 /// A pool that may be opened. It has at least one disk; disks are in the pool's order.

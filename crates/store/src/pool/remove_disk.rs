@@ -66,7 +66,7 @@ impl Inner {
         let committed = self.commit_on(Rc::clone(&after), catalog, Superblocks::OfAllDisks, 0).await;
         if committed.is_err() && self.writable().is_ok() {
             self.withdraw(&before, &after).await?;
-            self.state.borrow_mut().allocator.set_open(place, true);
+            self.state.borrow_mut().allocator.set_open(place, before.leaving != Some(place));
         }
         committed?;
         {

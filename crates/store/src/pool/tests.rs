@@ -16,7 +16,7 @@ use rt::sim::{Cut, DiskFaults, DiskImage, NodeId, Recording, Subsets, World, for
 use rt::{CoreId, Durability};
 
 use super::commit::{Step, canary};
-use super::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec, ZeroingWatch};
+use super::{CreateOptions, Moved, NewDisk, OpenPool, Pool, VolumeSpec, ZeroingWatch};
 use crate::budget::RamBudget;
 use crate::catalog::{Host, VolumeKind};
 use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES, PoolMark};
@@ -93,6 +93,8 @@ enum Act {
     RemoveDisk(usize),
     /// Adds this disk again.
     AddAgain(usize),
+    /// Moves what lies on this disk to the others, and removes it.
+    Evacuate(usize),
     /// The pool takes the space by which its disks have grown.
     GrowDisks,
     /// Creates a volume that is a blank copy.
@@ -161,6 +163,24 @@ const fn life_without(disk: usize) -> [Act; 11] {
         Act::Delete('b'),
     ]
 }
+
+/// A life in which a disk leaves the pool that holds a part of a volume, and the map of a copy. They move to
+/// disks without metadata, which no commit flushes.
+const LIFE_WITH_LEAVING: &[Act] = &[
+    Act::Create('a', 8 * EXTENT),
+    Act::Write('a', 0, 8, Durability::Durable),
+    Act::CreateCopy('b', 2 * EXTENT),
+    Act::WriteMap('b', 0),
+    Act::WriteMap('b', 1),
+    Act::Create('c', 2 * EXTENT),
+    Act::Write('a', 300, 6, Durability::Cached),
+    Act::Evacuate(0),
+    Act::Write('a', 2, 4, Durability::Durable),
+    Act::WriteMap('b', 1),
+    Act::Grow('a', 10 * EXTENT),
+    Act::Create('d', 6 * EXTENT),
+    Act::Write('d', 0, 8, Durability::Durable),
+];
 
 /// A life of a pool whose disks are larger than it knows, with volumes in the new space.
 const LIFE_THAT_GROWS: &[Act] = &[
@@ -243,7 +263,17 @@ impl Life {
 
     /// Creates a pool to live in.
     async fn begin(self) -> Pool {
-        if self.grows { self.open().await.unwrap() } else { create(self.disks).await }
+        if self.grows {
+            return self.open().await.unwrap();
+        }
+        // A pool that begins with few disks has small slots, so its disks have more extents.
+        let first = if self.removes.is_some() { 1 } else { self.disks };
+        let pool = create(first).await;
+        for number in first..self.disks {
+            let disk = NewDisk { path: path(number), create: None, reserve: false };
+            pool.add_disk(disk, true).await.unwrap();
+        }
+        pool
     }
 
     /// What the machine's disks hold at first.
@@ -263,6 +293,11 @@ impl Life {
         let acts = if disk == 0 { LIFE_WITHOUT_FIRST } else { LIFE_WITHOUT_LAST };
         let removes = Some(disk);
         Life { acts, disks: 4, all_disks: 4, block: 512, grows: false, removes }
+    }
+
+    fn with_leaving() -> Life {
+        let removes = Some(0);
+        Life { acts: LIFE_WITH_LEAVING, disks: 5, all_disks: 5, block: 512, grows: false, removes }
     }
 
     /// Opens the pool like a node that knows which disk was being added or removed.
@@ -429,6 +464,22 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
             pool.add_disk(disk, true).await.unwrap();
         }
         Act::RemoveDisk(disk) => pool.remove_disk(&path(disk)).await.unwrap(),
+        Act::Evacuate(disk) => {
+            let used = pool.usage().disks[disk].total.0 - pool.usage().disks[disk].free.0;
+            assert_eq!(used, 3 * EXTENT, "a part of a volume, and a map");
+            pool.leave(&path(disk)).await.unwrap();
+            while let Some(moving) = pool.next_move().await.unwrap() {
+                let held = slices(pool, moving.volume);
+                for slice in &held {
+                    slice.hold(&moving.part).await.unwrap();
+                }
+                let (moving, moved) = pool.move_part(moving, held.len()).await;
+                assert!(matches!(moved, Moved::Done), "{moved:?}");
+                drop(held);
+                pool.end_move(moving, &moved).await;
+            }
+            pool.remove_disk(&path(disk)).await.unwrap();
+        }
         Act::AddAgain(disk) => {
             let disk = NewDisk { path: path(disk), create: None, reserve: false };
             // The pool has wiped it.
@@ -664,6 +715,17 @@ fn removing_a_disk_with_metadata_survives_every_cut() {
 #[test]
 fn removing_a_disk_without_metadata_survives_every_cut() {
     assert!(cut_everywhere(Life::without(3), 2, None) > 200);
+}
+
+#[test]
+fn emptying_a_disk_survives_every_cut() {
+    assert!(cut_everywhere(Life::with_leaving(), 2, None) > 200);
+}
+
+#[test]
+#[should_panic(expected = "is lost")]
+fn canary_moved_data_that_is_not_flushed_is_noticed() {
+    cut_everywhere(Life::with_leaving(), 2, Some(Step::Moved));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::{BlockSize, ByteLen};
 use rt::CoreId;
@@ -337,6 +338,7 @@ impl Pool {
             len: entry.stripe.slice_len(index, entry.capacity),
             map_pages: map_pages(entry.stripe.slice_len(index, entry.capacity)),
             kind: kind(index),
+            moves: in_use.load(Ordering::Acquire),
             in_use: Arc::clone(&in_use),
         };
         Ok(slices.map(spec).collect())
@@ -374,7 +376,7 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
 ///
 /// A slot has room for them together with all extents that the pool had when it was created. Of the extents
 /// of disks that were added later, only as many are handed out as leave this room.
-fn room_for_lu_states(catalog: &Catalog) -> u64 {
+pub(super) fn room_for_lu_states(catalog: &Catalog) -> u64 {
     let thick = catalog.volumes.values().filter(|volume| volume.kind == VolumeKind::Thick);
     thick.map(|volume| SLOT_LU_STATE_BYTES.saturating_sub(volume.lu_state.len() as u64)).sum()
 }

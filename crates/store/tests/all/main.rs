@@ -8,6 +8,7 @@ mod crowd;
 mod disk;
 mod faults;
 mod file;
+mod leaving;
 mod model;
 mod refusal;
 mod remove_disk;

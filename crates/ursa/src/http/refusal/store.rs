@@ -17,6 +17,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::DiskTooLarge { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_large"),
         E::NotGrown { .. } => (StatusCode::CONFLICT, "pool_not_grown"),
         E::NoSuchDisk { .. } => (StatusCode::NOT_FOUND, "disk_not_found"),
+        E::OtherDiskLeaving { .. } => (StatusCode::CONFLICT, "disk_leaving"),
         E::OnlyDisk { .. } => (StatusCode::CONFLICT, "disk_only"),
         E::DiskInUse { .. } => (StatusCode::CONFLICT, "disk_in_use"),
         E::DiskBlock { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_unusable"),

@@ -1,0 +1,415 @@
+//! Emptying a disk that is leaving the pool: what lies on it moves to the other disks, part by part.
+//!
+//! While a part moves, the cores hold back the operations on it ([`Slice::hold`](crate::Slice::hold)). It is
+//! copied and flushed, and the catalog with its new place is committed. So at any time the catalog names a
+//! place that has everything. See `docs/why/pool.md`.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::{Buf, ByteLen};
+use rt::Durability;
+
+use super::commit::{self, Step, Superblocks};
+use super::{Inner, MetadataState, Pool, ZeroingWatch, to_the_end};
+use crate::catalog::{Catalog, VolumeEntry};
+use crate::error::StoreError;
+use crate::extent::{ExtentRun, append};
+use crate::id::VolumeId;
+use crate::slice::{MovedPart, PartKind};
+
+/// How much moves at a time, if extents are not larger: hosts wait meanwhile.
+const PART_BYTES: u64 = 4 << 20;
+
+/// How much is read and written at a time.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// With larger extents, hosts would have to wait too long while one is copied.
+const EXTENT_BYTES_MAX: u64 = 64 << 20;
+
+/// A disk that is leaving its pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeavingDisk {
+    /// The path on this node.
+    pub path: PathBuf,
+    /// How much lies on it.
+    pub left: ByteLen,
+}
+
+/// A part of a volume that is to be moved, with its new place.
+#[derive(Debug)]
+pub struct Moving {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The part, for [`Slice::hold`](crate::Slice::hold).
+    pub part: MovedPart,
+    from: ExtentRun,
+    to: ExtentRun,
+}
+
+/// How [`Pool::move_part`] has ended.
+#[derive(Debug)]
+pub enum Moved {
+    /// The part has its new place: the slices get their new specifications ([`Slice::grow`]), and then go on.
+    ///
+    /// [`Slice::grow`]: crate::Slice::grow
+    Done,
+    /// Nothing has changed.
+    Not(StoreError),
+    /// It is unknown which place counts: operations on the part must fail until the pool has been reopened.
+    Unknown(StoreError),
+}
+
+impl Pool {
+    /// The disk that is leaving the pool.
+    pub fn leaving(&self) -> Option<LeavingDisk> {
+        let layout = self.0.layout();
+        let place = layout.leaving?;
+        let path = layout.disks.disk(place as u16).path().to_owned();
+        Some(LeavingDisk { path, left: self.0.used_on(&layout, place) })
+    }
+
+    /// Lets a disk leave the pool: from now on nothing new gets space on it, also after the pool was
+    /// reopened. Durable when it returns.
+    ///
+    /// The caller then moves what lies on it ([`Pool::next_move`]), and removes it.
+    ///
+    /// # Errors
+    /// As for [`Pool::check_leave`], or any failure to write the metadata.
+    pub async fn leave(&self, path: &Path) -> Result<(), StoreError> {
+        let (inner, path) = (Rc::clone(&self.0), path.to_owned());
+        to_the_end(async move { inner.leave(path).await }).await
+    }
+
+    /// Checks whether a disk could leave the pool; returns how much of it must move.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchDisk`], [`StoreError::OnlyDisk`], [`StoreError::OtherDiskLeaving`],
+    /// [`StoreError::DiskInUse`] if something lies on it that cannot be moved; [`StoreError::NoSpace`] if the
+    /// other disks have too little.
+    pub fn check_leave(&self, path: &Path) -> Result<ByteLen, StoreError> {
+        let layout = self.0.layout();
+        let place = self.0.can_leave(path)?;
+        Ok(self.0.used_on(&layout, place))
+    }
+
+    /// Keeps the disk that is leaving: new volumes may use it again. What was moved stays where it is.
+    ///
+    /// # Errors
+    /// Any failure to write the metadata.
+    pub async fn stay(&self) -> Result<(), StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.set_leaving(None).await }).await
+    }
+
+    /// The next part that must move from the leaving disk. Its new place is taken and zeroed.
+    ///
+    /// `None` if no volume has anything on the disk. There is one part at a time: it ends with
+    /// [`Pool::end_move`].
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`], or a disk failed.
+    pub async fn next_move(&self) -> Result<Option<Moving>, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.next_move().await }).await
+    }
+
+    /// Copies the part to its new place, and commits that. All `slices` of the volume that are open hold the
+    /// part.
+    pub async fn move_part(&self, moving: Moving, slices: usize) -> (Moving, Moved) {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move {
+            let moved = inner.move_part(&moving, slices).await;
+            (moving, moved)
+        })
+        .await
+    }
+
+    /// Frees the old place of a part that was moved, or the new one of a part that was not. No slice has any
+    /// operation under way there.
+    pub async fn end_move(&self, moving: Moving, moved: &Moved) {
+        let run = match moved {
+            Moved::Done => moving.from,
+            Moved::Not(_) => moving.to,
+            // The pool takes no change any more.
+            Moved::Unknown(_) => return,
+        };
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.free(run).await }).await;
+    }
+}
+
+impl Inner {
+    fn used_on(&self, layout: &super::layout::Layout, place: usize) -> ByteLen {
+        let free = self.state.borrow().allocator.free_on(place);
+        ByteLen((u64::from(layout.geometry[place].extents) - free) * self.extent_bytes)
+    }
+
+    /// The place of a disk that can leave the pool.
+    fn can_leave(&self, path: &Path) -> Result<usize, StoreError> {
+        self.writable()?;
+        if self.closing.get() {
+            return Err(StoreError::Exported(self.id));
+        }
+        let layout = self.layout();
+        let place = layout.place_of(path).ok_or_else(|| StoreError::NoSuchDisk { path: path.to_owned() })?;
+        if let Some(other) = layout.leaving.filter(|other| *other != place) {
+            let other = layout.disks.disk(other as u16).path().to_owned();
+            return Err(StoreError::OtherDiskLeaving { path: path.to_owned(), other });
+        }
+        if layout.places().count() == 1 {
+            return Err(StoreError::OnlyDisk { path: path.to_owned() });
+        }
+        let used = self.used_on(&layout, place);
+        let state = self.state.borrow();
+        let is_there = |run: ExtentRun| usize::from(run.disk) == place;
+        if state.catalog.logs.runs().any(is_there) {
+            let by = vec!["the log of the log-structured volumes, which cannot be moved".into()];
+            return Err(StoreError::DiskInUse { path: path.to_owned(), used, by });
+        }
+        if used.0 > 0 && self.extent_bytes > EXTENT_BYTES_MAX {
+            let by = vec![format!("volumes, and extents of {} cannot be moved", ByteLen(self.extent_bytes))];
+            return Err(StoreError::DiskInUse { path: path.to_owned(), used, by });
+        }
+        let here = if layout.leaving == Some(place) { 0 } else { state.allocator.free_on(place) };
+        let free = ByteLen((state.allocator.free() - here) * self.extent_bytes);
+        if used > free { Err(StoreError::NoSpace { wanted: used, free }) } else { Ok(place) }
+    }
+
+    async fn leave(self: Rc<Inner>, path: PathBuf) -> Result<(), StoreError> {
+        let place = self.can_leave(&path)?;
+        self.set_leaving(Some(place)).await
+    }
+
+    async fn set_leaving(self: Rc<Inner>, leaving: Option<usize>) -> Result<(), StoreError> {
+        let _change = self.begin_change()?;
+        // The disk may be growing, or being removed.
+        self.growing.acquire(1).await;
+        let set = self.set_leaving_alone(leaving).await;
+        self.growing.release(1);
+        set
+    }
+
+    async fn set_leaving_alone(&self, leaving: Option<usize>) -> Result<(), StoreError> {
+        let _turn = self.turn().await;
+        self.writable()?;
+        let before = self.layout();
+        if leaving.is_some_and(|place| before.disks.get(place).is_none()) || before.leaving == leaving {
+            return Ok(());
+        }
+        // A log may have got a zone there meanwhile.
+        if let Some(place) = leaving {
+            self.can_leave(before.disks.disk(place as u16).path())?;
+        }
+        let after = before.with_leaving(leaving);
+        let catalog = Catalog { disks: after.entries(), ..self.state.borrow().catalog.clone() };
+        self.commit_on(Rc::new(after), catalog, Superblocks::OfMetadataDisks, 0).await?;
+        let mut state = self.state.borrow_mut();
+        before.leaving.into_iter().for_each(|place| state.allocator.set_open(place, true));
+        leaving.into_iter().for_each(|place| state.allocator.set_open(place, false));
+        Ok(())
+    }
+
+    async fn next_move(self: Rc<Inner>) -> Result<Option<Moving>, StoreError> {
+        let _change = self.begin_change()?;
+        let Some(place) = self.layout().leaving else { return Ok(None) };
+        let part_extents = (PART_BYTES / self.extent_bytes).max(1);
+        let Some((volume, part, from)) = self.part_on(place, part_extents as u32) else { return Ok(None) };
+        let Some((part, from, to)) = self.take_new_place(part, from) else {
+            let free = ByteLen(self.state.borrow().allocator.free() * self.extent_bytes);
+            return Err(StoreError::NoSpace { wanted: ByteLen(self.extent_bytes), free });
+        };
+        let prepared = async {
+            self.zero(&[to], &ZeroingWatch::default()).await?;
+            if part == PartKind::Map { self.allocate(&[to]).await } else { Ok(()) }
+        };
+        if let Err(error) = prepared.await {
+            self.put_back(&[to]);
+            return Err(error);
+        }
+        Ok(Some(Moving { volume, part: MovedPart(part), from, to }))
+    }
+
+    /// Takes as many extents for `from` as there are in one run, and cuts the part down to them.
+    fn take_new_place(&self, part: PartKind, from: ExtentRun) -> Option<(PartKind, ExtentRun, ExtentRun)> {
+        let mut count = from.count;
+        while count > 0 {
+            let to = self.state.borrow_mut().allocator.allocate_run(count.into());
+            if let Some(to) = to {
+                let from = ExtentRun { count, ..from };
+                let part = match part {
+                    PartKind::Slice { index, bytes } => {
+                        let end = bytes.start + u64::from(count) * self.extent_bytes;
+                        PartKind::Slice { index, bytes: bytes.start..end }
+                    }
+                    PartKind::Map => PartKind::Map,
+                };
+                return Some((part, from, to));
+            }
+            count /= 2;
+        }
+        None
+    }
+
+    /// The first part of a volume that lies on a disk, of at most `max` extents.
+    fn part_on(&self, place: usize, max: u32) -> Option<(VolumeId, PartKind, ExtentRun)> {
+        let state = self.state.borrow();
+        let is_there = |run: &ExtentRun| usize::from(run.disk) == place;
+        let cut = |run: ExtentRun| ExtentRun { count: run.count.min(max), ..run };
+        for (id, volume) in &state.catalog.volumes {
+            for (index, runs) in (0u16..).zip(&volume.slices) {
+                let mut at = 0;
+                for run in runs {
+                    if is_there(run) {
+                        let from = cut(*run);
+                        let bytes = at..at + u64::from(from.count) * self.extent_bytes;
+                        return Some((*id, PartKind::Slice { index, bytes }, from));
+                    }
+                    at += u64::from(run.count) * self.extent_bytes;
+                }
+            }
+            if let Some(run) = volume.map.iter().find(|run| is_there(run)) {
+                return Some((*id, PartKind::Map, cut(*run)));
+            }
+        }
+        None
+    }
+
+    async fn move_part(self: Rc<Inner>, moving: &Moving, slices: usize) -> Moved {
+        let change = match self.begin_change() {
+            Ok(change) => change,
+            Err(error) => return Moved::Not(error),
+        };
+        let moved = self.move_held(moving, slices).await;
+        drop(change);
+        moved.unwrap_or_else(Moved::Not)
+    }
+
+    /// If this fails, nothing has changed.
+    async fn move_held(&self, moving: &Moving, slices: usize) -> Result<Moved, StoreError> {
+        // A slice that does not hold the part would go on writing to the old place.
+        self.check_held(moving.volume, slices)?;
+        self.copy(moving.from, moving.to).await?;
+        let _turn = self.turn().await;
+        self.writable()?;
+        self.check_held(moving.volume, slices)?;
+        let before = self.state.borrow().catalog.clone();
+        let mut catalog = before.clone();
+        let volume = catalog.volumes.get(&moving.volume).cloned();
+        let mut volume = volume.ok_or(StoreError::NoSuchVolume(moving.volume))?;
+        move_in(Rc::make_mut(&mut volume), moving).ok_or(StoreError::VolumeOpen(moving.volume))?;
+        catalog.volumes.insert(moving.volume, volume);
+        let room = super::volumes::room_for_lu_states(&catalog);
+        let committed = self.commit_on(self.layout(), catalog, Superblocks::OfMetadataDisks, room).await;
+        match committed {
+            Ok(()) => {}
+            Err(error @ StoreError::MetadataFull { .. }) => return Err(error),
+            Err(error) => return self.unmove(before, error).await,
+        }
+        // No other task has run since the catalog was replaced, so no specification has the new place and the
+        // old number.
+        if let Some(live) = self.state.borrow().volumes.get(&moving.volume) {
+            live.in_use.fetch_add(1, Ordering::Release);
+        }
+        Ok(Moved::Done)
+    }
+
+    /// Makes sure that the former catalog counts after a commit that failed with `error`, if that is
+    /// possible: the slots of some disks may hold the new one.
+    async fn unmove(&self, before: Catalog, error: StoreError) -> Result<Moved, StoreError> {
+        if self.writable().is_ok() && self.commit(before, Superblocks::OfMetadataDisks).await.is_ok() {
+            return Err(error);
+        }
+        self.state.borrow_mut().metadata = MetadataState::Failed;
+        Ok(Moved::Unknown(error))
+    }
+
+    /// Checks that nobody uses a volume but these slices.
+    fn check_held(&self, volume: VolumeId, slices: usize) -> Result<(), StoreError> {
+        let state = self.state.borrow();
+        let live = state.volumes.get(&volume).ok_or(StoreError::NoSuchVolume(volume))?;
+        match Arc::strong_count(&live.in_use) == 1 + slices {
+            true => Ok(()),
+            false => Err(StoreError::VolumeOpen(volume)),
+        }
+    }
+
+    /// Copies extents, durably. The new ones are zeros.
+    async fn copy(&self, from: ExtentRun, to: ExtentRun) -> Result<(), StoreError> {
+        let layout = self.layout();
+        let ((source, source_at), (target, target_at)) = (self.place_of(from), self.place_of(to));
+        let (source, target) = (layout.disks.disk(source), layout.disks.disk(target));
+        let len = u64::from(from.count) * self.extent_bytes;
+        let mut at = 0;
+        while at < len {
+            let piece = COPY_BYTES.min(len - at);
+            let read = source.read(source_at + at, Buf::uncleared(piece as usize)).await;
+            let data =
+                read.map_err(|error| StoreError::Disk { path: source.path().to_owned(), source: error })?;
+            if data.iter().any(|byte| *byte != 0) {
+                let written = target.write(target_at + at, data.share(), Durability::Cached).await;
+                written
+                    .map_err(|error| StoreError::Disk { path: target.path().to_owned(), source: error })?;
+            }
+            at += piece;
+        }
+        commit::flush(target, Step::Moved).await
+    }
+
+    /// Frees extents that nothing uses any more.
+    async fn free(self: Rc<Inner>, run: ExtentRun) {
+        let Ok(_change) = self.begin_change() else { return };
+        if let Err(error) = self.zero(&[run], &ZeroingWatch::default()).await {
+            tracing::warn!(%error, "the former space of a volume could not be released on the disk");
+        }
+        self.put_back(&[run]);
+    }
+}
+
+/// Gives a part of a volume its new place. `None` if it does not lie where it did.
+fn move_in(volume: &mut VolumeEntry, moving: &Moving) -> Option<()> {
+    let runs = match &moving.part.0 {
+        PartKind::Slice { index, .. } => volume.slices.get_mut(usize::from(*index))?,
+        PartKind::Map => &mut volume.map,
+    };
+    *runs = replaced(runs, moving.from, moving.to)?;
+    Some(())
+}
+
+/// `runs` with `to` in place of `from`, which is a part of one of them.
+fn replaced(runs: &[ExtentRun], from: ExtentRun, to: ExtentRun) -> Option<Vec<ExtentRun>> {
+    let has = |run: &ExtentRun| run.disk == from.disk && run.start <= from.start && from.end() <= run.end();
+    let at = runs.iter().position(has)?;
+    let run = runs[at];
+    let before = ExtentRun { count: from.start - run.start, ..run };
+    let after = ExtentRun { start: from.end(), count: run.end() - from.end(), ..run };
+    let mut all = Vec::new();
+    let moved = [before, to, after];
+    for run in runs[..at].iter().chain(&moved).chain(&runs[at + 1..]).filter(|run| run.count > 0) {
+        append(&mut all, *run);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_run_is_replaced() {
+        let run = |disk, start, count| ExtentRun { disk, start, count };
+        let runs = [run(0, 0, 4), run(1, 4, 6), run(0, 4, 2)];
+        let to = |from, to| replaced(&runs, from, to);
+        let middle = to(run(1, 6, 2), run(2, 0, 2)).unwrap();
+        assert_eq!(middle, [run(0, 0, 4), run(1, 4, 2), run(2, 0, 2), run(1, 8, 2), run(0, 4, 2)]);
+        let all = to(run(1, 4, 6), run(2, 0, 6)).unwrap();
+        assert_eq!(all, [run(0, 0, 4), run(2, 0, 6), run(0, 4, 2)]);
+        // What becomes adjacent is one run.
+        let next = replaced(&[run(0, 0, 4), run(1, 4, 6)], run(1, 4, 2), run(0, 4, 2)).unwrap();
+        assert_eq!(next, [run(0, 0, 6), run(1, 6, 4)]);
+        assert_eq!(to(run(1, 9, 2), run(2, 0, 2)), None);
+        assert_eq!(to(run(2, 4, 1), run(2, 0, 1)), None);
+    }
+}
