@@ -59,8 +59,9 @@ pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};
 pub use self::local::LocalCredential;
 pub use self::node::{Change, Health, HypervisorSign, Node, ReadConfirm, ReadConfirmSetting};
 pub use self::pool::{
-    DiskFailure, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport,
-    PoolLogs, PoolRemains, PoolRemoveDisk, PoolState, RemainingDisk, RemainingMap, RemainingVolume,
+    DiskFailure, DiskLeaving, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget,
+    PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolState, RemainingDisk, RemainingMap,
+    RemainingVolume,
 };
 pub use self::problem::{Candidate, DryRun, Problem};
 pub use self::scrub::{PoolScrub, Scrub, ScrubState, VolumeScrub};

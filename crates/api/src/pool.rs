@@ -114,6 +114,19 @@ pub struct PoolDisk {
     /// Why it is out of service; absent if it is in service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<DiskFailure>,
+    /// Set while the disk is leaving the pool: what lies on it moves to the other disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<DiskLeaving>,
+}
+
+/// The progress of a disk that is leaving its pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskLeaving {
+    /// Bytes that are still to be moved.
+    pub left: u64,
+    /// Why it makes no progress; the node tries again every 30 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Why a disk is out of service.
@@ -178,6 +191,9 @@ pub struct PoolAddDisk {
 pub struct PoolRemoveDisk {
     /// Absolute path of the file or block device on the node, as the pool shows it.
     pub path: String,
+    /// Keep the disk, which is leaving. What was moved stays where it is.
+    #[serde(default)]
+    pub cancel: bool,
 }
 
 /// A pool to import that was created elsewhere or earlier.

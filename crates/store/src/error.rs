@@ -140,6 +140,12 @@ pub enum StoreError {
         /// The disk.
         path: PathBuf,
     },
+    /// The disk is not leaving the pool.
+    #[error("{path} is not leaving the pool: there is nothing to cancel")]
+    NotLeaving {
+        /// The disk.
+        path: PathBuf,
+    },
     /// Only one disk leaves a pool at a time.
     #[error("{path} cannot be removed now, because {other} is leaving the pool: wait for it, or cancel that")]
     OtherDiskLeaving {
@@ -379,6 +385,11 @@ pub enum StoreError {
         /// Bytes available.
         available: u64,
     },
+    /// A part of a volume cannot be moved now.
+    #[error(
+        "a part of volume {0} cannot be moved to another disk now, because the volume is being opened or closed, or its disk does not respond"
+    )]
+    VolumeNotHeld(VolumeId),
     /// A slice of the volume is still open on some core.
     #[error("volume {0} is in use: close its slices first")]
     VolumeOpen(VolumeId),

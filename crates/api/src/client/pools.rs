@@ -119,7 +119,7 @@ impl Client {
         self.post(&of_node(format!("/v1/pools/{}/disks?dry_run=true", segment(pool)), node), disk)
     }
 
-    /// Removes a disk, on which nothing lies, from a pool.
+    /// Removes a disk from a pool, or cancels that.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

@@ -408,6 +408,9 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::MakeToken
         | Doing::DeleteToken
         | Doing::LookAtDisks
+        | Doing::LetDiskLeave
+        | Doing::EmptyDisk
+        | Doing::KeepDisk
         | Doing::OpenPool
         | Doing::ReturnToCluster
         | Doing::LeaveCluster

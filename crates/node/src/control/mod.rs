@@ -19,6 +19,7 @@ mod filling;
 mod foreseen;
 mod forgetting;
 mod forks;
+mod leaving;
 mod life;
 mod links;
 mod lost_blocks;
@@ -78,6 +79,7 @@ pub use self::filling::{Filling, LEVELS};
 pub use self::foreseen::Importable;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, PolicyChange};
+pub use self::leaving::DiskLeaving;
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
 pub use self::members::{Collision, JoinRefusal, NodeStatus, Removal};
@@ -163,6 +165,10 @@ pub struct Control {
     /// Notified when copies cannot be opened because their pool has not been compared with the cluster's
     /// record.
     unvouched: Notify,
+    /// Notified when a pool may have a disk that is leaving it.
+    leaving: Notify,
+    /// Why the leaving disks of pools cannot be emptied.
+    leaving_problems: RefCell<BTreeMap<PoolId, String>>,
     /// This node's floating addresses.
     floating: Floating,
     events: Events,

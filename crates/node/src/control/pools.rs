@@ -1,7 +1,7 @@
 //! Pools: create, import, export, show.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use base::ByteLen;
 use serde::{Deserialize, Serialize};
 use store::{
     CreateOptions, DiskUsage, FoundPool, GrownDisk, MetadataState, NewDisk, OpenPool, Pool, PoolId,
-    RemovableDisk, StoreError, Usage,
+    StoreError, Usage,
 };
 
 use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::filling::Filling;
+use super::leaving::DiskLeaving;
 use super::overcommit::{Overcommit, Promises};
 use super::predecessor::outlive;
 use super::read_errors::DiskReadErrors;
@@ -82,6 +83,8 @@ pub struct PoolState {
     pub filling: Option<Filling>,
     /// The scrubs of its volumes.
     pub scrubs: PoolScrubs,
+    /// The disk that is leaving it.
+    pub leaving: Option<DiskLeaving>,
 }
 
 impl PoolState {
@@ -158,6 +161,7 @@ impl Control {
             (open.promised, open.overcommit) = self.promised(promises, pool);
             open.filling = self.filling(pool, &open.usage);
             open.scrubs = self.pool_scrubs(pool.id());
+            open.leaving = self.disk_leaving(pool);
         }
         status
     }
@@ -288,7 +292,7 @@ impl Control {
     /// # Errors
     /// [`StoreError::DiskInUse`], and other errors of the store. If the pool then accepts no changes, it may
     /// or may not have the disk; reopening it finds out.
-    pub async fn remove_disk(
+    pub(super) async fn remove_empty_disk(
         self: &Rc<Control>,
         name: &str,
         disk: PathBuf,
@@ -321,14 +325,6 @@ impl Control {
             control.pool(&name)
         })
         .await
-    }
-
-    /// Checks, without doing it, whether a disk could be removed from a pool.
-    ///
-    /// # Errors
-    /// As [`Control::remove_disk`], except those that only the disks can report.
-    pub fn check_removal(&self, name: &str, disk: &Path) -> Result<RemovableDisk, ControlError> {
-        Ok(self.pool_named(name)?.check_removal(disk)?)
     }
 
     /// Gives the slices of a pool's volumes its present disks, so that none keeps a removed one open.
@@ -498,6 +494,7 @@ impl Control {
         let known = KnownPool { paths: paths.to_owned(), state, closing: false };
         let before = self.pools.borrow_mut().insert(name.to_owned(), known);
         drop(before);
+        self.leaving.notify();
     }
 
     /// Writes a pool's entry to the record.
@@ -595,6 +592,7 @@ fn status(name: &str, known: &KnownPool) -> PoolStatus {
                 overcommit: None,
                 filling: None,
                 scrubs: PoolScrubs::default(),
+                leaving: None,
             })
         }
         Opened::NotYet(began) => {

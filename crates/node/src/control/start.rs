@@ -132,6 +132,8 @@ impl Control {
             forgotten_record: Cell::new(false),
             accepted_older: RefCell::default(),
             unvouched: Notify::new(),
+            leaving: Notify::new(),
+            leaving_problems: RefCell::default(),
             floating: Floating::new(),
             events: Events::default(),
             verifications: Verifications::default(),
@@ -150,6 +152,7 @@ impl Control {
         rt::spawn(Rc::clone(&control).keep_record_writable()).detach();
         rt::spawn(Rc::clone(&control).keep_read_errors()).detach();
         rt::spawn(Rc::clone(&control).scrub_by_schedule()).detach();
+        rt::spawn(Rc::clone(&control).empty_leaving_disks()).detach();
         Ok(control)
     }
 

@@ -114,6 +114,11 @@ impl Volume {
         }
     }
 
+    /// This core's slices.
+    pub fn own_slices(&self) -> impl Iterator<Item = &Rc<Slice>> {
+        self.slices.iter().flatten()
+    }
+
     /// One of this core's slices.
     pub fn slice(&self, number: u16) -> Option<Rc<Slice>> {
         self.slices.get(usize::from(number))?.clone()

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::Payload;
 use rt::Durability;
-use store::{CoreDisks, SliceError, SliceSpec};
+use store::{CoreDisks, MovedPart, SliceError, SliceSpec};
 
 use super::order::{Exclusive, Order};
 use crate::copies::{Opening, RangeLock, SliceCopy};
@@ -123,7 +123,25 @@ impl Slice {
         }
     }
 
-    /// Makes the slice longer.
+    /// Holds back the operations on a part of the volume; see [`store::Slice::hold`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn hold(&self, part: &MovedPart) -> Result<(), SliceError> {
+        self.layout.hold(part).await
+    }
+
+    /// See [`store::Slice::let_go`].
+    pub fn let_go(&self) {
+        self.layout.let_go();
+    }
+
+    /// See [`store::Slice::lose`].
+    pub fn lose(&self) {
+        self.layout.lose();
+    }
+
+    /// Makes the slice longer, or takes the new place of a part that was moved.
     pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
         self.layout.grow(spec, disks);
     }

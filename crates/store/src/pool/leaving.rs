@@ -13,7 +13,7 @@ use base::{Buf, ByteLen};
 use rt::Durability;
 
 use super::commit::{self, Step, Superblocks};
-use super::{Inner, MetadataState, Pool, ZeroingWatch, to_the_end};
+use super::{Inner, MetadataState, Pool, RemovableDisk, ZeroingWatch, to_the_end};
 use crate::catalog::{Catalog, VolumeEntry};
 use crate::error::StoreError;
 use crate::extent::{ExtentRun, append};
@@ -83,16 +83,15 @@ impl Pool {
         to_the_end(async move { inner.leave(path).await }).await
     }
 
-    /// Checks whether a disk could leave the pool; returns how much of it must move.
+    /// Checks whether a disk could leave the pool, and how much must move.
     ///
     /// # Errors
     /// [`StoreError::NoSuchDisk`], [`StoreError::OnlyDisk`], [`StoreError::OtherDiskLeaving`],
     /// [`StoreError::DiskInUse`] if something lies on it that cannot be moved; [`StoreError::NoSpace`] if the
     /// other disks have too little.
-    pub fn check_leave(&self, path: &Path) -> Result<ByteLen, StoreError> {
-        let layout = self.0.layout();
+    pub fn check_leave(&self, path: &Path) -> Result<RemovableDisk, StoreError> {
         let place = self.0.can_leave(path)?;
-        Ok(self.0.used_on(&layout, place))
+        Ok(self.0.removable_disk(&self.0.layout(), place))
     }
 
     /// Keeps the disk that is leaving: new volumes may use it again. What was moved stays where it is.
@@ -142,7 +141,7 @@ impl Pool {
 }
 
 impl Inner {
-    fn used_on(&self, layout: &super::layout::Layout, place: usize) -> ByteLen {
+    pub(super) fn used_on(&self, layout: &super::layout::Layout, place: usize) -> ByteLen {
         let free = self.state.borrow().allocator.free_on(place);
         ByteLen((u64::from(layout.geometry[place].extents) - free) * self.extent_bytes)
     }
@@ -299,7 +298,7 @@ impl Inner {
         let mut catalog = before.clone();
         let volume = catalog.volumes.get(&moving.volume).cloned();
         let mut volume = volume.ok_or(StoreError::NoSuchVolume(moving.volume))?;
-        move_in(Rc::make_mut(&mut volume), moving).ok_or(StoreError::VolumeOpen(moving.volume))?;
+        move_in(Rc::make_mut(&mut volume), moving).ok_or(StoreError::VolumeNotHeld(moving.volume))?;
         catalog.volumes.insert(moving.volume, volume);
         let room = super::volumes::room_for_lu_states(&catalog);
         let committed = self.commit_on(self.layout(), catalog, Superblocks::OfMetadataDisks, room).await;
@@ -332,7 +331,7 @@ impl Inner {
         let live = state.volumes.get(&volume).ok_or(StoreError::NoSuchVolume(volume))?;
         match Arc::strong_count(&live.in_use) == 1 + slices {
             true => Ok(()),
-            false => Err(StoreError::VolumeOpen(volume)),
+            false => Err(StoreError::VolumeNotHeld(volume)),
         }
     }
 

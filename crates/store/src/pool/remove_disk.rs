@@ -27,6 +27,8 @@ pub struct RemovableDisk {
     pub total: ByteLen,
     /// The space for volumes that is then left in the pool.
     pub left: ByteLen,
+    /// How much must move to other disks first.
+    pub moves: ByteLen,
 }
 
 impl Inner {
@@ -38,10 +40,19 @@ impl Inner {
         }
         let layout = self.layout();
         let place = self.removable(&layout, path)?;
+        Ok(self.removable_disk(&layout, place))
+    }
+
+    pub(super) fn removable_disk(&self, layout: &Layout, place: usize) -> RemovableDisk {
         let bytes = |place: usize| u64::from(layout.geometry[place].extents) * self.extent_bytes;
         let all: u64 = layout.places().map(bytes).sum();
         let total = bytes(place);
-        Ok(RemovableDisk { path: path.to_owned(), total: ByteLen(total), left: ByteLen(all - total) })
+        RemovableDisk {
+            path: layout.disks.disk(place as u16).path().to_owned(),
+            total: ByteLen(total),
+            left: ByteLen(all - total),
+            moves: self.used_on(layout, place),
+        }
     }
 
     pub(super) async fn remove_disk(self: Rc<Inner>, path: PathBuf) -> Result<(), StoreError> {
@@ -109,14 +120,9 @@ impl Inner {
         if layout.places().count() == 1 {
             return Err(StoreError::OnlyDisk { path: path.to_owned() });
         }
-        let used = u64::from(layout.geometry[place].extents) - self.state.borrow().allocator.free_on(place);
-        match used {
-            0 => Ok(place),
-            used => Err(StoreError::DiskInUse {
-                path: path.to_owned(),
-                used: ByteLen(used * self.extent_bytes),
-                by: self.users_of(place),
-            }),
+        match self.used_on(layout, place) {
+            ByteLen(0) => Ok(place),
+            used => Err(StoreError::DiskInUse { path: path.to_owned(), used, by: self.users_of(place) }),
         }
     }
 

@@ -100,7 +100,7 @@ fn a_disk_is_emptied_while_its_volume_is_written() {
             for at in 0..blocks {
                 open.write(at, at + 1).await.unwrap();
             }
-            assert_eq!(pool.check_leave(&path(0)).unwrap(), ByteLen(MIB));
+            assert_eq!(pool.check_leave(&path(0)).unwrap().moves, ByteLen(MIB));
             pool.leave(&path(0)).await.unwrap();
             let ends = Rc::new(Cell::new(false));
             let writer = |first: u64| {
@@ -218,7 +218,7 @@ fn a_part_that_cannot_be_moved_stays() {
     let (pool, open) = world.block_on(node, CORE, move || async move {
         let stray = pool.volume_slices(open.id, CORE, 1).unwrap();
         let in_use = evacuate(&pool, &open).await;
-        assert!(matches!(in_use, Err(StoreError::VolumeOpen(_))), "{in_use:?}");
+        assert!(matches!(in_use, Err(StoreError::VolumeNotHeld(_))), "{in_use:?}");
         drop(stray);
         (pool, open)
     });

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, DiskFailure, Forecast, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolForget,
-    PoolImport, PoolRemoveDisk, PoolState,
+    Client, DiskFailure, DiskLeaving, Forecast, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate,
+    PoolForget, PoolImport, PoolRemoveDisk, PoolState,
 };
 use clap::{Args, Subcommand};
 
@@ -152,12 +152,15 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
-    /// Remove a disk, on which nothing lies, from a pool while it is in use
+    /// Remove a disk from a pool while it is in use; first, what lies on it moves to the other disks
     RemoveDisk {
         /// Pool name
         name: String,
         /// Disk: its path, as `ursa pool show` prints it
         path: PathBuf,
+        /// Keep the disk, which is leaving; what was moved stays where it is
+        #[arg(long)]
+        cancel: bool,
         #[command(flatten)]
         of: OfNode,
         #[command(flatten)]
@@ -272,13 +275,15 @@ impl Command {
                 }
                 Ok(())
             }
-            Command::RemoveDisk { name, path, of, confirm } => {
+            Command::RemoveDisk { name, path, cancel, of, confirm } => {
                 let path = absolute_path(&path, of)?;
-                let what = format!("Remove {path} from pool {name}{}", of.text());
-                let disk = PoolRemoveDisk { path };
-                if confirm
-                    .go_on_if(output, &what, true, || client.would_remove_disk(&name, &disk, of.node))?
-                {
+                let what = match cancel {
+                    true => format!("Keep {path} in pool {name}{}", of.text()),
+                    false => format!("Remove {path} from pool {name}{}", of.text()),
+                };
+                let disk = PoolRemoveDisk { path, cancel };
+                let would = || client.would_remove_disk(&name, &disk, of.node);
+                if confirm.go_on_if(output, &what, !cancel, would)? {
                     output.show(&client.remove_disk(&name, &disk, of.node)?, one)?;
                 }
                 Ok(())
@@ -357,9 +362,15 @@ fn one(pool: &Pool) -> String {
     let disks: Vec<String> = pool
         .disks
         .iter()
-        .map(|disk| match &disk.failure {
-            None => format!("{}  {}, {} free", disk.path, size(disk.total), size(disk.free)),
-            Some(DiskFailure { error, since }) => {
+        .map(|disk| match (&disk.failure, &disk.leaving) {
+            (None, None) => format!("{}  {}, {} free", disk.path, size(disk.total), size(disk.free)),
+            (None, Some(DiskLeaving { left, problem: None })) => {
+                format!("{}  leaving: {} to be moved", disk.path, size(*left))
+            }
+            (None, Some(DiskLeaving { left, problem: Some(problem) })) => {
+                format!("{}  leaving, but no progress ({} to be moved): {problem}", disk.path, size(*left))
+            }
+            (Some(DiskFailure { error, since }), _) => {
                 let age = unix_now();
                 let age = age_text(age.saturating_sub(*since));
                 format!("{}  OUT OF SERVICE: a write or a flush failed {age} ago: {error}", disk.path)

@@ -13,9 +13,9 @@ use ::node::control::{
     PoolStatus,
 };
 use api::{
-    DiskFailure, DryRun, Job, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget,
-    PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolScrub, PoolState, Problem, RemainingDisk,
-    RemainingMap, RemainingVolume,
+    DiskFailure, DiskLeaving, DryRun, Job, List, NewDisk, Overcommit, Pool, PoolAddDisk, PoolCreate,
+    PoolDisk, PoolForget, PoolImport, PoolLogs, PoolRemains, PoolRemoveDisk, PoolScrub, PoolState, Problem,
+    RemainingDisk, RemainingMap, RemainingVolume,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -193,8 +193,9 @@ pub(super) async fn add_disk(
 
 /// Removes a disk from a pool while it is in use.
 ///
-/// Nothing may lie on the disk; `disk_in_use` names what does. Afterwards the pool does not need the disk any
-/// more, and its metadata is wiped.
+/// If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
+/// first: thick volumes, and the maps of copies, move to the other disks while hosts use them, also after a
+/// restart of the node. `cancel` keeps the disk.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/remove-disk", tag = "pools", operation_id = "remove_disk",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
@@ -202,8 +203,9 @@ pub(super) async fn add_disk(
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`, `disk_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`disk_in_use`, `disk_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`disk_in_use`: the log of log volumes lies on it, or extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`: the other disks have too little free space", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -211,13 +213,21 @@ pub(super) async fn remove_disk(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
-    Json(PoolRemoveDisk { path }): Json<PoolRemoveDisk>,
+    Json(PoolRemoveDisk { path, cancel }): Json<PoolRemoveDisk>,
 ) -> Result<Response, Refusal> {
     let path = absolute(path, "path")?;
     if dry_run {
-        return would::remove_disk(&state, node, name, path).await;
+        return match cancel {
+            true => would::keep_disk(&state, node, name, path).await,
+            false => would::remove_disk(&state, node, name, path).await,
+        };
     }
-    let remove = move |control: Rc<Control>| async move { control.remove_disk(&name, path).await };
+    let remove = move |control: Rc<Control>| async move {
+        match cancel {
+            true => control.keep_disk(&name, path).await,
+            false => control.remove_disk(&name, path).await,
+        }
+    };
     Ok(axum::Json(with(&state, node, remove).await?).into_response())
 }
 
@@ -491,7 +501,14 @@ fn shown(pool: PoolStatus) -> Pool {
             disks: pool
                 .paths
                 .iter()
-                .map(|path| PoolDisk { path: text(path), id: None, total: 0, free: 0, failure: None })
+                .map(|path| PoolDisk {
+                    path: text(path),
+                    id: None,
+                    total: 0,
+                    free: 0,
+                    failure: None,
+                    leaving: None,
+                })
                 .collect(),
             promised: 0,
             overcommit: None,
@@ -517,6 +534,11 @@ fn open_pool(name: String, open: Open) -> Pool {
     let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
     let disk = |disk: store::DiskUsage| PoolDisk {
         failure: failed.remove(&disk.path),
+        leaving: open
+            .leaving
+            .as_ref()
+            .filter(|leaving| leaving.path == disk.path)
+            .map(|leaving| DiskLeaving { left: leaving.left.0, problem: leaving.problem.clone() }),
         path: text(&disk.path),
         id: Some(disk.id.to_string()),
         total: disk.total.0,

@@ -62,7 +62,7 @@ pub(super) async fn add_disk(
     let disk = looked(state, node, check).await?;
     let steps = vec![
         taking(&disk, reserve, &name),
-        format!("pool {name} depends on the disk from then on; it can be removed only while it is empty"),
+        format!("pool {name} depends on the disk from then on, until it is removed again"),
     ];
     Ok(dry_run::would(steps, Vec::new()))
 }
@@ -78,6 +78,20 @@ pub(super) async fn remove_disk(
     let check = move |control: Rc<Control>| async move { control.check_removal(&pool, &path) };
     let disk = looked(state, node, check).await?;
     Ok(dry_run::would(removing(&disk, &name), Vec::new()))
+}
+
+/// The steps of keeping a disk that is leaving its pool.
+pub(super) async fn keep_disk(
+    state: &State,
+    node: Option<u16>,
+    name: String,
+    path: PathBuf,
+) -> Result<Response, Refusal> {
+    let (pool, disk) = (name.clone(), path.clone());
+    let check = move |control: Rc<Control>| async move { control.check_keeping(&pool, &disk) };
+    looked(state, node, check).await?;
+    let step = format!("{} stays in pool {name}; what was moved stays where it is", text(&path));
+    Ok(dry_run::would(vec![step], Vec::new()))
 }
 
 /// The steps of growing a pool.
@@ -158,11 +172,19 @@ fn taking(disk: &LookedAt, reserve: bool, pool: &str) -> String {
 }
 
 /// What happens to a disk that is removed from a pool.
-fn removing(RemovableDisk { path, total, left }: &RemovableDisk, pool: &str) -> Vec<String> {
+fn removing(RemovableDisk { path, total, left, moves }: &RemovableDisk, pool: &str) -> Vec<String> {
     let (path, total, left) = (text(path), Size(total.0), Size(left.0));
+    let first = match moves.0 {
+        0 => format!("nothing is moved, because nothing lies on {path}"),
+        moves => format!(
+            "{} are moved from {path} to the other disks of pool {pool} while hosts use the volumes; nothing new is stored on {path} meanwhile",
+            Size(moves)
+        ),
+    };
     vec![
-        format!("{path} is removed from pool {pool}: volumes can then use {left}, {total} less than now"),
-        format!("nothing is moved, because nothing lies on {path}; its metadata is wiped"),
+        first,
+        format!("{path} is removed from pool {pool}, and its metadata is wiped"),
+        format!("volumes can then use {left}, {total} less than now"),
     ]
 }
 
@@ -290,10 +312,22 @@ mod tests {
 
     #[test]
     fn who_removes_a_disk_is_told_what_is_left() {
-        let disk = RemovableDisk { path: "/dev/sdb".into(), total: ByteLen(4096), left: ByteLen(12288) };
-        let told = removing(&disk, "main");
-        let said = "/dev/sdb is removed from pool main: volumes can then use 12K, 4K less than now";
-        assert_eq!(told[0], said);
+        let disk = |moves| RemovableDisk {
+            path: "/dev/sdb".into(),
+            total: ByteLen(4096),
+            left: ByteLen(12288),
+            moves: ByteLen(moves),
+        };
+        let told = removing(&disk(0), "main");
+        let said = [
+            "nothing is moved, because nothing lies on /dev/sdb",
+            "/dev/sdb is removed from pool main, and its metadata is wiped",
+            "volumes can then use 12K, 4K less than now",
+        ];
+        assert_eq!(told, said);
+        assert!(
+            removing(&disk(2048), "main")[0].starts_with("2K are moved from /dev/sdb to the other disks")
+        );
     }
 
     fn disk(holds: Option<Content>, pool: Option<ProbedContents>) -> LookedAt {

@@ -17,6 +17,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::DiskTooLarge { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_large"),
         E::NotGrown { .. } => (StatusCode::CONFLICT, "pool_not_grown"),
         E::NoSuchDisk { .. } => (StatusCode::NOT_FOUND, "disk_not_found"),
+        E::NotLeaving { .. } => (StatusCode::CONFLICT, "disk_not_leaving"),
         E::OtherDiskLeaving { .. } => (StatusCode::CONFLICT, "disk_leaving"),
         E::OnlyDisk { .. } => (StatusCode::CONFLICT, "disk_only"),
         E::DiskInUse { .. } => (StatusCode::CONFLICT, "disk_in_use"),
@@ -49,7 +50,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::SpaceInvalid => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
         E::TooManyVolumes(_) => (StatusCode::INSUFFICIENT_STORAGE, "too_many_volumes"),
         E::LuStateTooLarge(_) | E::MetadataFull { .. } => (StatusCode::INSUFFICIENT_STORAGE, "metadata_full"),
-        E::VolumeOpen(_) => (StatusCode::CONFLICT, "volume_in_use"),
+        E::VolumeNotHeld(_) | E::VolumeOpen(_) => (StatusCode::CONFLICT, "volume_in_use"),
     };
     let refusal = Refusal::new(status, code, with_causes(error));
     match error {

@@ -108,7 +108,7 @@ fn who_adds_a_disk_is_told_that_it_stays() {
     let told = |pool: &str, disk: Value| rig.post(&format!("/v1/pools/{pool}/disks?dry_run=true"), disk);
     let steps = would(&told("default", json!({"path": new, "size": 64 * MIB})));
     assert_eq!(steps[0], format!("{new} is created for pool default, a file of 64M"));
-    assert!(steps[1].ends_with("it can be removed only while it is empty"), "{steps:?}");
+    assert!(steps[1].ends_with("until it is removed again"), "{steps:?}");
     let steps = would(&told("default", json!({"path": used, "wipe": true})));
     assert!(steps[0].ends_with("its content is destroyed: unknown data"), "{steps:?}");
     told("none", json!({"path": new, "size": 64 * MIB})).refused(404, "pool_not_found");

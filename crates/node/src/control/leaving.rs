@@ -1,0 +1,240 @@
+//! Disks that leave their pools: what lies on them moves to the other disks, part by part, while hosts use
+//! the volumes.
+//!
+//! That a disk is leaving is durable in its pool. So a node that starts again, or a pool that is imported,
+//! goes on by itself.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::ByteLen;
+use store::{Moved, MovedPart, Moving, Pool, PoolId, RemovableDisk, SliceError, StoreError};
+
+use super::change::{WaitsFor, Work};
+use super::doing::Doing;
+use super::turns::Thing;
+use super::under_way::UnderWay;
+use super::{Control, ControlError, PoolStatus};
+use crate::shard::{Shard, on_all_cores};
+use crate::volume::VolumeId;
+
+/// How long the node waits before it tries again what has failed.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// How often the node looks whether another disk is to be emptied, while one is.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A disk that is leaving its pool, as administrators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskLeaving {
+    /// The disk's path.
+    pub path: PathBuf,
+    /// How much still lies on it.
+    pub left: ByteLen,
+    /// Why it makes no progress.
+    pub problem: Option<String>,
+}
+
+impl Control {
+    /// Removes a disk from a pool that is in use: at once if nothing lies on it, else when everything on it
+    /// has moved to the other disks, which goes on in the background.
+    ///
+    /// # Errors
+    /// Something lies on the disk that cannot be moved, the other disks have too little space, and other
+    /// errors of the store.
+    pub async fn remove_disk(
+        self: &Rc<Control>,
+        name: &str,
+        disk: PathBuf,
+    ) -> Result<PoolStatus, ControlError> {
+        match self.remove_empty_disk(name, disk.clone()).await {
+            Err(ControlError::Store(StoreError::DiskInUse { .. })) => self.let_disk_leave(name, disk).await,
+            ended => ended,
+        }
+    }
+
+    /// Checks, without doing it, whether a disk could be removed from a pool, and how much would be moved.
+    ///
+    /// # Errors
+    /// As [`Control::remove_disk`], except those that only the disks can report.
+    pub fn check_removal(&self, name: &str, disk: &Path) -> Result<RemovableDisk, ControlError> {
+        let pool = self.pool_named(name)?;
+        match pool.check_removal(disk) {
+            Err(StoreError::DiskInUse { .. }) => Ok(pool.check_leave(disk)?),
+            checked => Ok(checked?),
+        }
+    }
+
+    async fn let_disk_leave(
+        self: &Rc<Control>,
+        name: &str,
+        disk: PathBuf,
+    ) -> Result<PoolStatus, ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new(Doing::LetDiskLeave, &name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            let pool = control.pool_named(&name)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.leave(&disk).await?;
+            control.leaving.notify();
+            control.pool(&name)
+        })
+        .await
+    }
+
+    /// Keeps the disk that is leaving a pool. What was moved stays where it is.
+    ///
+    /// # Errors
+    /// [`StoreError::NotLeaving`], and other errors of the store.
+    pub async fn keep_disk(
+        self: &Rc<Control>,
+        name: &str,
+        disk: PathBuf,
+    ) -> Result<PoolStatus, ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new(Doing::KeepDisk, &name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            control.check_keeping(&name, &disk)?;
+            let pool = control.pool_named(&name)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.stay().await?;
+            control.leaving_problems.borrow_mut().remove(&pool.id());
+            control.pool(&name)
+        })
+        .await
+    }
+
+    /// Checks whether the disk is leaving its pool.
+    ///
+    /// # Errors
+    /// As [`Control::keep_disk`].
+    pub fn check_keeping(&self, name: &str, disk: &Path) -> Result<(), ControlError> {
+        let leaving = self.pool_named(name)?.leaving();
+        match leaving.is_some_and(|leaving| leaving.path == disk) {
+            true => Ok(()),
+            false => Err(StoreError::NotLeaving { path: disk.to_owned() }.into()),
+        }
+    }
+
+    /// The disk that is leaving a pool.
+    pub(super) fn disk_leaving(&self, pool: &Pool) -> Option<DiskLeaving> {
+        let problem = self.leaving_problems.borrow().get(&pool.id()).cloned();
+        let leaving = pool.leaving()?;
+        Some(DiskLeaving { path: leaving.path, left: leaving.left, problem })
+    }
+
+    /// Empties disks that are leaving their pools, until the node stops. Each pool has a task of its own,
+    /// since its disks may hang.
+    pub(super) async fn empty_leaving_disks(self: Rc<Control>) {
+        let under_way = UnderWay::default();
+        loop {
+            self.leaving.until(|| !self.pools_with_leaving_disks().is_empty()).await;
+            for (id, name) in self.pools_with_leaving_disks() {
+                let control = Rc::clone(&self);
+                under_way.start(id, async move { control.empty_leaving_disk(id, &name).await });
+            }
+            rt::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn pools_with_leaving_disks(&self) -> Vec<(PoolId, String)> {
+        let leaving = self.open_pools().into_iter().filter(|pool| pool.leaving().is_some());
+        leaving.map(|pool| (pool.id(), pool.name())).collect()
+    }
+
+    /// Moves what lies on the leaving disk of a pool, and then removes the disk; or tells why it cannot.
+    ///
+    /// The pool itself is not held between the parts: it could not be closed.
+    async fn empty_leaving_disk(self: &Rc<Control>, id: PoolId, name: &str) {
+        let failed = loop {
+            match self.move_next_part(name).await {
+                Ok(true) => drop(self.leaving_problems.borrow_mut().remove(&id)),
+                Ok(false) => break self.remove_emptied_disk(name).await.err(),
+                Err(error) => break Some(error),
+            }
+        };
+        let Some(error) = failed else {
+            self.leaving_problems.borrow_mut().remove(&id);
+            return;
+        };
+        let text = error.to_string();
+        let before = self.leaving_problems.borrow_mut().insert(id, text.clone());
+        if before.as_ref() != Some(&text) {
+            tracing::warn!(
+                pool = name,
+                error = text,
+                "a disk that is leaving its pool cannot be emptied yet"
+            );
+        }
+        rt::sleep(RETRY_AFTER).await;
+    }
+
+    async fn remove_emptied_disk(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
+        match self.pool_named(name)?.leaving() {
+            Some(leaving) => self.remove_empty_disk(name, leaving.path).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves one part of a volume. Returns whether there was one.
+    async fn move_next_part(self: &Rc<Control>, name: &str) -> Result<bool, ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new(Doing::EmptyDisk, &name), |changing| async move {
+            // No volume of the pool is opened, closed or changed meanwhile.
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            let pool = control.pool_named(&name)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let Some(moving) = pool.next_move().await? else { return Ok(false) };
+            control.move_part(&pool, moving).await?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn move_part(&self, pool: &Pool, moving: Moving) -> Result<(), ControlError> {
+        let id = moving.volume;
+        let part = moving.part.clone();
+        let held = on_all_cores(move || {
+            let part = part.clone();
+            async move { hold_here(id, &part).await }
+        })
+        .await;
+        let held: Result<Vec<usize>, SliceError> = held.into_iter().collect();
+        let (moving, moved) = match held {
+            Ok(slices) => pool.move_part(moving, slices.iter().sum()).await,
+            Err(_) => (moving, Moved::Not(StoreError::VolumeNotHeld(id))),
+        };
+        let moved = match moved {
+            Moved::Done => match self.grow_slices(pool, id).await {
+                Ok(()) => Moved::Done,
+                // They would go on with the former place.
+                Err(_) => Moved::Unknown(StoreError::VolumeNotHeld(id)),
+            },
+            moved => moved,
+        };
+        let is_known = !matches!(moved, Moved::Unknown(_));
+        on_all_cores(move || async move {
+            for slice in Shard::current().volume(id).iter().flat_map(|volume| volume.own_slices()) {
+                if is_known { slice.let_go() } else { slice.lose() }
+            }
+        })
+        .await;
+        pool.end_move(moving, &moved).await;
+        match moved {
+            Moved::Done => Ok(()),
+            Moved::Not(error) | Moved::Unknown(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Holds the part on this core; returns how many slices of the volume are open here.
+async fn hold_here(id: VolumeId, part: &MovedPart) -> Result<usize, SliceError> {
+    let Some(volume) = Shard::current().volume(id) else { return Ok(0) };
+    let mut slices = 0;
+    for slice in volume.own_slices() {
+        slice.hold(part).await?;
+        slices += 1;
+    }
+    Ok(slices)
+}
