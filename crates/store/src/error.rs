@@ -387,7 +387,7 @@ pub enum StoreError {
     },
     /// A part of a volume cannot be moved now.
     #[error(
-        "a part of volume {0} cannot be moved to another disk now, because the volume is being opened or closed, or its disk does not respond"
+        "volume {0} cannot be moved to another disk now, because it is not served, or is being opened or closed"
     )]
     VolumeNotHeld(VolumeId),
     /// A slice of the volume is still open on some core.

@@ -115,8 +115,8 @@ impl Pool {
         to_the_end(async move { inner.next_move().await }).await
     }
 
-    /// Copies the part to its new place, and commits that. All `slices` of the volume that are open hold the
-    /// part.
+    /// Copies the part to its new place, and commits that. All `slices` of the volume are open and hold the
+    /// part: otherwise nothing changes ([`StoreError::VolumeNotHeld`]).
     pub async fn move_part(&self, moving: Moving, slices: usize) -> (Moving, Moved) {
         let inner = Rc::clone(&self.0);
         to_the_end(async move {
@@ -325,11 +325,15 @@ impl Inner {
         Ok(Moved::Unknown(error))
     }
 
-    /// Checks that nobody uses a volume but these slices.
+    /// Checks that these are all slices of a volume, and that nobody else uses it.
+    ///
+    /// A volume that is not open could be opened at any moment, with the former place.
     fn check_held(&self, volume: VolumeId, slices: usize) -> Result<(), StoreError> {
         let state = self.state.borrow();
+        let entry = state.catalog.volumes.get(&volume).ok_or(StoreError::NoSuchVolume(volume))?;
         let live = state.volumes.get(&volume).ok_or(StoreError::NoSuchVolume(volume))?;
-        match Arc::strong_count(&live.in_use) == 1 + slices {
+        let are_all = slices == usize::from(entry.stripe.slices());
+        match are_all && Arc::strong_count(&live.in_use) == 1 + slices {
             true => Ok(()),
             false => Err(StoreError::VolumeNotHeld(volume)),
         }
