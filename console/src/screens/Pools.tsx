@@ -354,7 +354,7 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
       act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name }, query: { node: there } }, body }))}
       done={`Disk added to pool ${pool.name}.`}
     >
-      <Said>This works while the pool is in use; volumes stay where they are. The pool needs all of its disks from then on; `ursa pool remove-disk` removes one again.</Said>
+      <Said>This works while the pool is in use; volumes stay where they are. The pool needs all of its disks from then on; a disk can be removed again.</Said>
       <Autocomplete label="Disk" description="A path under /dev/disk/by-id/" data={choices.paths} renderOption={choices.option} value={path} onChange={setPath} error={path !== '' && !path.startsWith('/') && 'Enter an absolute path'} data-autofocus />
       {choices.note}
       <TextInput label="Size" description="Creates a file of this size. Empty: use an existing disk or file" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'For example 100G'} />

@@ -61,7 +61,7 @@ impl Allocator {
     }
 
     fn open_disks(&self) -> impl Iterator<Item = usize> {
-        (0..self.disks.len()).filter(|disk| self.disks[*disk].open)
+        (0..self.disks.len()).filter(move |disk| self.disks[*disk].open)
     }
 
     /// Takes `run`, all of which is free: for a catalog that was read and checked.

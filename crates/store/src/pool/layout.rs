@@ -30,7 +30,7 @@ impl Layout {
 
     /// The places that have a disk, in order.
     pub(super) fn places(&self) -> impl Iterator<Item = usize> {
-        (0..self.len()).filter(|place| self.disks.get(*place).is_some())
+        (0..self.len()).filter(move |place| self.disks.get(*place).is_some())
     }
 
     /// The places whose disks have metadata: the first ones.
