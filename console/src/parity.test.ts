@@ -10,6 +10,7 @@ const NOT_IN_THE_CONSOLE: Record<string, string> = {
   leave_cluster: 'for a node that is none of its cluster any more, at that machine (docs/use/console.md)',
   force_new_cluster: 'for one survivor of a disaster, at that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console asks for the node itself',
+  remove_disk: 'not yet: it shows the progress',
   show_host: 'it is in the list of host groups',
   show_job: 'it is in the list of jobs',
   show_live: 'it has the stream',

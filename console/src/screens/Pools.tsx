@@ -203,6 +203,13 @@ function DiskRow({ disk, readErrors, open }: { disk: PoolDisk; readErrors?: Find
               {disk.failure.error}, {duration(now / 1000 - disk.failure.since)} ago
             </Text>
           </>
+        ) : disk.leaving ? (
+          <>
+            <State tone={disk.leaving.problem ? 'warning' : 'working'}>leaving</State>
+            <Text size="xs">
+              {size(disk.leaving.left)} to be moved{disk.leaving.problem ? `, but no progress: ${disk.leaving.problem}` : ''}
+            </Text>
+          </>
         ) : readErrors ? (
           <>
             <State tone="warning">read errors</State>

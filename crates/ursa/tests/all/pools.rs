@@ -100,6 +100,30 @@ fn a_pool_grows_with_its_file() {
 }
 
 #[test]
+fn a_pool_moves_to_another_disk() {
+    let (node, file) = with_second_pool();
+    let more = node.directory.path().join("more.img").to_str().unwrap().to_owned();
+    node.ok(&["pool", "add-disk", "second", &more, "--size", "1G"]);
+    let would = node.ok(&["pool", "remove-disk", "second", &file, "--dry-run"]);
+    assert!(would.contains(&format!("100M are moved from {file} to the other disks")), "{would}");
+    node.ok(&["pool", "remove-disk", "second", &file, "--yes"]);
+    let began = std::time::Instant::now();
+    let left = loop {
+        let pool = node.json(&["pool", "show", "second"]);
+        match pool["disks"].as_array().unwrap().len() {
+            1 => break pool["disks"][0]["path"].clone(),
+            _ => assert!(began.elapsed() < std::time::Duration::from_secs(60), "{pool}"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    assert_eq!(left, json!(more));
+    let before = node.json(&["pool", "show", "second"]);
+    let node = Node::start_in(node.kill(), &[]);
+    assert_eq!(node.json(&["pool", "show", "second"]), before);
+    assert_eq!(node.json(&["volume", "list"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_pool_gets_a_disk_more() {
     let (node, file) = with_second_pool();
     let more = node.directory.path().join("more.img").to_str().unwrap().to_owned();
@@ -110,10 +134,17 @@ fn a_pool_gets_a_disk_more() {
     let pool = node.json(&["pool", "add-disk", "second", &more, "--size", "2G"]);
     assert_eq!(pool["disks"].as_array().unwrap().len(), 2);
     assert_eq!((&pool["disks"][0]["path"], &pool["disks"][1]["path"]), (&json!(file), &json!(more)));
+    let pool = node.json(&["pool", "remove-disk", "second", &more, "--yes"]);
+    assert_eq!(pool["disks"].as_array().unwrap().len(), 1);
+    // It was wiped, and the node does not keep it open.
+    let pool = node.json(&["pool", "add-disk", "second", &more]);
+    assert_eq!(pool["disks"].as_array().unwrap().len(), 2);
     node.ok(&["volume", "create", "big", "--size", "2G", "--pool", "second"]);
     node.ok(&["volume", "resize", "db", "500M"]);
     let refused = node.refused(1, &["pool", "add-disk", "second", &more]);
     assert!(refused.contains("in use"), "{refused}");
+    let refused = node.refused(1, &["pool", "remove-disk", "second", &more, "--yes"]);
+    assert!(refused.contains("not enough space"), "what lies on it has no room elsewhere: {refused}");
     for taken in [&more, &file] {
         let refused = node.refused(1, &["pool", "create", "third", taken, "--wipe"]);
         assert!(refused.contains("in use"), "the node says so before it is asked: {refused}");
