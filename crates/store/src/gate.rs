@@ -1,20 +1,31 @@
 //! Holds back the operations on a part of a slice while that part is moved to another disk.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rt::sync::Notify;
 
 use crate::error::SliceError;
 
+/// Operations in the same piece of this size keep their order. It is the largest block that a disk has.
+const ORDER_BYTES: u64 = 4096;
+
 /// The operations of a slice, or those on the pages of its map.
 ///
 /// At most one range is held at a time. Ranges are whatever the operations count in.
+///
+/// Callers rely on the order in which they have begun operations: one that waits here is not overtaken by a
+/// later one on the same block.
 #[derive(Default)]
 pub(crate) struct Gate {
     held: RefCell<Option<Range<u64>>>,
     /// It is unknown where the held range lies: operations on it fail.
     lost: Cell<bool>,
+    /// The operations that wait, by age.
+    waiting: RefCell<BTreeMap<u64, Range<u64>>>,
+    /// The number of the next operation that waits.
+    next: Cell<u64>,
     /// The operations under way, by the turn in which they began.
     under_way: [Cell<usize>; 2],
     turn: Cell<usize>,
@@ -30,6 +41,19 @@ struct Pass<'a> {
     turn: usize,
     /// It changes something, and its I/O may be under way.
     changes: bool,
+}
+
+/// An operation that waits.
+struct Waiting<'a> {
+    gate: &'a Gate,
+    number: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.gate.waiting.borrow_mut().remove(&self.number);
+        self.gate.changed.notify();
+    }
 }
 
 impl Drop for Pass<'_> {
@@ -108,15 +132,34 @@ impl Gate {
     }
 
     async fn pass(&self, range: &Range<u64>, changes: bool) -> Result<Pass<'_>, SliceError> {
-        while self.holds_some_of(range) {
-            if self.lost.get() {
+        if self.holds_some_of(range) || self.is_any_waiting(self.next.get(), range) {
+            let number = self.next.get();
+            self.next.set(number + 1);
+            self.waiting.borrow_mut().insert(number, range.clone());
+            let _waiting = Waiting { gate: self, number };
+            let goes_on = || match self.holds_some_of(range) {
+                true => self.lost.get(),
+                false => !self.is_any_waiting(number, range),
+            };
+            self.changed.until(goes_on).await;
+            if self.holds_some_of(range) {
                 return Err(SliceError::Offline);
             }
-            self.changed.until(|| self.lost.get() || !self.holds_some_of(range)).await;
         }
+        // From here until the operation has begun, nothing else runs on this core.
         let turn = self.turn.get();
         self.under_way[turn].set(self.under_way[turn].get() + 1);
         Ok(Pass { gate: self, turn, changes })
+    }
+
+    /// Whether an operation older than `number` waits that has a block in common with `range`.
+    fn is_any_waiting(&self, number: u64, range: &Range<u64>) -> bool {
+        let blocks = |range: &Range<u64>| range.start / ORDER_BYTES..range.end.div_ceil(ORDER_BYTES);
+        let wanted = blocks(range);
+        self.waiting.borrow().range(..number).any(|(_, other)| {
+            let other = blocks(other);
+            other.start < wanted.end && wanted.start < other.end
+        })
     }
 
     fn holds_some_of(&self, range: &Range<u64>) -> bool {
@@ -143,14 +186,14 @@ mod tests {
     #[test]
     fn a_range_is_held_when_what_was_under_way_has_ended() {
         let (gate, end) = (Gate::default(), Cell::new(false));
-        let mut older = pin!(gate.change(8..16, until(&end)));
+        let mut older = pin!(gate.change(8192..16384, until(&end)));
         assert!(poll(older.as_mut()).is_pending());
-        let mut hold = pin!(gate.hold(0..8));
+        let mut hold = pin!(gate.hold(0..4096));
         assert!(poll(hold.as_mut()).is_pending(), "the older one may touch the range");
-        let mut within = pin!(gate.read(4..9, async { Ok(()) }));
+        let mut beside = pin!(gate.change(4096..4608, async { Ok(()) }));
+        assert!(poll(beside.as_mut()).is_ready(), "touching is not overlapping");
+        let mut within = pin!(gate.read(2048..4608, async { Ok(()) }));
         assert!(poll(within.as_mut()).is_pending());
-        let mut apart = pin!(gate.change(8..9, async { Ok(()) }));
-        assert!(poll(apart.as_mut()).is_ready(), "touching is not overlapping");
         end.set(true);
         assert!(poll(older.as_mut()).is_ready());
         assert_eq!(poll(hold.as_mut()), Poll::Ready(Ok(())));
@@ -158,7 +201,34 @@ mod tests {
         gate.let_go();
         assert_eq!(poll(within.as_mut()), Poll::Ready(Ok(())));
         // Also the next time.
-        assert_eq!(poll(pin!(gate.hold(0..8))), Poll::Ready(Ok(())));
+        assert_eq!(poll(pin!(gate.hold(0..4096))), Poll::Ready(Ok(())));
+    }
+
+    /// Also if they share only a block of the disk, and whoever is woken first.
+    #[test]
+    fn operations_that_were_held_back_keep_their_order() {
+        let gate = Gate::default();
+        let order = &RefCell::new(Vec::new());
+        let note = |number: u64| async move {
+            order.borrow_mut().push(number);
+            Ok(())
+        };
+        assert_eq!(poll(pin!(gate.hold(0..4096))), Poll::Ready(Ok(())));
+        let mut first = pin!(gate.change(3584..4608, note(1)));
+        assert!(poll(first.as_mut()).is_pending());
+        let mut second = pin!(gate.change(5120..5632, note(2)));
+        assert!(poll(second.as_mut()).is_pending(), "it shares the last block of the first");
+        let mut apart = pin!(gate.change(8192..8704, note(3)));
+        assert!(poll(apart.as_mut()).is_ready());
+        gate.let_go();
+        let mut third = pin!(gate.change(3584..4096, note(4)));
+        assert!(poll(third.as_mut()).is_pending(), "it came last");
+        assert!(poll(second.as_mut()).is_pending());
+        assert!(poll(first.as_mut()).is_ready());
+        assert!(poll(third.as_mut()).is_ready());
+        assert!(poll(second.as_mut()).is_ready());
+        assert_eq!(*order.borrow(), [3, 1, 4, 2]);
+        assert!(gate.waiting.borrow().is_empty());
     }
 
     #[test]

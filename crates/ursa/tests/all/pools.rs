@@ -105,7 +105,7 @@ fn a_pool_moves_to_another_disk() {
     let more = node.directory.path().join("more.img").to_str().unwrap().to_owned();
     node.ok(&["pool", "add-disk", "second", &more, "--size", "1G"]);
     let would = node.ok(&["pool", "remove-disk", "second", &file, "--dry-run"]);
-    assert!(would.contains(&format!("100M are moved from {file} to the other disks")), "{would}");
+    assert!(would.contains(&format!("are moved from {file} to the other disks")), "{would}");
     node.ok(&["pool", "remove-disk", "second", &file, "--yes"]);
     let began = std::time::Instant::now();
     let left = loop {
