@@ -94,7 +94,7 @@ impl SliceSpec {
                 slice = slice.index(),
                 "a slice was moved while it was being opened: it is offline"
             );
-            slice.lose();
+            slice.lose_part();
         }
         slice
     }
@@ -161,12 +161,12 @@ impl Slice {
     /// Holds back all operations on a part of the volume that begin from now on, as far as this slice has
     /// any, and returns when those under way have ended.
     ///
-    /// Until [`Slice::let_go`] or [`Slice::lose`]. A volume's slices hold one part at a time.
+    /// Until [`Slice::let_go`] or [`Slice::lose_part`]. A volume's slices hold one part at a time.
     ///
     /// # Errors
     /// [`SliceError::Offline`]: the caller of an earlier operation has gone away, and it is unknown whether
     /// the disk is done with it. Nothing is held then; reopening the pool helps.
-    pub async fn hold(&self, part: &MovedPart) -> Result<(), SliceError> {
+    pub async fn hold_part(&self, part: &MovedPart) -> Result<(), SliceError> {
         match &part.0 {
             PartKind::Slice { index, bytes } if *index == self.index() => self.gate.hold(bytes.clone()).await,
             PartKind::Slice { .. } => Ok(()),
@@ -174,15 +174,15 @@ impl Slice {
         }
     }
 
-    /// Lets the operations that [`Slice::hold`] held back go on.
+    /// Lets the operations that [`Slice::hold_part`] held back go on.
     pub fn let_go(&self) {
         self.gate.let_go();
         self.pages.let_go();
     }
 
-    /// Fails the operations that [`Slice::hold`] held back, and all later ones on that part, until the slice
+    /// Fails the operations that [`Slice::hold_part`] held back, and all later ones on that part, until the slice
     /// is opened again: it is unknown where the part lies. If nothing is held, all operations fail.
-    pub fn lose(&self) {
+    pub fn lose_part(&self) {
         match (self.gate.holds(), self.pages.holds()) {
             (true, false) => self.gate.lose(),
             (false, true) => self.pages.lose(),

@@ -128,7 +128,7 @@ impl Slice {
     /// # Errors
     /// As there.
     pub async fn hold(&self, part: &MovedPart) -> Result<(), SliceError> {
-        self.layout.hold(part).await
+        self.layout.hold_part(part).await
     }
 
     /// See [`store::Slice::let_go`].
@@ -138,7 +138,7 @@ impl Slice {
 
     /// See [`store::Slice::lose`].
     pub fn lose(&self) {
-        self.layout.lose();
+        self.layout.lose_part();
     }
 
     /// Makes the slice longer, or takes the new place of a part that was moved.

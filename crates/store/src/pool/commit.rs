@@ -129,8 +129,8 @@ impl Inner {
     /// as the deletion of a volume that hosts have gone on using. Nothing is written where this generation
     /// was not: there may be no space.
     async fn withdraw(&self, layout: &Layout, generation: u64) -> Result<(), StoreError> {
-        let metadata_disks = layout.len().min(METADATA_DISKS);
-        for (disk, geometry) in layout.disks.all().iter().zip(&layout.geometry).take(metadata_disks) {
+        for place in layout.metadata_places() {
+            let (disk, geometry) = (layout.disks.disk(place as u16), &layout.geometry[place]);
             let mut headers = Vec::new();
             for end in End::BOTH {
                 let offset = geometry.slot_offset(end, generation);

@@ -76,7 +76,6 @@ impl Inner {
         let catalog = Catalog { disks: after.entries(), ..self.state.borrow().catalog.clone() };
         let committed = self.commit_on(Rc::clone(&after), catalog, Superblocks::OfAllDisks, 0).await;
         if committed.is_err() && self.writable().is_ok() {
-            self.withdraw(&before, &after).await?;
             self.state.borrow_mut().allocator.set_open(place, before.leaving != Some(place));
         }
         committed?;
@@ -90,26 +89,6 @@ impl Inner {
         // which does not name it.
         if let Err(error) = clear_metadata(before.disks.disk(place as u16), &before.geometry[place]).await {
             tracing::warn!(disk = %path.display(), %error, "the metadata of a removed disk could not be wiped");
-        }
-        Ok(())
-    }
-
-    /// Makes sure that the generation that failed is found nowhere, because the next change has its number.
-    ///
-    /// That change writes to the disks that have metadata now. So this is about the disk that would have got
-    /// some.
-    async fn withdraw(&self, before: &Layout, after: &Layout) -> Result<(), StoreError> {
-        let generation = self.state.borrow().generation + 1;
-        let header = Buf::zeroed(SUPERBLOCK_BYTES as usize).share();
-        let had = |place: &usize| before.metadata_places().any(|one| one == *place);
-        for place in after.metadata_places().filter(|place| !had(place)) {
-            let geometry = &after.geometry[place];
-            let headers = End::BOTH.map(|end| (geometry.slot_offset(end, generation), header.clone()));
-            let written = write_and_flush(after.disks.disk(place as u16), headers.into(), Step::Slots).await;
-            if written.is_err() {
-                self.state.borrow_mut().metadata = super::MetadataState::Failed;
-            }
-            written?;
         }
         Ok(())
     }

@@ -471,7 +471,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
             while let Some(moving) = pool.next_move().await.unwrap() {
                 let held = slices(pool, moving.volume);
                 for slice in &held {
-                    slice.hold(&moving.part).await.unwrap();
+                    slice.hold_part(&moving.part).await.unwrap();
                 }
                 let (moving, moved) = pool.move_part(moving, held.len()).await;
                 assert!(matches!(moved, Moved::Done), "{moved:?}");

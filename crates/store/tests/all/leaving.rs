@@ -63,7 +63,7 @@ async fn evacuate(pool: &Pool, open: &Open) -> Result<u64, StoreError> {
     while let Some(moving) = pool.next_move().await? {
         assert_eq!(moving.volume, open.id);
         for slice in &open.slices {
-            slice.hold(&moving.part).await.unwrap();
+            slice.hold_part(&moving.part).await.unwrap();
         }
         let (moving, moved) = pool.move_part(moving, open.slices.len()).await;
         if let Moved::Done = moved {
@@ -257,7 +257,7 @@ fn a_part_whose_place_is_unknown_is_offline() {
     world.block_on(node, CORE, move || async move {
         let moving = pool.next_move().await.unwrap().unwrap();
         for slice in &open.slices {
-            slice.hold(&moving.part).await.unwrap();
+            slice.hold_part(&moving.part).await.unwrap();
         }
         let waiting = {
             let open = Rc::clone(&open);
