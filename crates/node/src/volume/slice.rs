@@ -123,7 +123,7 @@ impl Slice {
         }
     }
 
-    /// Holds back the operations on a part of the volume; see [`store::Slice::hold`].
+    /// Holds back the operations on a part of the volume; see [`store::Slice::hold_part`].
     ///
     /// # Errors
     /// As there.
@@ -136,7 +136,7 @@ impl Slice {
         self.layout.let_go();
     }
 
-    /// See [`store::Slice::lose`].
+    /// See [`store::Slice::lose_part`].
     pub fn lose(&self) {
         self.layout.lose_part();
     }

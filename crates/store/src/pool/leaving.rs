@@ -1,6 +1,6 @@
 //! Emptying a disk that is leaving the pool: what lies on it moves to the other disks, part by part.
 //!
-//! While a part moves, the cores hold back the operations on it ([`Slice::hold`](crate::Slice::hold)). It is
+//! While a part moves, the cores hold back the operations on it ([`Slice::hold_part`](crate::Slice::hold_part)). It is
 //! copied and flushed, and the catalog with its new place is committed. So at any time the catalog names a
 //! place that has everything. See `docs/why/pool.md`.
 
@@ -43,7 +43,7 @@ pub struct LeavingDisk {
 pub struct Moving {
     /// The volume.
     pub volume: VolumeId,
-    /// The part, for [`Slice::hold`](crate::Slice::hold).
+    /// The part, for [`Slice::hold_part`](crate::Slice::hold_part).
     pub part: MovedPart,
     from: ExtentRun,
     to: ExtentRun,
