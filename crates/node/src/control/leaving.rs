@@ -14,9 +14,9 @@ use store::{Moved, MovedPart, Moving, Pool, PoolId, RemovableDisk, SliceError, S
 use super::change::{WaitsFor, Work};
 use super::doing::Doing;
 use super::turns::Thing;
-use super::under_way::UnderWay;
 use super::{Control, ControlError, PoolStatus};
 use crate::shard::{Shard, on_all_cores};
+use crate::under_way::UnderWay;
 use crate::volume::VolumeId;
 
 /// How long the node waits before it tries again what has failed.
@@ -58,7 +58,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::remove_disk`], except those that only the disks can report.
-    pub fn check_removal(&self, name: &str, disk: &Path) -> Result<RemovableDisk, ControlError> {
+    pub fn check_disk_removal(&self, name: &str, disk: &Path) -> Result<RemovableDisk, ControlError> {
         let pool = self.pool_named(name)?;
         match pool.check_removal(disk) {
             Err(StoreError::DiskInUse { .. }) => Ok(pool.check_leave(disk)?),

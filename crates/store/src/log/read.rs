@@ -132,8 +132,8 @@ impl Inner {
             Unread::Block { block, disk, disk_offset, cause }
         };
         let Some((disk, number, at)) = self.locate(start) else {
-            let known = self.disks.borrow().all().len();
-            let disk = stored[0].lost_on().filter(|disk| usize::from(*disk) < known);
+            let is_known = |disk: &u16| self.disks.borrow().get((*disk).into()).is_some();
+            let disk = stored[0].lost_on().filter(is_known);
             return Err(unread(0, (disk.unwrap_or(0), 0), ReadFailure::Map));
         };
         let mut data = match disk.read(at, Buf::uncleared(len)).await {

@@ -7,16 +7,15 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use base::{Buf, ByteLen};
+use base::ByteLen;
 
 use super::Inner;
-use super::commit::{Step, Superblocks, write_and_flush};
+use super::commit::Superblocks;
 use super::create::clear_metadata;
 use super::layout::Layout;
 use crate::catalog::Catalog;
 use crate::error::StoreError;
 use crate::extent::ExtentRun;
-use crate::geometry::{End, SUPERBLOCK_BYTES};
 
 /// A disk that could be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,7 +70,7 @@ async fn evacuate(pool: &Pool, open: &Open) -> Result<u64, StoreError> {
             open.follow(pool);
         }
         match &moved {
-            Moved::Unknown(_) => open.slices.iter().for_each(Slice::lose),
+            Moved::Unknown(_) => open.slices.iter().for_each(Slice::lose_part),
             Moved::Done | Moved::Not(_) => open.slices.iter().for_each(Slice::let_go),
         }
         pool.end_move(moving, &moved).await;
@@ -263,7 +263,7 @@ fn a_part_whose_place_is_unknown_is_offline() {
             let open = Rc::clone(&open);
             rt::spawn(async move { open.write(0, 2).await })
         };
-        open.slices.iter().for_each(Slice::lose);
+        open.slices.iter().for_each(Slice::lose_part);
         assert_eq!(waiting.await, Err(SliceError::Offline));
         assert_eq!(open.read(0).await, Err(SliceError::Offline));
         assert!(open.slices.iter().all(Slice::is_offline));

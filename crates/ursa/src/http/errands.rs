@@ -68,7 +68,7 @@ const AT_NODES: [(&str, &str); 5] = [
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
 /// Calls about objects of one node: the node that the query names executes them ([`there::OfNode`]).
-const OF_NODES: [(&str, &str); 14] = [
+const OF_NODES: [(&str, &str); 15] = [
     ("DELETE", "/v1/sessions/{tsih}"),
     ("GET", "/v1/disks"),
     ("POST", "/v1/pools"),

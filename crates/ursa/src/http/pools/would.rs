@@ -75,7 +75,7 @@ pub(super) async fn remove_disk(
     path: PathBuf,
 ) -> Result<Response, Refusal> {
     let pool = name.clone();
-    let check = move |control: Rc<Control>| async move { control.check_removal(&pool, &path) };
+    let check = move |control: Rc<Control>| async move { control.check_disk_removal(&pool, &path) };
     let disk = looked(state, node, check).await?;
     Ok(dry_run::would(removing(&disk, &name), Vec::new()))
 }
