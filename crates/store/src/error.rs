@@ -387,7 +387,7 @@ pub enum StoreError {
     },
     /// A part of a volume cannot be moved now.
     #[error(
-        "volume {0} cannot be moved to another disk now, because it is not served, or is being opened or closed"
+        "volume {0} cannot be moved to another disk now, because it is not served, is being opened or closed, or its disks respond too slowly"
     )]
     VolumeNotHeld(VolumeId),
     /// A slice of the volume is still open on some core.

@@ -29,9 +29,10 @@ pub struct SliceSpec {
     /// Pages of the slice's dirty map; 0 if the volume is not a copy.
     pub(crate) map_pages: u64,
     pub(crate) kind: SpecKind,
-    /// How often parts of the volume had been moved to another disk.
+    /// How often a move of a part of the volume to another disk had begun or ended.
     pub(crate) moves: u64,
-    /// The same now. The pool counts the clones: while there is one, the volume is in use.
+    /// The same now: odd while a part is being moved. The pool counts the clones: while there is one, the
+    /// volume is in use.
     pub(crate) in_use: Arc<AtomicU64>,
 }
 
@@ -80,8 +81,9 @@ impl SliceSpec {
     /// # Panics
     /// If the slice lies in a log that is open on another core.
     pub fn open(self, disks: &CoreDisks) -> Slice {
-        let is_outdated = self.moves != self.in_use.load(Ordering::Acquire);
-        let moves = self.moves;
+        let (moves, now) = (self.moves, self.in_use.load(Ordering::Acquire));
+        // While a part moves, a slice that does not hold it would write to the place that is being left.
+        let is_outdated = moves != now || now % 2 == 1;
         let mut slice = Slice::of(match &self.kind {
             SpecKind::Thick { .. } => Layout::Thick(ThickSlice::new(self, disks.clone())),
             SpecKind::Log { .. } => Layout::Log(LogSlice::new(self, disks.clone())),
@@ -94,7 +96,8 @@ impl SliceSpec {
                 slice = slice.index(),
                 "a slice was moved while it was being opened: it is offline"
             );
-            slice.lose_part();
+            slice.gate.lose();
+            slice.pages.lose();
         }
         slice
     }
@@ -114,7 +117,7 @@ pub struct Slice {
     gate: Gate,
     /// The operations on the pages of the map, by page; the list of lost blocks is page 0.
     pages: Gate,
-    /// How often parts of the volume had been moved when the slice got its present specification.
+    /// [`SliceSpec::moves`] of the present specification.
     moves: Cell<u64>,
 }
 
@@ -180,15 +183,12 @@ impl Slice {
         self.pages.let_go();
     }
 
-    /// Fails the operations that [`Slice::hold_part`] held back, and all later ones on that part, until the slice
-    /// is opened again: it is unknown where the part lies. If nothing is held, all operations fail.
+    /// Fails the operations that [`Slice::hold_part`] held back, and all later ones on that part, until the
+    /// slice is opened again: it is unknown where the part lies. A slice that has nothing of it goes on.
     pub fn lose_part(&self) {
-        match (self.gate.holds(), self.pages.holds()) {
-            (true, false) => self.gate.lose(),
-            (false, true) => self.pages.lose(),
-            (true, true) | (false, false) => {
-                self.gate.lose();
-                self.pages.lose();
+        for gate in [&self.gate, &self.pages] {
+            if gate.holds() {
+                gate.lose();
             }
         }
     }
@@ -288,16 +288,32 @@ impl Slice {
     /// Reads a page of the map on disks; page 0 is the list of lost blocks.
     async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
         match &self.layout {
-            Layout::Thick(slice) => self.pages.read(page..page + 1, slice.read_page(page)).await,
-            Layout::Log(slice) => self.pages.read(page..page + 1, slice.read_page(page)).await,
+            Layout::Thick(slice) => {
+                let _pass = self.pages.read(page..page + 1).await?;
+                slice.read_page(page).await
+            }
+            Layout::Log(slice) => {
+                let _pass = self.pages.read(page..page + 1).await?;
+                slice.read_page(page).await
+            }
             Layout::Ram(_) => Ok([0; MAP_PAGE_BYTES]),
         }
     }
 
     async fn write_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
         match &self.layout {
-            Layout::Thick(slice) => self.pages.change(page..page + 1, slice.write_page(page, image)).await,
-            Layout::Log(slice) => self.pages.change(page..page + 1, slice.write_page(page, image)).await,
+            Layout::Thick(slice) => {
+                let pass = self.pages.change(page..page + 1).await?;
+                let written = slice.write_page(page, image).await;
+                pass.end();
+                written
+            }
+            Layout::Log(slice) => {
+                let pass = self.pages.change(page..page + 1).await?;
+                let written = slice.write_page(page, image).await;
+                pass.end();
+                written
+            }
             Layout::Ram(_) => Ok(()),
         }
     }
@@ -318,7 +334,10 @@ impl Slice {
         // content.
         self.check_lost(offset, len)?;
         let data = match &self.layout {
-            Layout::Thick(slice) => self.gate.read(bytes(offset, len), slice.read(offset, len)).await?,
+            Layout::Thick(slice) => {
+                let _pass = self.gate.read(bytes(offset, len)).await?;
+                slice.read(offset, len).await?
+            }
             Layout::Log(slice) => slice.read(offset, len).await?,
             Layout::Ram(slice) => slice.memory().read(offset, len),
         };
@@ -380,8 +399,10 @@ impl Slice {
     ) -> Result<(), SliceError> {
         match &self.layout {
             Layout::Thick(slice) => {
-                let len = data.len() as u64;
-                self.gate.change(bytes(offset, ByteLen(len)), slice.write(offset, data, durability)).await
+                let pass = self.gate.change(bytes(offset, ByteLen(data.len() as u64))).await?;
+                let written = slice.write(offset, data, durability).await;
+                pass.end();
+                written
             }
             Layout::Log(slice) => slice.write(offset, data, durability).await,
             Layout::Ram(slice) => {
@@ -405,7 +426,10 @@ impl Slice {
             return Err(lost_error(lost));
         }
         match &self.layout {
-            Layout::Thick(slice) => self.gate.read(bytes(offset, len), slice.read_edges(offset, len)).await,
+            Layout::Thick(slice) => {
+                let _pass = self.gate.read(bytes(offset, len)).await?;
+                slice.read_edges(offset, len).await
+            }
             Layout::Log(slice) => slice.read_edges(offset, len).await,
             Layout::Ram(_) => Ok(()),
         }
@@ -427,7 +451,10 @@ impl Slice {
         let finds = self.has_lost_in(offset, len);
         match &self.layout {
             Layout::Thick(slice) => {
-                self.gate.change(bytes(offset, len), slice.rewrite(offset, data)).await?;
+                let pass = self.gate.change(bytes(offset, len)).await?;
+                let rewritten = slice.rewrite(offset, data).await;
+                pass.end();
+                rewritten?;
             }
             Layout::Log(slice) => slice.rewrite(offset, data).await?,
             Layout::Ram(slice) => slice.memory().write(offset, &data),
@@ -456,7 +483,12 @@ impl Slice {
     pub async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
         match &self.layout {
-            Layout::Thick(slice) => self.gate.change(bytes(offset, len), slice.reserve(offset, len)).await,
+            Layout::Thick(slice) => {
+                let pass = self.gate.change(bytes(offset, len)).await?;
+                let reserved = slice.reserve(offset, len).await;
+                pass.end();
+                reserved
+            }
             Layout::Log(slice) => slice.reserve(offset, len).await,
             Layout::Ram(_) => Ok(()),
         }
@@ -487,7 +519,10 @@ impl Slice {
         let finds = self.has_lost_in(offset, len);
         match &self.layout {
             Layout::Thick(slice) => {
-                self.gate.change(bytes(offset, len), slice.zero(offset, len)).await?;
+                let pass = self.gate.change(bytes(offset, len)).await?;
+                let zeroed = slice.zero(offset, len).await;
+                pass.end();
+                zeroed?;
             }
             Layout::Log(slice) => slice.zero(offset, len).await?,
             Layout::Ram(slice) => slice.memory().zero(offset, len),
@@ -545,7 +580,8 @@ impl Slice {
         let before = ByteLen(lost.unwrap_or(end) - offset.0);
         let mut found = match &self.layout {
             Layout::Thick(slice) => {
-                self.gate.read(bytes(offset, len), slice.allocated(offset, before, max)).await?
+                let _pass = self.gate.read(bytes(offset, len)).await?;
+                slice.allocated(offset, before, max).await?
             }
             Layout::Log(slice) => slice.allocated(offset, before, max).await?,
             Layout::Ram(slice) => slice.memory().allocated(offset, before, max),
@@ -736,8 +772,8 @@ impl Slice {
         self.write_page(0, page).await
     }
 
-    /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume), or takes the new place of a part
-    /// of it that was moved.
+    /// Grows the slice after [`Pool::grow_volume`](crate::Pool::grow_volume), or takes the new place of a
+    /// part of it that was moved.
     ///
     /// `spec` is the new specification of the same slice; `disks` are this core's disks, including those that
     /// were added since the slice was opened. Operations under way are not disturbed. A specification from

@@ -217,8 +217,10 @@ impl ThickSlice {
 
     pub(crate) async fn flush(&self) -> Result<(), SliceError> {
         // Disks that this core has not written to since their last flush return at once.
-        for disk in disks_in(self.on_disks.get()) {
-            let disk = Rc::clone(self.disks.borrow().disk(disk));
+        for place in disks_in(self.on_disks.get()) {
+            // A disk that left the pool during the flush of another one is not needed: whatever moved from it
+            // was made durable.
+            let Some(disk) = self.disks.borrow().get(place.into()).cloned() else { continue };
             disk.flush().await.map_err(|error| write_error(&error, None))?;
         }
         Ok(())

@@ -22,6 +22,9 @@ use crate::volume::VolumeId;
 /// How long the node waits before it tries again what has failed.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
+/// How long operations under way on a part that is about to move may take to end: later ones wait meanwhile.
+const HELD_WITHIN: Duration = Duration::from_secs(1);
+
 /// How often the node looks whether another disk is to be emptied, while one is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -197,7 +200,13 @@ impl Control {
         let part = moving.part.clone();
         let held = on_all_cores(move || {
             let part = part.clone();
-            async move { hold_here(id, &part).await }
+            async move {
+                // One of them may wait for a disk that hangs, or for another node.
+                match rt::timeout(HELD_WITHIN, hold_here(id, &part)).await {
+                    Ok(held) => held,
+                    Err(rt::Elapsed) => Err(SliceError::Unavailable),
+                }
+            }
         })
         .await;
         let held: Result<Vec<usize>, SliceError> = held.into_iter().collect();

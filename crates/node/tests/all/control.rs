@@ -340,7 +340,7 @@ fn an_empty_disk_is_removed_while_clients_write() {
         };
         let remove = |path: &'static str| {
             rig.control(move |control| async move {
-                control.check_removal(POOL, path.as_ref())?;
+                control.check_disk_removal(POOL, path.as_ref())?;
                 control.remove_disk(POOL, path.into()).await.map(|pool| pool.paths)
             })
         };
@@ -375,7 +375,7 @@ fn a_disk_is_emptied_and_removed_while_clients_write() {
         let pool = rig.control(|control| async move {
             let disk = store::NewDisk { path: "/dev/second".into(), create: None, reserve: false };
             control.add_disk(POOL, disk, false).await?;
-            let would = control.check_removal(POOL, DISK.as_ref())?;
+            let would = control.check_disk_removal(POOL, DISK.as_ref())?;
             assert_eq!(would.moves, ByteLen(40 * MIB));
             control.remove_disk(POOL, DISK.into()).await
         });

@@ -1,19 +1,20 @@
 //! Emptying a disk that is leaving the pool: what lies on it moves to the other disks, part by part.
 //!
-//! While a part moves, the cores hold back the operations on it ([`Slice::hold_part`](crate::Slice::hold_part)). It is
-//! copied and flushed, and the catalog with its new place is committed. So at any time the catalog names a
-//! place that has everything. See `docs/why/pool.md`.
+//! While a part moves, the cores hold back the operations on it
+//! ([`Slice::hold_part`](crate::Slice::hold_part)). It is copied and flushed, and the catalog with its new
+//! place is committed. So at any time the catalog names a place that has everything. See `docs/why/pool.md`.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use base::{Buf, ByteLen};
-use rt::Durability;
+use base::{Buf, ByteLen, Instant};
+use rt::{DiskError, Durability};
 
 use super::commit::{self, Step, Superblocks};
-use super::{Inner, MetadataState, Pool, RemovableDisk, ZeroingWatch, to_the_end};
+use super::{Inner, Pool, RemovableDisk, ZeroingWatch, to_the_end};
 use crate::catalog::{Catalog, VolumeEntry};
 use crate::error::StoreError;
 use crate::extent::{ExtentRun, append};
@@ -25,6 +26,9 @@ const PART_BYTES: u64 = 4 << 20;
 
 /// How much is read and written at a time.
 const COPY_BYTES: u64 = 1 << 20;
+
+/// How long the leaving disk may take to hand out a part: hosts wait meanwhile.
+const READ_MAX: Duration = Duration::from_secs(3);
 
 /// With larger extents, hosts would have to wait too long while one is copied.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
@@ -221,6 +225,8 @@ impl Inner {
             return Err(StoreError::NoSpace { wanted: ByteLen(self.extent_bytes), free });
         };
         let prepared = async {
+            // A disk needs long to find out that it cannot read a block. No host waits for that here.
+            self.check_readable(from).await?;
             self.zero(&[to], &ZeroingWatch::default()).await?;
             if part == PartKind::Map { self.allocate(&[to]).await } else { Ok(()) }
         };
@@ -290,12 +296,31 @@ impl Inner {
     async fn move_held(&self, moving: &Moving, slices: usize) -> Result<Moved, StoreError> {
         // A slice that does not hold the part would go on writing to the old place.
         self.check_held(moving.volume, slices)?;
+        self.count_moves(moving.volume);
+        let moved = self.move_counted(moving, slices).await;
+        // If it is unknown which place counts, no slice is opened before the pool has been reopened.
+        if !matches!(moved, Ok(Moved::Unknown(_))) {
+            // No other task has run since the catalog was replaced, so no specification has the new place and
+            // the old number.
+            self.count_moves(moving.volume);
+        }
+        moved
+    }
+
+    /// The slices of the volume notice that a move has begun, or has ended.
+    fn count_moves(&self, volume: VolumeId) {
+        if let Some(live) = self.state.borrow().volumes.get(&volume) {
+            live.in_use.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// If this fails, nothing has changed.
+    async fn move_counted(&self, moving: &Moving, slices: usize) -> Result<Moved, StoreError> {
         self.copy(moving.from, moving.to).await?;
         let _turn = self.turn().await;
         self.writable()?;
         self.check_held(moving.volume, slices)?;
-        let before = self.state.borrow().catalog.clone();
-        let mut catalog = before.clone();
+        let mut catalog = self.state.borrow().catalog.clone();
         let volume = catalog.volumes.get(&moving.volume).cloned();
         let mut volume = volume.ok_or(StoreError::NoSuchVolume(moving.volume))?;
         move_in(Rc::make_mut(&mut volume), moving).ok_or(StoreError::VolumeNotHeld(moving.volume))?;
@@ -303,26 +328,11 @@ impl Inner {
         let room = super::volumes::room_for_lu_states(&catalog);
         let committed = self.commit_on(self.layout(), catalog, Superblocks::OfMetadataDisks, room).await;
         match committed {
-            Ok(()) => {}
-            Err(error @ StoreError::MetadataFull { .. }) => return Err(error),
-            Err(error) => return self.unmove(before, error).await,
+            Ok(()) => Ok(Moved::Done),
+            // Nothing was written, or it was withdrawn.
+            Err(error) if self.writable().is_ok() => Err(error),
+            Err(error) => Ok(Moved::Unknown(error)),
         }
-        // No other task has run since the catalog was replaced, so no specification has the new place and the
-        // old number.
-        if let Some(live) = self.state.borrow().volumes.get(&moving.volume) {
-            live.in_use.fetch_add(1, Ordering::Release);
-        }
-        Ok(Moved::Done)
-    }
-
-    /// Makes sure that the former catalog counts after a commit that failed with `error`, if that is
-    /// possible: the slots of some disks may hold the new one.
-    async fn unmove(&self, before: Catalog, error: StoreError) -> Result<Moved, StoreError> {
-        if self.writable().is_ok() && self.commit(before, Superblocks::OfMetadataDisks).await.is_ok() {
-            return Err(error);
-        }
-        self.state.borrow_mut().metadata = MetadataState::Failed;
-        Ok(Moved::Unknown(error))
     }
 
     /// Checks that these are all slices of a volume, and that nobody else uses it.
@@ -342,23 +352,53 @@ impl Inner {
     /// Copies extents, durably. The new ones are zeros.
     async fn copy(&self, from: ExtentRun, to: ExtentRun) -> Result<(), StoreError> {
         let layout = self.layout();
-        let ((source, source_at), (target, target_at)) = (self.place_of(from), self.place_of(to));
-        let (source, target) = (layout.disks.disk(source), layout.disks.disk(target));
+        let (target, target_at) = self.place_of(to);
+        let target = layout.disks.disk(target);
         let len = u64::from(from.count) * self.extent_bytes;
+        let until = rt::now() + READ_MAX;
         let mut at = 0;
         while at < len {
             let piece = COPY_BYTES.min(len - at);
-            let read = source.read(source_at + at, Buf::uncleared(piece as usize)).await;
-            let data =
-                read.map_err(|error| StoreError::Disk { path: source.path().to_owned(), source: error })?;
+            let data = self.read_piece(from, at, piece, until).await?;
             if data.iter().any(|byte| *byte != 0) {
                 let written = target.write(target_at + at, data.share(), Durability::Cached).await;
-                written
-                    .map_err(|error| StoreError::Disk { path: target.path().to_owned(), source: error })?;
+                written.map_err(|source| StoreError::Disk { path: target.path().to_owned(), source })?;
             }
             at += piece;
         }
         commit::flush(target, Step::Moved).await
+    }
+
+    /// Checks that the disk can read extents, fast enough for those who wait while they are copied.
+    async fn check_readable(&self, from: ExtentRun) -> Result<(), StoreError> {
+        let len = u64::from(from.count) * self.extent_bytes;
+        let until = rt::now() + READ_MAX;
+        let mut at = 0;
+        while at < len {
+            let piece = COPY_BYTES.min(len - at);
+            self.read_piece(from, at, piece, until).await?;
+            at += piece;
+        }
+        Ok(())
+    }
+
+    /// Reads `len` bytes at `at` of extents. Gives up at `until`.
+    async fn read_piece(
+        &self,
+        from: ExtentRun,
+        at: u64,
+        len: u64,
+        until: Instant,
+    ) -> Result<Buf, StoreError> {
+        let layout = self.layout();
+        let (place, start) = self.place_of(from);
+        let disk = layout.disks.disk(place);
+        let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
+        let read = disk.read(start + at, Buf::uncleared(len as usize));
+        match rt::timeout(until.since(rt::now()), read).await {
+            Ok(read) => read.map_err(failed),
+            Err(rt::Elapsed) => Err(failed(DiskError::Media(std::io::ErrorKind::TimedOut.into()))),
+        }
     }
 
     /// Frees extents that nothing uses any more.

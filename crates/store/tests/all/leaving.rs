@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain};
 use rt::Durability;
-use rt::sim::{DiskFaults, World};
+use rt::sim::{DiskFaults, DiskLatency, World};
 use store::{
     CoreDisks, LogTuning, Moved, NewDisk, Pool, Slice, SliceError, StoreError, VolumeId, VolumeKind,
     VolumeSpec,
@@ -240,6 +241,88 @@ fn a_part_that_cannot_be_moved_stays() {
     });
 }
 
+/// The slice lies on two disks, and one of them leaves the pool while the other one is being flushed.
+#[test]
+fn a_flush_outlives_a_disk_that_it_has_yet_to_flush() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 * MIB, 512); 3]);
+    let (pool, open) = world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(2), creating()).await.unwrap();
+        let spec = VolumeSpec { slices: Some(1), ..thick("db", 2 * MIB) };
+        let id = pool.create_volume(spec).await.unwrap().id;
+        pool.add_disk(disk(2), true).await.unwrap();
+        let open = Open::of(&pool, id);
+        open.follow(&pool);
+        let data = || Chain::copy_of(&[7; BLOCK as usize]);
+        for at in [0, 2 * MIB - BLOCK] {
+            open.slices[0].write(ByteOffset(at), data(), Durability::Cached).await.unwrap();
+        }
+        pool.leave(&path(1)).await.unwrap();
+        (pool, open)
+    });
+    let seconds = Duration::from_secs;
+    let slow = DiskLatency { flush: seconds(60)..seconds(61), ..DiskLatency::default() };
+    world.set_disk_latency(node, path(0), slow);
+    let (pool, open, flush) = world.block_on(node, CORE, move || async move {
+        let flush = {
+            let open = Rc::clone(&open);
+            rt::spawn(async move { open.slices[0].flush().await })
+        };
+        rt::sleep(Duration::from_millis(1)).await;
+        (pool, open, flush)
+    });
+    world.set_disk_latency(node, path(0), DiskLatency::default());
+    world.block_on(node, CORE, move || async move {
+        evacuate(&pool, &open).await.unwrap();
+        pool.remove_disk(&path(1)).await.unwrap();
+        open.follow(&pool);
+        assert!(!flush.is_finished());
+        flush.await.unwrap();
+    });
+}
+
+/// It would write to the old place, which is no longer copied.
+#[test]
+fn a_slice_that_is_opened_while_a_part_moves_is_offline() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 * MIB, 512); 2]);
+    world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        let id = pool.create_volume(thick("db", MIB)).await.unwrap().id;
+        pool.add_disk(disk(1), true).await.unwrap();
+        let open = Open::of(&pool, id);
+        pool.leave(&path(0)).await.unwrap();
+        let moving = pool.next_move().await.unwrap().unwrap();
+        for slice in &open.slices {
+            slice.hold_part(&moving.part).await.unwrap();
+        }
+        let moves = {
+            let pool = pool.clone();
+            rt::spawn(async move { pool.move_part(moving, 2).await })
+        };
+        // It copies by now.
+        for _ in 0..8 {
+            rt::yield_now().await;
+        }
+        let late = Volume::open(&pool, id);
+        assert!(late.slices.iter().all(Slice::is_offline));
+        drop(late);
+        let (moving, moved) = moves.await;
+        if let Moved::Done = moved {
+            open.follow(&pool);
+        }
+        open.slices.iter().for_each(Slice::let_go);
+        pool.end_move(moving, &moved).await;
+        // Afterwards it is as before.
+        open.write(0, 1).await.unwrap();
+        let late = Volume::open(&pool, id);
+        assert!(!late.slices.iter().any(Slice::is_offline));
+        drop(late);
+        evacuate(&pool, &open).await.unwrap();
+        assert_eq!(open.read(0).await, Ok(1));
+    });
+}
+
 /// If it is unknown which place counts, nothing is written to either.
 #[test]
 fn a_part_whose_place_is_unknown_is_offline() {
@@ -266,7 +349,10 @@ fn a_part_whose_place_is_unknown_is_offline() {
         open.slices.iter().for_each(Slice::lose_part);
         assert_eq!(waiting.await, Err(SliceError::Offline));
         assert_eq!(open.read(0).await, Err(SliceError::Offline));
-        assert!(open.slices.iter().all(Slice::is_offline));
+        assert!(open.slices[0].is_offline());
+        // The other slice has nothing of the part.
+        assert!(!open.slices[1].is_offline());
+        assert_eq!(open.read(1).await, Ok(0));
         drop((moving, open));
         let volume = Volume::open(&pool, pool.volume_named("db").unwrap().id);
         assert_eq!(volume.slices[0].read(ByteOffset(0), ByteLen(BLOCK)).await.unwrap().to_vec()[0], 1);
