@@ -108,7 +108,9 @@ impl Geometry {
             HEAD_BYTES.checked_add(slot_bytes.checked_mul(2)?)?.checked_next_multiple_of(EXTENT_BYTES_MIN)?;
         let tail = Geometry::tail_bytes(slot_bytes);
         let space = disk_bytes.checked_sub(head)?.checked_sub(tail)?;
-        let extents = u32::try_from(space / extent_bytes).ok().filter(|extents| *extents > 0)?;
+        // The catalog has another use for the highest bit.
+        let extents =
+            u32::try_from(space / extent_bytes).ok().filter(|extents| (1..1 << 31).contains(extents))?;
         Some(Geometry { disk_bytes, extent_bytes, extents, slot_bytes })
     }
 
@@ -228,6 +230,14 @@ mod tests {
             assert_eq!(Geometry::new(smallest, extent, slot).unwrap().extents, 1);
             assert_eq!(Geometry::new(smallest - 4096, extent, slot), None);
         }
+    }
+
+    /// Another bit there would say that the disk is leaving, and the pool could not be opened again.
+    #[test]
+    fn a_disk_has_no_more_extents_than_the_catalog_can_count() {
+        let most = Geometry::bytes_min(EXTENT_BYTES_MIN, 4096) + ((1 << 31) - 2) * EXTENT_BYTES_MIN;
+        assert_eq!(Geometry::new(most, EXTENT_BYTES_MIN, 4096).unwrap().extents, (1 << 31) - 1);
+        assert_eq!(Geometry::new(most + EXTENT_BYTES_MIN, EXTENT_BYTES_MIN, 4096), None);
     }
 
     #[test]
