@@ -72,8 +72,10 @@ const SELDOM_CHOSEN = 'few volumes need it, and it is explained where the comman
 
 /** Request fields that no screen sends. */
 const NOT_SENT: Record<string, string> = {
+  'change_volume compression': SELDOM_CHOSEN,
   'change_volume reserve': SELDOM_CHOSEN,
   'change_volume when_full': SELDOM_CHOSEN,
+  'create_volume compression': SELDOM_CHOSEN,
   'create_volume reserve': SELDOM_CHOSEN,
   'create_volume when_full': SELDOM_CHOSEN,
   'set_split_brain_policy by': 'who chooses is who is logged in',
@@ -88,6 +90,8 @@ const NOT_SHOWN: Record<string, string> = {
   'Events gap': 'after a number, by which the console never asks',
   'HistorySeries unit': 'each chart knows what it counts',
   'Pool extent': 'nodes round to it',
+  'Volume compression': SELDOM_CHOSEN,
+  'Volume compression_ratio_percent': '`ursa volume list` shows it',
   'Volume when_full': SELDOM_CHOSEN,
 }
 

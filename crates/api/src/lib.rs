@@ -73,9 +73,9 @@ pub use self::split_brain::{
 };
 pub use self::target::{MapCreate, Target, TargetChange, TargetCreate, TargetMap};
 pub use self::volume::{
-    Comparison, CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint, Verification,
-    VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeHealth, VolumeKind, VolumeMap,
-    WhenFull,
+    Comparison, Compression, CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint,
+    Verification, VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeHealth,
+    VolumeKind, VolumeMap, WhenFull,
 };
 
 use serde::{Deserialize, Deserializer};

@@ -34,6 +34,15 @@ pub struct Volume {
     /// What its writes do when the pool is full; absent for volumes that are not log volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when_full: Option<WhenFull>,
+    /// Compression of the blocks that are written from now on; absent unless it is a log volume, and as long
+    /// as no node with a copy has reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
+    /// Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
+    /// 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
+    /// blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression_ratio_percent: Option<u64>,
     /// Creation time, in seconds since 1970.
     pub created: u64,
     /// NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts.
@@ -320,6 +329,17 @@ pub enum WhenFull {
     Pause,
 }
 
+/// Compression of a log volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// LZ4. Blocks that do not shrink to half their size are stored uncompressed.
+    #[default]
+    Lz4,
+    /// None.
+    Off,
+}
+
 /// A LUN map as its volume shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeMap {
@@ -386,6 +406,9 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 4)]
     pub nodes: Option<Vec<u16>>,
+    /// Compression, only of log volumes; absent: `lz4` for these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
 }
 
 impl VolumeCreate {
@@ -407,6 +430,7 @@ impl VolumeCreate {
             lun: None,
             copies: None,
             nodes: None,
+            compression: None,
         }
     }
 }
@@ -427,6 +451,9 @@ pub struct VolumeChange {
     /// Bytes of the pool that only this volume can use, at most its size; 0: none. Log volumes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve: Option<u64>,
+    /// Compression of the blocks that are written from now on, on all nodes with a copy; only of log volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
 }
 
 fn default_block_size() -> u32 {

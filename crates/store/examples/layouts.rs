@@ -11,6 +11,8 @@
 //!   those of that kind;
 //! - `--written`: writes the whole file first, so that no segment lies in unwritten extents, as on a block
 //!   device. (Those of a thick volume are written when it is filled.)
+//! - `--compressible PERCENT`: this part of each block is the same byte, 0 by default; `--compression off`:
+//!   log volumes do not compress;
 //! - `--fill PERCENT`: instead, fills a log volume of that part of the pool and overwrites it at random,
 //!   `--seconds` for each of `--rounds` lines; with `--skewed` four fifths of the writes go to a fifth of it;
 //!   `--depth N`, 32 by default.
@@ -33,7 +35,8 @@ use base::{BlockSize, Buf, ByteLen, ByteOffset, Chain, Rng};
 use rt::uring::{Config, Running};
 use rt::{CoreId, Durability};
 use store::{
-    CreateOptions, Host, HostId, LogTuning, NewDisk, Pool, RamBudget, Slice, VolumeKind, VolumeSpec,
+    Compression, CreateOptions, Host, HostId, LogTuning, NewDisk, Pool, RamBudget, Slice, VolumeKind,
+    VolumeSpec,
 };
 
 const BLOCK: u64 = 4096;
@@ -79,6 +82,9 @@ struct Options {
     fill: Option<u64>,
     skewed: bool,
     depth: u64,
+    /// Percentage of each block that is the same byte.
+    compressible: u64,
+    compression: Compression,
     tuning: LogTuning,
 }
 
@@ -95,6 +101,8 @@ fn options() -> Options {
         fill: None,
         skewed: false,
         depth: 32,
+        compressible: 0,
+        compression: Compression::default(),
         tuning: LogTuning::default(),
     };
     while let Some(option) = arguments.next() {
@@ -103,6 +111,14 @@ fn options() -> Options {
             "--seconds" => options.seconds = value().parse().expect("seconds"),
             "--rounds" => options.rounds = value().parse().expect("a number"),
             "--depth" => options.depth = value().parse().expect("a number"),
+            "--compressible" => options.compressible = value().parse().expect("percent"),
+            "--compression" => {
+                options.compression = match value().as_str() {
+                    "off" => Compression::Off,
+                    "lz4" => Compression::Lz4,
+                    other => panic!("{other} is no compression"),
+                }
+            }
             "--replay" => options.tuning.replay_bytes = MIB * value().parse::<u64>().expect("MiB"),
             "--segment" => options.tuning.segment = Some(ByteLen(MIB * value().parse::<u64>().expect("MiB"))),
             "--fill" => options.fill = Some(value().parse().expect("percent")),
@@ -157,7 +173,13 @@ async fn make_pool(options: &Options) -> Pool {
     pool
 }
 
-async fn make_volume(pool: &Pool, name: &str, kind: VolumeKind, bytes: u64) -> Rc<Slice> {
+async fn make_volume(
+    pool: &Pool,
+    name: &str,
+    kind: VolumeKind,
+    bytes: u64,
+    compression: Compression,
+) -> Rc<Slice> {
     let spec = VolumeSpec {
         name: name.into(),
         kind,
@@ -169,6 +191,7 @@ async fn make_volume(pool: &Pool, name: &str, kind: VolumeKind, bytes: u64) -> R
         id: None,
         copy: None,
         space: store::SpacePolicy::default(),
+        compression,
     };
     let id = pool.create_volume(spec).await.unwrap().id;
     let spec = pool.volume_slices(id, CoreId(0), 1).unwrap().remove(0);
@@ -182,8 +205,8 @@ async fn compare(options: Options) {
     let mut volumes = Vec::new();
     let kinds = [("thick", VolumeKind::Thick), ("log", VolumeKind::Log)];
     for (name, kind) in kinds.into_iter().filter(|(name, _)| name.contains(&options.kind)) {
-        let slice = make_volume(&pool, name, kind, VOLUME_BYTES).await;
-        fill(&slice, VOLUME_BYTES).await;
+        let slice = make_volume(&pool, name, kind, VOLUME_BYTES, options.compression).await;
+        fill(&slice, VOLUME_BYTES, options.compressible).await;
         volumes.push((name, slice));
     }
     println!(
@@ -193,10 +216,14 @@ async fn compare(options: Options) {
     for load in LOADS.iter().filter(|load| load.name.contains(&options.only)) {
         for _ in 0..options.rounds {
             for (name, slice) in &volumes {
-                let measured = measure(slice, load, VOLUME_BYTES, Duration::from_secs(options.seconds)).await;
+                let time = Duration::from_secs(options.seconds);
+                let measured = measure(slice, load, VOLUME_BYTES, time, options.compressible).await;
                 println!("{:>30} {name:>6} {measured}", load.name);
             }
         }
+    }
+    for volume in pool.volumes() {
+        println!("{}: {:?}, ratio {:.2}", volume.name, volume.in_logs, volume.in_logs.ratio().unwrap_or(1.0));
     }
     for (number, figures) in pool.log_figures() {
         println!("log {number}: {figures:?}");
@@ -209,13 +236,14 @@ async fn compare(options: Options) {
 async fn wear(options: Options, percent: u64) {
     let pool = make_pool(&options).await;
     let bytes = (POOL_BYTES * percent / 100) / MIB * MIB;
-    let slice = make_volume(&pool, "log", VolumeKind::Log, bytes).await;
-    fill(&slice, bytes).await;
+    let slice = make_volume(&pool, "log", VolumeKind::Log, bytes, options.compression).await;
+    fill(&slice, bytes, options.compressible).await;
     let what = if options.skewed { What::SkewedWrites } else { What::RandomWrites };
     let load = Load { name: "wear", what, depth: options.depth };
     for _ in 0..options.rounds {
         let before = pool.log_figures()[0].1;
-        let measured = measure(&slice, &load, bytes, Duration::from_secs(options.seconds)).await;
+        let time = Duration::from_secs(options.seconds);
+        let measured = measure(&slice, &load, bytes, time, options.compressible).await;
         let after = pool.log_figures()[0].1;
         let by_hosts = after.written_by_hosts - before.written_by_hosts;
         let amplification = (after.written - before.written) as f64 / by_hosts.max(1) as f64;
@@ -230,17 +258,20 @@ async fn wear(options: Options, percent: u64) {
 }
 
 /// Writes all of a volume once, in order, so that neither layout has to find space later.
-async fn fill(slice: &Slice, bytes: u64) {
-    let data = random_data(MIB);
+async fn fill(slice: &Slice, bytes: u64, compressible: u64) {
+    let data = random_data(MIB, compressible);
     for at in (0..bytes).step_by(MIB as usize) {
         slice.write(ByteOffset(at), data.clone(), Durability::Cached).await.unwrap();
     }
     slice.flush().await.unwrap();
 }
 
-fn random_data(len: u64) -> Chain {
+/// Random bytes. `compressible` percent of each block are the same byte.
+fn random_data(len: u64, compressible: u64) -> Chain {
     let mut data = Buf::zeroed(len as usize);
     Rng::new(rt::random()).fill(&mut data);
+    let same = (BLOCK * compressible.min(100) / 100) as usize;
+    data.chunks_mut(BLOCK as usize).for_each(|block| block[BLOCK as usize - same..].fill(7));
     Chain::from(data)
 }
 
@@ -271,7 +302,7 @@ impl std::fmt::Display for Measured {
     }
 }
 
-async fn measure(slice: &Rc<Slice>, load: &Load, bytes: u64, time: Duration) -> Measured {
+async fn measure(slice: &Rc<Slice>, load: &Load, bytes: u64, time: Duration, compressible: u64) -> Measured {
     let latencies: Rc<RefCell<Vec<u64>>> = Rc::default();
     let next = Rc::new(Cell::new(0));
     let (began, cpu, written) = (rt::now(), cpu_time(), written_bytes());
@@ -283,7 +314,7 @@ async fn measure(slice: &Rc<Slice>, load: &Load, bytes: u64, time: Duration) -> 
             let mut rng = Rng::new(rt::random());
             let len =
                 if matches!(what, What::SequentialWrites | What::SequentialReads) { MIB } else { BLOCK };
-            let data = random_data(len);
+            let data = random_data(len, compressible);
             while rt::now() < end {
                 let at = match what {
                     What::SequentialWrites | What::SequentialReads => {

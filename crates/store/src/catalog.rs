@@ -14,7 +14,7 @@ use crate::cursor::{Cursor, put_text};
 use crate::extent::ExtentRun;
 use crate::geometry::DISKS_MAX;
 use crate::id::{ClusterId, DiskId, HostId, VolumeId};
-use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
+use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES, SLOT_QUARTERS};
 use crate::log::root::ROOTS_BYTES;
 use crate::stripe::Stripe;
 
@@ -98,9 +98,9 @@ pub struct SpacePolicy {
 }
 
 impl SpacePolicy {
-    /// The blocks of the reserve in each log of a volume with this many slices.
-    pub(crate) fn reserved_blocks(self, slices: u16) -> u64 {
-        self.reserve.0.div_ceil(u64::from(slices)).div_ceil(SLOT_BYTES as u64)
+    /// The quarters of slots of the reserve in each log of a volume with this many slices: whole slots.
+    pub(crate) fn reserved_quarters(self, slices: u16) -> u64 {
+        self.reserve.0.div_ceil(u64::from(slices)).div_ceil(SLOT_BYTES as u64) * u64::from(SLOT_QUARTERS)
     }
 
     /// Whether a volume of this kind and capacity can have it.
@@ -108,6 +108,35 @@ impl SpacePolicy {
         match kind {
             VolumeKind::Log => self.reserve <= capacity,
             VolumeKind::Thick | VolumeKind::Ram => self == SpacePolicy::default(),
+        }
+    }
+}
+
+/// Whether the blocks of a log-structured volume are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Blocks are stored as they are.
+    Off,
+    /// Blocks that LZ4 makes half as large take half a block's space, or a quarter.
+    #[default]
+    Lz4,
+}
+
+impl Compression {
+    /// The number of this setting in the catalog and between nodes.
+    pub fn code(self) -> u8 {
+        match self {
+            Compression::Off => 0,
+            Compression::Lz4 => 1,
+        }
+    }
+
+    /// The setting with this number.
+    pub fn from_code(code: u8) -> Option<Compression> {
+        match code {
+            0 => Some(Compression::Off),
+            1 => Some(Compression::Lz4),
+            _ => None,
         }
     }
 }
@@ -229,6 +258,8 @@ pub(crate) struct VolumeEntry {
     pub branch: u32,
     /// How a log-structured volume shares the space of the pool.
     pub space: SpacePolicy,
+    /// Whether the blocks of a log-structured volume are compressed; off for other volumes.
+    pub compression: Compression,
 }
 
 impl VolumeEntry {
@@ -530,6 +561,7 @@ impl VolumeEntry {
             bytes.extend_from_slice(&self.branch.to_le_bytes());
             bytes.push(self.space.when_full.code());
             bytes.extend_from_slice(&self.space.reserve.0.to_le_bytes());
+            bytes.push(self.compression.code());
         }
     }
 
@@ -578,11 +610,12 @@ impl VolumeEntry {
         let slices = (0..count).map(|_| decode_runs(fields)).collect::<Option<Vec<Vec<ExtentRun>>>>()?;
         let stripe = Stripe::new(count, ByteLen(unit));
         let (copy, map) = decode_copy(epoch, fields)?;
-        let (mut branch, mut space) = (0, SpacePolicy::default());
+        let (mut branch, mut space, mut compression) = (0, SpacePolicy::default(), Compression::Off);
         if kind == VolumeKind::Log {
             branch = fields.u32()?;
             let when_full = WhenFull::from_code(fields.u8()?)?;
             space = SpacePolicy { when_full, reserve: ByteLen(fields.u64()?) };
+            compression = Compression::from_code(fields.u8()?)?;
         }
         if !space.suits(kind, capacity) {
             return None;
@@ -601,6 +634,7 @@ impl VolumeEntry {
             map,
             branch,
             space,
+            compression,
         })
     }
 

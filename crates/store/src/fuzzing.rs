@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use base::{BlockSize, ByteLen, crc32c};
 
-use crate::catalog::{Catalog, DiskEntry, Host, Logs, SpacePolicy, VolumeEntry, VolumeKind};
+use crate::catalog::{Catalog, Compression, DiskEntry, Host, Logs, SpacePolicy, VolumeEntry, VolumeKind};
 use crate::copy::PoolMark;
 use crate::extent::ExtentRun;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, HostId, PoolId, VolumeId};
 use crate::log::leaf::{self, Leaf, Spots};
-use crate::log::place::{Place, SEGMENT_SLOTS_MIN, SLOT_BYTES, Spot, Stored};
+use crate::log::pack::{Packer, unpack};
+use crate::log::place::{Place, SEGMENT_SLOTS_MIN, SLOT_BYTES, SLOT_QUARTERS, Size, Spot, Stored};
 use crate::log::record::{Entry, Head, Stream, What};
 use crate::log::root::{Replay, Root, Run};
 use crate::log::state::{self, DataSegment, LeafPlace, State};
@@ -106,6 +107,27 @@ pub fn log_state_slot(content: &[u8]) {
     assert_eq!(state::from_slot(&bytes, root.wrapping_add(1), number), None, "it is another root's");
 }
 
+/// Decompresses a block with this content: its checksum comes first.
+pub fn log_packed(content: &[u8]) {
+    let stored =
+        [&(content.len() as u16).to_le_bytes()[..], &crc32c(content).to_le_bytes(), content].concat();
+    let mut block = vec![0; SLOT_BYTES];
+    if unpack(&stored, &mut block, 0) {
+        assert_eq!(crc32c(&block), 0);
+    }
+}
+
+/// Compresses a block with this content, which must be read again.
+pub fn log_block(content: &[u8]) {
+    let mut block = [0; SLOT_BYTES];
+    block.iter_mut().zip(content).for_each(|(byte, content)| *byte = *content);
+    let mut stored = Vec::new();
+    let size = Packer::default().pack(&block, &mut stored);
+    assert_eq!(stored.len(), if size == Size::Whole { 0 } else { size.bytes() });
+    let mut read = vec![0; SLOT_BYTES];
+    assert!(size == Size::Whole || unpack(&stored, &mut read, crc32c(&block)) && read == block);
+}
+
 /// Seeds for [`log_head`], [`log_root`], [`log_leaf`], [`log_state`] and [`log_state_slot`], in this order.
 pub fn log_seeds() -> [Vec<u8>; 5] {
     let leaf = leaf::encode((7, 3), LEAF_GENERATION, &leaf_example()).expect("it has blocks");
@@ -173,6 +195,7 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
         map: Vec::new(),
         branch: 0,
         space: SpacePolicy::default(),
+        compression: Compression::Off,
     };
     Catalog {
         name: "p".into(),
@@ -186,20 +209,28 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
     }
 }
 
-/// A block, a moved block, and zeros.
+/// A block, a moved block, zeros, a block in a half of a slot, and a moved block in a quarter.
 pub(crate) fn head_example() -> Head {
-    let moved = What::Moved { crc: 0x1122_3344, from: Place { segment: 0x01_0203, slot: 0x2345 } };
+    let moved = What::Moved { crc: 0x1122_3344, from: Place::new(0x01_0203, 0x2345) };
+    let from = Place::at(0x01_0203, 0x2345 * SLOT_QUARTERS + 2, Size::Quarter);
+    let packed = What::Block { crc: 0x5566_7788, size: Size::Half };
     Head {
         stream: Stream::Survivors,
         generation: 0x8877_6655_4433_2211,
         sequence: 258,
         durable_below: 257,
         root: 5,
-        place: Place { segment: 0x0a_0b0c, slot: 13 },
+        place: Place::new(0x0a_0b0c, 13),
         entries: vec![
-            Entry { branch: 7, block: 0x01_0203_0405, what: What::Block { crc: 0xdead_beef } },
+            Entry {
+                branch: 7,
+                block: 0x01_0203_0405,
+                what: What::Block { crc: 0xdead_beef, size: Size::Whole },
+            },
             Entry { branch: 7, block: 9, what: moved },
             Entry { branch: 8, block: 16, what: What::Zeros { count: 1000 } },
+            Entry { branch: 7, block: 10, what: packed },
+            Entry { branch: 7, block: 11, what: What::Moved { crc: 0x99aa_bbcc, from } },
         ],
     }
 }
@@ -221,25 +252,30 @@ pub(crate) fn root_example() -> Root {
     }
 }
 
-/// A data segment, a map segment, and a leaf.
+/// Two data segments, one of them with compressed blocks, a map segment, and a leaf.
 pub(crate) fn state_example() -> State {
-    let data = DataSegment { generation: 0x8877_6655_4433_2211, newest: 257, bits: vec![0x8005] };
+    let (generation, bits) = (0x8877_6655_4433_2211, vec![0x8005]);
+    let data = DataSegment { generation, newest: 257, packed: false, bits };
+    let bits = vec![0xf000_0000_0000_0016];
+    let packed = DataSegment { generation: 8, newest: 256, packed: true, bits };
     State {
-        data: [(2, data)].into(),
+        data: [(2, data), (3, packed)].into(),
         map: [(5, 7)].into(),
-        leaves: [((7, 3), LeafPlace { segment: 5, at: 64, len: 2, blocks: 2 })].into(),
+        leaves: [((7, 3), LeafPlace { segment: 5, at: 64, len: 2, blocks: 3, quarters: 10 })].into(),
     }
 }
 
 /// The generation of the segment of [`leaf_example`].
 pub(crate) const LEAF_GENERATION: u64 = 0x8877_6655_4433_2211;
 
-/// Blocks 1 and 511 of leaf 3 of branch 7.
+/// Blocks 1, 2 (in a half of a slot) and 511 of leaf 3 of branch 7.
 pub(crate) fn leaf_example() -> Spots {
     let mut spots = [Spot::Nothing; leaf::LEAF_BLOCKS as usize];
-    let place = Place { segment: 0x01_0203, slot: 0x2345 };
+    let place = Place::new(0x01_0203, 0x2345);
+    let half = Place::at(5, 2 * SLOT_QUARTERS + 2, Size::Half);
     spots[1] = Spot::At(Stored { place, crc: 0xdead_beef });
-    spots[511] = Spot::At(Stored { place: Place { segment: 5, slot: 1 }, crc: 0x1122_3344 });
+    spots[2] = Spot::At(Stored { place: half, crc: 0x5566_7788 });
+    spots[511] = Spot::At(Stored { place: Place::new(5, 1), crc: 0x1122_3344 });
     spots
 }
 
@@ -256,6 +292,14 @@ mod tests {
         shake(&leaf, log_leaf);
         shake(&state, log_state);
         shake(&slot, log_state_slot);
+        let text = b"a block that shrinks, that shrinks, that shrinks".repeat(20);
+        let mut stored = Vec::new();
+        let mut block = [7; SLOT_BYTES];
+        block[..text.len()].copy_from_slice(&text);
+        Packer::default().pack(&block, &mut stored);
+        let len = usize::from(u16::from_le_bytes([stored[0], stored[1]]));
+        shake(&stored[6..6 + len], log_packed);
+        shake(&text, log_block);
     }
 
     fn shake(seed: &[u8], decode: fn(&[u8])) {

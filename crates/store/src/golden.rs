@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use base::{ByteLen, Rng};
 
-use crate::catalog::{Catalog, LogEntry, Logs, Malformed, SpacePolicy, VolumeEntry, VolumeKind, WhenFull};
+use crate::catalog::{
+    Catalog, Compression, LogEntry, Logs, Malformed, SpacePolicy, VolumeEntry, VolumeKind, WhenFull,
+};
 use crate::copy::{CopyOf, CopyState, PoolMark};
 use crate::extent::ExtentRun;
 use crate::fuzzing::{self, id};
@@ -167,7 +169,7 @@ fn catalog_bytes_are_as_documented() {
 }
 
 /// A log volume of one slice, and its log.
-const LOG_VOLUME: [u8; 87] = [
+const LOG_VOLUME: [u8; 88] = [
     0x60, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68, 0x69, 0x6a, 0x6b, 0x6c, 0x6d, 0x6e,
     0x6f, // volume
     0x02, b'l', b'g', // its name
@@ -182,6 +184,7 @@ const LOG_VOLUME: [u8; 87] = [
     0x05, 0x00, 0x00, 0x00, // branch 5
     0x02, // its writes wait for room
     0x00, 0x00, 0x00, 0xc0, 0x00, 0x00, 0x00, 0x00, // 3 GiB are reserved
+    0x01, // compressed
     0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // the pool: marked for the ninth time
     0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // in November 2023
 ];
@@ -219,6 +222,7 @@ fn logs_are_as_documented() {
         map: Vec::new(),
         branch: 5,
         space: SpacePolicy { when_full: WhenFull::Pause, reserve: ByteLen(3 << 30) },
+        compression: Compression::Lz4,
         ..(*logged.volumes[&VolumeId(id(0x40))]).clone()
     };
     logged.volumes.insert(VolumeId(id(0x60)), Rc::new(volume));

@@ -41,8 +41,8 @@ mod thick;
 
 pub use budget::{RamBudget, RamGrant};
 pub use catalog::{
-    CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, Malformed, NAME_BYTES_MAX, SLICES_MAX, SpacePolicy, VOLUMES_MAX,
-    VolumeKind, WhenFull,
+    CAPACITY_MAX, Compression, Host, LU_STATE_BYTES_MAX, Malformed, NAME_BYTES_MAX, SLICES_MAX, SpacePolicy,
+    VOLUMES_MAX, VolumeKind, WhenFull,
 };
 pub use copy::{COPIES_MAX, CopyOf, CopyState, MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES, PoolMark};
 pub use disks::{CoreDisks, SharedDisks};
@@ -52,9 +52,9 @@ pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 pub use log::{LogFigures, LogMemory, LogSlice, LogTuning, MAP_UNIT};
 pub use lost::{LOST_UNIT, LOST_UNITS_MAX};
 pub use pool::{
-    CreateOptions, DiskUsage, FoundPool, GrownDisk, LeavingDisk, LogSpace, LookedAt, MetadataState, Moved,
-    Moving, NewDisk, OpenPool, Pool, Probe, ProbedContents, RemovableDisk, Usage, VolumeInfo, VolumeSpec,
-    Zeroing, ZeroingWatch, probe,
+    CreateOptions, DiskUsage, FoundPool, GrownDisk, InLogs, LeavingDisk, LogSpace, LookedAt, MetadataState,
+    Moved, Moving, NewDisk, OpenPool, Pool, Probe, ProbedContents, RemovableDisk, Usage, VolumeInfo,
+    VolumeSpec, Zeroing, ZeroingWatch, probe,
 };
 pub use ram::RamSlice;
 pub use signature::Content;

@@ -16,6 +16,8 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         reserved: 10 << 30,
         used: 10 << 30,
         when_full: None,
+        compression: None,
+        compression_ratio_percent: None,
         created: 0,
         naa: "6".into(),
         maps: Vec::new(),

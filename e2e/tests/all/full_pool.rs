@@ -34,7 +34,8 @@ impl FullPool {
         let file = path(&node, "small.img");
         node.ursa(&["pool", "create", "small", &file, "--size", "128M"]).expect_ok();
         let create = |name: &str| {
-            let size = ["--size", "1G", "--slices", "1"];
+            // What is written shrinks to a quarter, and more than the volume has would fit into the pool.
+            let size = ["--size", "1G", "--slices", "1", "--compression", "off"];
             let arguments = ["volume", "create", name, "--kind", "log", "--pool", "small"];
             let made: Value = node.ursa_json(&[&arguments[..], &size].concat());
             let target = made["maps"][0]["target"].as_str().expect("it is mapped").to_owned();

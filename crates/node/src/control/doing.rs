@@ -23,6 +23,7 @@ doings! {
     GrowVolume = "growing volume";
     RenameVolume = "renaming volume";
     SetSpace = "changing the space policy of volume";
+    SetCompression = "changing the compression of volume";
     DeleteVolume = "deleting volume";
     AdoptVolume = "adding to the cluster's record: volume";
     MakeCopy = "creating a copy of volume";

@@ -11,7 +11,7 @@ mod opening;
 use std::collections::BTreeMap;
 
 use base::{BlockSize, ByteLen};
-use store::{CopyOf, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, VolumeKind, WhenFull};
+use store::{Compression, CopyOf, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, VolumeKind, WhenFull};
 
 pub use self::change::SpaceChange;
 pub(crate) use self::change::show_capacity;
@@ -48,6 +48,8 @@ pub struct NewVolume {
     pub copies: Option<Placement>,
     /// How a log volume shares the space of its pool.
     pub space: SpacePolicy,
+    /// Whether its blocks are compressed; only of importance for a log-structured volume.
+    pub compression: Compression,
 }
 
 impl NewVolume {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use base::{BlockSize, ByteLen};
 use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Slots, Standing};
 use serde::{Deserialize, Serialize};
-use store::{PoolId, PoolMark, SpacePolicy, VolumeId, VolumeInfo, VolumeKind, WhenFull};
+use store::{Compression, PoolId, PoolMark, SpacePolicy, VolumeId, VolumeInfo, VolumeKind, WhenFull};
 
 use super::cause::Cause;
 use super::disk_range::DiskRange;
@@ -494,6 +494,25 @@ mod kind_code {
     }
 }
 
+/// [`Compression`], serialized as its number.
+pub(crate) mod compression_code {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+    use store::Compression;
+
+    pub(crate) fn serialize<S: Serializer>(
+        compression: &Compression,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        compression.code().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compression, D::Error> {
+        let code = u8::deserialize(deserializer)?;
+        Compression::from_code(code).ok_or_else(|| D::Error::custom(format!("{code} is no compression")))
+    }
+}
+
 /// What a node needs to create its copy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewCopy {
@@ -508,6 +527,9 @@ pub struct NewCopy {
     /// How its blocks are stored, as the kind's number in the pool's catalogue.
     #[serde(with = "kind_code")]
     pub kind: VolumeKind,
+    /// Whether its blocks are compressed, as the setting's number in the pool's catalogue.
+    #[serde(with = "compression_code")]
+    pub compression: Compression,
     /// Its capacity in bytes, a whole number of blocks.
     pub size: u64,
     /// The size of a logical block in bytes.
@@ -540,6 +562,7 @@ impl NewCopy {
             name: info.name.clone(),
             pool,
             kind: info.kind,
+            compression: info.compression,
             size: info.capacity.0,
             block_bytes: info.block_size.bytes(),
             physical_exponent: info.physical_exponent,

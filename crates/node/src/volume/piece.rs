@@ -121,7 +121,7 @@ mod tests {
 
     use base::BlockSize;
     use rt::sim::World;
-    use store::{NewDisk, VolumeKind};
+    use store::{Compression, NewDisk, VolumeKind};
 
     use super::*;
     use crate::control::{NewVolume, PoolSpec};
@@ -145,6 +145,7 @@ mod tests {
             map: None,
             copies: None,
             space: store::SpacePolicy::default(),
+            compression: Compression::default(),
         };
         let id = control.create_volume(new).await.unwrap();
         Shard::current().volume(id).unwrap()

@@ -364,6 +364,7 @@ fn put_pool_with_copy(world: &World, server: NodeId) -> VolumeId {
             id: None,
             copy,
             space: store::SpacePolicy::default(),
+            compression: store::Compression::default(),
         };
         let id = pool.create_volume(spec).await.unwrap().id;
         pool.export().await.unwrap();

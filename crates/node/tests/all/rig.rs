@@ -203,6 +203,8 @@ pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
         map: None,
         copies: None,
         space: store::SpacePolicy::default(),
+        // Tests find blocks on disks by what they hold.
+        compression: store::Compression::Off,
     }
 }
 

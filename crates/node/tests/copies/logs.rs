@@ -545,3 +545,42 @@ fn acknowledged_writes_survive_a_power_loss_of_all_nodes() {
         }
     });
 }
+
+/// The setting holds on all nodes with a copy. Each node compresses by itself, and the copies are equal.
+#[test]
+fn each_copy_is_compressed_by_itself() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    let set = |compression| {
+        cluster.control(0, move |control| async move {
+            control.set_compression(Shape::thick().name, compression).await.unwrap();
+        });
+    };
+    let seen = |index: usize| {
+        cluster.control(index, |control| async move {
+            let info = control.volume(Shape::thick().name).unwrap().info;
+            (info.compression, info.in_logs)
+        })
+    };
+    set(store::Compression::Lz4);
+    cluster.write_marked(0..64);
+    for index in 0..2 {
+        let (compression, taken) = seen(index);
+        assert_eq!(compression, store::Compression::Lz4);
+        assert!(taken.stored.0 > 0 && taken.stored.0 * 2 <= taken.mapped.0, "node {index}: {taken:?}");
+    }
+    set(store::Compression::Off);
+    cluster.write_marked(64..128);
+    for index in 0..2 {
+        assert_eq!(seen(index).0, store::Compression::Off);
+        cluster.assert_reads(index, [0, 5, 63, 64, 127]);
+    }
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    // What was compressed is read after a restart, too.
+    cluster.world.crash(cluster.servers[1]);
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    cluster.assert_reads(1, [0, 5, 63, 64, 127]);
+    assert_eq!(seen(1).0, store::Compression::Off);
+}

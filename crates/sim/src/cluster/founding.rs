@@ -124,6 +124,7 @@ impl Cluster {
                 map: None,
                 copies: Some(Placement::Count(copies)),
                 space: store::SpacePolicy::default(),
+                compression: store::Compression::default(),
             };
             let made = control.create_volume(new).await?;
             let everybody = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(lun.0) };

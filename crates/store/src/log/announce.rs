@@ -90,7 +90,8 @@ impl Running {
         let used = self.segments.used.values();
         let data = used.filter(|used| used.kind == Kind::Data).count();
         let map = self.segments.used.len() - data;
-        let rough = state::encoded_len(data, map, self.leaves.len(), self.segments.slots);
+        let packed = self.segments.packed as usize;
+        let rough = state::encoded_len(data, packed, map, self.leaves.len(), self.segments.slots);
         // Writing the state may open map segments for each copy, each of which is an entry in it.
         let opened = 2 * (rough.div_ceil(STATE_BYTES * self.segments.slots as usize) + 1);
         let slots = (rough + opened * MAP_ENTRY_BYTES).div_ceil(STATE_BYTES);
@@ -182,10 +183,11 @@ impl Running {
                 Kind::Data => {
                     let mut bits = used.bits.clone();
                     if self.is_replayed(*segment) {
-                        mask(&mut bits, used.replay_from);
+                        mask(&mut bits, used.bits_before(used.replay_from));
                     }
                     let newest = used.newest.min(self.frozen_below.saturating_sub(1));
-                    state.data.insert(*segment, DataSegment { generation: used.generation, newest, bits });
+                    let (generation, packed) = (used.generation, used.packed);
+                    state.data.insert(*segment, DataSegment { generation, newest, packed, bits });
                 }
             }
         }
@@ -212,11 +214,10 @@ impl Running {
     }
 }
 
-/// Clears the bits from a slot on.
-pub(super) fn mask(bits: &mut [u64], from: u16) {
+/// Clears the bits from this one on.
+pub(super) fn mask(bits: &mut [u64], from: usize) {
     for (index, word) in bits.iter_mut().enumerate() {
         let start = index * 64;
-        let from = usize::from(from);
         if from <= start {
             *word = 0;
         } else if from < start + 64 {
@@ -234,7 +235,7 @@ fn in_pieces(slots: &SharedBuf, runs: &[Run]) -> Pieces {
         for (number, start) in (at..end).step_by(STATE_PIECE_BYTES).enumerate() {
             let slot = run.slot + (number * STATE_PIECE_BYTES / SLOT_BYTES) as u16;
             let piece = slots.slice(start..end.min(start + STATE_PIECE_BYTES));
-            pieces.push((Place { segment: run.segment, slot }, piece));
+            pieces.push((Place::new(run.segment, slot), piece));
         }
         at = end;
     }
@@ -244,7 +245,7 @@ fn in_pieces(slots: &SharedBuf, runs: &[Run]) -> Pieces {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn bits_behind_a_slot_are_masked() {
+    fn bits_from_one_on_are_masked() {
         for (from, expected) in
             [(0, [0, 0]), (1, [1, 0]), (64, [u64::MAX, 0]), (65, [u64::MAX, 1]), (128, [u64::MAX; 2])]
         {

@@ -14,11 +14,13 @@ use rt::sync::oneshot;
 use rt::{DiskError, Durability};
 
 use super::changes::{Changes, Move};
-use super::place::{Place, SLOT_BYTES, Stored};
+use super::place::{Place, SLOT_BYTES, Size, Stored};
 use super::queue::{Item, Request, Taken, Ticket};
-use super::record::{DATA_SLOTS_MAX, ENTRIES_MAX, Entry, Head, Stream, What, disguise};
+use super::record::{
+    DATA_SLOTS_MAX, ENTRIES_MAX, Entry, Head, Layout, Stream, What, arrange, data_slots, in_a_row,
+};
 use super::segment::{Kind, Open};
-use super::{Inner, LogTuning, Phase, Running};
+use super::{Inner, LogTuning, Phase, Running, Usage};
 use crate::error::SliceError;
 
 /// Records of hosts that may be under way at once.
@@ -46,6 +48,7 @@ pub(super) struct Survivor {
     /// The generation of the segment that the block comes from.
     pub generation: u64,
     pub crc: u32,
+    /// As it is stored; what is compressed stays compressed.
     pub data: SharedBuf,
 }
 
@@ -59,35 +62,35 @@ impl Running {
 
     /// Applies the entries of a completed record.
     pub(super) fn apply(&mut self, sequence: u64, head: Place, entries: &[Entry]) {
-        let mut at = head.next();
+        let mut layout = Layout::new(entries.len());
         let mut dead = Vec::new();
         for run in entries.chunk_by(Entry::is_followed_by) {
             let Entry { branch, block, what } = run[0];
             match what {
-                What::Block { .. } => {
-                    let (count, crcs) = (run.len() as u16, run.iter().filter_map(Entry::crc));
-                    self.segments.set(at.run(count));
-                    *self.used.entry(branch).or_default() += u64::from(count);
+                What::Block { size, .. } => {
+                    let at = head.behind(layout.take(size, run.len()), size);
+                    let (slots, crcs) = (at.run(run.len() as u16), run.iter().filter_map(Entry::crc));
+                    self.segments.set(slots);
+                    self.used.entry(branch).or_default().add(Usage::of(slots));
                     self.table(sequence).write(branch, block, at, crcs, &mut dead);
-                    at = at.plus(count);
                 }
                 What::Zeros { count } => {
                     self.zeroed += count;
                     self.table(sequence).zero(branch, block, count, &mut dead);
                 }
                 What::Moved { crc, from } => {
+                    let at = head.behind(layout.take(from.size(), 1), from.size());
                     self.segments.set(at.run(1));
                     let moved = Move { from, to: Stored { place: at, crc }, sequence };
                     if let Some(earlier) = self.table(sequence).moved(branch, block, moved) {
                         self.segments.clear(earlier.run(1));
                     }
-                    at = at.next();
                 }
             }
             // The map never named these slots, and their segments are recent, so nothing depends on them.
             for slots in dead.drain(..) {
                 self.segments.clear(slots);
-                self.forget(branch, u64::from(slots.count));
+                self.forget(branch, Usage::of(slots));
             }
         }
         if let Some(used) = self.segments.used.get_mut(&head.segment) {
@@ -96,21 +99,21 @@ impl Running {
     }
 
     /// Subtracts blocks that a branch no longer needs.
-    pub(super) fn forget(&mut self, branch: u32, blocks: u64) {
+    pub(super) fn forget(&mut self, branch: u32, blocks: Usage) {
         if let Some(used) = self.used.get_mut(&branch) {
-            *used = used.saturating_sub(blocks);
+            used.subtract(blocks);
         }
     }
 
     /// Takes slots at the end of a stream for a record, and numbers the record.
     fn head(&mut self, stream: Stream, entries: Vec<Entry>) -> Option<Head> {
-        let slots = 1 + entries.iter().filter(|entry| entry.has_data()).count() as u16;
+        let slots = 1 + data_slots(&entries) as u16;
         let (durable_below, root) = (self.append.durable_below(), self.root);
         let open = match stream {
             Stream::Hosts => self.segments.hosts.as_mut(),
             Stream::Survivors => self.segments.survivors.as_mut(),
         }?;
-        let place = Place { segment: open.segment, slot: open.next };
+        let place = Place::new(open.segment, open.next);
         let generation = open.generation;
         open.next += slots;
         let sequence = self.append.next;
@@ -165,24 +168,24 @@ impl Running {
         let data_max = if wants_data { (room as usize - 1).min(DATA_SLOTS_MAX) } else { 0 };
         // Zeros are not limited by the room in the table, nor in the log: they are few, and merging makes
         // room for them.
-        let mut taken =
-            Taken { left: ENTRIES_MAX, data_left: data_max.min(entries_left), ..Taken::default() };
+        let mut taken = Taken::with_room(ENTRIES_MAX, entries_left, data_max);
         taken.take(&mut self.append.control);
-        if taken.data_left > 0 {
+        if taken.has_room_for_data() {
             taken.take(&mut self.append.data);
         }
         if taken.entries.is_empty() && !self.append.word {
             return None;
         }
         taken.durable |= std::mem::take(&mut self.append.word);
-        let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as i64;
+        arrange(&mut taken.entries, &mut taken.data);
+        let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as u64;
         if self.is_paced() {
             // The credit may become negative: later requests wait until that has been earned, too.
-            self.credit -= blocks + 1;
+            self.credit -= 1 + data_slots(&taken.entries) as i64;
         }
         let head = self.head(Stream::Hosts, std::mem::take(&mut taken.entries))?;
         self.append.records += 1;
-        self.written_by_hosts += blocks as u64 * SLOT_BYTES as u64;
+        self.written_by_hosts += blocks * SLOT_BYTES as u64;
         Some((head, taken))
     }
 
@@ -213,13 +216,13 @@ impl Inner {
         let left = Cell::new(items.iter().map(Item::entries).sum());
         let ticket = Rc::new(Ticket { left, failed: Cell::new(None), reply: Cell::new(Some(reply)) });
         let request = Request { branch, items: items.into(), durable, ticket };
-        let blocks = request.blocks();
-        if blocks > 0 {
-            self.admit(branch, blocks).await?;
+        let quarters = request.quarters();
+        if quarters > 0 {
+            self.admit(branch, quarters).await?;
         }
         {
             let mut state = self.state.borrow_mut();
-            let queue = if blocks > 0 { &mut state.append.data } else { &mut state.append.control };
+            let queue = if quarters > 0 { &mut state.append.data } else { &mut state.append.control };
             queue.push_back(request);
         }
         self.pump();
@@ -267,11 +270,11 @@ impl Inner {
     async fn write_record(self: Rc<Inner>, record: Record) {
         let Record { head, bytes, durability, tickets } = record;
         let result = self.write_at(head.place, bytes, durability).await;
-        let blocks = head.entries.iter().filter(|entry| entry.has_data()).count() as u64;
+        let quarters: u32 = head.entries.iter().filter_map(Entry::size).map(Size::quarters).sum();
         {
             let mut state = self.state.borrow_mut();
             state.append.records -= 1;
-            state.append.expected -= blocks;
+            state.append.expected -= u64::from(quarters);
             if result.is_ok() {
                 state.append.completed(&head, durability == Durability::Durable);
                 state.apply(head.sequence, head.place, &head.entries);
@@ -333,9 +336,12 @@ impl Inner {
             survivors.iter().all(|survivor| self.state.borrow().is_in_place(survivor)),
             "a move of a block that has been overwritten"
         );
-        let entries = survivors.iter().map(entry).collect();
+        let mut entries: Vec<Entry> = survivors.iter().map(entry).collect();
+        let stored = |survivor: Survivor| (survivor.from.size(), survivor.data);
+        let mut data = survivors.into_iter().map(stored).collect();
+        arrange(&mut entries, &mut data);
         let head = self.state.borrow_mut().head(Stream::Survivors, entries)?;
-        let bytes = in_a_row(&head, survivors.into_iter().map(|survivor| survivor.data));
+        let bytes = in_a_row(&head, data);
         Some((head, bytes))
     }
 
@@ -406,14 +412,4 @@ impl Inner {
         self.say_durable_soon();
         Ok(())
     }
-}
-
-/// The bytes of a record. Blocks stay where they are in memory.
-fn in_a_row(head: &Head, data: impl IntoIterator<Item = SharedBuf>) -> Chain {
-    let mut bytes = Chain::from(head.encode());
-    for mut blocks in data {
-        disguise(&mut blocks);
-        bytes.push(blocks);
-    }
-    bytes
 }

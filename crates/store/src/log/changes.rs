@@ -1,8 +1,8 @@
 //! The table of changes: what was written since the map was last merged. Reads look here first.
 //!
-//! An entry is a run of blocks that one record has in consecutive slots, or a range that reads as zeros.
-//! Entries never overlap, so a block has at most one entry, its newest change. Moves by the cleaner are kept
-//! separately: until the next merge, a block is read from its old place.
+//! An entry is a run of blocks that one record has in consecutive places of one size, or a range that reads
+//! as zeros. Entries never overlap, so a block has at most one entry, its newest change. Moves by the cleaner
+//! are kept separately: until the next merge, a block is read from its old place.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::state::LeafPlace;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// This many blocks lie in the slots from `place` on; their checksums are in the table from `crcs` on.
+    /// This many blocks lie in the places from `place` on; their checksums are in the table from `crcs` on.
     Blocks { place: Place, count: u16, crcs: u32 },
     /// This many blocks read as zeros.
     Zeros(u64),
@@ -63,6 +63,8 @@ pub(crate) struct Changes {
     /// for each block that a replay may have to read.
     crcs: Vec<u32>,
     moves: BTreeMap<(u32, u64), Move>,
+    /// How many quarters of slots the moved blocks take.
+    moved_quarters: u64,
 }
 
 impl Changes {
@@ -72,16 +74,16 @@ impl Changes {
         self.blocks + self.ranges + self.moves.len()
     }
 
-    /// How many of them are moves by the cleaner.
-    pub(crate) fn moves(&self) -> usize {
-        self.moves.len()
+    /// How many quarters of slots the blocks take that the cleaner has moved.
+    pub(crate) fn moved_quarters(&self) -> u64 {
+        self.moved_quarters
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Enters the new places of consecutive blocks with these checksums: the slots from `place` on. Slots
+    /// Enters the new places of consecutive blocks with these checksums: those from `place` on. Slots
     /// that become dead are added to `dead`.
     pub(crate) fn write(
         &mut self,
@@ -116,7 +118,11 @@ impl Changes {
 
     /// Enters a block that the cleaner has copied. Returns the place of an earlier copy, which is dead now.
     pub(crate) fn moved(&mut self, branch: u32, block: u64, moved: Move) -> Option<Place> {
-        self.moves.insert((branch, block), moved).map(|earlier| earlier.to.place)
+        let quarters = |moved: Move| u64::from(moved.to.place.size().quarters());
+        self.moved_quarters += quarters(moved);
+        let earlier = self.moves.insert((branch, block), moved)?;
+        self.moved_quarters -= quarters(earlier);
+        Some(earlier.to.place)
     }
 
     /// Whether an entry may cover more than one block. If not, the entry of a block begins at that block.
@@ -257,11 +263,14 @@ impl Changes {
 mod tests {
     use base::Rng;
 
+    use super::super::place::Size;
     use super::*;
 
     /// Where block `index` of write `number` lies.
     fn stored(number: u32, index: u64) -> Stored {
-        Stored { place: Place { segment: number, slot: index as u16 }, crc: 100 * number + index as u32 }
+        let size = [Size::Whole, Size::Half, Size::Quarter][number as usize % 3];
+        let place = Place::at(number, index as u32 * size.quarters(), size);
+        Stored { place, crc: 100 * number + index as u32 }
     }
 
     /// Writes a run. Returns the slots that become dead.
@@ -334,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_range_of_zeros_matters_where_the_map_has_leaves() {
-        let place = LeafPlace { segment: 0, at: 0, len: 1, blocks: 1 };
+        let place = LeafPlace { segment: 0, at: 0, len: 1, blocks: 1, quarters: 4 };
         let map = BTreeMap::from([((1, 7), place), ((1, 5000), place), ((2, 1), place)]);
         let mut table = Changes::default();
         table.zero(1, 100, 1 << 40, &mut Vec::new());

@@ -37,7 +37,7 @@ impl Log {
             segments.free.len(),
             segments.ready.len(),
             segments.used.len(),
-            state.live_blocks(),
+            state.live_quarters(),
             segments.live_map,
             state.map_need(),
             state.active.len(),
@@ -69,11 +69,16 @@ impl Log {
 impl Inner {
     async fn check(&self) {
         let keys: Vec<_> = self.state.borrow().leaves.keys().copied().collect();
-        let mut owners: BTreeMap<Place, &str> = BTreeMap::new();
+        // By segment and quarter.
+        let mut owners: BTreeMap<(u32, u32), &str> = BTreeMap::new();
+        let mut places = Vec::new();
         let mut own = |place: Place, owner: &'static str| {
-            if let Some(other) = owners.insert(place, owner) {
-                panic!("{place:?} belongs to {owner} and to {other}");
+            for quarter in place.quarter()..place.quarter() + place.size().quarters() {
+                if let Some(other) = owners.insert((place.segment, quarter), owner) {
+                    panic!("{place:?} belongs to {owner} and to {other}");
+                }
             }
+            places.push(place);
         };
         let mut blocks: BTreeMap<u32, u64> = BTreeMap::new();
         for key in keys {
@@ -81,7 +86,10 @@ impl Inner {
             let spots = leaf.spots();
             let stored: Vec<Place> =
                 spots.iter().filter_map(|spot| spot.stored()).map(|stored| stored.place).collect();
-            assert_eq!(stored.len(), usize::from(self.state.borrow().leaves[&key].blocks));
+            let known = self.state.borrow().leaves[&key];
+            assert_eq!(stored.len(), usize::from(known.blocks));
+            let quarters: u32 = stored.iter().map(|place| place.size().quarters()).sum();
+            assert_eq!(quarters, u32::from(known.quarters));
             *blocks.entry(key.0).or_default() += stored.len() as u64;
             stored.into_iter().for_each(|place| own(place, "a leaf"));
         }
@@ -90,30 +98,33 @@ impl Inner {
             table.places().into_iter().for_each(|place| own(place, "a table"));
         }
         // I2: each version has its bit, and each bit an owner. (No merge is under way.)
-        for place in owners.keys() {
+        for place in &places {
             assert!(state.segments.is_set(*place), "the bit of {place:?} is clear");
         }
         let mut live = 0;
+        let mut packed = 0;
         let mut live_map = 0;
         for (segment, used) in &state.segments.used {
             let set: u32 = used.bits.iter().map(|word| word.count_ones()).sum();
+            let set = set * used.quarters_per_bit();
+            packed += u64::from(used.packed);
             match used.kind {
                 Kind::Data => {
                     assert_eq!(used.live, set, "segment {segment}");
                     live += u64::from(set);
-                    let owned = owners.range(Place { segment: *segment, slot: 0 }..);
-                    let owned = owned.take_while(|(place, _)| place.segment == *segment).count();
+                    let owned = owners.range((*segment, 0)..=(*segment, u32::MAX)).count();
                     assert_eq!(owned, set as usize, "segment {segment} has bits that nobody owns");
                 }
                 Kind::Map => live_map += u64::from(used.live),
             }
         }
         assert_eq!((live, live_map), (state.segments.live, state.segments.live_map), "I3");
+        assert_eq!(packed, state.segments.packed);
         let grains: u64 = state.leaves.values().map(|place| u64::from(place.len)).sum();
         assert_eq!(grains, live_map);
-        // I3: the number of blocks that branches take.
-        let used: u64 = state.used.values().sum();
-        assert_eq!(used, state.live_blocks());
+        // I3: what branches take.
+        let used: u64 = state.used.values().map(|used| used.quarters).sum();
+        assert_eq!(used, state.live_quarters());
         // Each segment is in exactly one list.
         let segments = &state.segments;
         let mut seen = BTreeSet::new();

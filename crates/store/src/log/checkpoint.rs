@@ -21,12 +21,12 @@ use super::announce::NewRoot;
 use super::changes::Move;
 use super::handle::Returned;
 use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
-use super::place::{Place, SLOT_BYTES, Slots, Spot, Stored};
+use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Slots, Spot, Stored};
 use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS, Zone};
 use super::state::LeafPlace;
-use super::{Inner, Phase, Request, Running, Sweeping};
+use super::{Inner, Phase, Request, Running, Sweeping, Usage};
 use crate::canary::{Canary, makes};
 
 /// How many leaves are merged, and read, at a time: 150 KiB.
@@ -65,10 +65,10 @@ struct Merged {
     key: LeafKey,
     /// 8 KiB, which would be copied with each move otherwise.
     spots: Box<Spots>,
-    /// Slots that the leaf no longer points at, and how many of them were blocks that the branch no longer
-    /// has.
+    /// Slots that the leaf no longer points at, and what those of them take that were blocks which the branch
+    /// no longer has.
     dead: Vec<Slots>,
-    forgotten: u64,
+    forgotten: Usage,
 }
 
 /// Leaves that are written together.
@@ -265,7 +265,7 @@ impl Inner {
         let Some(Batch { open, mut bytes, leaves }) = batch else { return Ok(()) };
         let len = bytes.len().next_multiple_of(SLOT_BYTES);
         bytes.resize(len, 0);
-        let place = Place { segment: open.segment, slot: open.next };
+        let place = Place::new(open.segment, open.next);
         self.write_at(place, Buf::copy_of(&bytes).share(), Durability::Cached).await?;
         let mut state = self.state.borrow_mut();
         state.written += len as u64;
@@ -274,9 +274,12 @@ impl Inner {
         }
         for (merged, at, leaf) in leaves {
             let at = u32::from(open.next) * SLOT_GRAINS + at / LEAF_GRAIN as u32;
-            let blocks = merged.spots.iter().filter(|spot| spot.stored().is_some()).count() as u16;
+            let places = merged.spots.iter().filter_map(|spot| spot.stored());
+            let mut used = Usage::default();
+            places.for_each(|stored| used.add(Usage::of(stored.place.run(1))));
+            let (blocks, quarters) = (used.blocks as u16, used.quarters as u16);
             let len = (leaf.len() / LEAF_GRAIN) as u8;
-            let place = LeafPlace { segment: open.segment, at, len, blocks };
+            let place = LeafPlace { segment: open.segment, at, len, blocks, quarters };
             state.take_in(&merged, Some((place, leaf)));
         }
         Ok(())
@@ -424,7 +427,7 @@ impl Running {
     /// nothing is left.
     fn merged(&self, key: LeafKey, mut spots: Box<Spots>, is_gone: bool) -> Merged {
         let mut dead = Vec::new();
-        let mut forgotten = 0;
+        let mut forgotten = Usage::default();
         let Some(frozen) = &self.frozen else { return Merged { key, spots, dead, forgotten } };
         let first = key.1 * LEAF_BLOCKS;
         for (block, moved) in frozen.moves_of(key) {
@@ -446,7 +449,7 @@ impl Running {
                     && new.stored().map(|new| new.place) != Some(old.place)
                 {
                     Slots::add(&mut dead, old.place);
-                    forgotten += 1;
+                    forgotten.add(Usage::of(old.place.run(1)));
                 }
             }
         };
@@ -466,7 +469,11 @@ impl Running {
         let mut dead = Vec::new();
         let stored = leaf.into_iter().flat_map(Leaf::spots).filter_map(Spot::stored);
         stored.for_each(|stored| Slots::add(&mut dead, stored.place));
-        let forgotten = self.leaves.get(&key).map_or(0, |place| u64::from(place.blocks));
+        let known = self.leaves.get(&key);
+        let forgotten = known.map_or_else(Usage::default, |place| Usage {
+            blocks: u64::from(place.blocks),
+            quarters: u64::from(place.quarters),
+        });
         Merged { key, spots: Box::new([Spot::Nothing; LEAF_BLOCKS as usize]), dead, forgotten }
     }
 
@@ -489,8 +496,11 @@ impl Running {
     /// Counts all blocks of a leaf as its branch's, because the leaf is lost: none of them reads as zeros any
     /// more.
     fn lose(&mut self, key: LeafKey) {
-        let known = self.leaves.get(&key).map_or(0, |place| u64::from(place.blocks));
-        *self.used.entry(key.0).or_default() += LEAF_BLOCKS - known;
+        let (blocks, quarters) = self.leaves.get(&key).map_or((0, 0), |place| (place.blocks, place.quarters));
+        self.used.entry(key.0).or_default().add(Usage {
+            blocks: LEAF_BLOCKS - u64::from(blocks),
+            quarters: LEAF_BLOCKS * u64::from(SLOT_QUARTERS) - u64::from(quarters),
+        });
     }
 
     /// Applies a merged leaf, which was written somewhere else, or is not needed any more.

@@ -10,8 +10,9 @@ use base::{Buf, Chain};
 use rt::join_all;
 
 use super::append::Survivor;
-use super::place::{Place, SLOT_BYTES};
-use super::record::{DATA_SLOTS_MAX, Head, Stream, What, reveal};
+use super::pack::is_intact;
+use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
+use super::record::{DATA_SLOTS_MAX, ENTRIES_MAX, Head, Stream};
 use super::segment::{Kind, Used};
 use super::{Inner, Running, Sweeping};
 use crate::canary::{Canary, makes};
@@ -76,8 +77,8 @@ impl Inner {
             let state = self.state.borrow();
             (state.segments.slots, state.segments.used.get(&victim).map_or(0, |used| used.live))
         };
-        // Slots gained per 1000 blocks moved.
-        let gain = u64::from(slots - live) * 1000 / u64::from(live.max(1));
+        // What is gained per 1000 that are moved.
+        let gain = u64::from(slots * SLOT_QUARTERS - live) * 1000 / u64::from(live.max(1));
         let result = self.walk_victim(victim, gain, gathered).await;
         let mut state = self.state.borrow_mut();
         let next = state.append.next;
@@ -108,11 +109,11 @@ impl Inner {
                 if used.live == 0 {
                     return Ok(());
                 }
-                (used.generation, has_bits(&used.bits, slot, slot + window))
+                (used.generation, used.has_live(slot as u16, (slot + window) as u16))
             };
             // If nothing in the window is live, the head alone shows where the next head is.
             let count = if is_live { window } else { 1 };
-            let place = Place { segment: victim, slot: slot as u16 };
+            let place = Place::new(victim, slot as u16);
             let Some((disk, _, at)) = self.locate(place) else { return Ok(()) };
             let Ok(mut bytes) = disk.read(at, Buf::uncleared(count * SLOT_BYTES)).await else {
                 self.is_stuck(victim);
@@ -120,10 +121,10 @@ impl Inner {
                 continue;
             };
             slot += self.gather(victim, generation, slot, &mut bytes, gathered);
-            let before = gathered.len();
+            let before = quarters(gathered);
             self.write_gathered(gathered, DATA_SLOTS_MAX).await?;
-            let written = before.saturating_sub(gathered.len()) as u64;
-            self.state.borrow_mut().earn(written * gain / 1000);
+            let written = before.saturating_sub(quarters(gathered));
+            self.state.borrow_mut().earn(written * gain / 1000 / u64::from(SLOT_QUARTERS));
             self.pump();
             rt::yield_now().await;
         }
@@ -143,35 +144,30 @@ impl Inner {
         let count = bytes.len() / SLOT_BYTES;
         let mut done = 0;
         while done < count {
-            let place = Place { segment: victim, slot: (slot + done) as u16 };
+            let place = Place::new(victim, (slot + done) as u16);
             let head = Head::decode(&bytes[done * SLOT_BYTES..(done + 1) * SLOT_BYTES]);
             let Some(head) = head.filter(|head| head.generation == generation && head.place == place) else {
                 done += 1;
                 continue;
             };
             let end = done + 1 + head.data_slots();
-            let data = place.next();
-            let live = |index: usize| {
-                let place = Place { segment: victim, slot: data.slot + index as u16 };
-                self.state.borrow().segments.is_set(place).then_some(place)
-            };
+            let is_live = |place: Place| self.state.borrow().segments.is_set(place);
             if end > count {
-                if (0..head.data_slots()).any(|index| live(index).is_some()) && done > 0 {
+                if head.stored().any(|(_, place)| is_live(place)) && done > 0 {
                     // The record's data was not read in full: the next step begins with this record.
                     return done;
                 }
                 return end;
             }
-            for (index, entry) in head.entries.iter().filter(|entry| entry.has_data()).enumerate() {
-                let (What::Block { crc } | What::Moved { crc, .. }) = entry.what else { continue };
-                let Some(from) = live(index) else { continue };
-                let at = (done + 1 + index) * SLOT_BYTES;
-                let block = &mut bytes[at..at + SLOT_BYTES];
-                if !reveal(block, crc) {
+            for (entry, from) in head.stored().filter(|(_, place)| is_live(*place)) {
+                let Some(crc) = entry.crc() else { continue };
+                let at = (from.quarter() as usize - slot * SLOT_QUARTERS as usize) * QUARTER_BYTES;
+                let stored = &mut bytes[at..at + from.size().bytes()];
+                if !is_intact(stored, from.size(), crc) {
                     self.is_stuck(victim);
                     continue;
                 }
-                let data = Buf::copy_of(block).share();
+                let data = Buf::copy_of(stored).share();
                 let (branch, block) = (entry.branch, entry.block);
                 gathered.push(Survivor { branch, block, from, generation, crc, data });
             }
@@ -215,11 +211,11 @@ impl Inner {
             if !makes(Canary::MoveLate) {
                 gathered.retain(|survivor| self.state.borrow().is_in_place(survivor));
             }
-            let full = (room - 1).min(DATA_SLOTS_MAX);
-            if gathered.len() < full.min(least) {
+            let (count, is_full) = fitting(gathered, (room - 1).min(DATA_SLOTS_MAX));
+            if gathered.len() < least && !is_full || gathered.is_empty() {
                 break;
             }
-            let some = gathered.drain(..full.min(gathered.len())).collect();
+            let some = gathered.drain(..count).collect();
             records.extend(self.survivors_record(some));
         }
         self.write_records(records).await?;
@@ -250,7 +246,9 @@ impl Running {
     /// unlikely to die soon.
     fn victim(&self) -> Option<u32> {
         let slots = self.segments.slots;
-        let gain = |used: &Used| slots.saturating_sub(used.live + used.live.div_ceil(DATA_SLOTS_MAX as u32));
+        // Whatever is live fills slots without gaps when it is moved.
+        let kept = |used: &Used| used.live.div_ceil(SLOT_QUARTERS) + used.move_overhead(ENTRIES_MAX as u32);
+        let gain = |used: &Used| slots.saturating_sub(kept(used));
         let fits = |used: &Used| {
             used.kind == Kind::Data
                 && !used.open
@@ -263,7 +261,7 @@ impl Running {
         };
         let worth = |used: &Used| {
             let age = (self.append.next - used.newest) as f64;
-            let live = f64::from(used.live) / f64::from(slots);
+            let live = f64::from(used.live) / f64::from(slots * SLOT_QUARTERS);
             (1.0 - live) * age / (1.0 + live)
         };
         let victims = self.segments.used.iter().filter(|(_, used)| fits(used));
@@ -275,7 +273,20 @@ impl Running {
     }
 }
 
-/// Whether one of the bits `from..to` is set.
-fn has_bits(bits: &[u64], from: usize, to: usize) -> bool {
-    (from..to).any(|bit| bits.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1))
+/// How many quarters of slots these blocks take.
+fn quarters(gathered: &[Survivor]) -> u64 {
+    gathered.iter().map(|survivor| u64::from(survivor.from.size().quarters())).sum()
+}
+
+/// How many of these blocks, from the first one on, fit into a record with so many slots of data, and whether
+/// they fill it.
+fn fitting(gathered: &[Survivor], slots: usize) -> (usize, bool) {
+    let mut left = slots as u32 * SLOT_QUARTERS;
+    let mut count = 0;
+    for survivor in gathered.iter().take(ENTRIES_MAX) {
+        let Some(rest) = left.checked_sub(survivor.from.size().quarters()) else { return (count, true) };
+        left = rest;
+        count += 1;
+    }
+    (count, left == 0 || count == ENTRIES_MAX)
 }

@@ -1,14 +1,14 @@
 //! What the pool and the core that runs a log share, because they may be different cores.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rt::CoreId;
 use rt::sync::{Sender, oneshot};
 
 use super::memory::Member;
-use super::place::SLOT_BYTES;
+use super::place::{QUARTER_BYTES, SLOT_BYTES};
 use super::space::held_for;
 use super::{LogMemory, LogTuning};
 use crate::disks::SharedDisks;
@@ -160,9 +160,9 @@ struct Shared {
     waiting: Vec<Sender<()>>,
     zones: BTreeMap<u32, (u16, u64)>,
     disks: Option<SharedDisks>,
-    /// The branches of the catalog's volumes, with the bytes that each takes in this log.
-    branches: BTreeMap<u32, Arc<AtomicU64>>,
-    /// The blocks that are reserved for branches, without those that have no reserve.
+    /// The branches of the catalog's volumes.
+    branches: BTreeMap<u32, Arc<Branch>>,
+    /// The quarters of slots that are reserved for branches, without those that have no reserve.
     reserves: BTreeMap<u32, u64>,
     /// The branch that the next volume gets, as far as this log is concerned.
     next_branch: u32,
@@ -171,6 +171,23 @@ struct Shared {
     member: Weak<Member>,
     /// A volume was deleted since the log last checked.
     fewer_branches: bool,
+}
+
+/// What the pool and a volume's slice in a log share.
+#[derive(Debug, Default)]
+pub(crate) struct Branch {
+    /// Bytes that the volume takes in the log.
+    stored: AtomicU64,
+    /// Bytes of the volume's blocks that are not zeros.
+    mapped: AtomicU64,
+    /// Blocks are compressed from now on.
+    compresses: AtomicBool,
+}
+
+impl Branch {
+    pub(super) fn compresses(&self) -> bool {
+        self.compresses.load(Ordering::Relaxed)
+    }
 }
 
 /// How full a log is, in bytes.
@@ -338,10 +355,25 @@ impl LogHandle {
         lock(&self.shared).zones.remove(&number);
     }
 
-    pub(crate) fn add_branch(&self, branch: u32) {
-        let mut shared = lock(&self.shared);
-        shared.branches.entry(branch).or_default();
-        shared.next_branch = shared.next_branch.max(branch + 1);
+    pub(crate) fn add_branch(&self, branch: u32, compresses: bool) {
+        {
+            let mut shared = lock(&self.shared);
+            shared.branches.entry(branch).or_default();
+            shared.next_branch = shared.next_branch.max(branch + 1);
+        }
+        self.set_compresses(branch, compresses);
+    }
+
+    /// Sets whether blocks of a branch are compressed from now on.
+    pub(crate) fn set_compresses(&self, branch: u32, compresses: bool) {
+        if let Some(branch) = self.branch(branch) {
+            branch.compresses.store(compresses, Ordering::Relaxed);
+        }
+    }
+
+    /// What is known of a branch; `None` if its volume was deleted.
+    pub(super) fn branch(&self, branch: u32) -> Option<Arc<Branch>> {
+        lock(&self.shared).branches.get(&branch).cloned()
     }
 
     /// No volume has had this branch or a higher one.
@@ -360,19 +392,19 @@ impl LogHandle {
         self.bell.ring();
     }
 
-    /// Reserves this many blocks for a branch.
-    pub(crate) fn set_reserve(&self, branch: u32, blocks: u64) {
+    /// Reserves this many quarters of slots for a branch.
+    pub(crate) fn set_reserve(&self, branch: u32, quarters: u64) {
         {
             let mut shared = lock(&self.shared);
-            match blocks {
+            match quarters {
                 0 => drop(shared.reserves.remove(&branch)),
-                _ => drop(shared.reserves.insert(branch, blocks)),
+                _ => drop(shared.reserves.insert(branch, quarters)),
             }
         }
         self.bell.ring();
     }
 
-    /// The blocks that are reserved for each branch.
+    /// The quarters of slots that are reserved for each branch.
     pub(super) fn reserves(&self) -> BTreeMap<u32, u64> {
         lock(&self.shared).reserves.clone()
     }
@@ -391,25 +423,28 @@ impl LogHandle {
         lock(&self.shared).branches.contains_key(&branch)
     }
 
-    /// The bytes that a branch takes; 0 if the log has not been opened since the pool was opened.
-    pub(crate) fn used(&self, branch: u32) -> u64 {
-        lock(&self.shared).branches.get(&branch).map_or(0, |used| used.load(Ordering::Relaxed))
+    /// The bytes that a branch takes, and those of its blocks that are not zeros; 0 if the log has not been
+    /// opened since the pool was opened.
+    pub(crate) fn used(&self, branch: u32) -> (u64, u64) {
+        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        self.branch(branch).map_or((0, 0), |branch| (load(&branch.stored), load(&branch.mapped)))
     }
 
-    pub(super) fn set_used(&self, branch: u32, bytes: u64) {
-        if let Some(used) = lock(&self.shared).branches.get(&branch) {
-            used.store(bytes, Ordering::Relaxed);
+    pub(super) fn set_used(&self, branch: u32, stored: u64, mapped: u64) {
+        if let Some(branch) = lock(&self.shared).branches.get(&branch) {
+            branch.stored.store(stored, Ordering::Relaxed);
+            branch.mapped.store(mapped, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn figures(&self) -> LogFigures {
         let shared = lock(&self.shared);
         let memory = shared.member.upgrade().map_or(0, |member| member.bytes());
-        let slot = SLOT_BYTES as u64;
-        let used =
-            |branch: &u32| shared.branches.get(branch).map_or(0, |used| used.load(Ordering::Relaxed) / slot);
+        let quarter = QUARTER_BYTES as u64;
+        let stored = |branch: &Arc<Branch>| branch.stored.load(Ordering::Relaxed);
+        let used = |branch: &u32| shared.branches.get(branch).map_or(0, stored) / quarter;
         let held = shared.reserves.iter().map(|(branch, reserve)| held_for(*reserve, used(branch)));
-        LogFigures { memory, reserved: held.sum::<u64>() * slot, ..shared.figures }
+        LogFigures { memory, reserved: held.sum::<u64>() * quarter, ..shared.figures }
     }
 
     pub(super) fn set_figures(&self, figures: LogFigures) {

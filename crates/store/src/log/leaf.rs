@@ -229,7 +229,7 @@ mod tests {
     fn leaf(key: LeafKey, blocks: &[usize]) -> Leaf {
         let mut spots = [Spot::Nothing; 512];
         for block in blocks {
-            let place = Place { segment: *block as u32, slot: 3 };
+            let place = Place::new(*block as u32, 3);
             spots[*block] = Spot::At(Stored { place, crc: 9 });
         }
         let bytes = encode(key, 5, &spots).unwrap();

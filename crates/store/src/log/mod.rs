@@ -25,6 +25,7 @@ pub(crate) mod golden;
 pub(crate) mod handle;
 pub(crate) mod leaf;
 mod memory;
+pub(crate) mod pack;
 pub(crate) mod place;
 mod queue;
 mod read;
@@ -49,7 +50,7 @@ use rt::sync::Notify;
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
 pub use handle::LogFigures;
-pub(crate) use handle::{Lender, LogHandle, NewHandle, Request, Returned};
+pub(crate) use handle::{Branch, Lender, LogHandle, NewHandle, Request, Returned};
 pub use memory::LogMemory;
 pub use read::MAP_UNIT;
 pub use slice::LogSlice;
@@ -57,7 +58,7 @@ pub(crate) use space::held_for;
 
 use changes::Changes;
 use leaf::{LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
-use place::{Place, SLOT_BYTES};
+use place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots};
 use queue::Append;
 use root::Run;
 use segment::{Segments, Zone};
@@ -172,9 +173,9 @@ struct Running {
     state_len: usize,
     /// How many slots of the state came from its second copy when the log was opened.
     state_repaired: u64,
-    /// How many blocks each branch takes, in the same sense as [`LogFigures::live`].
-    used: BTreeMap<u32, u64>,
-    /// How many blocks are reserved for branches.
+    /// What each branch takes, in the same sense as [`LogFigures::live`].
+    used: BTreeMap<u32, Usage>,
+    /// How many quarters of slots are reserved for branches.
     reserves: BTreeMap<u32, u64>,
     /// Which tasks are under way.
     checkpointing: bool,
@@ -199,12 +200,38 @@ struct Running {
     zeroed: u64,
     /// The cleaner can gain nothing until something changes.
     exhausted: bool,
-    /// How many blocks were live when the pool last refused a zone.
+    /// How many quarters of slots were live when the pool last refused a zone.
     refused_at: Option<u64>,
     /// How many slots hosts may still write near low water. The cleaner earns them.
     credit: i64,
     written_by_hosts: u64,
     written: u64,
+}
+
+/// What blocks take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    /// How many blocks there are.
+    blocks: u64,
+    /// How many quarters of slots they take.
+    quarters: u64,
+}
+
+impl Usage {
+    /// That of the blocks in these slots.
+    fn of(slots: Slots) -> Usage {
+        Usage { blocks: u64::from(slots.count), quarters: u64::from(slots.quarters()) }
+    }
+
+    fn add(&mut self, more: Usage) {
+        self.blocks += more.blocks;
+        self.quarters += more.quarters;
+    }
+
+    fn subtract(&mut self, less: Usage) {
+        self.blocks = self.blocks.saturating_sub(less.blocks);
+        self.quarters = self.quarters.saturating_sub(less.quarters);
+    }
 }
 
 impl Log {
@@ -357,7 +384,7 @@ impl Inner {
     /// The disk of a place (the object and its index), and the offset there.
     fn locate(&self, place: Place) -> Option<(Rc<PoolDisk>, u16, u64)> {
         let (disk, start) = self.state.borrow().segments.locate(place.segment)?;
-        let at = start + u64::from(place.slot) * SLOT_BYTES as u64;
+        let at = start + u64::from(place.quarter()) * QUARTER_BYTES as u64;
         Some((Rc::clone(self.disks.borrow().disk(disk)), disk, at))
     }
 
@@ -403,14 +430,14 @@ impl Inner {
     fn tell(&self) {
         let mut state = self.state.borrow_mut();
         state.account(&self.handle.tuning);
-        let slot = SLOT_BYTES as u64;
+        let (slot, quarter) = (SLOT_BYTES as u64, QUARTER_BYTES as u64);
         let segment = u64::from(state.segments.slots) * slot;
         // What a checkpoint that is under way has removed is not gone before its root is durable.
         let before = if state.checkpointing { self.handle.figures().live } else { 0 };
         self.handle.set_figures(LogFigures {
             lent: state.segments.total() * segment,
-            live: before.max(state.live_blocks() * slot),
-            usable: state.may_be_live() * slot,
+            live: before.max(state.live_quarters() * quarter),
+            usable: state.may_be_live() * quarter,
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
             written: state.written,
@@ -419,15 +446,16 @@ impl Inner {
             memory: 0,
             reserved: 0,
         });
-        for (branch, blocks) in &state.used {
-            self.handle.set_used(*branch, blocks * slot);
+        for (branch, used) in &state.used {
+            self.handle.set_used(*branch, used.quarters * quarter, used.blocks * slot);
         }
     }
 
     /// Reports how much a branch takes.
     fn tell_used(&self, branch: u32) {
-        let blocks = self.state.borrow().used.get(&branch).copied().unwrap_or(0);
-        self.handle.set_used(branch, blocks * SLOT_BYTES as u64);
+        let used = self.state.borrow().used.get(&branch).copied().unwrap_or_default();
+        let (stored, mapped) = (used.quarters * QUARTER_BYTES as u64, used.blocks * SLOT_BYTES as u64);
+        self.handle.set_used(branch, stored, mapped);
     }
 
     /// Has checkpoints remove what deleted volumes have left, if anything.
@@ -500,11 +528,11 @@ impl Running {
         tables.filter_map(|table| table.next_branch(from)).chain(in_map).min()
     }
 
-    /// How many blocks are live. Until the next merge, a block that was moved lies in two places; it counts
-    /// once.
-    fn live_blocks(&self) -> u64 {
-        let moves = self.active.moves() + self.frozen.as_ref().map_or(0, Changes::moves);
-        self.segments.live.saturating_sub(moves as u64)
+    /// How many quarters of slots the live blocks take. Until the next merge, a block that was moved lies in
+    /// two places; it counts once.
+    fn live_quarters(&self) -> u64 {
+        let moved = self.active.moved_quarters() + self.frozen.as_ref().map_or(0, Changes::moved_quarters);
+        self.segments.live.saturating_sub(moved)
     }
 
     /// Reports to the other logs how much memory this one takes, and gives up leaves if they have asked for

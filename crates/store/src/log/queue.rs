@@ -7,8 +7,8 @@ use std::rc::Rc;
 use base::SharedBuf;
 use rt::sync::Sender;
 
-use super::place::SLOT_BYTES;
-use super::record::{Entry, Head, What};
+use super::place::{SLOT_QUARTERS, Size};
+use super::record::{Entry, Head, StoredRun, What};
 use crate::error::SliceError;
 
 /// Requests that wait for a record.
@@ -16,8 +16,9 @@ pub(super) type Queue = VecDeque<Request>;
 
 /// A part of a request.
 pub(super) enum Item {
-    /// Consecutive blocks, one after the other in memory, and the checksum of each.
-    Blocks { first: u64, data: SharedBuf, crcs: Vec<u32> },
+    /// Consecutive blocks that take the same room, as they are to be stored, one after the other in memory,
+    /// and the checksum of each.
+    Blocks { first: u64, size: Size, data: SharedBuf, crcs: Vec<u32> },
     /// Blocks that must read as zeros.
     Zeros { block: u64, count: u64 },
 }
@@ -28,6 +29,14 @@ impl Item {
         match self {
             Item::Blocks { crcs, .. } => crcs.len(),
             Item::Zeros { .. } => 1,
+        }
+    }
+
+    /// How much room its blocks take.
+    fn quarters(&self) -> u64 {
+        match self {
+            Item::Blocks { size, crcs, .. } => crcs.len() as u64 * u64::from(size.quarters()),
+            Item::Zeros { .. } => 0,
         }
     }
 }
@@ -69,10 +78,9 @@ impl Request {
         self.ticket.done(self.items.iter().map(Item::entries).sum(), Err(error));
     }
 
-    /// Blocks with data that are not in a record yet.
-    pub(super) fn blocks(&self) -> u64 {
-        let blocks = self.items.iter().filter(|item| matches!(item, Item::Blocks { .. }));
-        blocks.map(Item::entries).sum::<usize>() as u64
+    /// How much room the blocks take that are not in a record yet.
+    pub(super) fn quarters(&self) -> u64 {
+        self.items.iter().map(Item::quarters).sum()
     }
 }
 
@@ -97,7 +105,7 @@ pub(super) struct Append {
     /// The same for records that flushes under way cover, by the number of the flush.
     pub(super) flushing: BTreeMap<u64, u64>,
     pub(super) flushes: u64,
-    /// Blocks with data that were admitted, and whose records have not completed.
+    /// Quarters of slots for blocks that were admitted, and whose records have not completed.
     pub(super) expected: u64,
     /// A durable head or root says that all records with smaller numbers are durable.
     pub(super) said: u64,
@@ -117,7 +125,7 @@ impl Append {
 
     /// Removes the waiting requests that have data.
     pub(super) fn take_data(&mut self) -> Vec<Request> {
-        self.expected -= self.data.iter().map(Request::blocks).sum::<u64>();
+        self.expected -= self.data.iter().map(Request::quarters).sum::<u64>();
         self.data.drain(..).collect()
     }
 
@@ -189,15 +197,26 @@ impl Append {
 pub(super) struct Taken {
     pub(super) entries: Vec<Entry>,
     /// The blocks of the entries, in the same order.
-    pub(super) data: Vec<SharedBuf>,
+    pub(super) data: Vec<StoredRun>,
     pub(super) tickets: Vec<(Rc<Ticket>, usize)>,
     pub(super) durable: bool,
-    /// How many more entries fit.
-    pub(super) left: usize,
-    pub(super) data_left: usize,
+    /// How many more entries fit, how many of them may have data, and how many quarters of slots there are
+    /// for that. (The rest of the head's own slot is not counted.)
+    left: usize,
+    data_left: usize,
+    quarters_left: usize,
 }
 
 impl Taken {
+    /// Nothing yet. There is room for this many entries, of which some may have data, in so many slots.
+    pub(super) fn with_room(left: usize, data_left: usize, slots: usize) -> Taken {
+        Taken { left, data_left, quarters_left: slots * SLOT_QUARTERS as usize, ..Taken::default() }
+    }
+
+    pub(super) fn has_room_for_data(&self) -> bool {
+        self.data_left > 0 && self.quarters_left > 0
+    }
+
     /// Takes what fits from the queue, in order.
     pub(super) fn take(&mut self, queue: &mut Queue) {
         while let Some(request) = queue.front_mut() {
@@ -223,15 +242,20 @@ impl Taken {
     /// Takes what fits of an item. Returns the rest.
     fn take_item(&mut self, branch: u32, item: Item) -> Option<Item> {
         match item {
-            Item::Blocks { first, data, mut crcs } => {
-                let count = crcs.len().min(self.left).min(self.data_left);
-                let entry = |(block, crc)| Entry { branch, block, what: What::Block { crc } };
-                self.entries.extend((first..).zip(crcs.drain(..count)).map(entry));
-                self.data.push(data.slice(0..count * SLOT_BYTES));
+            Item::Blocks { first, size, data, mut crcs } => {
+                let quarters = size.quarters() as usize;
+                let most = self.left.min(self.data_left).min(self.quarters_left / quarters);
+                let count = crcs.len().min(most);
+                if count > 0 {
+                    let entry = |(block, crc)| Entry { branch, block, what: What::Block { crc, size } };
+                    self.entries.extend((first..).zip(crcs.drain(..count)).map(entry));
+                    self.data.push((size, data.slice(0..count * size.bytes())));
+                }
                 self.left -= count;
                 self.data_left -= count;
-                let rest = data.slice(count * SLOT_BYTES..data.len());
-                (!crcs.is_empty()).then(|| Item::Blocks { first: first + count as u64, data: rest, crcs })
+                self.quarters_left -= count * quarters;
+                let (first, data) = (first + count as u64, data.slice(count * size.bytes()..data.len()));
+                (!crcs.is_empty()).then_some(Item::Blocks { first, size, data, crcs })
             }
             Item::Zeros { block, count } if self.left > 0 => {
                 self.entries.push(Entry { branch, block, what: What::Zeros { count } });
@@ -251,6 +275,7 @@ mod tests {
     use base::Buf;
     use rt::sync::oneshot;
 
+    use super::super::place::SLOT_BYTES;
     use super::*;
 
     /// Once, a request ended with its first failed record. What was left of it in the queue was written
@@ -273,22 +298,24 @@ mod tests {
         let bytes: Vec<u8> = (0..5u8).flat_map(|number| [number; SLOT_BYTES]).collect();
         let data = Buf::copy_of(&bytes).share();
         let items = [
-            Item::Blocks { first: 10, data, crcs: (110..115).collect() },
+            Item::Blocks { first: 10, size: Size::Whole, data, crcs: (110..115).collect() },
             Item::Zeros { block: 20, count: 9 },
         ];
         let (reply, _result) = oneshot();
         let (left, failed, reply) = (Cell::new(6), Cell::new(None), Cell::new(Some(reply)));
         let ticket = Rc::new(Ticket { left, failed, reply });
         let request = Request { branch: 1, items: items.into(), durable: true, ticket: Rc::clone(&ticket) };
-        assert_eq!(request.blocks(), 5);
+        assert_eq!(request.quarters(), 20);
         let mut queue = Queue::from([request]);
-        for (left, data_left, blocks) in [(2, 9, 10..12), (9, 1, 12..13), (2, 9, 13..15)] {
-            let mut taken = Taken { left, data_left, ..Taken::default() };
+        for (left, slots, blocks) in [(2, 9, 10..12), (9, 1, 12..13), (2, 9, 13..15)] {
+            let mut taken = Taken::with_room(left, 9, slots);
             taken.take(&mut queue);
-            let entry =
-                |block: u64| Entry { branch: 1, block, what: What::Block { crc: 100 + block as u32 } };
+            let entry = |block: u64| {
+                let what = What::Block { crc: 100 + block as u32, size: Size::Whole };
+                Entry { branch: 1, block, what }
+            };
             assert_eq!(taken.entries, blocks.clone().map(entry).collect::<Vec<Entry>>());
-            let found: Vec<u8> = taken.data.iter().flat_map(|part| part.to_vec()).collect();
+            let found: Vec<u8> = taken.data.iter().flat_map(|(_, run)| run.to_vec()).collect();
             let at = |block: u64| (block - 10) as usize * SLOT_BYTES;
             assert_eq!(found, bytes[at(blocks.start)..at(blocks.end)]);
             for (ticket, entries) in taken.tickets {
@@ -296,7 +323,7 @@ mod tests {
             }
         }
         assert_eq!((ticket.left.get(), queue.len()), (1, 1));
-        let mut taken = Taken { left: 1, ..Taken::default() };
+        let mut taken = Taken::with_room(1, 0, 0);
         taken.take(&mut queue);
         assert_eq!(taken.entries, [Entry { branch: 1, block: 20, what: What::Zeros { count: 9 } }]);
         assert!(queue.is_empty() && taken.durable);

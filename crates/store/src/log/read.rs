@@ -8,7 +8,8 @@ use rt::{DiskError, join_all};
 
 use super::Inner;
 use super::leaf::{LEAF_BLOCKS, LEAF_GRAIN, Leaf, LeafKey};
-use super::place::{Place, SLOT_BYTES, Spot, Stored};
+use super::pack::unpack;
+use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots, Spot, Stored};
 use super::record::reveal;
 use super::segment::SLOT_GRAINS;
 use super::state::LeafPlace;
@@ -36,6 +37,25 @@ struct Piece {
     stored: Option<Vec<Stored>>,
 }
 
+/// Adjacent slots that were read.
+struct Read {
+    run: Slots,
+    disk: u16,
+    /// Where the first one is on the disk.
+    offset: u64,
+    bytes: Buf,
+    /// Those that could not be read, and why.
+    bad: Vec<(usize, ReadFailure)>,
+}
+
+impl Read {
+    /// The number of a slot among these.
+    fn number(&self, slot: Place) -> Option<usize> {
+        let number = slot.slot.checked_sub(self.run.first.slot)?;
+        (slot.segment == self.run.first.segment && number < self.run.count).then_some(number.into())
+    }
+}
+
 impl Inner {
     /// Reads the blocks of a range.
     pub(super) async fn read(&self, branch: u32, blocks: Range<u64>) -> Result<Chain, Unread> {
@@ -45,8 +65,13 @@ impl Inner {
             // Stay within one leaf, so that only one must be in memory.
             let end = ((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS).min(blocks.end);
             let (spots, _pinned) = self.resolve(branch, at..end).await?;
-            let pieces = into_pieces(at, &spots);
-            self.read_pieces(&pieces).await?.into_iter().for_each(|part| data.push(part));
+            let is_packed = |spot: &Spot| spot.stored().is_some_and(|stored| stored.place.size().is_packed());
+            if spots.iter().any(is_packed) {
+                data.push(self.read_packed(at, &spots).await?);
+            } else {
+                let pieces = into_pieces(at, &spots);
+                self.read_pieces(&pieces).await?.into_iter().for_each(|part| data.push(part));
+            }
             at = end;
         }
         Ok(data)
@@ -114,27 +139,98 @@ impl Inner {
         Pinned { inner: self, segments: vec![segment] }
     }
 
+    /// Reads blocks of which some are compressed. Each slot is read once, and slots that are adjacent on the
+    /// disk are read together.
+    async fn read_packed(&self, first: u64, spots: &[Spot]) -> Result<SharedBuf, Unread> {
+        let runs = into_runs(spots);
+        let mut reads = Vec::new();
+        for some in runs.chunks(PIECES_MAX) {
+            for read in join_all(some.iter().map(|run| self.read_run(*run))).await {
+                reads.push(read?);
+            }
+        }
+        let mut data = Buf::zeroed(spots.len() * SLOT_BYTES);
+        for ((block, spot), target) in (first..).zip(spots).zip(data.chunks_mut(SLOT_BYTES)) {
+            let Some(stored) = spot.stored() else { continue };
+            let Stored { place, crc } = stored;
+            let slot = Place::new(place.segment, place.slot);
+            let behind = reads.partition_point(|read| read.run.first <= slot);
+            let read = behind.checked_sub(1).map(|index| &reads[index]);
+            let Some((read, number)) = read.and_then(|read| Some((read, read.number(slot)?))) else {
+                return Err(self.unread(block, self.lost_at(stored), ReadFailure::Map));
+            };
+            let at = (read.disk, read.offset + (number * SLOT_BYTES) as u64);
+            if let Some((_, cause)) = read.bad.iter().find(|(bad, _)| *bad == number) {
+                return Err(self.unread(block, at, *cause));
+            }
+            let start = number * SLOT_BYTES + place.first_quarter() as usize * QUARTER_BYTES;
+            let bytes = &read.bytes[start..start + place.size().bytes()];
+            let is_intact = if place.size().is_packed() {
+                unpack(bytes, target, crc)
+            } else {
+                target.copy_from_slice(bytes);
+                reveal(target, crc)
+            };
+            if !is_intact {
+                return Err(self.unread(block, at, ReadFailure::Medium));
+            }
+        }
+        Ok(data.share())
+    }
+
+    /// Reads slots, as far as the disk can read them.
+    async fn read_run(&self, run: Slots) -> Result<Read, Unread> {
+        let (slots, len) = (usize::from(run.count), usize::from(run.count) * SLOT_BYTES);
+        let all_bad = |cause: ReadFailure| -> Vec<(usize, ReadFailure)> {
+            (0..slots).map(|number| (number, cause)).collect()
+        };
+        let Some((disk, number, offset)) = self.locate(run.first) else {
+            let (disk, offset, bytes) = (0, 0, Buf::zeroed(len));
+            return Ok(Read { run, disk, offset, bytes, bad: all_bad(ReadFailure::Map) });
+        };
+        let (bytes, bad) = match disk.read(offset, Buf::uncleared(len)).await {
+            Ok(bytes) => (bytes, Vec::new()),
+            Err(DiskError::Latched) => return Err(Unread::Offline),
+            Err(DiskError::Media(_)) if slots > 1 => {
+                let (mut bytes, mut bad) = (Buf::zeroed(len), Vec::new());
+                for (index, slot) in bytes.chunks_mut(SLOT_BYTES).enumerate() {
+                    let at = offset + (index * SLOT_BYTES) as u64;
+                    match disk.read(at, Buf::uncleared(SLOT_BYTES)).await {
+                        Ok(read) => slot.copy_from_slice(&read),
+                        Err(DiskError::Latched) => return Err(Unread::Offline),
+                        Err(error) => bad.push((index, ReadFailure::of(&error))),
+                    }
+                }
+                (bytes, bad)
+            }
+            Err(error) => (Buf::zeroed(len), all_bad(ReadFailure::of(&error))),
+        };
+        Ok(Read { run, disk: number, offset, bytes, bad })
+    }
+
+    /// The disk, and an offset there, to be named for a block that lies in no segment: the disk of the leaf
+    /// with which it was lost.
+    fn lost_at(&self, stored: Stored) -> (u16, u64) {
+        let is_known = |disk: &u16| self.disks.borrow().get((*disk).into()).is_some();
+        (stored.lost_on().filter(is_known).unwrap_or(0), 0)
+    }
+
+    fn unread(&self, block: u64, (disk, disk_offset): (u16, u64), cause: ReadFailure) -> Unread {
+        let log = self.handle.number;
+        tracing::warn!(log, block, disk, disk_offset, ?cause, "a log cannot read a block");
+        Unread::Block { block, disk, disk_offset, cause }
+    }
+
     async fn read_piece(&self, piece: &Piece) -> Result<SharedBuf, Unread> {
         let len = piece.count * SLOT_BYTES;
         let Some(stored) = &piece.stored else { return Ok(Buf::zeroed(len).share()) };
         let start = stored[0].place;
-        let unread = |number: usize, (disk, disk_offset), cause| {
-            let (block, disk_offset) =
-                (piece.first + number as u64, disk_offset + (number * SLOT_BYTES) as u64);
-            tracing::warn!(
-                log = self.handle.number,
-                block,
-                disk,
-                disk_offset,
-                ?cause,
-                "a log cannot read a block"
-            );
-            Unread::Block { block, disk, disk_offset, cause }
+        let unread = |number: usize, (disk, disk_offset): (u16, u64), cause| {
+            let at = (disk, disk_offset + (number * SLOT_BYTES) as u64);
+            self.unread(piece.first + number as u64, at, cause)
         };
         let Some((disk, number, at)) = self.locate(start) else {
-            let is_known = |disk: &u16| self.disks.borrow().get((*disk).into()).is_some();
-            let disk = stored[0].lost_on().filter(is_known);
-            return Err(unread(0, (disk.unwrap_or(0), 0), ReadFailure::Map));
+            return Err(unread(0, self.lost_at(stored[0]), ReadFailure::Map));
         };
         let mut data = match disk.read(at, Buf::uncleared(len)).await {
             Ok(data) => data,
@@ -166,7 +262,7 @@ impl Inner {
         if matches!(error, DiskError::Latched) {
             return Unread::Offline;
         }
-        let segment = leaf.and_then(|leaf| self.locate(Place { segment: leaf.segment, slot: 0 }));
+        let segment = leaf.and_then(|leaf| self.locate(Place::new(leaf.segment, 0)));
         let (disk, disk_offset) = segment.zip(leaf).map_or((0, 0), |((_, disk, start), leaf)| {
             (disk, start + u64::from(leaf.at) * LEAF_GRAIN as u64)
         });
@@ -207,7 +303,7 @@ impl Inner {
         let _pinned = self.pin(place.segment);
         let first = place.at / SLOT_GRAINS;
         let end = (place.at + u32::from(place.len)).div_ceil(SLOT_GRAINS);
-        let from = Place { segment: place.segment, slot: first as u16 };
+        let from = Place::new(place.segment, first as u16);
         let read = match self.locate(from) {
             Some((disk, _, at)) => disk.read(at, Buf::uncleared((end - first) as usize * SLOT_BYTES)).await,
             None => Err(DiskError::Range { offset: u64::from(place.segment), len: u64::from(place.len) }),
@@ -277,6 +373,20 @@ impl Drop for Pinned<'_> {
     }
 }
 
+/// The slots in which blocks lie, in order.
+fn into_runs(spots: &[Spot]) -> Vec<Slots> {
+    let stored = spots.iter().filter_map(|spot| spot.stored());
+    let mut slots: Vec<Place> = stored
+        .filter(|stored| stored.place != Place::LOST)
+        .map(|stored| Place::new(stored.place.segment, stored.place.slot))
+        .collect();
+    slots.sort_unstable();
+    slots.dedup();
+    let mut runs = Vec::new();
+    slots.into_iter().for_each(|slot| Slots::add(&mut runs, slot));
+    runs
+}
+
 /// Splits what blocks read as into pieces, each of which is one read.
 fn into_pieces(first: u64, spots: &[Spot]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
@@ -303,4 +413,23 @@ fn into_pieces(first: u64, spots: &[Spot]) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place::Size;
+    use super::*;
+
+    /// However blocks are spread over slots, each slot is read once.
+    #[test]
+    fn slots_are_read_once_and_together() {
+        let spot = |place| Spot::At(Stored { place, crc: 0 });
+        let half = |quarter| spot(Place::at(1, quarter, Size::Half));
+        let quarter = |quarter| spot(Place::at(1, quarter, Size::Quarter));
+        let (whole, lost) = (|slot| spot(Place::new(1, slot)), spot(Place::LOST));
+        let spots = [half(42), whole(5), Spot::Nothing, half(40), quarter(47), lost, whole(6), quarter(24)];
+        assert_eq!(into_runs(&spots), [Place::new(1, 5).run(2), Place::new(1, 10).run(2)]);
+        let next = [spot(Place::new(2, 0)), spot(Place::new(1, 16383))];
+        assert_eq!(into_runs(&next), [Place::new(1, 16383).run(1), Place::new(2, 0).run(1)]);
+    }
 }

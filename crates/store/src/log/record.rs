@@ -3,9 +3,11 @@
 //! A head is self-contained: a scan of a segment sees from the head alone whether it belongs there and what
 //! it changes. Data is never mistaken for a head, whatever a guest writes: see [`disguise`].
 
-use base::{Buf, SharedBuf, crc32c};
+use std::cmp::Reverse;
 
-use super::place::{Place, SLOT_BYTES};
+use base::{Buf, Chain, SharedBuf, crc32c};
+
+use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS, Size};
 use crate::cursor::Cursor;
 
 const MAGIC: &[u8; 8] = b"URSALREC";
@@ -22,7 +24,8 @@ const ENTRY_BYTES: usize = 24;
 /// Entries of a head. It has room for eight more, which is kept for marks.
 pub(crate) const ENTRIES_MAX: usize = 160;
 
-/// Slots of data after a head: every entry may have one.
+/// Slots of data after a head: every entry may have one. Compressed blocks share slots, and may lie behind
+/// the entries in the head's own.
 ///
 /// So a write of 1 MiB takes two records, because a disk takes longer for more and smaller pieces.
 pub(crate) const DATA_SLOTS_MAX: usize = ENTRIES_MAX;
@@ -33,6 +36,11 @@ const _: () = assert!(DATA_SLOTS_MAX <= ENTRIES_MAX, "each slot of data has an e
 const KIND_BLOCK: u8 = 1;
 const KIND_MOVED: u8 = 2;
 const KIND_ZEROS: u8 = 3;
+
+/// These bits of the kind say how much room the data takes: neither is set for a whole slot, the first for a
+/// half, both for a quarter.
+const PACKED: u8 = 1 << 7;
+const QUARTER: u8 = 1 << 6;
 
 /// The source of the records in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,46 +77,60 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The block is in the next slot of data, with this checksum.
-    Block { crc: u32 },
-    /// The same for a block that the cleaner has moved.
+    /// The block has this checksum, and its data takes this much room.
+    Block { crc: u32, size: Size },
+    /// The same for a block that the cleaner has moved; it takes as much room as before.
     Moved { crc: u32, from: Place },
     /// This many blocks read as zeros.
     Zeros { count: u64 },
 }
 
 impl Entry {
-    /// Whether the entry has a slot of data.
+    /// Whether the entry has data.
     pub(crate) fn has_data(&self) -> bool {
-        self.crc().is_some()
+        self.size().is_some()
     }
 
-    /// The checksum of the block in the entry's slot of data, if it has one.
-    pub(crate) fn crc(&self) -> Option<u32> {
+    /// How much room the entry's data takes, if it has any.
+    pub(crate) fn size(&self) -> Option<Size> {
         match self.what {
-            What::Block { crc } | What::Moved { crc, .. } => Some(crc),
+            What::Block { size, .. } => Some(size),
+            What::Moved { from, .. } => Some(from.size()),
             What::Zeros { .. } => None,
         }
     }
 
-    /// Whether the next entry of a record says the same about the next block: that its data is in the next
-    /// slot.
+    /// The checksum of the block that the entry's data is, if it has any.
+    pub(crate) fn crc(&self) -> Option<u32> {
+        match self.what {
+            What::Block { crc, .. } | What::Moved { crc, .. } => Some(crc),
+            What::Zeros { .. } => None,
+        }
+    }
+
+    /// Whether the next entry of a record says the same about the next block: that its data follows, and
+    /// takes as much room.
     pub(crate) fn is_followed_by(&self, next: &Entry) -> bool {
         let are_blocks = matches!((self.what, next.what), (What::Block { .. }, What::Block { .. }));
-        are_blocks && self.branch == next.branch && self.block + 1 == next.block
+        are_blocks && self.size() == next.size() && self.branch == next.branch && self.block + 1 == next.block
     }
 
     fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..4].copy_from_slice(&self.branch.to_le_bytes());
         bytes[4..10].copy_from_slice(&self.block.to_le_bytes()[..6]);
+        let room = match self.size() {
+            None | Some(Size::Whole) => 0,
+            Some(Size::Half) => PACKED,
+            Some(Size::Quarter) => PACKED | QUARTER,
+        };
         match self.what {
-            What::Block { crc } => {
-                bytes[10] = KIND_BLOCK;
+            What::Block { crc, .. } => {
+                bytes[10] = KIND_BLOCK | room;
                 bytes[15..19].copy_from_slice(&crc.to_le_bytes());
             }
             What::Moved { crc, from } => {
-                bytes[10] = KIND_MOVED;
+                bytes[10] = KIND_MOVED | room;
                 bytes[15..19].copy_from_slice(&crc.to_le_bytes());
                 bytes[19..].copy_from_slice(&from.to_bytes());
             }
@@ -128,17 +150,27 @@ impl Entry {
         if fields.u32()? != 0 {
             return None;
         }
-        let what = match kind {
+        let size = match kind & (PACKED | QUARTER) {
+            0 => Size::Whole,
+            PACKED => Size::Half,
+            QUARTER => return None,
+            _ => Size::Quarter,
+        };
+        let what = match kind & !(PACKED | QUARTER) {
             KIND_BLOCK => {
                 let crc = fields.u32()?;
                 fields.take(5)?;
-                What::Block { crc }
+                What::Block { crc, size }
             }
             KIND_MOVED => {
                 let crc = fields.u32()?;
-                What::Moved { crc, from: Place::from_bytes(fields.take(5)?.try_into().ok()?)? }
+                let from = Place::from_bytes(fields.take(5)?.try_into().ok()?)?;
+                if from.size() != size {
+                    return None;
+                }
+                What::Moved { crc, from }
             }
-            KIND_ZEROS => {
+            KIND_ZEROS if size == Size::Whole => {
                 let count = six(fields)?;
                 fields.take(3)?;
                 What::Zeros { count }
@@ -155,13 +187,170 @@ fn six(fields: &mut Cursor<'_>) -> Option<u64> {
     Some(u64::from_le_bytes(bytes))
 }
 
+/// Where the data of a record lies: the data of each entry follows that of the one before, at the next place
+/// of its size. The first one follows the entries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Where the data so far ends, in quarters from the beginning of the head.
+    end: u32,
+}
+
+impl Layout {
+    /// That of a record with this many entries.
+    pub(crate) fn new(entries: usize) -> Layout {
+        Layout { end: (ENTRIES_AT + entries * ENTRY_BYTES).div_ceil(QUARTER_BYTES) as u32 }
+    }
+
+    /// Where data of this size goes.
+    fn next(self, size: Size) -> u32 {
+        self.end.next_multiple_of(size.quarters())
+    }
+
+    /// Takes room for this many blocks of one size. Returns where it begins, in quarters from the beginning
+    /// of the head.
+    pub(crate) fn take(&mut self, size: Size, count: usize) -> u32 {
+        let at = self.next(size);
+        self.end = at + count as u32 * size.quarters();
+        at
+    }
+
+    /// The sizes of which a block fits behind the entries, in the head's own slot: first the one that leaves
+    /// no gap.
+    fn fitting_behind_head(self) -> impl Iterator<Item = Size> {
+        let sizes = if self.end.is_multiple_of(2) {
+            [Size::Half, Size::Quarter]
+        } else {
+            [Size::Quarter, Size::Half]
+        };
+        sizes.into_iter().filter(move |size| self.next(*size) + size.quarters() <= SLOT_QUARTERS)
+    }
+
+    /// The slots of data after the head.
+    fn slots(self) -> usize {
+        (self.end.div_ceil(SLOT_QUARTERS) as usize).saturating_sub(1)
+    }
+}
+
+/// How many slots of data a record with these entries has after its head.
+pub(crate) fn data_slots(entries: &[Entry]) -> usize {
+    let mut layout = Layout::new(entries.len());
+    for size in entries.iter().filter_map(Entry::size) {
+        layout.take(size, 1);
+    }
+    layout.slots()
+}
+
+/// Data of a record: blocks of one size, one after the other, as they are stored.
+pub(crate) type StoredRun = (Size, SharedBuf);
+
+/// Puts entries, and the data of those that have any, into the order in which the data takes the fewest
+/// slots: first what fits behind the entries in the head's own slot, then the rest from large to small.
+///
+/// The order of the entries of a record means nothing, because no two of them concern the same block.
+pub(crate) fn arrange(entries: &mut [Entry], data: &mut Vec<StoredRun>) {
+    if !data.iter().any(|(size, _)| size.is_packed()) {
+        return;
+    }
+    entries.sort_by_key(|entry| Reverse(entry.size()));
+    data.sort_by_key(|(size, _)| Reverse(*size));
+    let mut layout = Layout::new(entries.len());
+    // How many entries come first, each with a part of its own.
+    let mut first = 0;
+    loop {
+        let found = layout.fitting_behind_head().find_map(|size| {
+            let entry = entries[first..].iter().position(|entry| entry.size() == Some(size))?;
+            let part = data[first..].iter().position(|(of, _)| *of == size)?;
+            Some((size, first + entry, first + part))
+        });
+        let Some((size, entry, part)) = found else { return };
+        entries[first..=entry].rotate_right(1);
+        let (of, bytes) = data.remove(part);
+        if bytes.len() > size.bytes() {
+            data.insert(part, (of, bytes.slice(size.bytes()..bytes.len())));
+        }
+        data.insert(first, (of, bytes.slice(0..size.bytes())));
+        layout.take(size, 1);
+        first += 1;
+    }
+}
+
+/// The bytes of a record. Blocks that are stored as they are stay where they are in memory.
+pub(crate) fn in_a_row(head: &Head, data: impl IntoIterator<Item = StoredRun>) -> Chain {
+    let mut slot = head.encode_unsealed();
+    let mut layout = Layout::new(head.entries.len());
+    let mut rest = Chain::new();
+    // Slots of compressed blocks that are not in `rest` yet, and where they begin.
+    let mut packed: Vec<u8> = Vec::new();
+    let mut start = 0;
+    for (size, mut blocks) in data {
+        if size == Size::Whole {
+            push_slots(&mut rest, &mut packed);
+            layout.take(size, blocks.len() / SLOT_BYTES);
+            disguise(&mut blocks);
+            rest.push(blocks);
+            continue;
+        }
+        for stored in blocks.chunks(size.bytes()) {
+            let at = layout.take(size, 1);
+            if at < SLOT_QUARTERS {
+                let at = at as usize * QUARTER_BYTES;
+                slot[at..at + stored.len()].copy_from_slice(stored);
+                continue;
+            }
+            if packed.is_empty() {
+                start = at / SLOT_QUARTERS * SLOT_QUARTERS;
+            }
+            packed.resize((at - start) as usize * QUARTER_BYTES, 0);
+            packed.extend_from_slice(stored);
+        }
+    }
+    push_slots(&mut rest, &mut packed);
+    seal(&mut slot);
+    let mut bytes = Chain::from(slot);
+    bytes.append(rest);
+    debug_assert_eq!(bytes.len(), (1 + head.data_slots()) * SLOT_BYTES, "the data is that of the entries");
+    bytes
+}
+
+/// Adds slots of compressed blocks to a record, the last one filled up with zeros.
+fn push_slots(bytes: &mut Chain, packed: &mut Vec<u8>) {
+    if !packed.is_empty() {
+        packed.resize(packed.len().next_multiple_of(SLOT_BYTES), 0);
+        bytes.push(Buf::copy_of(packed).share());
+        packed.clear();
+    }
+}
+
+/// Enters the checksum of a head's slot.
+fn seal(slot: &mut Buf) {
+    slot[CRC_AT..CRC_END].fill(0);
+    let crc = crc32c(slot);
+    slot[CRC_AT..CRC_END].copy_from_slice(&crc.to_le_bytes());
+}
+
 impl Head {
     /// Number of slots of data after the head.
     pub(crate) fn data_slots(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.has_data()).count()
+        data_slots(&self.entries)
     }
 
+    /// The entries that have data, and where it lies.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (&Entry, Place)> {
+        let mut layout = Layout::new(self.entries.len());
+        self.entries.iter().filter_map(move |entry| {
+            let size = entry.size()?;
+            Some((entry, self.place.behind(layout.take(size, 1), size)))
+        })
+    }
+
+    /// The head's slot, without data.
     pub(crate) fn encode(&self) -> Buf {
+        let mut slot = self.encode_unsealed();
+        seal(&mut slot);
+        slot
+    }
+
+    fn encode_unsealed(&self) -> Buf {
         assert!(self.entries.len() <= ENTRIES_MAX, "whoever gathers a record counts");
         let mut bytes = Vec::with_capacity(ENTRIES_AT + self.entries.len() * ENTRY_BYTES);
         bytes.extend_from_slice(MAGIC);
@@ -184,8 +373,6 @@ impl Head {
         self.entries.iter().for_each(|entry| bytes.extend_from_slice(&entry.encode()));
         let mut slot = Buf::zeroed(SLOT_BYTES);
         slot[..bytes.len()].copy_from_slice(&bytes);
-        let crc = crc32c(&slot);
-        slot[CRC_AT..CRC_END].copy_from_slice(&crc.to_le_bytes());
         slot
     }
 
@@ -209,7 +396,7 @@ impl Head {
         let (generation, sequence) = (fields.u64()?, fields.u64()?);
         let (durable_below, root) = (fields.u64()?, fields.u64()?);
         let (count, data) = (usize::from(fields.u16()?), usize::from(fields.u16()?));
-        let place = Place { segment: fields.u32()?, slot: fields.u16()? };
+        let place = Place::new(fields.u32()?, fields.u16()?);
         if count > ENTRIES_MAX || data > DATA_SLOTS_MAX {
             return None;
         }
@@ -250,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_block_that_looks_like_a_head_is_stored_as_none() {
-        let place = Place { segment: 1, slot: 2 };
+        let place = Place::new(1, 2);
         let (generation, sequence) = (3, 4);
         let head = Head {
             stream: Stream::Hosts,
@@ -303,6 +490,69 @@ mod tests {
         assert_eq!(block, written);
         block[100] ^= 1;
         assert!(!reveal(block, crc));
+    }
+
+    /// What lies where, with blocks of all sizes: heads share their slots, and slots have no gaps.
+    #[test]
+    fn blocks_of_a_record_take_as_few_slots_as_they_can() {
+        use Size::{Half, Quarter, Whole};
+        let cases: [(&[Size], usize); 9] = [
+            (&[], 0),
+            (&[Whole], 1),
+            (&[Half], 0),
+            (&[Quarter], 0),
+            (&[Quarter, Half], 0),
+            (&[Half, Quarter, Quarter], 1),
+            (&[Quarter, Quarter, Quarter], 0),
+            (&[Quarter, Whole, Quarter, Whole, Half, Half, Half], 4),
+            (&[Half; 100], 50),
+        ];
+        for (sizes, slots) in cases {
+            let entry = |(number, size): (usize, &Size)| {
+                let what = What::Block { crc: number as u32, size: *size };
+                Entry { branch: 1, block: 10 * number as u64, what }
+            };
+            let mut entries: Vec<Entry> = sizes.iter().enumerate().map(entry).collect();
+            let zeros = What::Zeros { count: 7 };
+            entries.insert(entries.len() / 2, Entry { branch: 1, block: 5, what: zeros });
+            let run = |(number, size): (usize, &Size)| {
+                (*size, Buf::copy_of(&vec![number as u8 + 1; size.bytes()]).share())
+            };
+            let mut data: Vec<StoredRun> = sizes.iter().enumerate().map(run).collect();
+            arrange(&mut entries, &mut data);
+            let (place, stream) = (Place::new(7, 100), Stream::Hosts);
+            let (generation, sequence, durable_below, root) = (3, 4, 1, 1);
+            let head = Head { stream, generation, sequence, durable_below, root, place, entries };
+            let bytes = in_a_row(&head, data).to_vec();
+            assert_eq!(bytes.len(), (1 + slots) * SLOT_BYTES, "{sizes:?}");
+            assert_eq!(Head::decode(&bytes[..SLOT_BYTES]).as_ref(), Some(&head));
+            assert_eq!(head.stored().count(), sizes.len());
+            for (entry, place) in head.stored() {
+                let at = (place.quarter() - 400) as usize * QUARTER_BYTES;
+                let expected = entry.crc().unwrap() as u8 + 1;
+                assert!(bytes[at..at + place.size().bytes()].iter().all(|byte| *byte == expected));
+            }
+        }
+    }
+
+    /// A run is cut where its first block goes behind the head.
+    #[test]
+    fn a_run_of_compressed_blocks_may_begin_behind_the_head() {
+        let entry =
+            |block| Entry { branch: 1, block, what: What::Block { crc: block as u32, size: Size::Quarter } };
+        let mut entries: Vec<Entry> = (0..9).map(entry).collect();
+        let bytes: Vec<u8> = (0..9).flat_map(|block| [block; QUARTER_BYTES]).collect();
+        let mut data = vec![(Size::Quarter, Buf::copy_of(&bytes).share())];
+        arrange(&mut entries, &mut data);
+        let place = Place::new(7, 0);
+        let (stream, generation, sequence, durable_below, root) = (Stream::Survivors, 3, 4, 1, 1);
+        let head = Head { stream, generation, sequence, durable_below, root, place, entries };
+        let blocks: Vec<(u64, u32)> =
+            head.stored().map(|(entry, place)| (entry.block, place.quarter())).collect();
+        assert_eq!(blocks, (0..9).zip(1..).collect::<Vec<(u64, u32)>>());
+        assert!(head.entries.is_sorted_by_key(|entry| entry.block), "they are one run");
+        let found = in_a_row(&head, data).to_vec();
+        assert_eq!(found[QUARTER_BYTES..10 * QUARTER_BYTES], bytes);
     }
 
     #[test]

@@ -13,12 +13,13 @@ use base::{Buf, crc32c};
 use rt::DiskError;
 
 use super::checkpoint::CheckpointError;
-use super::place::{Place, SLOT_BYTES};
-use super::record::{DATA_SLOTS_MAX, Entry, Head, reveal};
+use super::pack::is_intact;
+use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
+use super::record::{DATA_SLOTS_MAX, Entry, Head};
 use super::root::{Replay, Root, Run};
 use super::segment::{Kind, Segments, Used, Zone};
 use super::state::{STATE_BYTES, State, from_slot};
-use super::{Inner, Running};
+use super::{Inner, Running, Usage};
 use crate::canary::{Canary, makes};
 
 /// How many bytes of a segment are read at once; more than the longest record has.
@@ -199,7 +200,7 @@ impl Inner {
             while slot < end {
                 let count = (WINDOW_BYTES / SLOT_BYTES).min(end - slot);
                 if state.missing.range(number..number + count).next().is_some() {
-                    let place = Place { segment: run.segment, slot: slot as u16 };
+                    let place = Place::new(run.segment, slot as u16);
                     let read = self.read_slots(place, count).await?;
                     for (index, bytes) in read.chunks(SLOT_BYTES).enumerate() {
                         state.take(root.number, number + index, bytes, place.plus(index as u16));
@@ -222,10 +223,13 @@ impl Inner {
         let segments = &mut state.segments;
         for (segment, data) in loaded.data {
             segments.begin(segment, data.generation, Kind::Data);
-            let live: u32 = data.bits.iter().map(|word| word.count_ones()).sum();
-            segments.live += u64::from(live);
+            segments.packed += u64::from(data.packed);
             if let Some(used) = segments.used.get_mut(&segment) {
-                *used = Used { bits: data.bits, live, open: false, newest: data.newest, ..used.clone() };
+                let set: u32 = data.bits.iter().map(|word| word.count_ones()).sum();
+                let (packed, bits) = (data.packed, data.bits);
+                *used = Used { packed, bits, open: false, newest: data.newest, ..used.clone() };
+                used.live = set * used.quarters_per_bit();
+                segments.live += u64::from(used.live);
             }
         }
         for (segment, generation) in loaded.map {
@@ -247,7 +251,8 @@ impl Inner {
         let used = std::mem::take(&mut segments.free);
         segments.free = used.into_iter().filter(|segment| !segments.used.contains_key(segment)).collect();
         for ((branch, _), place) in &loaded.leaves {
-            *state.used.entry(*branch).or_default() += u64::from(place.blocks);
+            let (blocks, quarters) = (u64::from(place.blocks), u64::from(place.quarters));
+            state.used.entry(*branch).or_default().add(Usage { blocks, quarters });
         }
         state.leaves = loaded.leaves;
         Ok(())
@@ -268,11 +273,11 @@ impl Inner {
             if slot + 1 + DATA_SLOTS_MAX > loaded && loaded < slots || slot >= loaded {
                 start = slot;
                 let count = window_slots.min(slots - slot);
-                let place = Place { segment: replay.segment, slot: slot as u16 };
+                let place = Place::new(replay.segment, slot as u16);
                 window = self.read_slots(place, count).await?;
             }
             let bytes = &mut window[(slot - start) * SLOT_BYTES..];
-            let place = Place { segment: replay.segment, slot: slot as u16 };
+            let place = Place::new(replay.segment, slot as u16);
             let head = Head::decode(&bytes[..SLOT_BYTES]);
             let head = head.filter(|head| head.generation == replay.generation && head.place == place);
             let Some(head) = head.filter(|head| slot + 1 + head.data_slots() <= slots) else {
@@ -283,7 +288,7 @@ impl Inner {
             findings.durable_below = findings.durable_below.max(head.durable_below);
             findings.newest_root = findings.newest_root.max(head.root);
             if head.sequence >= root.sequence {
-                let whole = is_whole(&head, &mut bytes[SLOT_BYTES..]);
+                let whole = is_whole(&head, bytes);
                 findings.records.insert(head.sequence, Found { place, entries: head.entries, whole });
             }
         }
@@ -310,10 +315,14 @@ impl Inner {
     }
 }
 
-/// Whether the data after a head matches the head.
-fn is_whole(head: &Head, data: &mut [u8]) -> bool {
-    let crcs = head.entries.iter().filter_map(Entry::crc);
-    data.chunks_mut(SLOT_BYTES).zip(crcs).all(|(block, crc)| reveal(block, crc))
+/// Whether the data of a record matches its head; `bytes` begin with the head.
+fn is_whole(head: &Head, bytes: &mut [u8]) -> bool {
+    let start = u32::from(head.place.slot) * SLOT_QUARTERS;
+    head.stored().all(|(entry, place)| {
+        let at = (place.quarter() - start) as usize * QUARTER_BYTES;
+        let stored = bytes.get_mut(at..at + place.size().bytes());
+        entry.crc().zip(stored).is_some_and(|(crc, stored)| is_intact(stored, place.size(), crc))
+    })
 }
 
 impl super::Running {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::leaf::LEAF_GRAIN;
-use super::place::{Place, SLOT_BYTES, Slots};
+use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Slots};
 
 /// Number of grains of a slot.
 pub(crate) const SLOT_GRAINS: u32 = (SLOT_BYTES / LEAF_GRAIN) as u32;
@@ -35,9 +35,13 @@ pub(crate) enum Kind {
 pub(crate) struct Used {
     pub kind: Kind,
     pub generation: u64,
-    /// The live slots, 64 per word; empty for a map segment.
+    /// Some blocks in the segment are compressed.
+    pub packed: bool,
+    /// What is live, 64 bits per word: a bit for each slot, or, if the segment is packed, for each quarter of
+    /// a slot. Empty for a map segment.
     pub bits: Vec<u64>,
-    /// How many bits are set; for a map segment, how many grains of leaves the directory points at.
+    /// How many quarters of slots are live; for a map segment, how many grains of leaves the directory points
+    /// at.
     pub live: u32,
     /// The segment is still being written.
     pub open: bool,
@@ -54,6 +58,58 @@ pub(crate) struct Used {
     pub stuck: bool,
     /// A root says that the segment is free, but reads are still under way.
     pub released: bool,
+}
+
+/// How many words the bits of a data segment with this many slots take.
+pub(crate) fn words(slots: u32, packed: bool) -> usize {
+    let bits = if packed { slots * SLOT_QUARTERS } else { slots };
+    bits.div_ceil(u64::BITS) as usize
+}
+
+impl Used {
+    /// How many quarters of a slot each bit stands for.
+    pub(crate) fn quarters_per_bit(&self) -> u32 {
+        if self.packed { 1 } else { SLOT_QUARTERS }
+    }
+
+    /// How many bits stand for what is before a slot.
+    pub(crate) fn bits_before(&self, slot: u16) -> usize {
+        usize::from(slot) * (SLOT_QUARTERS / self.quarters_per_bit()) as usize
+    }
+
+    /// Whether anything is live in the slots `from..to`.
+    pub(crate) fn has_live(&self, from: u16, to: u16) -> bool {
+        (self.bits_before(from)..self.bits_before(to)).any(|bit| self.has(bit))
+    }
+
+    fn has(&self, bit: usize) -> bool {
+        self.bits.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+    }
+
+    /// The bits of a run.
+    fn range(&self, run: Slots) -> std::ops::Range<usize> {
+        let from = run.first.quarter() / self.quarters_per_bit();
+        let count = run.quarters() / self.quarters_per_bit();
+        from as usize..(from + count) as usize
+    }
+
+    /// Has a bit for each quarter of a slot from now on.
+    fn pack(&mut self, slots: u32) {
+        let mut bits = vec![0u64; words(slots, true)];
+        for slot in (0..slots as usize).filter(|slot| self.has(*slot)) {
+            // The quarters of a slot are in one word.
+            bits[slot / 16] |= 0b1111u64 << (slot % 16 * 4);
+        }
+        (self.packed, self.bits) = (true, bits);
+    }
+
+    /// How many slots are used up for records when all that is live is moved: one for each of the heads, and,
+    /// with compressed blocks, one at the end of each record that is not full.
+    pub(crate) fn move_overhead(&self, entries_max: u32) -> u32 {
+        // A quarter is a block, at most.
+        let blocks = self.live / self.quarters_per_bit();
+        blocks.div_ceil(entries_max) * if self.packed { 2 } else { 1 }
+    }
 }
 
 /// The position at which a stream continues.
@@ -79,8 +135,10 @@ pub(crate) struct Segments {
     pub hosts: Option<Open>,
     pub survivors: Option<Open>,
     pub map: Option<Open>,
-    /// How many bits are set in all segments.
+    /// How many quarters of slots are live in all segments.
     pub live: u64,
+    /// How many segments are [`Used::packed`].
+    pub packed: u64,
     /// Grains of leaves in all map segments.
     pub live_map: u64,
     /// How many segments are [`Used::stuck`].
@@ -101,6 +159,7 @@ impl Segments {
             survivors: None,
             map: None,
             live: 0,
+            packed: 0,
             live_map: 0,
             stuck: 0,
         }
@@ -165,12 +224,13 @@ impl Segments {
     /// Puts a segment into use, from its first slot on.
     pub(crate) fn begin(&mut self, segment: u32, generation: u64, kind: Kind) -> Open {
         let words = match kind {
-            Kind::Data => self.slots.div_ceil(u64::BITS) as usize,
+            Kind::Data => words(self.slots, false),
             Kind::Map => 0,
         };
         let used = Used {
             kind,
             generation,
+            packed: false,
             bits: vec![0; words],
             live: 0,
             open: true,
@@ -196,7 +256,10 @@ impl Segments {
     /// Frees a segment that is neither needed nor being read.
     fn end(&mut self, segment: u32) {
         let ended = self.used.remove(&segment);
-        self.stuck -= u64::from(ended.is_some_and(|used| used.stuck));
+        if let Some(ended) = ended {
+            self.stuck -= u64::from(ended.stuck);
+            self.packed -= u64::from(ended.packed);
+        }
         self.make_free(segment);
     }
 
@@ -219,9 +282,10 @@ impl Segments {
         open.map_or(0, |open| self.slots - u32::from(open.next))
     }
 
+    /// Whether the block in a place is live.
     pub(crate) fn is_set(&self, place: Place) -> bool {
-        let word = self.used.get(&place.segment).and_then(|used| used.bits.get(usize::from(place.slot) / 64));
-        word.is_some_and(|word| word >> (place.slot % 64) & 1 == 1)
+        let Some(used) = self.used.get(&place.segment) else { return false };
+        (used.packed || !place.size().is_packed()) && used.range(place.run(1)).all(|bit| used.has(bit))
     }
 
     /// Marks the blocks in these slots as live.
@@ -234,17 +298,23 @@ impl Segments {
         self.change(slots, false);
     }
 
-    fn change(&mut self, Slots { first, count }: Slots, needed: bool) {
-        let Some(used) = self.used.get_mut(&first.segment) else { return };
-        let mut at = usize::from(first.slot);
-        let end = at + usize::from(count);
+    fn change(&mut self, slots: Slots, needed: bool) {
+        let Some(used) = self.used.get_mut(&slots.first.segment) else { return };
+        if slots.first.size().is_packed() && !used.packed {
+            if !needed || used.kind == Kind::Map {
+                return;
+            }
+            used.pack(self.slots);
+            self.packed += 1;
+        }
+        let std::ops::Range { start: mut at, end } = used.range(slots);
         while at < end {
             let Some(word) = used.bits.get_mut(at / 64) else { return };
             let count = (64 - at % 64).min(end - at);
             let mask = u64::MAX >> (64 - count) << (at % 64);
             let changed = mask & if needed { !*word } else { *word };
             *word ^= changed;
-            let changed = changed.count_ones();
+            let changed = changed.count_ones() * used.quarters_per_bit();
             if needed {
                 used.live += changed;
                 self.live += u64::from(changed);
@@ -311,6 +381,7 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Size;
     use super::*;
 
     fn segments() -> Segments {
@@ -324,10 +395,10 @@ mod tests {
         let mut segments = segments();
         assert_eq!(segments.free.pop(), Some(0));
         let open = segments.begin(0, 7, Kind::Data);
-        let place = Place { segment: open.segment, slot: 5 };
+        let place = Place::new(open.segment, 5);
         segments.set(place.run(1));
         segments.set(place.run(1));
-        assert_eq!((segments.live, segments.used[&0].live, segments.is_set(place)), (1, 1, true));
+        assert_eq!((segments.live, segments.used[&0].live, segments.is_set(place)), (4, 4, true));
         segments.pin(0);
         segments.seal(0);
         segments.clear(place.run(1));
@@ -341,7 +412,7 @@ mod tests {
     fn bits_are_changed_in_runs() {
         let mut segments = Segments::new(256, 4);
         segments.begin(0, 7, Kind::Data);
-        let place = |slot| Place { segment: 0, slot };
+        let place = |slot| Place::new(0, slot);
         let set = |segments: &Segments| -> Vec<u16> {
             (0..256).filter(|slot| segments.is_set(place(*slot))).collect()
         };
@@ -352,10 +423,39 @@ mod tests {
         segments.clear(place(63).run(2));
         segments.clear(place(190).run(66));
         assert_eq!(set(&segments), (61..63).chain(65..190).collect::<Vec<u16>>());
-        assert_eq!((segments.live, segments.used[&0].live), (127, 127));
+        assert_eq!((segments.live, segments.used[&0].live), (4 * 127, 4 * 127));
         segments.clear(place(250).run(100));
-        segments.clear(Place { segment: 1, slot: 0 }.run(1));
-        assert_eq!(segments.live, 127, "there is nothing to clear");
+        segments.clear(Place::new(1, 0).run(1));
+        assert_eq!(segments.live, 4 * 127, "there is nothing to clear");
+    }
+
+    /// A segment has a bit for each quarter as soon as a block in it is compressed.
+    #[test]
+    fn parts_of_slots_are_live_by_themselves() {
+        let mut segments = Segments::new(40, 4);
+        segments.begin(0, 7, Kind::Data);
+        segments.set(Place::new(0, 3).run(30));
+        let half = |quarter| Place::at(0, quarter, Size::Half);
+        let quarter = |quarter| Place::at(0, quarter, Size::Quarter);
+        segments.clear(half(4 * 35).run(1));
+        assert!(!segments.used[&0].packed && !segments.is_set(half(4 * 5)));
+        segments.set(half(4 * 35 + 2).run(2));
+        segments.set(quarter(3).run(1));
+        assert!(segments.used[&0].packed && segments.packed == 1);
+        assert_eq!((segments.live, segments.used[&0].live), (4 * 30 + 4 + 1, 4 * 30 + 4 + 1));
+        for slot in 0..40 {
+            assert_eq!(segments.is_set(Place::new(0, slot)), (3..33).contains(&slot), "slot {slot}");
+        }
+        assert!(segments.is_set(half(4 * 36)) && !segments.is_set(half(4 * 36 + 2)));
+        assert!(segments.used[&0].has_live(0, 1) && !segments.used[&0].has_live(1, 3));
+        segments.clear(Place::new(0, 3).run(30));
+        segments.clear(half(4 * 35 + 2).run(1));
+        segments.clear(quarter(3).run(1));
+        assert_eq!(segments.live, 2);
+        segments.clear(half(4 * 36).run(1));
+        segments.seal(0);
+        segments.release(0);
+        assert_eq!((segments.live, segments.packed), (0, 0));
     }
 
     #[test]

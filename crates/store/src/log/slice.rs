@@ -9,15 +9,17 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf, crc32c};
 use rt::{Durability, Room};
 
-use super::Log;
 use super::leaf::LEAF_BLOCKS;
-use super::place::SLOT_BYTES;
+use super::pack::Packer;
+use super::place::{SLOT_BYTES, Size};
 use super::queue::Item;
 use super::read::Unread;
+use super::{Branch, Log};
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
 use crate::error::{BadBlock, ReadFailure, SliceError};
@@ -33,10 +35,16 @@ const BLOCK: u64 = SLOT_BYTES as u64;
 /// So a long write neither needs all of its room at once, nor is copied as a whole.
 const STEP_BLOCKS: u64 = 1024;
 
+/// Blocks that are compressed before the core does something else: some tenths of a millisecond.
+const COMPRESS_BLOCKS: usize = 64;
+
 /// One core's part of a log-structured volume.
 pub struct LogSlice {
     log: Rc<Log>,
     branch: u32,
+    /// What the pool says about the branch, and the log says to the pool.
+    shared: Arc<Branch>,
+    packer: RefCell<Packer>,
     /// Replaced when the pool gets more disks.
     disks: RefCell<CoreDisks>,
     spec: RefCell<SliceSpec>,
@@ -54,6 +62,8 @@ impl LogSlice {
         LogSlice {
             log: Log::open(handle, &disks),
             branch: *branch,
+            shared: handle.branch(*branch).unwrap_or_default(),
+            packer: RefCell::default(),
             disks: RefCell::new(disks),
             len: Cell::new(spec.len.0),
             spec: RefCell::new(spec),
@@ -135,11 +145,38 @@ impl LogSlice {
             let end = ((at / BLOCK + STEP_BLOCKS) * BLOCK).min(range.end);
             let part = data.slice((at - range.start) as usize..(end - range.start) as usize);
             let whole = self.whole_blocks(at..end, part).await?;
-            let items = into_items(at / BLOCK, whole);
+            let items = self.items(at / BLOCK, whole).await;
             self.log.inner.append(self.branch, items, durable).await?;
             at = end;
         }
         Ok(())
+    }
+
+    /// What is to be appended for these blocks.
+    async fn items(&self, first: u64, data: Chain) -> Vec<Item> {
+        let items = into_items(first, data);
+        if !self.shared.compresses() {
+            return items;
+        }
+        let mut packed = Vec::new();
+        for item in items {
+            match item {
+                Item::Blocks { mut first, data, crcs, .. } => {
+                    let parts = data.chunks(COMPRESS_BLOCKS * SLOT_BYTES).zip(crcs.chunks(COMPRESS_BLOCKS));
+                    for (index, (blocks, crcs)) in parts.enumerate() {
+                        if index > 0 {
+                            rt::next_turn().await;
+                        }
+                        let at = index * COMPRESS_BLOCKS * SLOT_BYTES;
+                        let run = (first, data.slice(at..at + blocks.len()));
+                        pack(&mut self.packer.borrow_mut(), run, crcs, &mut packed);
+                        first += crcs.len() as u64;
+                    }
+                }
+                zeros @ Item::Zeros { .. } => packed.push(zeros),
+            }
+        }
+        packed
     }
 
     /// The blocks of a range that is about to be written, with the parts that the write leaves unchanged.
@@ -351,7 +388,7 @@ fn into_items(first: u64, data: Chain) -> Vec<Item> {
             let (count, end) = (run.len() as u64, at + run.len() * SLOT_BYTES);
             if !is_zeros(&run[0]) {
                 let crcs = run.iter().map(|bytes| crc32c(bytes)).collect();
-                items.push(Item::Blocks { first: block, data: part.slice(at..end), crcs });
+                items.push(Item::Blocks { first: block, size: Size::Whole, data: part.slice(at..end), crcs });
             } else if let Some(Item::Zeros { count: before, .. }) = items.last_mut() {
                 *before += count;
             } else {
@@ -364,9 +401,66 @@ fn into_items(first: u64, data: Chain) -> Vec<Item> {
     items
 }
 
+/// Compresses consecutive blocks with these checksums, and adds them as runs of one size.
+fn pack(packer: &mut Packer, (first, data): (u64, SharedBuf), crcs: &[u32], items: &mut Vec<Item>) {
+    let mut stored = Vec::new();
+    let (blocks, _) = data.as_chunks::<SLOT_BYTES>();
+    let sizes: Vec<Size> = blocks.iter().map(|block| packer.pack(block, &mut stored)).collect();
+    let stored: SharedBuf = Buf::copy_of(&stored).share();
+    let (mut at, mut stored_at) = (0, 0);
+    for run in sizes.chunk_by(|one, next| one == next) {
+        let (size, end) = (run[0], at + run.len());
+        let data = if size.is_packed() {
+            let start = stored_at;
+            stored_at += run.len() * size.bytes();
+            stored.slice(start..stored_at)
+        } else {
+            data.slice(at * SLOT_BYTES..end * SLOT_BYTES)
+        };
+        items.push(Item::Blocks { first: first + at as u64, size, data, crcs: crcs[at..end].to_vec() });
+        at = end;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::pack::unpack;
     use super::*;
+
+    /// Blocks that shrink lie one behind the other; those that do not stay where they are in memory.
+    #[test]
+    fn runs_of_one_size_are_stored_together() {
+        let mut bytes = vec![7; 6 * SLOT_BYTES];
+        for block in [1, 2] {
+            base::Rng::new(block as u64).fill(&mut bytes[block * SLOT_BYTES..(block + 1) * SLOT_BYTES]);
+        }
+        base::Rng::new(9).fill(&mut bytes[4 * SLOT_BYTES..4 * SLOT_BYTES + 1500]);
+        let crcs: Vec<u32> = bytes.chunks(SLOT_BYTES).map(crc32c).collect();
+        let mut items = Vec::new();
+        let run = (10, Buf::copy_of(&bytes).share());
+        pack(&mut Packer::default(), run, &crcs, &mut items);
+        let expected = [
+            (10, Size::Quarter, 0..1),
+            (11, Size::Whole, 1..3),
+            (13, Size::Quarter, 3..4),
+            (14, Size::Half, 4..5),
+            (15, Size::Quarter, 5..6),
+        ];
+        assert_eq!(items.len(), expected.len());
+        for (item, (block, of, range)) in items.into_iter().zip(expected) {
+            let Item::Blocks { first, size, data, crcs: found } = item else { panic!("no zeros") };
+            assert_eq!((first, size, &found[..]), (block, of, &crcs[range.clone()]));
+            let written = &bytes[range.start * SLOT_BYTES..range.end * SLOT_BYTES];
+            if !size.is_packed() {
+                assert_eq!(data[..], *written);
+                continue;
+            }
+            let mut read = vec![0; SLOT_BYTES];
+            assert_eq!(data.len(), size.bytes());
+            assert!(unpack(&data, &mut read, found[0]));
+            assert_eq!(read, written);
+        }
+    }
 
     /// First block, number of blocks, and whether they have data, if parts end at `cuts`.
     fn runs(bytes: &[u8], cuts: &[usize]) -> Vec<(u64, u64, bool)> {
@@ -376,7 +470,7 @@ mod tests {
             from = to;
         }
         let run = |item: Item| match item {
-            Item::Blocks { first, data, crcs } => {
+            Item::Blocks { first, data, crcs, .. } => {
                 let at = (first - 10) as usize * SLOT_BYTES;
                 assert_eq!(data[..], bytes[at..at + data.len()]);
                 assert!(data.chunks(SLOT_BYTES).map(crc32c).eq(crcs.iter().copied()));

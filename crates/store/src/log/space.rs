@@ -13,13 +13,16 @@ use rt::sync::oneshot;
 
 use super::changes::Changes;
 use super::leaf::{LEAF_BYTES_MAX, LEAF_BYTES_ONE};
-use super::place::SLOT_BYTES;
-use super::record::DATA_SLOTS_MAX;
+use super::place::{QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
+use super::record::ENTRIES_MAX;
 use super::root::REPLAY_MAX;
 use super::segment::{SLOT_GRAINS, Used};
 use super::state::{LEAF_ENTRY_BYTES, STATE_BYTES};
 use super::{Inner, LogTuning, Request, Running, Sweeping};
 use crate::error::SliceError;
+
+/// Slots of data that a record has at least if it is full: all of its blocks are quarters.
+const PACKED_SLOTS: u32 = ENTRIES_MAX as u32 / SLOT_QUARTERS;
 
 /// Announced segments for survivors only: one that is being filled, and one for what does not fit into the
 /// first.
@@ -87,12 +90,13 @@ const GAIN_BYTES: u64 = 8 << 20;
 /// Slots that a checkpoint may waste at the ends of segments and of its pieces, in percent of what it writes.
 const WASTE_PERCENT: u64 = 25;
 
-/// A branch with a reserve keeps at least this part of it for overwriting, and this many blocks: overwritten
-/// blocks count until they are merged.
+/// A branch with a reserve keeps at least this part of it for overwriting, and this many quarters of slots:
+/// overwritten blocks count until they are merged.
 const OVERWRITING_PART: u64 = 32;
-const OVERWRITING_MIN: u64 = 2048;
+const OVERWRITING_MIN: u64 = 2048 * SLOT_QUARTERS as u64;
 
-/// How many blocks other branches must leave to a branch that has reserved `reserve`, and uses `used`.
+/// How many quarters of slots other branches must leave to a branch that has reserved `reserve`, and uses
+/// `used`.
 pub(crate) fn held_for(reserve: u64, used: u64) -> u64 {
     let overwriting = (reserve / OVERWRITING_PART).max(OVERWRITING_MIN).min(reserve);
     (reserve + overwriting).saturating_sub(used).max(overwriting)
@@ -144,21 +148,24 @@ impl Running {
         (wanted as usize).min(REPLAY_MAX / 2 - 4)
     }
 
-    /// How many blocks the log can hold.
+    /// How many quarters of slots the log can hold.
     ///
     /// Excluded are the reserve, the segments being written, those that cannot be cleaned, the second copy of
     /// the state, what the next checkpoint takes at most, the map at twice its size, and the heads in the
     /// fullest segments.
+    ///
+    /// All segments count as if they had the heads of compressed blocks. Otherwise, one such block in a
+    /// segment would take away room that others have reserved or were promised.
     fn usable(&self) -> u64 {
         let second = self.runs[1].len() as u64;
         let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need() + self.segments.stuck + second;
         let segments = self.segments.total().saturating_sub(kept);
         let map = 2 * self.segments.live_map.div_ceil(u64::from(SLOT_GRAINS));
-        let slots = self.segments.slots - self.segments.slots.div_ceil(1 + DATA_SLOTS_MAX as u32);
-        (segments * u64::from(slots)).saturating_sub(map)
+        let slots = u64::from(self.segments.slots - self.segments.slots.div_ceil(1 + PACKED_SLOTS));
+        (segments * slots).saturating_sub(map) * u64::from(SLOT_QUARTERS)
     }
 
-    /// How many blocks may be live: the limit for hosts' data.
+    /// How many quarters of slots may be live: the limit for hosts' data.
     pub(super) fn may_be_live(&self) -> u64 {
         self.share_of_usable(LIVE_PERCENT)
     }
@@ -167,22 +174,27 @@ impl Running {
         self.usable() * percent / 100
     }
 
-    /// Whether a branch has room for this many more blocks; `None`: any branch, in addition to all reserves.
-    fn fits(&self, branch: Option<u32>, blocks: u64, percent: u64) -> bool {
+    /// Whether a branch has room for this many more quarters of slots; `None`: any branch, in addition to all
+    /// reserves.
+    fn fits(&self, branch: Option<u32>, quarters: u64, percent: u64) -> bool {
         let is_reserved = |branch: u32| {
-            let used = self.used.get(&branch).copied().unwrap_or(0);
-            self.reserves.get(&branch).is_some_and(|reserve| used + blocks <= *reserve)
+            self.reserves.get(&branch).is_some_and(|reserve| self.used_by(branch) + quarters <= *reserve)
         };
         // Nobody else can take that room meanwhile.
         let percent = if branch.is_some_and(is_reserved) { LIVE_PERCENT } else { percent };
-        let taken = self.live_blocks() + self.append.expected + self.held(branch);
-        taken + blocks <= self.share_of_usable(percent)
+        let taken = self.live_quarters() + self.append.expected + self.held(branch);
+        taken + quarters <= self.share_of_usable(percent)
     }
 
-    /// How many blocks are kept for the reserves of branches other than this one.
+    /// How many quarters of slots are kept for the reserves of branches other than this one.
     fn held(&self, but: Option<u32>) -> u64 {
         let others = self.reserves.iter().filter(|(branch, _)| Some(**branch) != but);
-        others.map(|(branch, reserve)| held_for(*reserve, self.used.get(branch).copied().unwrap_or(0))).sum()
+        others.map(|(branch, reserve)| held_for(*reserve, self.used_by(*branch))).sum()
+    }
+
+    /// How many quarters of slots a branch takes.
+    fn used_by(&self, branch: u32) -> u64 {
+        self.used.get(&branch).map_or(0, |used| used.quarters)
     }
 
     pub(super) fn may_open_for_hosts(&self, data: bool) -> bool {
@@ -288,7 +300,7 @@ impl Running {
 
     /// Whether the log should ask the pool for a zone.
     fn wants_zone(&self) -> bool {
-        let live = self.live_blocks();
+        let live = self.live_quarters();
         let refused = self.refused_at.is_some_and(|at| live <= at + self.usable() / 100);
         let is_short =
             || self.stock() < self.high() || !self.fits(None, self.usable() / AHEAD_PART, LIVE_PERCENT);
@@ -301,30 +313,31 @@ impl Running {
     /// are allowed for, so that the log does not ask for the zone again at once.
     pub(super) fn can_return_zone(&self, replay_bytes: u64) -> bool {
         let zone = u64::from(self.segments.zone_segments);
-        let overwritten = (replay_bytes / FREEZE_PART / SLOT_BYTES as u64).min(self.live_blocks());
-        let room = zone * u64::from(self.segments.slots) + overwritten + self.usable() / SPARE_PART;
+        let overwritten = (replay_bytes / FREEZE_PART / QUARTER_BYTES as u64).min(self.live_quarters());
+        let zone_quarters = zone * u64::from(self.segments.slots * SLOT_QUARTERS);
+        let room = zone_quarters + overwritten + self.usable() / SPARE_PART;
         self.segments.total() > zone
             && self.spare() > 2 * zone + self.high()
             && self.fits(None, room, LIVE_PERCENT)
     }
 
     fn live_permille(&self) -> u64 {
-        let taken = self.live_blocks() + self.append.expected + self.held(None);
+        let taken = self.live_quarters() + self.append.expected + self.held(None);
         (taken * 1000).checked_div(self.usable()).unwrap_or(1000)
     }
 }
 
 impl Inner {
-    /// Waits until there is room for this many blocks of a branch, and counts them as expected.
-    pub(super) async fn admit(self: &Rc<Inner>, branch: u32, blocks: u64) -> Result<(), SliceError> {
-        self.find_room(branch, blocks, LIVE_PERCENT).await?;
-        self.state.borrow_mut().append.expected += blocks;
+    /// Waits until there is room for this many quarters of slots of a branch, and counts them as expected.
+    pub(super) async fn admit(self: &Rc<Inner>, branch: u32, quarters: u64) -> Result<(), SliceError> {
+        self.find_room(branch, quarters, LIVE_PERCENT).await?;
+        self.state.borrow_mut().append.expected += quarters;
         Ok(())
     }
 
-    /// Waits until a write of this many blocks of a branch would find room.
+    /// Waits until a write of this many blocks of a branch would find room, whether they shrink or not.
     pub(super) async fn reserve(self: &Rc<Inner>, branch: u32, blocks: u64) -> Result<(), SliceError> {
-        self.find_room(branch, blocks, RESERVE_PERCENT).await
+        self.find_room(branch, blocks * u64::from(SLOT_QUARTERS), RESERVE_PERCENT).await
     }
 
     /// What the log can take of a branch. First asks the pool to lend enough that a sixteenth of the log is
@@ -334,19 +347,19 @@ impl Inner {
         let _ = self.find_room(branch, wanted, RESERVE_PERCENT).await;
         let state = self.state.borrow();
         let total = state.share_of_usable(RESERVE_PERCENT);
-        let taken = state.live_blocks() + state.append.expected + state.held(Some(branch));
+        let taken = state.live_quarters() + state.append.expected + state.held(Some(branch));
         let free = total.saturating_sub(taken);
-        let bytes = |blocks: u64| blocks * SLOT_BYTES as u64;
+        let bytes = |quarters: u64| quarters * QUARTER_BYTES as u64;
         Room { file_system: 0, free: bytes(free), total: bytes(total), promised: 0 }
     }
 
-    async fn find_room(self: &Rc<Inner>, branch: u32, blocks: u64, percent: u64) -> Result<(), SliceError> {
+    async fn find_room(self: &Rc<Inner>, branch: u32, quarters: u64, percent: u64) -> Result<(), SliceError> {
         let mut merged = 0;
         loop {
             if !self.goes_on() {
                 return Err(SliceError::Offline);
             }
-            if self.state.borrow().fits(Some(branch), blocks, percent) {
+            if self.state.borrow().fits(Some(branch), quarters, percent) {
                 return Ok(());
             }
             let lent = self.borrow_zone(true).await;
@@ -493,7 +506,7 @@ impl Inner {
         self.take_zones();
         let mut state = self.state.borrow_mut();
         state.asking = false;
-        state.refused_at = if lent { None } else { Some(state.live_blocks()) };
+        state.refused_at = if lent { None } else { Some(state.live_quarters()) };
         lent
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use base::{Buf, crc32c};
 
 use super::leaf::LeafKey;
-use super::place::SLOT_BYTES;
+use super::place::{SLOT_BYTES, SLOT_QUARTERS};
+use super::segment::words;
 use crate::cursor::Cursor;
 
 /// Offset of the state's bytes in a slot. Before them, the slot says of which root's state it is which part.
@@ -13,6 +14,10 @@ const BYTES_AT: usize = 16;
 
 /// Bytes of the state in a slot.
 pub(crate) const STATE_BYTES: usize = SLOT_BYTES - BYTES_AT;
+
+/// Bits per slot of a data segment, without and with compressed blocks.
+const WHOLE: u8 = 1;
+const PACKED: u8 = 4;
 
 /// Where a leaf lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub(crate) struct LeafPlace {
     pub len: u8,
     /// How many of its blocks have a place.
     pub blocks: u16,
+    /// How many quarters of slots these take.
+    pub quarters: u16,
 }
 
 /// A data segment.
@@ -32,7 +39,9 @@ pub(crate) struct DataSegment {
     pub generation: u64,
     /// The newest record in it.
     pub newest: u64,
-    /// The live slots, 64 per word.
+    /// Whether there is a bit for each quarter of a slot, because some blocks are compressed.
+    pub packed: bool,
+    /// The live slots, or quarters of slots, 64 per word.
     pub bits: Vec<u64>,
 }
 
@@ -44,18 +53,18 @@ pub(crate) struct State {
     pub leaves: BTreeMap<LeafKey, LeafPlace>,
 }
 
-/// Bytes of a state with these numbers of data segments, map segments and leaves, for segments of `slots`
-/// slots.
-pub(crate) fn encoded_len(data: usize, map: usize, leaves: usize, slots: u32) -> usize {
-    let words = slots.div_ceil(u64::BITS) as usize;
-    4 + data * (20 + words * 8) + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * LEAF_ENTRY_BYTES
+/// Bytes of a state with these numbers of data segments (of which `packed` are packed), map segments and
+/// leaves, for segments of `slots` slots.
+pub(crate) fn encoded_len(data: usize, packed: usize, map: usize, leaves: usize, slots: u32) -> usize {
+    let bits = words(slots, false) * (data - packed) + words(slots, true) * packed;
+    4 + data * 21 + bits * 8 + 4 + map * MAP_ENTRY_BYTES + 8 + leaves * LEAF_ENTRY_BYTES
 }
 
 /// Bytes of a map segment's entry in the state.
 pub(crate) const MAP_ENTRY_BYTES: usize = 12;
 
 /// The same of a leaf's.
-pub(crate) const LEAF_ENTRY_BYTES: usize = 23;
+pub(crate) const LEAF_ENTRY_BYTES: usize = 25;
 
 /// Puts the state of root `root` into this many slots. The last ones may have none of it.
 pub(crate) fn into_slots(state: &[u8], root: u64, slots: usize) -> Buf {
@@ -96,6 +105,7 @@ impl State {
             bytes.extend_from_slice(&segment.to_le_bytes());
             bytes.extend_from_slice(&data.generation.to_le_bytes());
             bytes.extend_from_slice(&data.newest.to_le_bytes());
+            bytes.push(if data.packed { PACKED } else { WHOLE });
             data.bits.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         }
         bytes.extend_from_slice(&(self.map.len() as u32).to_le_bytes());
@@ -114,16 +124,21 @@ impl State {
             return Some(state);
         }
         let mut fields = Cursor::new(bytes);
-        let words = slots.div_ceil(u64::BITS);
         for _ in 0..fields.u32()? {
             let segment = fields.u32()?;
             let (generation, newest) = (fields.u64()?, fields.u64()?);
-            let bits = (0..words).map(|_| fields.u64()).collect::<Option<Vec<u64>>>()?;
-            let beyond = slots % u64::BITS;
+            let per_slot = fields.u8()?;
+            let packed = match per_slot {
+                WHOLE => false,
+                PACKED => true,
+                _ => return None,
+            };
+            let bits = (0..words(slots, packed)).map(|_| fields.u64()).collect::<Option<Vec<u64>>>()?;
+            let beyond = slots * u32::from(per_slot) % u64::BITS;
             if beyond > 0 && bits.last().is_some_and(|last| last >> beyond != 0) {
                 return None;
             }
-            if state.data.insert(segment, DataSegment { generation, newest, bits }).is_some() {
+            if state.data.insert(segment, DataSegment { generation, newest, packed, bits }).is_some() {
                 return None;
             }
         }
@@ -136,14 +151,20 @@ impl State {
         for _ in 0..fields.u64()? {
             let key = (fields.u32()?, fields.u64()?);
             let segment = fields.u32()?;
-            let (at, len, blocks) = (fields.u32()?, fields.u8()?, fields.u16()?);
+            let (at, len) = (fields.u32()?, fields.u8()?);
+            let (blocks, quarters) = (fields.u16()?, fields.u16()?);
             let end = u64::from(at) + u64::from(len);
             let inside = end <= u64::from(slots) * (SLOT_BYTES / super::leaf::LEAF_GRAIN) as u64;
-            let sound = inside && len > 0 && blocks > 0 && u64::from(blocks) <= super::leaf::LEAF_BLOCKS;
+            let possible = blocks..=blocks.saturating_mul(SLOT_QUARTERS as u16);
+            let sound = inside
+                && len > 0
+                && blocks > 0
+                && u64::from(blocks) <= super::leaf::LEAF_BLOCKS
+                && possible.contains(&quarters);
             if !sound || !state.map.contains_key(&segment) {
                 return None;
             }
-            if state.leaves.insert(key, LeafPlace { segment, at, len, blocks }).is_some() {
+            if state.leaves.insert(key, LeafPlace { segment, at, len, blocks, quarters }).is_some() {
                 return None;
             }
         }
@@ -160,5 +181,6 @@ fn encode_leaves(leaves: &BTreeMap<LeafKey, LeafPlace>, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&place.at.to_le_bytes());
         bytes.push(place.len);
         bytes.extend_from_slice(&place.blocks.to_le_bytes());
+        bytes.extend_from_slice(&place.quarters.to_le_bytes());
     }
 }

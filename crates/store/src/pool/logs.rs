@@ -10,12 +10,12 @@ use std::sync::Arc;
 use base::{Buf, ByteLen};
 use rt::Durability;
 
-use super::{Inner, Pool, to_the_end};
-use crate::catalog::{Catalog, LogEntry, SpacePolicy, VolumeEntry, VolumeKind, roots_bytes};
+use super::{InLogs, Inner, Pool, to_the_end};
+use crate::catalog::{Catalog, Compression, LogEntry, SpacePolicy, VolumeEntry, VolumeKind, roots_bytes};
 use crate::error::StoreError;
 use crate::extent::ExtentRun;
 use crate::id::VolumeId;
-use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
+use crate::log::place::{QUARTER_BYTES, SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
 use crate::log::root::{ROOTS_BYTES, Root};
 use crate::log::{
     Lender, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request, Returned, held_for,
@@ -164,8 +164,8 @@ impl Inner {
         let has_slice =
             |volume: &&Rc<VolumeEntry>| volume.kind == VolumeKind::Log && volume.stripe.slices() > number;
         for volume in state.catalog.volumes.values().filter(has_slice) {
-            log.add_branch(volume.branch);
-            log.set_reserve(volume.branch, volume.space.reserved_blocks(volume.stripe.slices()));
+            log.add_branch(volume.branch, volume.compression != Compression::Off);
+            log.set_reserve(volume.branch, volume.space.reserved_quarters(volume.stripe.slices()));
         }
         state.logs.insert(number, Arc::clone(&log));
         Some(log)
@@ -375,8 +375,9 @@ impl Inner {
         let state = self.state.borrow();
         let log = state.logs.get(&number);
         // What is not known yet counts as nothing: then more is lent than needed, and comes back.
-        let used = log.map_or(0, |log| log.used(volume.branch)) / SLOT_BYTES as u64;
-        let held = |space: SpacePolicy| held_for(space.reserved_blocks(slices), used) * SLOT_BYTES as u64;
+        let (stored, _) = log.map_or((0, 0), |log| log.used(volume.branch));
+        let quarter = QUARTER_BYTES as u64;
+        let held = |space: SpacePolicy| held_for(space.reserved_quarters(slices), stored / quarter) * quarter;
         let figures = log.map(|log| log.figures()).unwrap_or_default();
         let spare = figures.usable.saturating_sub(figures.live + figures.reserved);
         held(volume.space).saturating_sub(held(before)).saturating_sub(spare)
@@ -466,15 +467,26 @@ impl Inner {
         Returned::Taken
     }
 
-    /// The bytes that a volume takes in the logs, as far as is known.
-    pub(super) fn used_in_logs(&self, id: VolumeId) -> ByteLen {
+    /// What a volume takes in the logs, as far as is known.
+    pub(super) fn in_logs(&self, id: VolumeId) -> InLogs {
+        let mut sum = InLogs::default();
         let state = self.state.borrow();
-        let Some(volume) = state.catalog.volumes.get(&id) else { return ByteLen(0) };
-        if volume.kind != VolumeKind::Log {
-            return ByteLen(0);
+        let volume = state.catalog.volumes.get(&id).filter(|volume| volume.kind == VolumeKind::Log);
+        let Some(volume) = volume else { return sum };
+        for log in (0..volume.stripe.slices()).filter_map(|slice| state.logs.get(&slice)) {
+            let (stored, mapped) = log.used(volume.branch);
+            sum.stored.0 += stored;
+            sum.mapped.0 += mapped;
         }
-        let logs = (0..volume.stripe.slices()).filter_map(|slice| state.logs.get(&slice));
-        ByteLen(logs.map(|log| log.used(volume.branch)).sum())
+        sum
+    }
+
+    /// Tells the logs whether the blocks of a volume are compressed from now on.
+    pub(super) fn set_compresses(&self, volume: &VolumeEntry) {
+        let state = self.state.borrow();
+        for (_, log) in state.logs.range(..volume.stripe.slices()) {
+            log.set_compresses(volume.branch, volume.compression != Compression::Off);
+        }
     }
 }
 

@@ -49,7 +49,7 @@ pub use leaving::{LeavingDisk, Moved, Moving};
 pub use logs::LogSpace;
 pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
 pub use remove_disk::RemovableDisk;
-pub use volumes::{VolumeInfo, VolumeSpec};
+pub use volumes::{InLogs, VolumeInfo, VolumeSpec};
 pub use zeroing::{Zeroing, ZeroingWatch};
 
 /// How many disks, the first ones of the pool, have a copy of the metadata at each end.

@@ -18,7 +18,7 @@ use rt::{CoreId, Durability};
 use super::commit::{Step, canary};
 use super::{CreateOptions, Moved, NewDisk, OpenPool, Pool, VolumeSpec, ZeroingWatch};
 use crate::budget::RamBudget;
-use crate::catalog::{Host, VolumeKind};
+use crate::catalog::{Compression, Host, VolumeKind};
 use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES, PoolMark};
 use crate::error::StoreError;
 use crate::geometry::{End, Geometry};
@@ -367,6 +367,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
                 id: None,
                 copy,
                 space: crate::catalog::SpacePolicy::default(),
+                compression: Compression::default(),
             };
             let watch = ZeroingWatch::default();
             let info = pool.create_volume_watched(spec, watch.clone()).await.unwrap();

@@ -9,8 +9,8 @@ use rt::CoreId;
 
 use super::{Inner, Live, Pool, Superblocks, ZeroingWatch, to_the_end};
 use crate::catalog::{
-    CAPACITY_MAX, Catalog, LU_STATE_BYTES_MAX, SLICES_MAX, SpacePolicy, VOLUMES_MAX, VolumeEntry, VolumeKind,
-    is_name,
+    CAPACITY_MAX, Catalog, Compression, LU_STATE_BYTES_MAX, SLICES_MAX, SpacePolicy, VOLUMES_MAX,
+    VolumeEntry, VolumeKind, is_name,
 };
 use crate::copy::{self, COPIES_MAX, CopyOf, CopyState, MapPlaces};
 use crate::error::StoreError;
@@ -47,6 +47,8 @@ pub struct VolumeSpec {
     pub copy: Option<CopyOf>,
     /// How a log volume shares the space of the pool.
     pub space: SpacePolicy,
+    /// Whether the blocks are compressed; only of importance for a log-structured volume.
+    pub compression: Compression,
 }
 
 /// The description of a volume.
@@ -75,6 +77,27 @@ pub struct VolumeInfo {
     pub copy: Option<CopyOf>,
     /// How a log volume shares the space of the pool.
     pub space: SpacePolicy,
+    /// Whether blocks that are written from now on are compressed; off unless the volume is log-structured.
+    pub compression: Compression,
+    /// The blocks of a log-structured volume that are not zeros, before compression and as they are stored,
+    /// as far as its logs have been opened.
+    pub in_logs: InLogs,
+}
+
+/// What a log-structured volume takes in the pool's logs, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InLogs {
+    /// The volume's blocks that are not zeros.
+    pub mapped: ByteLen,
+    /// The space that these take.
+    pub stored: ByteLen,
+}
+
+impl InLogs {
+    /// How many times as large the blocks are as the space that they take; `None` if there are none.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.stored.0 > 0).then(|| self.mapped.0 as f64 / self.stored.0 as f64)
+    }
 }
 
 impl VolumeInfo {
@@ -246,6 +269,33 @@ impl Pool {
         .await
     }
 
+    /// Sets whether blocks of a log-structured volume are compressed that are written from now on. Of any
+    /// other volume, nothing changes. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchVolume`], or any failure to write the metadata.
+    pub async fn set_compression(
+        &self,
+        id: VolumeId,
+        compression: Compression,
+    ) -> Result<VolumeInfo, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move {
+            let set = |_: &Catalog, volume: &mut VolumeEntry| {
+                if volume.kind == VolumeKind::Log {
+                    volume.compression = compression;
+                }
+                Ok(())
+            };
+            let info = Rc::clone(&inner).change_volume(id, set).await?;
+            // Another change may have come meanwhile: what the catalog says counts.
+            let entry = inner.entry(id)?;
+            inner.set_compresses(&entry);
+            Ok(info)
+        })
+        .await
+    }
+
     /// Sets the slot of a copy with a dirty map, and how far its content can be trusted. Durable when it
     /// returns.
     ///
@@ -369,6 +419,8 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
         },
         copy: volume.copy,
         space: volume.space,
+        compression: volume.compression,
+        in_logs: InLogs::default(),
     }
 }
 
@@ -480,6 +532,7 @@ impl Inner {
             map: Vec::new(),
             branch: 0,
             space: spec.space,
+            compression: if spec.kind == VolumeKind::Log { spec.compression } else { Compression::Off },
         })
     }
 
@@ -541,7 +594,8 @@ impl Inner {
             runs.extend(lent.iter().map(|zone| zone.run));
         }
         let (branch, slices) = (volume.branch, volume.stripe.slices());
-        let reserve = volume.space.reserved_blocks(slices);
+        let reserve = volume.space.reserved_quarters(slices);
+        let compresses = volume.compression != Compression::Off;
         let is_log = volume.kind == VolumeKind::Log;
         let info = info(id, &volume, self.extent_bytes);
         catalog.volumes.insert(id, Rc::new(volume));
@@ -552,7 +606,7 @@ impl Inner {
             state.volumes.insert(id, live);
             if is_log {
                 for (_, log) in state.logs.range(..slices) {
-                    log.add_branch(branch);
+                    log.add_branch(branch, compresses);
                     log.set_reserve(branch, reserve);
                 }
             }
@@ -579,8 +633,8 @@ impl Inner {
         catalog.volumes.insert(id, entry);
         self.commit_or_put_back(catalog, &runs).await?;
         if is_log {
-            let blocks = space.reserved_blocks(slices);
-            self.state.borrow().logs.range(..slices).for_each(|(_, log)| log.set_reserve(branch, blocks));
+            let reserve = space.reserved_quarters(slices);
+            self.state.borrow().logs.range(..slices).for_each(|(_, log)| log.set_reserve(branch, reserve));
         }
         // Only now: a log returns zones that nobody has reserved.
         self.tell_lent(lent);
@@ -589,8 +643,8 @@ impl Inner {
 
     /// Adds to a volume's description what it takes in the logs.
     fn with_used(&self, info: VolumeInfo) -> VolumeInfo {
-        let used = self.used_in_logs(info.id);
-        VolumeInfo { reserved: ByteLen(info.reserved.0 + used.0), ..info }
+        let in_logs = self.in_logs(info.id);
+        VolumeInfo { reserved: ByteLen(info.reserved.0 + in_logs.stored.0), in_logs, ..info }
     }
 
     /// Applies a change after which a volume takes more space, and gives it that space.

@@ -6,8 +6,8 @@ use base::{BlockSize, Buf, ByteLen, ByteOffset, Chain};
 use rt::sim::{DiskImage, NodeId, World};
 use rt::{CoreId, Durability};
 use store::{
-    CoreDisks, CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, Slice, SliceError, VolumeId,
-    VolumeInfo, VolumeKind, VolumeSpec,
+    Compression, CoreDisks, CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, Slice,
+    SliceError, VolumeId, VolumeInfo, VolumeKind, VolumeSpec,
 };
 
 pub(crate) const CORE: CoreId = CoreId(0);
@@ -46,6 +46,7 @@ pub(crate) fn thick(name: &str, capacity: u64) -> VolumeSpec {
         id: None,
         copy: None,
         space: store::SpacePolicy::default(),
+        compression: Compression::default(),
     }
 }
 

@@ -9,8 +9,8 @@ use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::uring::{Config, Running};
 use rt::{CoreId, Durability};
 use store::{
-    CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError, VolumeKind, VolumeSpec,
-    probe,
+    Compression, CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError, VolumeKind,
+    VolumeSpec, probe,
 };
 
 /// A directory that is removed at the end of the test.
@@ -70,6 +70,7 @@ fn volume(name: &str, capacity: u64) -> VolumeSpec {
         id: None,
         copy: None,
         space: store::SpacePolicy::default(),
+        compression: Compression::default(),
     }
 }
 

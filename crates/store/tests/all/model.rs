@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use rt::Durability;
 use rt::sim::World;
 use store::{
-    ClusterId, CopyOf, CopyState, LogTuning, MAP_PAGE_BYTES, NewDisk, Pool, SliceError, StoreError, VolumeId,
-    VolumeKind, VolumeSpec,
+    ClusterId, Compression, CopyOf, CopyState, LogTuning, MAP_PAGE_BYTES, NewDisk, Pool, SliceError,
+    StoreError, VolumeId, VolumeKind, VolumeSpec,
 };
 
 use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths};
@@ -319,6 +319,7 @@ impl Model {
             id: None,
             copy,
             space: store::SpacePolicy::default(),
+            compression: if units.is_multiple_of(2) { Compression::Lz4 } else { Compression::Off },
         };
         let free = self.pool().usage().free;
         let info = match self.pool().create_volume(spec.clone()).await {

@@ -70,6 +70,14 @@ pub enum Command {
         /// Size of the reserve, at most that of the volume; 0: none
         size: Size,
     },
+    /// Change settings of a volume while it is in use
+    Set {
+        /// Volume name or ID
+        name: String,
+        /// Compress what is written to a log volume from now on
+        #[arg(long, value_enum)]
+        compression: Compression,
+    },
     /// Show the read and write latency histogram of a volume
     Latency {
         /// Volume name or ID
@@ -127,6 +135,9 @@ pub struct Create {
     /// Where its data is kept
     #[arg(long, value_enum, default_value_t)]
     kind: Kind,
+    /// Compress the blocks of a log volume [default: lz4]
+    #[arg(long, value_enum)]
+    compression: Option<Compression>,
     /// Logical block size in bytes: 512 or 4096
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     block_size: u32,
@@ -195,6 +206,24 @@ impl From<WhenFull> for api::WhenFull {
     }
 }
 
+/// Whether blocks are compressed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Compression {
+    /// With LZ4, where that halves a block at least
+    Lz4,
+    /// Not at all
+    Off,
+}
+
+impl From<Compression> for api::Compression {
+    fn from(compression: Compression) -> api::Compression {
+        match compression {
+            Compression::Lz4 => api::Compression::Lz4,
+            Compression::Off => api::Compression::Off,
+        }
+    }
+}
+
 impl Command {
     /// Runs the command.
     ///
@@ -246,6 +275,12 @@ impl Command {
             }
             Command::Reserve { name, size } => {
                 let change = VolumeChange { reserve: Some(size.0), ..VolumeChange::default() };
+                let volume = client.change_volume(&name, &change)?;
+                output.show(&volume, |volume| shown(client, volume))
+            }
+            Command::Set { name, compression } => {
+                let change =
+                    VolumeChange { compression: Some(compression.into()), ..VolumeChange::default() };
                 let volume = client.change_volume(&name, &change)?;
                 output.show(&volume, |volume| shown(client, volume))
             }
@@ -310,6 +345,7 @@ impl Create {
             lun: self.lun,
             copies,
             nodes,
+            compression: self.compression.map(api::Compression::from),
             ..VolumeCreate::new(self.name, self.size.0)
         })
     }
@@ -360,15 +396,24 @@ fn resized(volume: &Volume) -> String {
     )
 }
 
+/// The index of the column that shows how far a volume's blocks are compressed, which is absent without log
+/// volumes.
+const RATIO: usize = 4;
+
 /// The index of the column that shows a volume's nodes, which is absent without a cluster.
-const ON: usize = 6;
+const ON: usize = 7;
 
 fn table(volumes: &[Volume]) -> String {
     let in_cluster = volumes.iter().any(|volume| !volume.copies.is_empty());
-    let mut head =
-        vec!["NAME", "STATE", "SIZE", "USED", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST"];
-    if !in_cluster {
-        head.remove(ON);
+    let mut head = vec![
+        "NAME", "STATE", "SIZE", "USED", "RATIO", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST",
+    ];
+    let has_logs = volumes.iter().any(|volume| volume.compression.is_some());
+    // The last one first, so that the other's index stays the same.
+    let absent: Vec<usize> =
+        [(ON, in_cluster), (RATIO, has_logs)].into_iter().filter(|(_, is)| !is).map(|(at, _)| at).collect();
+    for at in &absent {
+        head.remove(*at);
     }
     let mut table = Table::new(&head);
     for volume in volumes {
@@ -382,6 +427,7 @@ fn table(volumes: &[Volume]) -> String {
             served::state(volume).into(),
             size(volume.size),
             used(volume),
+            ratio(volume).unwrap_or_else(|| "-".into()),
             kind(volume.kind).into(),
             volume.block_size.to_string(),
             on(volume),
@@ -390,8 +436,8 @@ fn table(volumes: &[Volume]) -> String {
             lun,
             host,
         ];
-        if !in_cluster {
-            cells.remove(ON);
+        for at in &absent {
+            cells.remove(*at);
         }
         table.cells(cells);
     }
@@ -539,6 +585,7 @@ fn one(volume: &Volume) -> String {
         ("Reserved", size(volume.reserved)),
         ("Used", size(volume.used)),
         ("When full", volume.when_full.map_or("-", when_full).into()),
+        ("Compression", compression(volume).unwrap_or_else(|| "-".into())),
         ("Slices", volume.slices.to_string()),
         ("Scrubbed", volume.scrub.as_ref().map_or_else(|| "-".into(), scrub::last)),
         ("Maps", if maps.is_empty() { "none".into() } else { maps.join("\n") }),
@@ -552,6 +599,24 @@ fn when_full(policy: api::WhenFull) -> &'static str {
         api::WhenFull::Fail => "fail: writes that need space fail at once",
         api::WhenFull::Pause => "pause: writes that need space wait up to 15 seconds, then fail",
     }
+}
+
+/// The compression of a log volume, and what it saves.
+fn compression(volume: &Volume) -> Option<String> {
+    let set = match volume.compression? {
+        api::Compression::Lz4 => "lz4",
+        api::Compression::Off => "off",
+    };
+    Some(match ratio(volume) {
+        Some(ratio) => format!("{set}, ratio {ratio}"),
+        None => set.to_owned(),
+    })
+}
+
+/// How many bytes of blocks take one byte of space, if known.
+fn ratio(volume: &Volume) -> Option<String> {
+    let percent = volume.compression_ratio_percent?;
+    Some(format!("{}.{:02}", percent / 100, percent % 100))
 }
 
 fn kind(kind: VolumeKind) -> &'static str {

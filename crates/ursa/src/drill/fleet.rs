@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use api::{
-    Client, ClusterInit, ClusterJoin, ClusterNode, CopyState, LinkFor, LinkRole, NewDisk, PoolCreate,
-    PoolForget, TokenCreate, Volume, VolumeCreate, VolumeKind,
+    Client, ClusterInit, ClusterJoin, ClusterNode, Compression, CopyState, LinkFor, LinkRole, NewDisk,
+    PoolCreate, PoolForget, TokenCreate, Volume, VolumeCreate, VolumeKind,
 };
 use base::Instant;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
@@ -242,7 +242,11 @@ impl Fleet {
     fn make_volume(&self, patience: &Patience) -> Result<(), DrillError> {
         let kind = self.shape.kind;
         let nodes = self.with_copies().iter().map(|node| node.number).collect();
-        let volume = VolumeCreate { kind, nodes: Some(nodes), ..VolumeCreate::new(VOLUME, self.shape.size) };
+        // The scenarios look for blocks in the pool's file, and fill the pool with as many as it has room
+        // for.
+        let compression = (kind == VolumeKind::Log).then_some(Compression::Off);
+        let new = VolumeCreate::new(VOLUME, self.shape.size);
+        let volume = VolumeCreate { kind, nodes: Some(nodes), compression, ..new };
         self.nodes[0].client.create_volume(&volume)?;
         patience.wait(VOLUME_LIMIT, "the volume to be in sync", || self.is_whole())
     }

@@ -13,6 +13,7 @@ use node::control::{
 };
 use node::copies::CopiesStatus;
 use node::{Control, VolumeId};
+use store::{InLogs, VolumeKind};
 
 use crate::http::{Refusal, State, severity_of};
 
@@ -28,6 +29,8 @@ pub(super) struct Measured {
     pub(super) serving: bool,
     /// The scrubs of it on this node.
     pub(super) scrub: Option<ScrubStatus>,
+    /// What its blocks take, if it is log-structured.
+    pub(super) in_logs: Option<InLogs>,
 }
 
 /// The cluster as this node sees it.
@@ -87,7 +90,8 @@ impl Snapshot {
             let serving = volume.copies.as_ref().map_or(volume.problem.is_none(), |copies| copies.serving);
             copies.extend(volume.copies.map(|of_it| (volume.info.name.clone(), of_it)));
             let (id, name, capacity) = (volume.info.id, volume.info.name, volume.info.capacity.0);
-            Measured { id, name, pool: volume.pool, capacity, serving, scrub: volume.scrub }
+            let in_logs = (volume.info.kind == VolumeKind::Log).then_some(volume.info.in_logs);
+            Measured { id, name, pool: volume.pool, capacity, serving, scrub: volume.scrub, in_logs }
         });
         let volumes = measured.collect();
         let targets = access.targets().map(|target| target.name.to_string()).collect();

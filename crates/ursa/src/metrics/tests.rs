@@ -40,6 +40,7 @@ fn measured(n: u16) -> Measured {
         capacity: 1 << 30,
         serving: n != 2,
         scrub: Some(ScrubStatus { last, done: None, next: 1_802_419_200, is_overdue: n == 2 }),
+        in_logs: None,
     }
 }
 
@@ -168,7 +169,8 @@ fn degraded() -> Snapshot {
     };
     let copies = vec![("v1".to_owned(), status)];
     let different = vec![("v1".to_owned(), 4096)];
-    Snapshot { volumes: vec![measured(1)], copies, different, replication, ..Snapshot::default() }
+    let volumes = vec![Measured { in_logs: Some(store::InLogs::default()), ..measured(1) }];
+    Snapshot { volumes, copies, different, replication, ..Snapshot::default() }
 }
 
 fn member(id: u16, up: bool) -> NodeStatus {

@@ -1,6 +1,7 @@
 //! Of each volume: latencies of operations, bytes moved, errors.
 
 use node::{Operation, UnitStats, bucket_bound};
+use store::InLogs;
 
 use super::snapshot::{Measured, Snapshot};
 use super::text::{Kind, Text};
@@ -12,6 +13,7 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
         .filter_map(|volume| Some((volume, snapshot.stats.get(&volume.id)?)))
         .collect();
     capacities(text, &snapshot.volumes);
+    compression(text, &snapshot.volumes);
     serving(text, &snapshot.volumes);
     latencies(text, &measured);
     bytes(text, &measured);
@@ -23,6 +25,20 @@ fn capacities(text: &mut Text, volumes: &[Measured]) {
     for volume in volumes {
         family.sample(&[("volume", &volume.name), ("pool", &volume.pool)], volume.capacity);
     }
+}
+
+fn compression(text: &mut Text, volumes: &[Measured]) {
+    let in_logs: Vec<(&str, InLogs)> =
+        volumes.iter().filter_map(|volume| Some((volume.name.as_str(), volume.in_logs?))).collect();
+    if in_logs.is_empty() {
+        return;
+    }
+    let help = "Size of the blocks of the log volume that are not zeros.";
+    let mut family = text.family("ursa_volume_mapped_bytes", Kind::Gauge, help);
+    in_logs.iter().for_each(|(name, taken)| family.sample(&[("volume", name)], taken.mapped.0));
+    let help = "Space that these blocks take: less than their size if they are compressed.";
+    let mut family = text.family("ursa_volume_stored_bytes", Kind::Gauge, help);
+    in_logs.iter().for_each(|(name, taken)| family.sample(&[("volume", name)], taken.stored.0));
 }
 
 fn serving(text: &mut Text, volumes: &[Measured]) {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use base::{BlockSize, ByteLen};
 use node::control::{MapSpec, NewVolume};
 use serde::{Deserialize, Serialize};
-use store::VolumeKind;
+use store::{Compression, VolumeKind};
 
 use crate::clock::unix_now;
 use crate::size::Size;
@@ -53,6 +53,7 @@ impl FirstVolume {
             }),
             copies: None,
             space: store::SpacePolicy::default(),
+            compression: Compression::default(),
         }
     }
 }

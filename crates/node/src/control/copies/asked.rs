@@ -34,6 +34,9 @@ impl Control {
             Ask::DropCopy { id, asker } => self.drop_copy(&id, asker).await?,
             Ask::GrowCopy { id, size } => self.grow_copy(&id, ByteLen(size)).await?,
             Ask::SetSpace { id, space } => self.set_space_of_copy(&id, space.into()).await?,
+            Ask::SetCompression { id, compression } => {
+                self.set_compression_here(&id, compression, false).await.map(drop)?;
+            }
             Ask::TellUnit { id, epoch } => {
                 let told = VolumeId::parse(&id).and_then(|id| keeper.tell(id, Epoch(epoch)));
                 return Ok(Answer::Unit(told.map(Box::new)));
@@ -111,6 +114,7 @@ impl Control {
             id: Some(id),
             copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
             space: copy.space.into(),
+            compression: copy.compression,
         };
         let (control, asker) = (Rc::clone(self), copy.asker);
         self.copy_requests.borrow_mut().insert(asker);

@@ -112,6 +112,7 @@ impl Control {
             name: name.to_string(),
             pool: new.pool.clone(),
             kind: shape.kind,
+            compression: new.compression,
             size: 0,
             block_bytes: shape.block_bytes,
             physical_exponent: shape.physical_exponent,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::{BlockCount, ByteLen};
 use proto::scsi::LuConfig;
-use store::{Pool, SpacePolicy, VolumeInfo, WhenFull};
+use store::{Compression, Pool, SpacePolicy, VolumeInfo, VolumeKind, WhenFull};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
@@ -12,7 +12,7 @@ use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use super::{VolumeStatus, check_space, has_empty_slices, whole_blocks};
 use crate::access::VolumeName;
-use crate::copies::volume_name_key;
+use crate::copies::{Ask, NodeId, volume_name_key};
 use crate::events::Event;
 use crate::events::code::VOLUME_RENAMED;
 use crate::shard::{Shard, on_all_cores};
@@ -192,6 +192,66 @@ impl Control {
         .await
     }
 
+    /// Sets whether the blocks of a log-structured volume are compressed that are written from now on, on all
+    /// nodes with a copy.
+    ///
+    /// # Errors
+    /// The volume is not log-structured. Or a node with a copy cannot be reached: its copy keeps the setting,
+    /// the others have the new one. That does no harm, because each copy is stored by itself.
+    pub async fn set_compression(
+        self: &Rc<Control>,
+        name: &str,
+        compression: Compression,
+    ) -> Result<VolumeStatus, ControlError> {
+        let VolumeStatus { info, .. } = self.volume(name)?;
+        check_compressible(&info)?;
+        let id = info.id.to_string();
+        if !self.is_the_clusters(&info) {
+            return self.set_compression_here(&id, compression, true).await;
+        }
+        let keeper = self.keeper_or_why_not()?;
+        let entry = keeper.volume(info.id).map(|volume| volume.entry);
+        let entry = entry.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
+        let mut done = Ok(());
+        for copy in &entry.copies {
+            let ask = Ask::SetCompression { id: id.clone(), compression };
+            let set = keeper.ask(NodeId(copy.node), ask).await.map(drop);
+            done = done.and(set);
+        }
+        done?;
+        self.volume(&id)
+    }
+
+    /// Checks, without doing it, whether [`Control::set_compression`] is possible.
+    ///
+    /// # Errors
+    /// There is no such volume, or it is not log-structured.
+    pub fn check_compression(&self, name: &str) -> Result<(), ControlError> {
+        check_compressible(&self.volume(name)?.info)
+    }
+
+    /// Sets the same for what this node has of the volume. `alone`: no other node has a copy.
+    pub(in crate::control) async fn set_compression_here(
+        self: &Rc<Control>,
+        name: &str,
+        compression: Compression,
+        alone: bool,
+    ) -> Result<VolumeStatus, ControlError> {
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
+        self.change(Work::new(Doing::SetCompression, &before.name), |changing| async move {
+            changing.concerns(before.id);
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            if alone {
+                control.check_alone(&pool, &before)?;
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.set_compression(before.id, compression).await?;
+            control.volume(&before.id.to_string())
+        })
+        .await
+    }
+
     /// Checks, without doing it, whether a volume could get another name and size; returns its size after
     /// that.
     ///
@@ -236,6 +296,15 @@ pub(in crate::control) async fn show_when_full(id: VolumeId, when_full: WhenFull
         }
     })
     .await;
+}
+
+/// Checks that the volume's blocks can be compressed.
+fn check_compressible(info: &VolumeInfo) -> Result<(), ControlError> {
+    let reason = "only volumes of kind `log` can be compressed";
+    match info.kind {
+        VolumeKind::Log => Ok(()),
+        VolumeKind::Thick | VolumeKind::Ram => Err(ControlError::Invalid { field: "compression", reason }),
+    }
 }
 
 /// Reports a volume's new capacity to hosts.

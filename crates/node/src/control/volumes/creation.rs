@@ -93,6 +93,7 @@ impl Control {
             id: None,
             copy: None,
             space: new.space,
+            compression: new.compression,
         };
         changing.waits_for(WaitsFor::Disks(pool.paths()));
         let info = pool.create_volume_watched(spec, changing.zeroing()).await?;

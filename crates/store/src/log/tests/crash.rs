@@ -45,14 +45,19 @@ fn small() -> LogTuning {
 }
 
 /// Records a life of two slices, with acts on blocks of both.
-fn record(seed: u64, acts: u64) -> (Recording, Rc<RefCell<History>>, [VolumeId; 1]) {
+fn record(
+    seed: u64,
+    acts: u64,
+    compression: Compression,
+) -> (Recording, Rc<RefCell<History>>, [VolumeId; 1]) {
     let world = World::new(seed);
     let node = machine(&world, 1, 6 << 20, 1);
     let history = Rc::new(RefCell::new(History::default()));
-    let (pool, id) = world.block_on(node, CORE, || async {
+    let (pool, id) = world.block_on(node, CORE, move || async move {
         let pool = create(1).await;
         pool.set_log_tuning(small());
-        let id = pool.create_volume(spec("v", BLOCKS * BLOCK, 1)).await.unwrap().id;
+        let spec = VolumeSpec { compression, ..spec("v", BLOCKS * BLOCK, 1) };
+        let id = pool.create_volume(spec).await.unwrap().id;
         (pool, id)
     });
     let recording = world.record_disk(node, path(0));
@@ -134,8 +139,18 @@ fn judge(image: DiskImage, history: &Rc<RefCell<History>>, id: VolumeId, acked: 
 
 #[test]
 fn every_cut_is_survived() {
+    cut(Compression::Off);
+}
+
+/// Blocks of all sizes share slots, and the slots of heads.
+#[test]
+fn every_cut_is_survived_with_compression() {
+    cut(Compression::Lz4);
+}
+
+fn cut(compression: Compression) {
     for seed in 0..3 {
-        let (recording, history, [id]) = record(seed, 260);
+        let (recording, history, [id]) = record(seed, 260, compression);
         let subsets = Subsets { bits: 1, seed };
         // Each cut is tried with one of the seeds, with two subsets of what was not flushed.
         let cuts = for_each_cut(&recording, subsets, |cut| {
@@ -160,7 +175,9 @@ fn canaries_are_found() {
         make(Some(canary));
         let found = (0..40).any(|seed| {
             // A log with such a mistake may also fail one of its own assertions.
-            let Ok((recording, history, [id])) = std::panic::catch_unwind(|| record(seed, 200)) else {
+            let Ok((recording, history, [id])) =
+                std::panic::catch_unwind(|| record(seed, 200, Compression::Off))
+            else {
                 return true;
             };
             let mut wrong = None;

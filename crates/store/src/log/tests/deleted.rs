@@ -5,6 +5,7 @@ use std::time::Duration;
 use base::{Buf, crc32c};
 use rt::sim::{DiskFaults, DiskLatency, Subsets, for_each_cut};
 
+use super::super::place::Size;
 use super::super::queue::Item;
 use super::*;
 
@@ -157,7 +158,7 @@ fn an_unreadable_leaf_of_a_deleted_volume_does_not_stop_the_sweep() {
     let (place, start) = {
         let inner = &log_of(&slice).inner;
         let last = inner.state.borrow().leaves.last_key_value().map(|(_, place)| *place).unwrap();
-        let segment = Place { segment: last.segment, slot: 0 };
+        let segment = Place::new(last.segment, 0);
         (last, inner.locate(segment).unwrap().2)
     };
     let grain = super::super::leaf::LEAF_GRAIN as u64;
@@ -249,7 +250,7 @@ fn a_late_record_of_a_deleted_volume_is_dropped_with_the_next_merge() {
         write_staying(&slice).await;
         let inner = Rc::clone(&log_of(&slice).inner);
         let data = Buf::copy_of(&block(9)).share();
-        let late = vec![Item::Blocks { first: 3, crcs: vec![crc32c(&data)], data }];
+        let late = vec![Item::Blocks { first: 3, size: Size::Whole, crcs: vec![crc32c(&data)], data }];
         // No volume has this branch.
         inner.append(7, late, true).await.unwrap();
         inner.merge_all().await.unwrap();
@@ -270,7 +271,7 @@ fn the_data_of_a_volume_that_is_newer_than_the_catalog_is_not_removed() {
         idle(&slice).await;
         let inner = Rc::clone(&log_of(&slice).inner);
         let data = Buf::copy_of(&block(9)).share();
-        let newer = vec![Item::Blocks { first: 3, crcs: vec![crc32c(&data)], data }];
+        let newer = vec![Item::Blocks { first: 3, size: Size::Whole, crcs: vec![crc32c(&data)], data }];
         inner.append(inner.handle.next_branch(), newer, true).await.unwrap();
         drop((inner, slice));
         pool.logs_ended().await;

@@ -45,7 +45,7 @@ fn first_leaf(slice: &Slice) -> Range<u64> {
     let first = inner.state.borrow().leaves.first_key_value().map(|(key, place)| (*key, *place));
     let ((_, number), place) = first.expect("it is in the map");
     assert_eq!(number, 0);
-    let (_, _, segment) = inner.locate(Place { segment: place.segment, slot: 0 }).unwrap();
+    let (_, _, segment) = inner.locate(Place::new(place.segment, 0)).unwrap();
     let start = segment + u64::from(place.at) * LEAF_GRAIN as u64;
     start..start + u64::from(place.len) * LEAF_GRAIN as u64
 }

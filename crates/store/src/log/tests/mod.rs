@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use base::{BlockSize, ByteLen, ByteOffset, Chain};
+use base::{BlockSize, ByteLen, ByteOffset, Chain, Rng};
 use rt::sim::{DiskImage, NodeId, World};
 use rt::{CoreId, Durability};
 
@@ -12,7 +12,7 @@ use super::root::Run;
 use super::state::STATE_BYTES;
 use super::{Log, LogMemory, LogTuning};
 use crate::budget::RamBudget;
-use crate::catalog::{Host, SpacePolicy, VolumeKind};
+use crate::catalog::{Compression, Host, SpacePolicy, VolumeKind};
 use crate::disks::CoreDisks;
 use crate::error::SliceError;
 use crate::id::{HostId, VolumeId};
@@ -26,6 +26,7 @@ mod full;
 mod lost_leaf;
 mod memory;
 mod model;
+mod packed;
 mod reserve;
 mod state;
 mod zones;
@@ -89,6 +90,7 @@ async fn open(disks: usize) -> Pool {
     pool
 }
 
+/// A volume without compression.
 fn spec(name: &str, capacity: u64, slices: u16) -> VolumeSpec {
     VolumeSpec {
         name: name.into(),
@@ -101,6 +103,7 @@ fn spec(name: &str, capacity: u64, slices: u16) -> VolumeSpec {
         id: None,
         copy: None,
         space: SpacePolicy::default(),
+        compression: Compression::Off,
     }
 }
 
@@ -112,8 +115,12 @@ fn slices(pool: &Pool, disks: &CoreDisks, id: VolumeId) -> Vec<Rc<Slice>> {
 
 /// A pool on one disk with a volume of one slice, and that slice.
 async fn one_slice(capacity: u64) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
+    one_slice_of(spec("v", capacity, 1)).await
+}
+
+async fn one_slice_of(spec: VolumeSpec) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
     let pool = create(1).await;
-    let id = pool.create_volume(spec("v", capacity, 1)).await.unwrap().id;
+    let id = pool.create_volume(spec).await.unwrap().id;
     let disks = pool.share_disks().attach();
     let slice = slices(&pool, &disks, id).remove(0);
     (pool, disks, id, slice)
@@ -134,7 +141,7 @@ fn state_slots(slice: &Slice) -> [Vec<(usize, u64)>; 2] {
         (state.runs.clone(), state.state_len)
     };
     runs.map(|runs| {
-        let places = |run: &Run| Place { segment: run.segment, slot: run.slot }.run(run.slots).places();
+        let places = |run: &Run| Place::new(run.segment, run.slot).run(run.slots).places();
         let slots = runs.iter().flat_map(places).take(len.div_ceil(STATE_BYTES));
         let located = slots.map(|place| inner.locate(place).unwrap());
         located.map(|(_, disk, at)| (usize::from(disk), at)).collect()
@@ -155,9 +162,12 @@ async fn check(slice: &Slice) {
     log_of(slice).check().await;
 }
 
-/// A block filled with a number; 0 means zeros.
+/// A block that begins with a number; 0 means zeros. Some blocks shrink to a quarter, some to a half, and
+/// some do not shrink.
 fn block(number: u64) -> Vec<u8> {
-    number.to_le_bytes().repeat(BLOCK as usize / 8)
+    let mut block = number.to_le_bytes().repeat(BLOCK as usize / 8);
+    Rng::new(number).fill(&mut block[8..8 + [0, 1800, 4088][(number % 3) as usize]]);
+    block
 }
 
 async fn write(slice: &Slice, at: u64, number: u64, durability: Durability) -> Result<(), SliceError> {

@@ -53,8 +53,12 @@ struct Model {
 
 type Shared = Rc<RefCell<Model>>;
 
+/// A sector that begins with a number; 0 means zeros. Blocks of such sectors shrink to a quarter, or to a
+/// half, or do not shrink, and change that now and then.
 fn sector(number: u64) -> Vec<u8> {
-    number.to_le_bytes().repeat(SECTOR as usize / 8)
+    let mut sector = number.to_le_bytes().repeat(SECTOR as usize / 8);
+    Rng::new(number).fill(&mut sector[8..8 + [0, 200, 504][(number / 40 % 3) as usize]]);
+    sector
 }
 
 /// A volume with open slices.
@@ -223,11 +227,13 @@ async fn live(volumes: Vec<Rc<Open>>, model: Shared, mut rng: Rng, ops: u64, hot
     }
 }
 
-/// Opens the pool, compares everything, checks, and creates and deletes volumes.
+/// Opens the pool, compares everything, checks, and creates and deletes volumes. With `compresses`, some
+/// volumes are compressed, and some change that.
 async fn look(
     model: Shared,
     disks: usize,
     after_cut: bool,
+    compresses: bool,
     mut rng: Rng,
 ) -> (Pool, CoreDisks, Vec<Rc<Open>>) {
     let pool = open(disks).await;
@@ -260,13 +266,19 @@ async fn look(
         };
         // The end is in the middle of a block.
         let capacity = SECTORS * SECTOR + [0, 512, 1 << 30][rng.below(3) as usize];
-        let spec = spec(&name, capacity, 1 << rng.below(2));
+        let spec =
+            VolumeSpec { compression: setting(compresses), ..spec(&name, capacity, 1 << rng.below(2)) };
         match pool.create_volume(spec).await {
             Ok(info) => {
                 model.borrow_mut().volumes.insert(info.id, BTreeMap::new());
                 volumes.push(Rc::new(Open::new(&pool, &core_disks, info.id)));
             }
             Err(error) => assert!(matches!(error, crate::StoreError::NoSpace { .. }), "{error}"),
+        }
+    }
+    if compresses {
+        for volume in &volumes {
+            pool.set_compression(volume.id, setting(!rng.one_in(4))).await.unwrap();
         }
     }
     (pool, core_disks, volumes)
@@ -282,7 +294,11 @@ fn slot_of_a_state(volumes: &[Rc<Open>], rng: &mut Rng) -> Option<(usize, u64)> 
     is_twice.then(|| copy[rng.below(copy.len() as u64) as usize])
 }
 
-fn run(seed: u64) -> u64 {
+fn setting(compresses: bool) -> Compression {
+    if compresses { Compression::Lz4 } else { Compression::Off }
+}
+
+fn run(seed: u64, compresses: bool) -> u64 {
     let world = World::new(seed);
     let mut rng = Rng::new(seed);
     // Of its own, so that a seed means the same life as before.
@@ -301,7 +317,7 @@ fn run(seed: u64) -> u64 {
     for _ in 0..6 {
         let (shared, forked) = (Rc::clone(&model), rng.fork());
         let (pool, core_disks, volumes) =
-            world.block_on(node, CORE, move || look(shared, disks, after_cut, forked));
+            world.block_on(node, CORE, move || look(shared, disks, after_cut, compresses, forked));
         let (shared, forked, ops) = (Rc::clone(&model), rng.fork(), 1 + rng.below(150));
         let open = volumes.clone();
         let ended = world.spawn_on(node, CORE, move || live(open, shared, forked, ops, hot));
@@ -334,7 +350,7 @@ fn run(seed: u64) -> u64 {
     }
     let full = model.borrow().full;
     world.block_on(node, CORE, move || async move {
-        drop(look(model, disks, after_cut, rng).await);
+        drop(look(model, disks, after_cut, compresses, rng).await);
     });
     full
 }
@@ -348,22 +364,30 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn equal_to_the_obvious_version() {
-    let mut full = 0;
-    for seed in seeds() {
-        let ran = std::panic::catch_unwind(|| run(seed));
-        full += ran.unwrap_or_else(|panic| {
-            eprintln!("seed {seed}");
-            std::panic::resume_unwind(panic)
-        });
-    }
+    let full: u64 = seeds().map(|seed| run_or_name(seed, false)).sum();
     assert!(full > 0, "some pools were full");
+}
+
+#[test]
+fn equal_to_the_obvious_version_with_compression() {
+    for seed in seeds() {
+        run_or_name(seed, true);
+    }
+}
+
+/// Runs a life. If it fails, its seed is printed.
+fn run_or_name(seed: u64, compresses: bool) -> u64 {
+    std::panic::catch_unwind(|| run(seed, compresses)).unwrap_or_else(|panic| {
+        eprintln!("seed {seed}");
+        std::panic::resume_unwind(panic)
+    })
 }
 
 /// A host read overwritten data, because the block had been written to the place that it was moved from.
 #[test]
 fn moves_that_come_late_are_noticed() {
     make(Some(Canary::MoveLate));
-    let found = (0..100).find(|seed| std::panic::catch_unwind(|| run(*seed)).is_err());
+    let found = (0..100).find(|seed| std::panic::catch_unwind(|| run(*seed, false)).is_err());
     make(None);
     println!("seed {found:?}");
     assert!(found.is_some());

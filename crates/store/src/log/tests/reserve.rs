@@ -1,5 +1,6 @@
 //! Space that only one volume can use.
 
+use super::super::place::QUARTER_BYTES;
 use super::*;
 use crate::error::StoreError;
 
@@ -57,6 +58,35 @@ fn others_leave_what_is_reserved() {
         assert!(more >= RESERVED / 2, "{more} blocks");
         for at in 0..RESERVED {
             assert_eq!(read(&mine, at).await, Ok(at + 3));
+        }
+        check(&its).await;
+    });
+}
+
+/// A reserve is space: more blocks than it has room for fit into it if they shrink.
+#[test]
+fn blocks_that_shrink_take_less_of_a_reserve() {
+    const BLOCKS: u64 = 2 * MIB / BLOCK;
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let compressed = VolumeSpec { compression: Compression::Lz4, ..spec("kept", 4 * MIB, 1) };
+        let kept = pool.create_volume(VolumeSpec { space: reserve(MIB), ..compressed }).await.unwrap().id;
+        let other = pool.create_volume(spec("other", 64 * MIB, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let (mine, its) = (slices(&pool, &disks, kept).remove(0), slices(&pool, &disks, other).remove(0));
+        let filled = fill(&its, 0).await;
+        for at in 0..BLOCKS {
+            // Each shrinks to a quarter.
+            assert_eq!(write(&mine, at, 3 * (at + 1), Durability::Durable).await, Ok(()), "{at}");
+        }
+        check(&mine).await;
+        assert_eq!(pool.volume(kept).unwrap().in_logs.stored, ByteLen(BLOCKS * QUARTER_BYTES as u64));
+        let more = fill(&its, filled).await - filled;
+        assert!(more < 64, "the rest is still reserved: {more} blocks");
+        for at in 0..BLOCKS {
+            assert_eq!(read(&mine, at).await, Ok(3 * (at + 1)));
         }
         check(&its).await;
     });

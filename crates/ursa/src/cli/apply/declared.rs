@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use api::{Chap, SplitBrainPolicy, VolumeKind};
+use api::{Chap, Compression, SplitBrainPolicy, VolumeKind};
 use node::access::AddressRange;
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +80,9 @@ pub(super) struct VolumeDeclared {
     pub(super) physical_block_size: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) slices: Option<u16>,
+    /// The compression of a log volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) compression: Option<Compression>,
     /// The numbers of the nodes that have a copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) on: Vec<u16>,

@@ -36,6 +36,7 @@ pub(super) fn declared(present: &Present) -> Declared {
             block_size: Some(volume.block_size),
             physical_block_size: Some(volume.physical_block_size),
             slices: Some(volume.slices),
+            compression: volume.compression,
             on: volume.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect(),
             copies: None,
             split_brain_policy: policy,

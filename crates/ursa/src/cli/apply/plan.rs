@@ -222,6 +222,7 @@ impl Planner<'_> {
             block_size,
             native_512: volume.physical_block_size == Some(512),
             slices: volume.slices,
+            compression: volume.compression,
             map: false,
             nodes: (!volume.on.is_empty()).then(|| volume.on.clone()),
             copies: volume.copies,
@@ -254,6 +255,16 @@ impl Planner<'_> {
                 self.conflicts
                     .push(format!("volume {name:?}: its {what} is {is}, and cannot be changed to {shall}"));
             }
+        }
+        let compression = volume.compression.filter(|shall| Some(*shall) != present.compression);
+        match (compression, present.compression) {
+            (Some(to), Some(_)) => {
+                self.plan.steps.push(Step::SetCompression { volume: name.clone(), to });
+            }
+            (Some(_), None) => {
+                self.conflicts.push(format!("volume {name:?}: only volumes of kind log can be compressed"))
+            }
+            (None, _) => {}
         }
         // The node rounds sizes up to whole blocks.
         let block = u64::from(present.block_size).max(1);

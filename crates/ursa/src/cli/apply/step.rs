@@ -1,8 +1,8 @@
 //! A single change.
 
 use api::{
-    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, PolicyChoice,
-    TargetChange, TargetCreate, VolumeChange, VolumeCreate,
+    Client, ClientError, Compression, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate,
+    PolicyChoice, TargetChange, TargetCreate, VolumeChange, VolumeCreate,
 };
 
 use super::super::table::size;
@@ -29,6 +29,10 @@ pub(super) enum Step {
         volume: String,
         from: u64,
         to: u64,
+    },
+    SetCompression {
+        volume: String,
+        to: Compression,
     },
     /// With `instead_of`, the copy moves.
     AddCopy {
@@ -93,6 +97,13 @@ impl Step {
             Step::Resize { volume, from, to } => {
                 format!("~ volume {volume}: from {} to {}", size(*from), size(*to))
             }
+            Step::SetCompression { volume, to } => {
+                let to = match to {
+                    Compression::Lz4 => "lz4",
+                    Compression::Off => "off",
+                };
+                format!("~ volume {volume}: compression {to}")
+            }
             Step::AddCopy { volume, copy: CopyCreate { node, instead_of: None, .. } } => {
                 format!("+ copy of volume {volume} on node {node}")
             }
@@ -156,6 +167,10 @@ impl Step {
             Step::CreateVolume(volume) => client.create_volume(volume).map(drop),
             Step::Resize { volume, to, .. } => {
                 let change = VolumeChange { size: Some(*to), ..VolumeChange::default() };
+                client.change_volume(volume, &change).map(drop)
+            }
+            Step::SetCompression { volume, to } => {
+                let change = VolumeChange { compression: Some(*to), ..VolumeChange::default() };
                 client.change_volume(volume, &change).map(drop)
             }
             Step::AddCopy { volume, copy } => client.add_copy(volume, copy).map(drop),

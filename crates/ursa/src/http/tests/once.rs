@@ -111,7 +111,7 @@ fn what_growing_and_renaming_would_do_is_said() {
     for nothing in [json!({}), json!({"name": "db"}), json!({"size": 4 * MIB})] {
         assert_eq!(
             would(nothing).json(200)["would"],
-            json!(["no change: volume db already has this name and size"])
+            json!(["no change: volume db already has these settings"])
         );
     }
     let problem = would(json!({"size": 1024 * MIB})).refused(507, "no_space");

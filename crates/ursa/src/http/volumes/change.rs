@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{ControlError, SpaceChange, VolumeStatus};
-use api::{Candidate, ClusterNode, DryRun, Missing, Pool, Problem, Volume, VolumeChange};
+use api::{Candidate, ClusterNode, Compression, DryRun, Missing, Pool, Problem, Volume, VolumeChange};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
 
 use super::creation::is_for_want_of_a_place;
-use super::{asked_when_full, candidates, named, nodes, whole};
+use super::{asked_when_full, candidates, named, nodes, stored_compression, whole};
 use crate::http::dry_run::{Answer, Asked};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::peers::{self, POOLS, VOLUMES};
@@ -19,7 +19,8 @@ use crate::http::pools;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
-/// Grows or renames a volume, or changes how it shares the space of its pool, while it is in use.
+/// Grows or renames a volume, or changes its compression or how it shares the space of its pool, while it is
+/// in use.
 ///
 /// If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks
 /// space.
@@ -45,10 +46,8 @@ pub(in crate::http) async fn change(
         return Ok(axum::Json(Answer::Would(would_change(&state, name, change).await?)));
     }
     let (of_volume, to) = (name.clone(), change.size);
-    let space = space_change(&change);
     let change = move |control: Rc<Control>| async move {
-        let size = change.size.map(ByteLen);
-        let changed = changed(Rc::clone(&control), of_volume, change.name, size, space).await?;
+        let changed = changed(Rc::clone(&control), of_volume, change).await?;
         Ok(whole(&control, changed).await)
     };
     match state.call(change).await {
@@ -73,30 +72,56 @@ fn space_change(change: &VolumeChange) -> SpaceChange {
     SpaceChange { when_full: change.when_full.map(asked_when_full), reserve: change.reserve.map(ByteLen) }
 }
 
-/// Renames and grows the volume, both or neither; then changes its space policy, which can be repeated.
+/// Changes the compression, renames and grows the volume: all or nothing. Then changes its space policy,
+/// which can be repeated.
 async fn changed(
     control: Rc<Control>,
     name: String,
-    new_name: Option<String>,
-    size: Option<ByteLen>,
-    space: SpaceChange,
+    change: VolumeChange,
 ) -> Result<VolumeStatus, ControlError> {
+    let space = space_change(&change);
+    let VolumeChange { name: new_name, size, compression, .. } = change;
     let before = control.volume(&name)?;
     let id = before.info.id.to_string();
+    let size = size.map(ByteLen);
     let size_after = size.map_or(before.info.capacity, |size| size.max(before.info.capacity));
     control.check_set_space(&id, space, size_after)?;
+    // What can be undone comes first.
+    let compression = compression.map(stored_compression).filter(|set| *set != before.info.compression);
+    if let Some(compression) = compression {
+        control.set_compression(&id, compression).await?;
+    }
+    let resized = resized(&control, &before, new_name, size).await;
+    if resized.is_err()
+        && compression.is_some()
+        && let Err(undo) = control.set_compression(&id, before.info.compression).await
+    {
+        tracing::error!(volume = id, error = %undo, "a volume that could not be resized or renamed kept its new compression");
+    }
+    let resized = resized?;
+    match space == SpaceChange::default() {
+        true => Ok(resized),
+        false => control.set_space(&id, space).await,
+    }
+}
+
+/// Renames and grows the volume, both or neither.
+async fn resized(
+    control: &Rc<Control>,
+    before: &VolumeStatus,
+    new_name: Option<String>,
+    size: Option<ByteLen>,
+) -> Result<VolumeStatus, ControlError> {
+    let id = before.info.id.to_string();
     // The rename comes first, since it can be undone; growing cannot.
     let new_name = new_name.filter(|name| *name != before.info.name);
     if let Some(new_name) = &new_name {
         control.rename_volume(&id, new_name).await?;
     }
     if let Some(size) = size {
-        grow(&control, &before, new_name.is_some(), size).await?;
+        grow(control, before, new_name.is_some(), size).await?;
     }
-    match space == SpaceChange::default() {
-        true => control.volume(&id),
-        false => control.set_space(&id, space).await,
-    }
+    control.volume(&id)
 }
 
 /// Grows the volume. If that fails, it gets its name back if it was `renamed`.
@@ -120,17 +145,27 @@ async fn grow(
 /// Answers a dry run of growing and renaming a volume.
 async fn would_change(state: &State, name: String, change: VolumeChange) -> Result<DryRun, Refusal> {
     let space = space_change(&change);
-    let VolumeChange { name: new_name, size, .. } = change;
+    let VolumeChange { name: new_name, size, compression, .. } = change;
     let wanted = new_name.clone();
     let check = move |control: Rc<Control>| async move {
         let to = control.check_change(&name, wanted.as_deref(), size.map(ByteLen))?;
         let (before, after) = control.check_set_space(&name, space, to)?;
+        if compression.is_some() {
+            control.check_compression(&name)?;
+        }
         Ok((named(&control, control.volume(&name)?), to.0, before, after))
     };
     let (volume, to, before, after) = state.call(check).await?;
     let (mut steps, mut found) = (Vec::new(), Vec::new());
     if let Some(new_name) = new_name.filter(|new_name| *new_name != volume.name) {
         steps.push(format!("volume {} is renamed to {new_name}; hosts do not notice", volume.name));
+    }
+    if let Some(compression) = compression.filter(|compression| Some(*compression) != volume.compression) {
+        let what = match compression {
+            Compression::Lz4 => "is compressed with LZ4 where that halves it at least",
+            Compression::Off => "is not compressed",
+        };
+        steps.push(format!("what is written to volume {} from then on {what}", volume.name));
     }
     if to > volume.size {
         found = room_for(state, &volume, to).await?;
@@ -162,11 +197,7 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
         ));
     }
     if steps.is_empty() {
-        let what = match space == SpaceChange::default() {
-            true => "this name and size",
-            false => "these settings",
-        };
-        steps.push(format!("no change: volume {} already has {what}", volume.name));
+        steps.push(format!("no change: volume {} already has these settings", volume.name));
     }
     Ok(DryRun { would: steps, candidates: found })
 }

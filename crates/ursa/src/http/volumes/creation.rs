@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
 
-use super::{asked_when_full, candidates, found, nodes};
+use super::{asked_when_full, candidates, found, nodes, stored_compression};
 use crate::clock::unix_now;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters};
@@ -204,6 +204,9 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     if new.native_512 && block_size != BlockSize::B512 {
         return Err(Refusal::invalid("native_512", "`native_512` requires 512-byte blocks"));
     }
+    if new.compression.is_some() && new.kind != VolumeKind::Log {
+        return Err(Refusal::invalid("compression", "only volumes of kind `log` can be compressed"));
+    }
     let copies = placement(&new)?;
     let map = if new.map {
         Some(MapSpec {
@@ -237,6 +240,7 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
             when_full: new.when_full.map(asked_when_full).unwrap_or_default(),
             reserve: ByteLen(new.reserve.unwrap_or(0)),
         },
+        compression: stored_compression(new.compression.unwrap_or_default()),
     })
 }
 

@@ -194,6 +194,11 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
     let kind = kind(shape.kind);
     let space = (kind == VolumeKind::Log).then(|| SpacePolicy::from(entry.space));
     let reserved = space.map_or(entry.size, |space| space.reserve.0);
+    // Of the node that has told.
+    let (compression, compression_ratio_percent) = match &told {
+        Ok(told) => (told.compression, told.compression_ratio_percent),
+        Err(_) => (None, None),
+    };
     let (pool, reserved, used, problem) = match told {
         Ok(told) => (told.pool.clone(), space.map_or(told.reserved, |_| reserved), told.used, None),
         Err(why) => (String::new(), reserved, 0, why),
@@ -211,6 +216,8 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
         reserved,
         used,
         when_full: space.map(|space| when_full(space.when_full)),
+        compression,
+        compression_ratio_percent,
         created: shape.created,
         naa: id.map(naa).unwrap_or_default(),
         maps: maps.into_iter().map(map).collect(),

@@ -20,7 +20,8 @@ use std::time::Duration;
 use ::node::control::{ControlError, VolumeStatus};
 use ::node::{Control, VolumeId};
 use api::{
-    ClusterNode, ClusterRecord, List, Missing, Problem, Volume, VolumeHealth, VolumeKind, VolumeMap, WhenFull,
+    ClusterNode, ClusterRecord, Compression, List, Missing, Problem, Volume, VolumeHealth, VolumeKind,
+    VolumeMap, WhenFull,
 };
 use axum::extract::State as Extracted;
 
@@ -183,6 +184,8 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         reserved: if is_log { info.space.reserve.0 } else { info.reserved.0 },
         used: info.reserved.0,
         when_full: is_log.then_some(when_full(info.space.when_full)),
+        compression: is_log.then(|| compression(info.compression)),
+        compression_ratio_percent: info.in_logs.ratio().map(|ratio| (ratio * 100.0).round() as u64),
         created: info.created,
         naa: naa(info.id),
         maps: maps.into_iter().map(map).collect(),
@@ -223,6 +226,21 @@ fn kind(kind: store::VolumeKind) -> VolumeKind {
         store::VolumeKind::Thick => VolumeKind::Thick,
         store::VolumeKind::Ram => VolumeKind::Ram,
         store::VolumeKind::Log => VolumeKind::Log,
+    }
+}
+
+fn compression(compression: store::Compression) -> Compression {
+    match compression {
+        store::Compression::Lz4 => Compression::Lz4,
+        store::Compression::Off => Compression::Off,
+    }
+}
+
+/// The setting as the store knows it.
+fn stored_compression(compression: Compression) -> store::Compression {
+    match compression {
+        Compression::Lz4 => store::Compression::Lz4,
+        Compression::Off => store::Compression::Off,
     }
 }
 
