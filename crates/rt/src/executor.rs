@@ -428,12 +428,17 @@ pub async fn yield_now() {
     .await;
 }
 
+/// The number of the core's turn: whatever runs with the same number keeps the same completions waiting.
+pub fn turn() -> u64 {
+    with_current(|core| core.turn.get())
+}
+
 /// Lets the core end its turn, so that completions and messages from other cores come first.
 ///
 /// For long work in parts: whatever arrives then waits for one part at each step on this core, not for all of
 /// them.
 pub async fn next_turn() {
-    let ends = with_current(|core| core.turn.get());
+    let ends = turn();
     std::future::poll_fn(|context| {
         with_current(|core| {
             if core.turn.get() != ends {

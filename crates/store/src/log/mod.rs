@@ -20,6 +20,7 @@ mod changes;
 pub(crate) mod check;
 mod checkpoint;
 mod cleaner;
+mod effort;
 #[cfg(test)]
 pub(crate) mod golden;
 pub(crate) mod handle;
@@ -57,6 +58,7 @@ pub use slice::LogSlice;
 pub(crate) use space::held_for;
 
 use changes::Changes;
+use effort::Effort;
 use leaf::{LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
 use place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots};
 use queue::Append;
@@ -148,6 +150,8 @@ struct Inner {
     changed: Notify,
     /// The log's tasks have begun.
     begun: Cell<bool>,
+    /// What the logs of the core have compressed and decompressed in this turn.
+    effort: Rc<Effort>,
 }
 
 /// What a log knows while it runs.
@@ -294,6 +298,7 @@ impl Inner {
             state: RefCell::new(Running::new(handle)),
             changed: Notify::new(),
             begun: Cell::new(false),
+            effort: Effort::of_core(),
         }
     }
 

@@ -24,15 +24,23 @@ pub(crate) struct Packer {
     misses: u32,
     /// How many blocks are not tried from now on.
     to_skip: u32,
+    /// How many blocks were tried.
+    tried: usize,
 }
 
 impl Default for Packer {
     fn default() -> Packer {
-        Packer { compressed: vec![0; get_maximum_output_size(SLOT_BYTES)], misses: 0, to_skip: 0 }
+        let compressed = vec![0; get_maximum_output_size(SLOT_BYTES)];
+        Packer { compressed, misses: 0, to_skip: 0, tried: 0 }
     }
 }
 
 impl Packer {
+    /// How many blocks were tried so far: those that cost time.
+    pub(crate) fn tried(&self) -> usize {
+        self.tried
+    }
+
     /// Compresses a block. Appends what is to be stored to `stored`, filled up with zeros to the size that is
     /// returned; [`Size::Whole`], and nothing, if the block is to be stored as it is.
     pub(crate) fn pack(&mut self, block: &[u8; SLOT_BYTES], stored: &mut Vec<u8>) -> Size {
@@ -40,6 +48,7 @@ impl Packer {
             self.to_skip -= 1;
             return Size::Whole;
         }
+        self.tried += 1;
         let compressed = compress_into(block, &mut self.compressed).ok();
         let compressed = compressed.and_then(|len| self.compressed.get(..len));
         let fits = |size: &Size| compressed.is_some_and(|bytes| HEADER_BYTES + bytes.len() <= size.bytes());
@@ -165,5 +174,6 @@ mod tests {
         }
         assert_eq!(packer.pack(&good, &mut stored), Size::Quarter);
         assert_eq!(stored.len(), 2 * Size::Quarter.bytes());
+        assert_eq!(packer.tried(), 2 * MISSES_MAX as usize + 1);
     }
 }

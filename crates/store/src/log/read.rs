@@ -166,6 +166,8 @@ impl Inner {
             let start = number * SLOT_BYTES + place.first_quarter() as usize * QUARTER_BYTES;
             let bytes = &read.bytes[start..start + place.size().bytes()];
             let is_intact = if place.size().is_packed() {
+                self.effort.wait().await;
+                self.effort.spend(1);
                 unpack(bytes, target, crc)
             } else {
                 target.copy_from_slice(bytes);

@@ -288,6 +288,11 @@ impl Inner {
             findings.durable_below = findings.durable_below.max(head.durable_below);
             findings.newest_root = findings.newest_root.max(head.root);
             if head.sequence >= root.sequence {
+                let packed = head.stored().filter(|(_, place)| place.size().is_packed()).count();
+                if packed > 0 {
+                    self.effort.wait().await;
+                    self.effort.spend(packed);
+                }
                 let whole = is_whole(&head, bytes);
                 findings.records.insert(head.sequence, Found { place, entries: head.entries, whole });
             }

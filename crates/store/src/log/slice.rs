@@ -35,8 +35,8 @@ const BLOCK: u64 = SLOT_BYTES as u64;
 /// So a long write neither needs all of its room at once, nor is copied as a whole.
 const STEP_BLOCKS: u64 = 1024;
 
-/// Blocks that are compressed before the core does something else: some tenths of a millisecond.
-const COMPRESS_BLOCKS: usize = 64;
+/// Blocks that are compressed in one go, if the turn of the core still has time for any.
+const COMPRESS_BLOCKS: usize = 16;
 
 /// One core's part of a log-structured volume.
 pub struct LogSlice {
@@ -158,18 +158,17 @@ impl LogSlice {
         if !self.shared.compresses() {
             return items;
         }
+        let effort = &self.log.inner.effort;
         let mut packed = Vec::new();
         for item in items {
             match item {
                 Item::Blocks { mut first, data, crcs, .. } => {
                     let parts = data.chunks(COMPRESS_BLOCKS * SLOT_BYTES).zip(crcs.chunks(COMPRESS_BLOCKS));
                     for (index, (blocks, crcs)) in parts.enumerate() {
-                        if index > 0 {
-                            rt::next_turn().await;
-                        }
+                        effort.wait().await;
                         let at = index * COMPRESS_BLOCKS * SLOT_BYTES;
                         let run = (first, data.slice(at..at + blocks.len()));
-                        pack(&mut self.packer.borrow_mut(), run, crcs, &mut packed);
+                        effort.spend(pack(&mut self.packer.borrow_mut(), run, crcs, &mut packed));
                         first += crcs.len() as u64;
                     }
                 }
@@ -401,8 +400,10 @@ fn into_items(first: u64, data: Chain) -> Vec<Item> {
     items
 }
 
-/// Compresses consecutive blocks with these checksums, and adds them as runs of one size.
-fn pack(packer: &mut Packer, (first, data): (u64, SharedBuf), crcs: &[u32], items: &mut Vec<Item>) {
+/// Compresses consecutive blocks with these checksums, and adds them as runs of one size. Returns how many
+/// it tried to compress.
+fn pack(packer: &mut Packer, (first, data): (u64, SharedBuf), crcs: &[u32], items: &mut Vec<Item>) -> usize {
+    let tried = packer.tried();
     let mut stored = Vec::new();
     let (blocks, _) = data.as_chunks::<SLOT_BYTES>();
     let sizes: Vec<Size> = blocks.iter().map(|block| packer.pack(block, &mut stored)).collect();
@@ -420,6 +421,7 @@ fn pack(packer: &mut Packer, (first, data): (u64, SharedBuf), crcs: &[u32], item
         items.push(Item::Blocks { first: first + at as u64, size, data, crcs: crcs[at..end].to_vec() });
         at = end;
     }
+    packer.tried() - tried
 }
 
 #[cfg(test)]
@@ -438,7 +440,7 @@ mod tests {
         let crcs: Vec<u32> = bytes.chunks(SLOT_BYTES).map(crc32c).collect();
         let mut items = Vec::new();
         let run = (10, Buf::copy_of(&bytes).share());
-        pack(&mut Packer::default(), run, &crcs, &mut items);
+        assert_eq!(pack(&mut Packer::default(), run, &crcs, &mut items), 6);
         let expected = [
             (10, Size::Quarter, 0..1),
             (11, Size::Whole, 1..3),
