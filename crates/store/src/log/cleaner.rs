@@ -120,7 +120,8 @@ impl Inner {
                 slot += 1;
                 continue;
             };
-            slot += self.gather(victim, generation, slot, &mut bytes, gathered);
+            let done = self.gather(victim, generation, slot, &mut bytes, gathered).await;
+            slot += done;
             let before = quarters(gathered);
             self.write_gathered(gathered, DATA_SLOTS_MAX).await?;
             let written = before.saturating_sub(quarters(gathered));
@@ -133,7 +134,7 @@ impl Inner {
 
     /// Gathers the live blocks from what was read of a victim at `slot`. Returns how many slots were
     /// processed.
-    fn gather(
+    async fn gather(
         &self,
         victim: u32,
         generation: u64,
@@ -147,6 +148,11 @@ impl Inner {
             let place = Place::new(victim, (slot + done) as u16);
             let head = Head::decode(&bytes[done * SLOT_BYTES..(done + 1) * SLOT_BYTES]);
             let Some(head) = head.filter(|head| head.generation == generation && head.place == place) else {
+                // Walks from head to head do not come to live slots in between: what says which blocks these
+                // are has rotted. Without a note of that, the segment would be cleaned again and again.
+                if self.state.borrow().segments.has_live(place) {
+                    self.is_stuck(victim);
+                }
                 done += 1;
                 continue;
             };
@@ -163,6 +169,10 @@ impl Inner {
                 let Some(crc) = entry.crc() else { continue };
                 let at = (from.quarter() as usize - slot * SLOT_QUARTERS as usize) * QUARTER_BYTES;
                 let stored = &mut bytes[at..at + from.size().bytes()];
+                if from.size().is_packed() {
+                    self.effort.wait().await;
+                    self.effort.spend(1);
+                }
                 if !is_intact(stored, from.size(), crc) {
                     self.is_stuck(victim);
                     continue;
@@ -246,9 +256,7 @@ impl Running {
     /// unlikely to die soon.
     fn victim(&self) -> Option<u32> {
         let slots = self.segments.slots;
-        // Whatever is live fills slots without gaps when it is moved.
-        let kept = |used: &Used| used.live.div_ceil(SLOT_QUARTERS) + used.move_overhead(ENTRIES_MAX as u32);
-        let gain = |used: &Used| slots.saturating_sub(kept(used));
+        let gain = |used: &Used| slots.saturating_sub(used.slots_when_moved());
         let fits = |used: &Used| {
             used.kind == Kind::Data
                 && !used.open

@@ -240,6 +240,17 @@ pub(crate) fn data_slots(entries: &[Entry]) -> usize {
     layout.slots()
 }
 
+/// How many slots this many blocks of one size take in full records, with the heads.
+pub(crate) fn slots_of_records(size: Size, blocks: u32) -> u32 {
+    let slots = |blocks: u32| {
+        let mut layout = Layout::new(blocks as usize);
+        layout.take(size, blocks as usize);
+        1 + layout.slots() as u32
+    };
+    let (full, rest) = (blocks / ENTRIES_MAX as u32, blocks % ENTRIES_MAX as u32);
+    full * slots(ENTRIES_MAX as u32) + if rest > 0 { slots(rest) } else { 0 }
+}
+
 /// Data of a record: blocks of one size, one after the other, as they are stored.
 pub(crate) type StoredRun = (Size, SharedBuf);
 
@@ -531,6 +542,45 @@ mod tests {
                 let at = (place.quarter() - 400) as usize * QUARTER_BYTES;
                 let expected = entry.crc().unwrap() as u8 + 1;
                 assert!(bytes[at..at + place.size().bytes()].iter().all(|byte| *byte == expected));
+            }
+        }
+    }
+
+    #[test]
+    fn full_records_are_counted_with_their_heads() {
+        for (blocks, wholes, quarters) in
+            [(0, 0, 0), (1, 2, 1), (3, 4, 1), (4, 5, 2), (54, 55, 14), (160, 161, 41), (161, 163, 42)]
+        {
+            assert_eq!(slots_of_records(Size::Whole, blocks), wholes);
+            assert_eq!(slots_of_records(Size::Quarter, blocks), quarters);
+        }
+        // A mixture takes no more than quarters that are as large together.
+        for halves in 0..40 {
+            for wholes in 0..(120 - halves) / 3 {
+                for rest in 0..=3 {
+                    let mut entries = Vec::new();
+                    for (size, count) in [(Size::Quarter, rest), (Size::Half, halves), (Size::Whole, wholes)]
+                    {
+                        let what = What::Block { crc: 0, size };
+                        entries.extend((0..count).map(|block| Entry { branch: 1, block, what }));
+                    }
+                    if entries.is_empty() {
+                        continue;
+                    }
+                    // The data is not needed to put the entries in order.
+                    let mut data: Vec<StoredRun> = entries
+                        .iter()
+                        .filter_map(Entry::size)
+                        .map(|size| (size, Buf::zeroed(size.bytes()).share()))
+                        .collect();
+                    arrange(&mut entries, &mut data);
+                    let sum = (rest + 2 * halves + 4 * wholes) as u32;
+                    let slots = 1 + data_slots(&entries) as u32;
+                    assert!(
+                        slots <= slots_of_records(Size::Quarter, sum),
+                        "{rest} quarters, {halves} halves, {wholes} slots"
+                    );
+                }
             }
         }
     }

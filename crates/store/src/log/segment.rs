@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::leaf::LEAF_GRAIN;
-use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Slots};
+use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Size, Slots};
+use super::record::slots_of_records;
 
 /// Number of grains of a slot.
 pub(crate) const SLOT_GRAINS: u32 = (SLOT_BYTES / LEAF_GRAIN) as u32;
@@ -103,12 +104,12 @@ impl Used {
         (self.packed, self.bits) = (true, bits);
     }
 
-    /// How many slots are used up for records when all that is live is moved: one for each of the heads, and,
-    /// with compressed blocks, one at the end of each record that is not full.
-    pub(crate) fn move_overhead(&self, entries_max: u32) -> u32 {
-        // A quarter is a block, at most.
-        let blocks = self.live / self.quarters_per_bit();
-        blocks.div_ceil(entries_max) * if self.packed { 2 } else { 1 }
+    /// How many slots what is live takes when it is moved, with the heads of the records.
+    ///
+    /// Of compressed blocks, each counts as a quarter: others need fewer heads.
+    pub(crate) fn slots_when_moved(&self) -> u32 {
+        let size = if self.packed { Size::Quarter } else { Size::Whole };
+        slots_of_records(size, self.live / self.quarters_per_bit())
     }
 }
 
@@ -288,6 +289,11 @@ impl Segments {
         (used.packed || !place.size().is_packed()) && used.range(place.run(1)).all(|bit| used.has(bit))
     }
 
+    /// Whether anything in a slot is live.
+    pub(crate) fn has_live(&self, slot: Place) -> bool {
+        self.used.get(&slot.segment).is_some_and(|used| used.has_live(slot.slot, slot.slot + 1))
+    }
+
     /// Marks the blocks in these slots as live.
     pub(crate) fn set(&mut self, slots: Slots) {
         self.change(slots, true);
@@ -381,7 +387,6 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::Size;
     use super::*;
 
     fn segments() -> Segments {
@@ -448,6 +453,7 @@ mod tests {
         }
         assert!(segments.is_set(half(4 * 36)) && !segments.is_set(half(4 * 36 + 2)));
         assert!(segments.used[&0].has_live(0, 1) && !segments.used[&0].has_live(1, 3));
+        assert!(segments.has_live(Place::new(0, 36)) && !segments.has_live(Place::new(0, 37)));
         segments.clear(Place::new(0, 3).run(30));
         segments.clear(half(4 * 35 + 2).run(1));
         segments.clear(quarter(3).run(1));
