@@ -101,7 +101,7 @@ pub fn log_state_slot(content: &[u8]) {
     let number = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes"));
     let root = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
     let state = state::from_slot(&bytes, root, number).expect("it is whole");
-    let (again, at) = (state::into_slots(state, root, 1), number.wrapping_add(1));
+    let (again, at) = (state::into_slots(state, root, 0..1), number.wrapping_add(1));
     assert_eq!(state::from_slot(&again, root, 0), Some(state), "what is written can be read");
     assert_eq!(state::from_slot(&bytes, root, at), None, "it is another slot");
     assert_eq!(state::from_slot(&bytes, root.wrapping_add(1), number), None, "it is another root's");
@@ -133,7 +133,7 @@ pub fn log_seeds() -> [Vec<u8>; 5] {
     let leaf = leaf::encode((7, 3), LEAF_GENERATION, &leaf_example()).expect("it has blocks");
     let state = state_example();
     let state = state.encode_with(&state.leaves);
-    let slot = state::into_slots(&state, root_example().number, 1).to_vec();
+    let slot = state::into_slots(&state, root_example().number, 0..1).to_vec();
     [head_example().encode().to_vec(), root_example().encode(), leaf, state, slot].map(|mut seed| {
         let end = seed.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         seed.truncate(end.max(128).min(seed.len()));

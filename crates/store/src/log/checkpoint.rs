@@ -25,7 +25,7 @@ use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Slots, Spot, Stored};
 use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
 use super::segment::{Kind, Open, SLOT_GRAINS, Zone};
-use super::state::LeafPlace;
+use super::state::{LeafPlace, into_slots};
 use super::{Inner, Phase, Request, Running, Sweeping, Usage};
 use crate::canary::{Canary, makes};
 
@@ -287,11 +287,19 @@ impl Inner {
 
     /// Writes the state, and returns the root that names it.
     async fn write_state(&self) -> Result<NewRoot, CheckpointError> {
-        let (new, pieces) = self.state.borrow_mut().new_root(&self.handle)?;
-        for (place, bytes) in pieces {
+        let (mut new, mut state) = self.state.borrow_mut().new_root(&self.handle)?;
+        while !self.state.borrow().encode_more(&mut state) {
+            rt::next_turn().await;
             if self.ends() {
                 return Err(CheckpointError::Closed);
             }
+        }
+        new.name(&state);
+        for (place, slots) in new.pieces() {
+            if self.ends() {
+                return Err(CheckpointError::Closed);
+            }
+            let bytes = into_slots(&state.bytes, new.root.number, slots).share();
             self.state.borrow_mut().written += bytes.len() as u64;
             self.write_at(place, bytes, Durability::Cached).await?;
         }

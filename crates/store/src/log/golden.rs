@@ -115,7 +115,7 @@ fn state_bytes() {
 #[test]
 fn state_slot_bytes() {
     let expected = slot(&[&STATE_SLOT[..], &STATE].concat());
-    assert_eq!(super::state::into_slots(&STATE, 6, 1)[..], expected);
+    assert_eq!(super::state::into_slots(&STATE, 6, 0..1)[..], expected);
     assert_eq!(super::state::from_slot(&expected, 6, 0), Some(&expected[16..]));
     assert_eq!(super::state::from_slot(&expected, 7, 0), None, "another root's");
     assert_eq!(super::state::from_slot(&expected, 6, 1), None, "another part");

@@ -1,6 +1,7 @@
 //! The state of segments and leaves that a root names. Byte table: `docs/formats/log.md`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use base::{Buf, crc32c};
 
@@ -66,12 +67,12 @@ pub(crate) const MAP_ENTRY_BYTES: usize = 12;
 /// The same of a leaf's.
 pub(crate) const LEAF_ENTRY_BYTES: usize = 25;
 
-/// Puts the state of root `root` into this many slots. The last ones may have none of it.
-pub(crate) fn into_slots(state: &[u8], root: u64, slots: usize) -> Buf {
-    let mut parts = state.chunks(STATE_BYTES);
-    let mut bytes = Buf::zeroed(slots * SLOT_BYTES);
-    for (number, slot) in bytes.chunks_mut(SLOT_BYTES).enumerate() {
-        let part = parts.next().unwrap_or_default();
+/// The slots of the state of root `root` that have these numbers. The last ones may have none of it.
+pub(crate) fn into_slots(state: &[u8], root: u64, numbers: Range<usize>) -> Buf {
+    let mut bytes = Buf::zeroed(numbers.len() * SLOT_BYTES);
+    for (number, slot) in numbers.zip(bytes.chunks_mut(SLOT_BYTES)) {
+        let start = (number * STATE_BYTES).min(state.len());
+        let part = &state[start..(start + STATE_BYTES).min(state.len())];
         slot[4..8].copy_from_slice(&(number as u32).to_le_bytes());
         slot[8..BYTES_AT].copy_from_slice(&root.to_le_bytes());
         slot[BYTES_AT..BYTES_AT + part.len()].copy_from_slice(part);
@@ -102,18 +103,12 @@ impl State {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&(self.data.len() as u32).to_le_bytes());
         for (segment, data) in &self.data {
-            bytes.extend_from_slice(&segment.to_le_bytes());
-            bytes.extend_from_slice(&data.generation.to_le_bytes());
-            bytes.extend_from_slice(&data.newest.to_le_bytes());
-            bytes.push(if data.packed { PACKED } else { WHOLE });
-            data.bits.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+            encode_data(*segment, data, &data.bits, &mut bytes);
         }
-        bytes.extend_from_slice(&(self.map.len() as u32).to_le_bytes());
-        for (segment, generation) in &self.map {
-            bytes.extend_from_slice(&segment.to_le_bytes());
-            bytes.extend_from_slice(&generation.to_le_bytes());
+        encode_map(&self.map, leaves.len(), &mut bytes);
+        for (key, place) in leaves {
+            encode_leaf(*key, *place, &mut bytes);
         }
-        encode_leaves(leaves, &mut bytes);
         bytes
     }
 
@@ -172,15 +167,32 @@ impl State {
     }
 }
 
-fn encode_leaves(leaves: &BTreeMap<LeafKey, LeafPlace>, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(&(leaves.len() as u64).to_le_bytes());
-    for ((branch, number), place) in leaves {
-        bytes.extend_from_slice(&branch.to_le_bytes());
-        bytes.extend_from_slice(&number.to_le_bytes());
-        bytes.extend_from_slice(&place.segment.to_le_bytes());
-        bytes.extend_from_slice(&place.at.to_le_bytes());
-        bytes.push(place.len);
-        bytes.extend_from_slice(&place.blocks.to_le_bytes());
-        bytes.extend_from_slice(&place.quarters.to_le_bytes());
+/// Encodes a data segment with these bits instead of its own. Before the first one is their number.
+pub(super) fn encode_data(segment: u32, data: &DataSegment, bits: &[u64], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&segment.to_le_bytes());
+    bytes.extend_from_slice(&data.generation.to_le_bytes());
+    bytes.extend_from_slice(&data.newest.to_le_bytes());
+    bytes.push(if data.packed { PACKED } else { WHOLE });
+    bits.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+}
+
+/// Encodes the map segments, and the number of leaves that follow.
+pub(super) fn encode_map(map: &BTreeMap<u32, u64>, leaves: usize, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(map.len() as u32).to_le_bytes());
+    for (segment, generation) in map {
+        bytes.extend_from_slice(&segment.to_le_bytes());
+        bytes.extend_from_slice(&generation.to_le_bytes());
     }
+    bytes.extend_from_slice(&(leaves as u64).to_le_bytes());
+}
+
+/// Encodes where a leaf lies.
+pub(super) fn encode_leaf((branch, number): LeafKey, place: LeafPlace, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&branch.to_le_bytes());
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.extend_from_slice(&place.segment.to_le_bytes());
+    bytes.extend_from_slice(&place.at.to_le_bytes());
+    bytes.push(place.len);
+    bytes.extend_from_slice(&place.blocks.to_le_bytes());
+    bytes.extend_from_slice(&place.quarters.to_le_bytes());
 }

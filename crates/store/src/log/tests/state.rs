@@ -109,7 +109,7 @@ fn an_older_state_is_not_taken_for_the_newest_one() {
         image.read(at, &mut slot);
         slot
     };
-    let old = super::super::state::into_slots(&slot(first[0])[16..], 1, 1).to_vec();
+    let old = super::super::state::into_slots(&slot(first[0])[16..], 1, 0..1).to_vec();
     let mut stale = image.clone();
     stale.write(first[0], &old);
     assert_eq!(open_and_compare(&stale, id, DiskFaults::default()), Some(1));
