@@ -66,8 +66,11 @@ impl Inner {
             self.commit_growth(&larger).await
         };
         let committed = committed.await;
-        let is_as_before = self.layout().geometry.starts_with(&before.geometry) && self.writable().is_ok();
-        if committed.is_err() && is_as_before {
+        // Another disk may have got a vacant place meanwhile.
+        let now = self.layout();
+        let is_as_before = |index: usize| now.geometry[index] == before.geometry[index];
+        let are_as_before = larger.iter().all(|(index, _)| is_as_before(*index));
+        if committed.is_err() && are_as_before && self.writable().is_ok() {
             // Nobody who makes the disk as small as it was cuts anything off.
             larger.iter().zip(sizes).for_each(|((index, _), size)| disk(&before, *index).set_size(size));
         }
