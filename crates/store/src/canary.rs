@@ -15,6 +15,12 @@ pub enum Canary {
     MoveWithoutLooking,
     /// The cleaner writes blocks that it has gathered although their segment may have been freed and reused.
     MoveLate,
+    /// Operations on a part are not held back while it moves to another disk.
+    MoveUnheld,
+    /// A part that moves to another disk is not copied.
+    MoveUncopied,
+    /// A slice stays at the former place of a part that has moved to another disk.
+    MoveUnfollowed,
 }
 
 base::canary_switch!(Canary);

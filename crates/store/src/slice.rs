@@ -9,6 +9,7 @@ use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
 
 use crate::budget::RamGrant;
+use crate::canary::{Canary, makes};
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
 use crate::error::{BadBlock, ReadFailure, SliceError};
@@ -170,6 +171,9 @@ impl Slice {
     /// [`SliceError::Offline`]: the caller of an earlier operation has gone away, and it is unknown whether
     /// the disk is done with it. Nothing is held then; reopening the pool helps.
     pub async fn hold_part(&self, part: &MovedPart) -> Result<(), SliceError> {
+        if makes(Canary::MoveUnheld) {
+            return Ok(());
+        }
         match &part.0 {
             PartKind::Slice { index, bytes } if *index == self.index() => self.gate.hold(bytes.clone()).await,
             PartKind::Slice { .. } => Ok(()),
@@ -782,7 +786,8 @@ impl Slice {
     /// # Panics
     /// If `spec` is of another slice, or shorter.
     pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
-        if spec.moves < self.moves.get() {
+        let stays = makes(Canary::MoveUnfollowed) && spec.moves > self.moves.get();
+        if spec.moves < self.moves.get() || stays {
             return;
         }
         self.moves.set(spec.moves);

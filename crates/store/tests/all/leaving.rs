@@ -87,61 +87,73 @@ async fn evacuate(pool: &Pool, open: &Open) -> Result<u64, StoreError> {
 /// part moved.
 #[test]
 fn a_disk_is_emptied_while_its_volume_is_written() {
-    for seed in 0..8 {
-        let world = World::new(seed);
-        let node = machine(&world, &[(4 * MIB, 512), (4 * MIB, 4096), (4 * MIB, 512)]);
-        world.block_on(node, CORE, move || async move {
-            let pool = Pool::create(existing(1), creating()).await.unwrap();
-            let id = pool.create_volume(thick("db", MIB)).await.unwrap().id;
-            pool.add_disk(disk(1), true).await.unwrap();
-            pool.add_disk(disk(2), true).await.unwrap();
-            let open = Open::of(&pool, id);
-            open.follow(&pool);
-            let blocks = MIB / BLOCK;
-            for at in 0..blocks {
-                open.write(at, at + 1).await.unwrap();
-            }
-            assert_eq!(pool.check_leave(&path(0)).unwrap().moves, ByteLen(MIB));
-            pool.leave(&path(0)).await.unwrap();
-            let ends = Rc::new(Cell::new(false));
-            let writer = |first: u64| {
-                let (open, ends) = (Rc::clone(&open), Rc::clone(&ends));
-                rt::spawn(async move {
-                    let mut round = 1;
-                    while !ends.get() {
-                        for at in (first..blocks).step_by(4) {
-                            open.write(at, round * blocks + at + 1).await.unwrap();
-                            assert_eq!(open.read(at).await.unwrap(), round * blocks + at + 1);
-                        }
-                        round += 1;
+    (0..8).for_each(empty_under_load);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn moves_that_hold_nothing_back_are_noticed() {
+    use store::canary::{Canary, make};
+    make(Some(Canary::MoveUnheld));
+    let noticed = (0..8).find(|seed| std::panic::catch_unwind(|| empty_under_load(*seed)).is_err());
+    make(None);
+    assert!(noticed.is_some());
+}
+
+fn empty_under_load(seed: u64) {
+    let world = World::new(seed);
+    let node = machine(&world, &[(4 * MIB, 512), (4 * MIB, 4096), (4 * MIB, 512)]);
+    world.block_on(node, CORE, move || async move {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        let id = pool.create_volume(thick("db", MIB)).await.unwrap().id;
+        pool.add_disk(disk(1), true).await.unwrap();
+        pool.add_disk(disk(2), true).await.unwrap();
+        let open = Open::of(&pool, id);
+        open.follow(&pool);
+        let blocks = MIB / BLOCK;
+        for at in 0..blocks {
+            open.write(at, at + 1).await.unwrap();
+        }
+        assert_eq!(pool.check_leave(&path(0)).unwrap().moves, ByteLen(MIB));
+        pool.leave(&path(0)).await.unwrap();
+        let ends = Rc::new(Cell::new(false));
+        let writer = |first: u64| {
+            let (open, ends) = (Rc::clone(&open), Rc::clone(&ends));
+            rt::spawn(async move {
+                let mut round = 1;
+                while !ends.get() {
+                    for at in (first..blocks).step_by(4) {
+                        open.write(at, round * blocks + at + 1).await.unwrap();
+                        assert_eq!(open.read(at).await.unwrap(), round * blocks + at + 1);
                     }
-                    round - 1
-                })
-            };
-            let writers: Vec<_> = (0..4).map(writer).collect();
-            let parts = evacuate(&pool, &open).await.unwrap();
-            assert!(parts >= 2, "one a slice at least: {parts}");
-            ends.set(true);
-            let mut rounds = Vec::new();
-            for writer in writers {
-                rounds.push(writer.await);
-            }
-            assert_eq!(pool.leaving().unwrap().left, ByteLen(0));
-            pool.remove_disk(&path(0)).await.unwrap();
-            assert_eq!(pool.leaving(), None);
-            open.follow(&pool);
-            for slice in &open.slices {
-                slice.flush().await.unwrap();
-            }
-            drop((open, pool));
-            let pool = Pool::open(&paths(3)[1..], opening(1)).await.unwrap();
-            let open = Open::of(&pool, id);
-            for at in 0..blocks {
-                let round = rounds[(at % 4) as usize];
-                assert_eq!(open.read(at).await.unwrap(), round * blocks + at + 1, "block {at}");
-            }
-        });
-    }
+                    round += 1;
+                }
+                round - 1
+            })
+        };
+        let writers: Vec<_> = (0..4).map(writer).collect();
+        let parts = evacuate(&pool, &open).await.unwrap();
+        assert!(parts >= 2, "one a slice at least: {parts}");
+        ends.set(true);
+        let mut rounds = Vec::new();
+        for writer in writers {
+            rounds.push(writer.await);
+        }
+        assert_eq!(pool.leaving().unwrap().left, ByteLen(0));
+        pool.remove_disk(&path(0)).await.unwrap();
+        assert_eq!(pool.leaving(), None);
+        open.follow(&pool);
+        for slice in &open.slices {
+            slice.flush().await.unwrap();
+        }
+        drop((open, pool));
+        let pool = Pool::open(&paths(3)[1..], opening(1)).await.unwrap();
+        let open = Open::of(&pool, id);
+        for at in 0..blocks {
+            let round = rounds[(at % 4) as usize];
+            assert_eq!(open.read(at).await.unwrap(), round * blocks + at + 1, "block {at}");
+        }
+    });
 }
 
 #[test]
