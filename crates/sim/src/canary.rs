@@ -34,7 +34,7 @@ impl Canary {
     /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
     ///
     /// The test tries that seed first, and then the others.
-    pub const NOTICED: [(Canary, u64); 19] = [
+    pub const NOTICED: [(Canary, u64); 21] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 197),
         (Canary::Node(Mistake::AnswerEarly), 1),
@@ -49,6 +49,8 @@ impl Canary {
         (Canary::Node(Mistake::FullIsBroken), 185),
         (Canary::Node(Mistake::TrustSetBack), 8),
         (Canary::Node(Mistake::StartUnnumbered), 98),
+        (Canary::Store(Flaw::MoveUncopied), 220),
+        (Canary::Store(Flaw::MoveUnfollowed), 66),
         (Canary::Rule(Rule::NoIntent), 0),
         (Canary::Rule(Rule::NoEpoch), 90),
         (Canary::Rule(Rule::NoFloor), 137),
@@ -60,7 +62,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 34] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 35] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 120),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
@@ -91,6 +93,7 @@ impl Canary {
         ("disk gone for good", Canary::Rule(Rule::NoOwnDirty), 34),
         ("disk set back", Canary::Node(Mistake::TrustSetBack), 63),
         ("machine set back", Canary::Node(Mistake::StartUnnumbered), 98),
+        ("disk leaves its pool", Canary::Store(Flaw::MoveUnfollowed), 66),
         (LARGE_DISK_BLOCKS, Canary::Store(Flaw::PartUnlocked), 4),
         (ROT, Canary::Node(Mistake::RotUnseen), 1),
         (TWO_DISKS, Canary::SecondDisks, 3),
@@ -115,7 +118,7 @@ impl Canary {
     ];
 
     /// All mistakes that whole nodes can make.
-    pub const ALL: [Canary; 67] = [
+    pub const ALL: [Canary; 70] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::SecondDisks,
@@ -150,6 +153,9 @@ impl Canary {
         Canary::Node(Mistake::GoOnUnheard),
         Canary::Node(Mistake::RotUnseen),
         Canary::Store(Flaw::PartUnlocked),
+        Canary::Store(Flaw::MoveUnheld),
+        Canary::Store(Flaw::MoveUncopied),
+        Canary::Store(Flaw::MoveUnfollowed),
         Canary::Target(Slip::AllRegistrantsLetRead),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),

@@ -8,7 +8,7 @@ mod founding;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -552,6 +552,19 @@ impl Cluster {
             let pools = control.pools();
             let found = pools.iter().find(|found| found.name == pool.name);
             found.is_some_and(|found| found.state.as_ref().is_ok_and(|it| it.failed.is_empty()))
+        })
+    }
+
+    /// The disks of a node's pool, and which one is leaving it; `None`: the node has not started, or the pool
+    /// is not open.
+    pub fn present_disks(&self, index: usize, pool: Pool) -> Option<(Vec<PathBuf>, Option<PathBuf>)> {
+        if !self.is_started(index) {
+            return None;
+        }
+        self.world.inspect(self.servers[index].machine, CoreId(0), || {
+            let status = Control::try_current()?.pool(pool.name).ok()?;
+            let leaving = status.state.ok()?.leaving;
+            Some((status.paths, leaving.map(|leaving| leaving.path)))
         })
     }
 

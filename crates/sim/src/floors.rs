@@ -65,6 +65,7 @@ const DONE: &[(&str, u64)] = &[
     ("bad blocks good again", 10),
     ("bad blocks told of", 6),
     ("disk replaced", 8),
+    ("disk emptied under load", 2),
     ("pool opened anew", 15),
     ("machine set back noticed", 3),
     ("fork", 5),

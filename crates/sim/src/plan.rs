@@ -142,6 +142,9 @@ impl Plan {
         let cores = 1 + rng.below(2) as usize;
         let witness = nodes == 2 && rng.one_in(2);
         let forks = nodes == 2 && !witness && part_of(seed, "forks").one_in(2);
+        let two_disks = part_of(seed, "disks").one_in(4);
+        let (beside, logs) = (draw_beside(seed), draw_logs(seed));
+        let spare_disks = two_disks && has_pool_without_logs(beside, logs);
         Plan {
             reads,
             seed,
@@ -152,13 +155,13 @@ impl Plan {
             raft: rng.one_in(2),
             block: if rng.one_in(4) { BlockSize::B512 } else { BlockSize::B4096 },
             disk_block: if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 },
-            two_disks: part_of(seed, "disks").one_in(4),
+            two_disks,
             rot: draw_rot(seed),
-            beside: draw_beside(seed),
-            logs: draw_logs(seed),
+            beside,
+            logs,
             load,
             reservations: draw_reservations(seed),
-            harms: draw_harms(seed, forks),
+            harms: draw_harms(seed, forks, spare_disks),
             times,
             gap,
             drifts,
@@ -227,9 +230,9 @@ impl Plan {
 ///
 /// The weight depends only on the seed and the fault's name, so that a new fault does not change plans
 /// without it.
-fn draw_harms(seed: u64, forks: bool) -> Vec<(&'static Harm, u64)> {
+fn draw_harms(seed: u64, forks: bool, spare_disks: bool) -> Vec<(&'static Harm, u64)> {
     let may_cost_full_copies = part_of(seed, "full copies").one_in(3);
-    let can = harm::ALL.iter().filter(|harm| harm.plans.has(forks));
+    let can = harm::ALL.iter().filter(|harm| harm.plans.has(forks, spare_disks));
     let can = can.filter(|harm| may_cost_full_copies || !harm.costs_full_copies);
     let drawn = can.map(|harm| {
         let mut rng = part_of(seed, harm.name);
@@ -276,6 +279,15 @@ fn draw_beside(seed: u64) -> Option<Beside> {
 fn draw_logs(seed: u64) -> [bool; 2] {
     let mut rng = part_of(seed, "logs");
     [rng.one_in(4), rng.one_in(4)]
+}
+
+/// Whether the volumes of some pool are all thick.
+fn has_pool_without_logs(beside: Option<Beside>, [first, second]: [bool; 2]) -> bool {
+    match beside {
+        None => !first,
+        Some(Beside::SamePool) => !first && !second,
+        Some(Beside::OwnPool) => !first || !second,
+    }
 }
 
 /// Random numbers for one part of a plan, independent of what is drawn for other parts.

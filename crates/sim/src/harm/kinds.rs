@@ -5,8 +5,8 @@ use std::fmt;
 use base::Rng;
 
 use super::{
-    Harms, bad_blocks, clock, dead_disk, disk, forks, full_disk, growth, lapse, last_words, network, pause,
-    power, process, record, relocation, set_back, stutter, turn,
+    Harms, bad_blocks, clock, dead_disk, disk, forks, full_disk, growth, lapse, last_words, leaving, network,
+    pause, power, process, record, relocation, set_back, stutter, turn,
 };
 
 /// A kind of fault: a constant in the file that implements it, and a line in [`ALL`]. Nothing else names it.
@@ -46,15 +46,20 @@ pub enum Plans {
     WithoutForks,
     /// Those in which a node may.
     WithForks,
+    /// Those with a pool of two disks that has no log volumes, whose log does not move: one of its disks can be
+    /// emptied.
+    WithSpareDisks,
 }
 
 impl Plans {
-    /// Whether they include a plan in which a node may, or may not, continue alone.
-    pub fn has(self, forks: bool) -> bool {
+    /// Whether they include a plan in which a node may, or may not, continue alone, and which has, or has not,
+    /// disks to spare.
+    pub fn has(self, forks: bool, spare_disks: bool) -> bool {
         match self {
             Plans::All => true,
             Plans::WithoutForks => !forks,
             Plans::WithForks => forks,
+            Plans::WithSpareDisks => spare_disks,
         }
     }
 }
@@ -178,4 +183,5 @@ pub static ALL: &[Harm] = &[
     dead_disk::GONE,
     set_back::DISK_BACK,
     set_back::MACHINE_BACK,
+    leaving::LEAVE,
 ];

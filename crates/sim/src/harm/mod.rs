@@ -12,6 +12,7 @@ mod growth;
 mod kinds;
 mod lapse;
 mod last_words;
+mod leaving;
 mod network;
 mod pause;
 mod power;
@@ -86,6 +87,8 @@ pub struct Harms<'a> {
     spoilt: Cell<Option<usize>>,
     /// Nodes whose disks were lost for good, until they are replaced.
     gone: Vec<(usize, Pool)>,
+    /// Pools that may lack a disk, which has left them or is leaving.
+    left: Vec<leaving::Left>,
     /// Copies whose disks were set back.
     older: Vec<set_back::Older>,
     /// Machines of hosts that observe one fault.
@@ -129,6 +132,7 @@ impl<'a> Harms<'a> {
             hung_until: Cell::default(),
             spoilt: Cell::default(),
             gone: Vec::new(),
+            left: Vec::new(),
             older: Vec::new(),
             guests: RefCell::default(),
             lying: Vec::new(),

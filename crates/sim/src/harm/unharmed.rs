@@ -45,6 +45,7 @@ impl Harms<'_> {
             && !self.disks_ill.get()
             && !self.has_hung()
             && self.gone.is_empty()
+            && self.left.is_empty()
             && all().all(|index| {
                 cluster.is_started(index)
                     && cluster.has_all(index)
