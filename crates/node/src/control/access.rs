@@ -233,10 +233,14 @@ impl Control {
     /// # Errors
     /// A name does not exist; the LUN is taken or too high.
     pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
-        let (control, (volume, pool)) = (Rc::clone(self), self.volume_and_pool_name(volume)?);
+        let (control, volume) = (Rc::clone(self), self.volume_named(volume)?.1);
+        // If several pools hold the volume, any of them may be the one that it is served from. None is closed
+        // meanwhile: another one, with older data, would take its place under a host that uses it already.
+        let pools = self.copies_of(volume.id).into_iter().map(|(pool, _)| Thing::VolumesOf(pool.name()));
+        let things: Vec<Thing> = pools.chain([Thing::Volume(volume.id)]).collect();
         self.change(Work::new(Doing::MapVolume, &volume.name), |changing| async move {
             changing.concerns(volume.id);
-            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool)]).await?;
+            let _volume = changing.hold(things).await?;
             let _record = changing.hold([Thing::Record]).await?;
             let target = control.target_named(&spec.target)?;
             let (_, volume) = control.volume_still(&volume)?;

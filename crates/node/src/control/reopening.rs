@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use proto::scsi::LuState;
-use store::{MetadataState, Pool, VolumeInfo, VolumeKind};
+use store::{CopyOf, CopyState, MetadataState, Pool, VolumeInfo, VolumeKind};
 
 use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
@@ -142,13 +142,20 @@ impl Control {
         }
     }
 
-    /// Has those volumes of a pool that was closed for good served that another pool holds, too. The state of
-    /// their units stays: hosts may have been fenced off by it.
+    /// Has those volumes of a pool that the node no longer has served that another pool holds, too, with data
+    /// that may be current. No host sees them now, but the state of their units stays: it may fence hosts off.
     pub(super) async fn serve_elsewhere(&self, pool: &Pool) {
         let Some(keeper) = self.keeper() else { return };
+        let is_sound = |info: &VolumeInfo| {
+            let is_trusted = |copy: CopyOf| matches!(copy.state, CopyState::Trusted { .. });
+            info.is_sole() || info.copy.is_some_and(is_trusted)
+        };
+        let holds = |(other, info): &(Pool, VolumeInfo)| {
+            is_current(&keeper, info) && is_sound(info) && !self.is_closing(other)
+        };
         let mut volumes: BTreeSet<VolumeId> =
             self.current_volumes(pool).iter().map(|volume| volume.id).collect();
-        volumes.retain(|id| self.another_holds(pool, *id));
+        volumes.retain(|id| self.copies_of(*id).iter().any(holds));
         keeper.bring_back(&volumes).await;
     }
 

@@ -11,7 +11,7 @@ mod opening;
 use std::collections::BTreeMap;
 
 use base::{BlockSize, ByteLen};
-use store::{Compression, CopyOf, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, VolumeKind, WhenFull};
+use store::{Compression, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, VolumeKind, WhenFull};
 
 pub use self::change::SpaceChange;
 pub(crate) use self::change::show_capacity;
@@ -186,19 +186,6 @@ impl Control {
             all.retain(|info| !self.has_current(&keeper, info.id));
         }
         all
-    }
-
-    /// Whether another open pool holds a volume of this one, too, with data that may be current.
-    pub(super) fn another_holds(&self, pool: &Pool, id: VolumeId) -> bool {
-        let Some(keeper) = self.keeper() else { return false };
-        let is_sound = |info: &VolumeInfo| {
-            let is_trusted = |copy: CopyOf| matches!(copy.state, CopyState::Trusted { .. });
-            info.is_sole() || info.copy.is_some_and(is_trusted)
-        };
-        let holds = |(other, info): &(Pool, VolumeInfo)| {
-            other.id() != pool.id() && is_current(&keeper, info) && is_sound(info) && !self.is_closing(other)
-        };
-        self.copies_of(id).iter().any(holds)
     }
 
     /// Whether an open pool has this node's copy of a volume.

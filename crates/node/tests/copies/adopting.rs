@@ -1,7 +1,7 @@
 //! A volume with a single copy gets a copy on another node, while hosts use it.
 
 use initiator::command::PersistentReserveOut;
-use node::control::{AddedCopy, ControlError};
+use node::control::{AddedCopy, ControlError, ImportSpec};
 use node::copies::NewCopy;
 use replica::Slot;
 use rt::sim::{DiskFaults, DiskLatency};
@@ -450,6 +450,55 @@ fn a_new_one_in_a_second_pool_is_not_taken_for_the_volume() {
     cluster.replicate().unwrap();
     cluster.wait_until_in_sync(0, 2);
     assert_eq!(cluster.holds(1, BLOCKS), [1]);
+}
+
+/// The volume of two pools is served from the one that was open first, whatever their names.
+#[test]
+fn a_volume_is_not_mapped_while_one_of_the_pools_that_hold_it_is_exported() {
+    let cluster = with_a_new_one_in_a_second_pool();
+    let server = cluster.servers[0];
+    cluster.control(0, |control| async move { control.unmap(TARGET, 0, None).await.unwrap() });
+    cluster.world.crash(server);
+    let lost = cluster.image(0);
+    cluster.world.remove_disk(server, DISK);
+    cluster.start(0);
+    // The first pool is given up, so the new copy in the second one is used. Then the first pool returns.
+    cluster.control(0, |control| async move { control.forget_pool(POOL, false).await.unwrap() });
+    cluster.world.crash(server);
+    cluster.start(0);
+    cluster.wait_until("the new copy is used", || sole_copies(&cluster) == [true]);
+    cluster.control(0, |control| async move {
+        control.rename_volume(Shape::thick().name, "renamed").await.unwrap();
+    });
+    cluster.world.put_disk(server, DISK, lost);
+    cluster.control(0, |control| async move {
+        let import = ImportSpec { paths: vec![DISK.into()], ..ImportSpec::default() };
+        control.import_pool(import).await.map(drop).unwrap();
+    });
+    assert_eq!(sole_copies(&cluster), [true, true]);
+
+    let slow = Duration::from_secs(1)..Duration::from_secs(2);
+    let latency = DiskLatency { write: slow, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(server, SECOND_DISK, latency);
+    let exported = cluster
+        .world
+        .spawn_on(server, CoreId(0), || async { Control::current().export_pool(SECOND).await.map(drop) });
+    cluster.world.run_for(Duration::from_millis(100));
+    let is_mapped = Rc::new(Cell::new(false));
+    let mapped = {
+        let is_mapped = Rc::clone(&is_mapped);
+        cluster.world.spawn_on(server, CoreId(0), move || async move {
+            map(&Control::current(), "renamed", 0).await.unwrap();
+            is_mapped.set(true);
+        })
+    };
+    cluster.world.run_for(Duration::from_millis(500));
+    assert!(!is_mapped.get(), "what a host wrote now would leave with the pool");
+    cluster.world.wait_for(exported).unwrap().unwrap();
+    cluster.world.wait_for(mapped).unwrap();
+    assert_eq!(cluster.holds(0, BLOCKS), [1], "from the pool that is left");
+    let refused = cluster.control(0, |control| async move { control.export_pool(POOL).await });
+    assert!(matches!(refused, Err(ControlError::MappedInPool { .. })), "{refused:?}");
 }
 
 /// The first node's copy has moved to a second pool, and is the only one in sync. The first pool is set back
