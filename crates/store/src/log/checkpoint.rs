@@ -153,7 +153,7 @@ impl Inner {
     }
 
     /// Removes leaves of deleted volumes from the map. Nothing is frozen yet, so hosts write meanwhile.
-    async fn sweep_leaves(&self) -> Result<(), CheckpointError> {
+    async fn sweep_leaves(self: &Rc<Inner>) -> Result<(), CheckpointError> {
         let began = rt::now();
         for keys in self.to_sweep().chunks(STEP_LEAVES) {
             if self.ends() {
@@ -175,7 +175,11 @@ impl Inner {
                 let mut state = self.state.borrow_mut();
                 let swept = state.swept(*key, leaf.as_ref());
                 state.take_in(&swept, None);
+                state.exhausted &= swept.dead.is_empty();
             }
+            // In a log without a free segment, hosts' writes wait for what the cleaner gains from these, and
+            // nothing else would end the sweep for them.
+            self.tend();
             // Leaves that are in memory have not waited for anything.
             rt::next_turn().await;
         }

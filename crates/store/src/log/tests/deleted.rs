@@ -91,16 +91,12 @@ fn what_a_deleted_volume_took_is_free_at_once_and_in_steps() {
     });
 }
 
-/// Hosts write while the leaves of a deleted volume are read, however slow the disk is.
-///
-/// Before, the leaves were read while a table was frozen: when the other one was full, writes waited for all
-/// of them.
-#[test]
-fn a_sweep_does_not_hold_up_hosts() {
+/// A machine whose disk reads slowly, a volume that stays, and one with many leaves.
+fn with_slow_leaves() -> (World, NodeId, (Pool, CoreDisks, Rc<Slice>, VolumeId)) {
     const LEAVES: u64 = 2000;
     let world = World::new(1);
     let node = machine(&world, 1, 64 << 20, 1);
-    let (pool, disks, slice, goes) = world.block_on(node, CORE, || async {
+    let volumes = world.block_on(node, CORE, || async {
         let pool = create(1).await;
         pool.set_log_tuning(LogTuning { changes_min: 4096, changes_max: 4096, ..tuning() });
         let [stays, goes] = two_volumes(&pool, LEAVES * 512 * BLOCK).await;
@@ -118,6 +114,16 @@ fn a_sweep_does_not_hold_up_hosts() {
         ..DiskLatency::default()
     };
     world.set_disk_latency(node, path(0), latency);
+    (world, node, volumes)
+}
+
+/// Hosts write while the leaves of a deleted volume are read, however slow the disk is.
+///
+/// Before, the leaves were read while a table was frozen: when the other one was full, writes waited for all
+/// of them.
+#[test]
+fn a_sweep_does_not_hold_up_hosts() {
+    let (world, node, (pool, disks, slice, goes)) = with_slow_leaves();
     world.block_on(node, CORE, move || async move {
         pool.delete_volume(goes).await.unwrap();
         let leaves = || log_of(&slice).inner.state.borrow().leaves.len();
@@ -131,6 +137,24 @@ fn a_sweep_does_not_hold_up_hosts() {
         assert!(longest < Duration::from_secs(3), "a write took {longest:?}");
         wait_until_swept(&pool, &slice).await;
         drop(disks);
+    });
+}
+
+/// The cleaner has found nothing to gain, and a host's write may wait for a segment.
+///
+/// Before, it looked again only after the sweep, which took as long as all the leaves of the checkpoint.
+#[test]
+fn the_cleaner_looks_at_once_at_what_a_sweep_has_freed() {
+    let (world, node, (pool, disks, slice, goes)) = with_slow_leaves();
+    world.block_on(node, CORE, move || async move {
+        pool.delete_volume(goes).await.unwrap();
+        let state = &log_of(&slice).inner.state;
+        let before = state.borrow().leaves.len();
+        state.borrow_mut().exhausted = true;
+        wait_until("no leaf is removed", || state.borrow().leaves.len() < before).await;
+        assert!(state.borrow().leaves.len() > 1000, "there are more to come");
+        assert!(!state.borrow().exhausted);
+        drop((pool, disks));
     });
 }
 
