@@ -1,12 +1,13 @@
 //! Writes of parts of disk blocks that a disk cannot read: a volume of 512-byte blocks on disks of 4096.
 
 use super::bad_blocks::marked;
+use super::full_disks::{FILE, fill};
 use super::*;
 
 use base::LbaRange;
 use initiator::command::{CompareAndWrite, WriteSame};
-use node::copies::Cause;
-use rt::sim::{DiskFaults, DiskLatency};
+use node::copies::{Cause, Copies};
+use rt::sim::{DiskFaults, DiskImage, DiskLatency};
 
 const SMALL: BlockSize = BlockSize::B512;
 /// Number of the volume's blocks in one of the disk.
@@ -143,6 +144,63 @@ fn a_bad_block_that_is_lost_in_part_keeps_no_copy_out_of_sync() {
     cluster.on(0, |session| async move { write_small(&session, BAD, &[1; IN_ONE as usize]).await.unwrap() });
     cluster.assert_equal();
     assert!(cluster.lost_blocks(1).is_empty());
+}
+
+/// The same, and the file system under the joiner has no room for the region for a while.
+///
+/// Before, the copy failed, and waited for an administrator: it wrote a part of the block before the block.
+#[test]
+fn a_bad_block_that_is_lost_in_part_may_wait_for_room() {
+    const IN_FILE: &str = "in-file";
+    let cluster = Cluster::new(1, 2, 2);
+    for (index, block) in [512, 4096].into_iter().enumerate() {
+        cluster.world.put_file(cluster.servers[index], FILE, DiskImage::new(64 * MIB, block));
+        cluster.create_pool(index, IN_FILE, FILE);
+    }
+    cluster.control(0, |control| async move {
+        let new = new_volume(IN_FILE, Shape { block: SMALL, ..Shape::thick() });
+        let copies = Some(Placement::Count(2));
+        control.create_volume(node::control::NewVolume { copies, ..new }).await.unwrap();
+        map(&control, Shape::thick().name, 0).await.unwrap();
+    });
+    cluster.wait_until_all_serve();
+    let older = Vec::from_iter((0..BLOCKS).map(marked));
+    cluster.on(0, |session| async move { write_small(&session, 0, &older).await.unwrap() });
+    cluster.world.run_for(Duration::from_millis(500));
+    let spoil = |index: usize, value: u64, behind: u64| {
+        let image = cluster.world.disk_image(cluster.servers[index], FILE);
+        let is_it = |at: &u64| {
+            let mut found = [0; 8];
+            image.read(*at, &mut found);
+            found == value.to_le_bytes()
+        };
+        let at = (0..image.size()).step_by(4096).find(is_it).expect("it is on the disk") + behind;
+        let faults = DiskFaults::default().remapping().with_unreadable(at..at + 512);
+        cluster.world.set_disk_faults(cluster.servers[index], FILE, faults);
+    };
+    spoil(1, marked(BAD), 0);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    let newer = Vec::from_iter((0..BLOCKS).map(|lba| marked(lba) + (1 << 16)));
+    let (written, bad) = (newer.clone(), newer[BAD as usize]);
+    cluster.on(0, |session| async move { write_small(&session, 0, &written).await.unwrap() });
+    spoil(0, bad, 2 * 512);
+    cluster.start(1);
+    fill(&cluster, 1, 0);
+    // The rest of the region, which takes no space yet, is written with it.
+    cluster.wait_until("the copy has no room", || {
+        (0..2).any(|core| {
+            cluster.world.inspect(cluster.servers[1], CoreId(core), || {
+                Copies::current().slices().iter().any(|copy| copy.has_no_room())
+            })
+        })
+    });
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.in_sync(0), 1);
+    cluster.world.set_space(cluster.servers[1], None);
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    assert_eq!(cluster.lost_blocks(1), [(1, BAD + 2)]);
 }
 
 /// One copy's disk cannot read a block: hosts that write parts of it, through either node, do not notice.

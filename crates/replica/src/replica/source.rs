@@ -609,13 +609,20 @@ impl Replica {
             reads_long |= SLOW_READ_TICKS.contains(&read.ticks);
         }
         let waiting = (again || reads_long || source.is_held_back()).then_some(source.sync);
-        let has_ended = source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty();
-        source.todo.append(&mut source.contended);
+        // Regions that cannot be read do not count: of several, one is always being read again, for seconds.
+        let is_unread = |region: u64| self.unread.contains_key(&region);
+        let has_ended = source.phase == Phase::Bulk
+            && source.todo.iter().all(is_unread)
+            && source.in_flight.iter().all(|(region, in_flight)| !in_flight.sent && is_unread(*region));
         // What was put off does not wait for regions to which hosts write all the time.
-        if has_ended && (source.todo.is_empty() || !source.put_off.is_empty()) {
+        let may_go_on = source.contended.is_empty() || !source.put_off.is_empty();
+        source.todo.append(&mut source.contended);
+        if has_ended && may_go_on {
             source.is_slow = !source.put_off.is_empty() && !source.advances;
             source.advances = false;
-            source.todo.append(&mut self.map.dirty(Slots::NONE.with(to)).collect());
+            let mut dirty: Regions = self.map.dirty(Slots::NONE.with(to)).collect();
+            dirty.retain(|region| !source.in_flight.contains_key(&region));
+            source.todo.append(&mut dirty);
             source.todo.append(&mut source.put_off);
             source.pass_began = source.todo.len();
         }

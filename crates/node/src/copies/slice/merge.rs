@@ -132,6 +132,9 @@ impl SliceCopy {
             };
             let written = self.with_room_for(id, write).await;
             let bad = match written {
+                // What comes before it, and makes these blocks readable, has found no room. The region is
+                // given again.
+                Err(SliceError::Unreadable(_)) if self.replica.borrow().is_put_off(id) => return Ok(()),
                 Err(SliceError::Unreadable(bad))
                     if matches!(bad.cause, ReadFailure::Medium | ReadFailure::Map)
                         && merged < MERGED_MAX

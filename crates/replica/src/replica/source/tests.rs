@@ -325,6 +325,34 @@ fn what_a_copy_has_no_room_for_comes_after_all_others() {
     assert!(pair.source.caught_up().contains(slot(1)));
 }
 
+/// The source's disk tries for seconds to read two regions, and never for both at the same time.
+///
+/// Before, what had been put off waited until none of them was being read.
+#[test]
+fn what_was_put_off_does_not_wait_for_regions_that_cannot_be_read() {
+    let mut pair = Pair::new();
+    pair.outside.map.mark(5..6, Slots::NONE.with(slot(0)));
+    pair.break_link();
+    pair.give(1);
+    assert!(pair.outside.put_off(ApplyId(1)));
+    pair.talk();
+    let mut reads = [pair.begin(), pair.begin()];
+    assert_eq!(reads.map(|read| read.region), [1, 5]);
+    for tick in 0..4 {
+        pair.source.handle_region_read(reads[tick % 2], Err(DiskFailed));
+        pair.source.handle_tick();
+        pair.talk();
+        let read = pair.begin();
+        if read.region == 0 {
+            assert!(pair.source.has_regions_to_begin(Receivers::All), "and the other one is read again");
+            return;
+        }
+        assert_eq!(read.region, reads[tick % 2].region);
+        reads[tick % 2] = read;
+    }
+    panic!("there may be room by now");
+}
+
 /// If the region were given again before that, it could be found equal, and then the old write would
 /// land.
 #[test]
