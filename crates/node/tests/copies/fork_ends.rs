@@ -5,7 +5,7 @@ use cluster::MemberChange;
 use cluster::memory::Fault;
 use node::control::ControlError;
 use node::copies::{ForkState, SplitBrainPolicy};
-use rt::sim::DiskImage;
+use rt::sim::{DiskFaults, DiskImage};
 
 use super::forks::{A, B, GOES_ON, record_node};
 use super::*;
@@ -171,6 +171,34 @@ pub(super) fn set_back(seed: u64) {
 #[test]
 fn a_node_that_was_set_back_still_waits_for_a_decision() {
     each_seed(3, set_back);
+}
+
+/// The node that continues alone reopens its pool, and no host comes after that.
+///
+/// Before, what hosts had written there was discarded without a word: the copy did not know any more that it
+/// had served one.
+fn reopened(seed: u64) {
+    let cluster = Cluster::both_gone_on(seed);
+    let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
+    cluster.world.set_disk_faults(cluster.servers[B], DISK, faults);
+    let portal = cluster.portal(B);
+    cluster.world.block_on(cluster.client("host"), CoreId(0), move || async move {
+        let session = log_in(portal, "host").await.expect("it serves");
+        assert!(write_durably(&session, 9, 300).await.is_err());
+    });
+    cluster.world.set_disk_faults(cluster.servers[B], DISK, DiskFaults::default());
+    cluster.control(B, |control| async move { control.reopen_pool(POOL).await.map(drop) }).unwrap();
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.heal_nodes();
+    cluster.wait_until_split();
+    cluster.resolve(A, B).unwrap();
+    cluster.wait_until_one();
+    assert_eq!([4, 7].map(|lba| cluster.read_block(A, lba)), [200, 200]);
+}
+
+#[test]
+fn what_was_written_before_a_pool_was_reopened_is_not_forgotten() {
+    each_seed(3, reopened);
 }
 
 #[test]

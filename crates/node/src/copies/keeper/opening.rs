@@ -83,6 +83,7 @@ impl Keeper {
                 (kept.open, kept.reopens) = (false, true);
                 kept.forgets = forgets.contains(id);
                 self.closing.borrow_mut().insert(*id);
+                self.forks.note_closed(*id);
                 kept.entry.number
             })
             .collect()

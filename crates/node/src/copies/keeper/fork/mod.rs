@@ -86,7 +86,7 @@ struct Fork {
     phase: Phase,
     /// Hosts may have been served in it, by an earlier life or by this one.
     acted: bool,
-    /// It comes from an earlier life; it is unknown what that life has served.
+    /// It was acted in by an earlier life, or before the copy was closed: it is unknown what was served then.
     inherited: bool,
 }
 
@@ -150,6 +150,13 @@ impl Forks {
 
     pub fn has(&self, id: VolumeId) -> bool {
         self.all.borrow().contains_key(&id)
+    }
+
+    /// Notes that a copy is closed: its slices know whether they have served hosts, and the next ones do not.
+    pub fn note_closed(&self, id: VolumeId) {
+        if let Some(fork) = self.all.borrow_mut().get_mut(&id) {
+            fork.inherited |= fork.acted;
+        }
     }
 
     /// Whether the copy in `slot` may act in this configuration of the record.
