@@ -7,7 +7,7 @@ use proto::canary::Canary as Slip;
 use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
-use crate::plan::{ALL_REGISTRANTS, LARGE_DISK_BLOCKS, ROT, TWO_DISKS};
+use crate::plan::{ALL_REGISTRANTS, FULL_POOLS, LARGE_DISK_BLOCKS, ROT, TWO_DISKS};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,7 @@ impl Canary {
         (ROT, Canary::Node(Mistake::RotUnseen), 1),
         (TWO_DISKS, Canary::SecondDisks, 3),
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
+        (FULL_POOLS, Canary::Node(Mistake::FullIsBroken), 0),
     ];
 
     /// Faults for which no such mistake is known.

@@ -62,6 +62,7 @@ const DONE: &[(&str, u64)] = &[
     ("machine set back told at once", 2),
     ("read of a host that is not harmed", 15),
     ("write of a host that is not harmed", 15),
+    ("pool filled up", 5),
     ("bad blocks good again", 10),
     ("bad blocks told of", 6),
     ("disk replaced", 8),

@@ -23,8 +23,11 @@ pub const ROT: &str = "rot";
 /// Its name for fencing by reservations that all registrants hold.
 pub const ALL_REGISTRANTS: &str = "reservations of all registrants";
 
+/// Its name for pools that are full for a while.
+pub const FULL_POOLS: &str = "full pools";
+
 /// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
-pub const PARTS: [&str; 4] = [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS];
+pub const PARTS: [&str; 5] = [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS, FULL_POOLS];
 
 /// Where the second volume is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub struct Plan {
     pub beside: Option<Beside>,
     /// Whether the first and the second volume are log-structured; otherwise they are thick.
     pub logs: [bool; 2],
+    /// Now and then another volume takes all space of a node's pool for a while.
+    pub fills: bool,
     /// What hosts do.
     pub load: Load,
     /// The types of reservations by which hosts are fenced off.
@@ -159,6 +164,7 @@ impl Plan {
             rot: draw_rot(seed),
             beside,
             logs,
+            fills: draw_fills(seed, forks, spare_disks),
             load,
             reservations: draw_reservations(seed),
             harms: draw_harms(seed, forks, spare_disks),
@@ -184,6 +190,7 @@ impl Plan {
             LARGE_DISK_BLOCKS => plan.disk_block = 512,
             TWO_DISKS => plan.two_disks = false,
             ROT => plan.rot = None,
+            FULL_POOLS => plan.fills = false,
             // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
             _ => {}
@@ -200,6 +207,7 @@ impl Plan {
             || part == LARGE_DISK_BLOCKS && self.disk_block > self.block.bytes()
             || part == TWO_DISKS && self.two_disks
             || part == ROT && self.rot.is_some()
+            || part == FULL_POOLS && self.fills
             || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
     }
 
@@ -290,6 +298,18 @@ fn has_pool_without_logs(beside: Option<Beside>, [first, second]: [bool; 2]) -> 
     }
 }
 
+/// Draws whether pools are full for a while, in plans with log volumes.
+///
+/// Disks and nodes with a copy that is lost, set back or left behind would bring back the volumes that fill
+/// pools, or lose them. A disk cannot leave a full pool.
+fn draw_fills(seed: u64, forks: bool, spare_disks: bool) -> bool {
+    let [first, second] = draw_logs(seed);
+    let has_logs = first || second && draw_beside(seed).is_some();
+    let costs_full_copies =
+        || draw_harms(seed, forks, spare_disks).iter().any(|(harm, _)| harm.costs_full_copies);
+    has_logs && !forks && !spare_disks && part_of(seed, FULL_POOLS).one_in(2) && !costs_full_copies()
+}
+
 /// Random numbers for one part of a plan, independent of what is drawn for other parts.
 fn part_of(seed: u64, part: &str) -> Rng {
     // FNV-1a.
@@ -319,6 +339,9 @@ impl fmt::Display for Plan {
             self.beside, self.logs, self.reservations
         )?;
         writeln!(f, "  {times} times in up to {gap:?} each: {:?}", self.harms)?;
+        if self.fills {
+            writeln!(f, "  pools are full for a while")?;
+        }
         write!(
             f,
             "  packets take up to {delay:?}, one in {break_one_in} breaks; drifts {:?}; reads up to {:?}, confirmed {:?}",

@@ -151,6 +151,7 @@ fn mark(cluster: &Cluster, volume: &Volume, history: &History) -> BTreeMap<u64, 
 
 fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     let mut rng = Rng::new(plan.seed ^ 0x4a53);
+    let mut fills = plan.fills.then(|| Rng::new(plan.seed ^ 0xf111));
     let total: u64 = plan.harms.iter().map(|(_, weight)| weight).sum();
     for _ in 0..plan.times {
         if harms.cluster.world.event_count() > EVENTS_MAX {
@@ -159,6 +160,9 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
         let gap = Duration::from_micros(rng.below(plan.gap.as_micros() as u64));
         harms.inside.run_for(gap);
         harms.tick();
+        if let Some(rng) = &mut fills {
+            harms.fill_pools(rng);
+        }
         // A fault that is impossible at the moment leaves its turn to another one.
         for _ in 0..DRAWS_MAX {
             let mut at = rng.below(total);

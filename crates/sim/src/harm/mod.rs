@@ -8,6 +8,7 @@ mod dead_disk;
 mod disk;
 mod forks;
 mod full_disk;
+mod full_pool;
 mod growth;
 mod kinds;
 mod lapse;
@@ -89,6 +90,8 @@ pub struct Harms<'a> {
     gone: Vec<(usize, Pool)>,
     /// Pools that may lack a disk, which has left them or is leaving.
     left: Vec<leaving::Left>,
+    /// Volumes that fill pools.
+    fillers: Vec<full_pool::Filler>,
     /// Copies whose disks were set back.
     older: Vec<set_back::Older>,
     /// Machines of hosts that observe one fault.
@@ -133,6 +136,7 @@ impl<'a> Harms<'a> {
             spoilt: Cell::default(),
             gone: Vec::new(),
             left: Vec::new(),
+            fillers: Vec::new(),
             older: Vec::new(),
             guests: RefCell::default(),
             lying: Vec::new(),
@@ -188,6 +192,7 @@ impl<'a> Harms<'a> {
     /// Does what an administrator does once faults have ended, and starts nodes that are down.
     pub fn look_after(&mut self) {
         ALL.iter().for_each(|harm| (harm.repair)(self));
+        self.empty_pools();
         for index in 0..self.cluster.servers.len() {
             if self.is_down(index) && self.may_start(index) {
                 self.start(index);
