@@ -477,7 +477,7 @@ fn a_volume_is_not_mapped_while_one_of_the_pools_that_hold_it_is_exported() {
     });
     assert_eq!(sole_copies(&cluster), [true, true]);
 
-    let slow = Duration::from_secs(1)..Duration::from_secs(2);
+    let slow = Duration::from_millis(700)..Duration::from_millis(800);
     let latency = DiskLatency { write: slow, ..DiskLatency::default() };
     cluster.world.set_disk_latency(server, SECOND_DISK, latency);
     let exported = cluster

@@ -182,8 +182,8 @@ fn a_bad_block_that_is_lost_in_part_may_wait_for_room() {
     cluster.world.crash(cluster.servers[1]);
     cluster.world.run_for(Duration::from_secs(2));
     let newer = Vec::from_iter((0..BLOCKS).map(|lba| marked(lba) + (1 << 16)));
-    let (written, bad) = (newer.clone(), newer[BAD as usize]);
-    cluster.on(0, |session| async move { write_small(&session, 0, &written).await.unwrap() });
+    let bad = newer[BAD as usize];
+    cluster.on(0, |session| async move { write_small(&session, 0, &newer).await.unwrap() });
     spoil(0, bad, 2 * 512);
     cluster.start(1);
     fill(&cluster, 1, 0);
