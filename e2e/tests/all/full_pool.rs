@@ -127,7 +127,7 @@ fn qemu_gets_enospc_and_the_same_write_succeeds_when_a_disk_was_added() {
 fn a_write_waits_for_space_that_another_volume_gives_up() {
     let mut pool = FullPool::new();
     pool.fill();
-    let shown = pool.node.ursa_json(&["volume", "when-full", "vm", "pause"]);
+    let shown = pool.node.ursa_json(&["volume", "set", "vm", "--when-full", "pause"]);
     assert_eq!(shown["when_full"], "pause", "{shown}");
     let began = Instant::now();
     let mut command = command(&pool.vm, &write(8, MIB, MIB));
@@ -146,7 +146,7 @@ fn a_write_waits_for_space_that_another_volume_gives_up() {
 #[test]
 fn a_reserve_has_space_in_a_full_pool() {
     let mut pool = FullPool::new();
-    let shown = pool.node.ursa_json(&["volume", "reserve", "vm", "16M"]);
+    let shown = pool.node.ursa_json(&["volume", "set", "vm", "--reserve", "16M"]);
     assert_eq!(shown["reserved"], 16 * MIB, "{shown}");
     pool.fill();
     for pattern in [7, 8] {

@@ -13,6 +13,7 @@ mod latency;
 mod progress;
 mod scrub;
 mod served;
+mod set;
 mod split_brain;
 
 use self::progress::Progress;
@@ -55,29 +56,8 @@ pub enum Command {
         /// New name
         new_name: String,
     },
-    /// Set whether writes to a log volume fail or wait when its pool is full
-    WhenFull {
-        /// Volume name or ID
-        name: String,
-        /// What the writes do
-        #[arg(value_enum)]
-        policy: WhenFull,
-    },
-    /// Reserve space of its pool for a log volume alone
-    Reserve {
-        /// Volume name or ID
-        name: String,
-        /// Size of the reserve, at most that of the volume; 0: none
-        size: Size,
-    },
     /// Change settings of a volume while it is in use
-    Set {
-        /// Volume name or ID
-        name: String,
-        /// Compress what is written to a log volume from now on
-        #[arg(long, value_enum)]
-        compression: Compression,
-    },
+    Set(set::Set),
     /// Show the read and write latency histogram of a volume
     Latency {
         /// Volume name or ID
@@ -268,22 +248,7 @@ impl Command {
                 let volume = client.change_volume(&name, &change)?;
                 output.show(&volume, |volume| shown(client, volume))
             }
-            Command::WhenFull { name, policy } => {
-                let change = VolumeChange { when_full: Some(policy.into()), ..VolumeChange::default() };
-                let volume = client.change_volume(&name, &change)?;
-                output.show(&volume, |volume| shown(client, volume))
-            }
-            Command::Reserve { name, size } => {
-                let change = VolumeChange { reserve: Some(size.0), ..VolumeChange::default() };
-                let volume = client.change_volume(&name, &change)?;
-                output.show(&volume, |volume| shown(client, volume))
-            }
-            Command::Set { name, compression } => {
-                let change =
-                    VolumeChange { compression: Some(compression.into()), ..VolumeChange::default() };
-                let volume = client.change_volume(&name, &change)?;
-                output.show(&volume, |volume| shown(client, volume))
-            }
+            Command::Set(set) => set.run(client, output),
             Command::Latency { name, node } => {
                 output.show(&client.volume_counters(&name, node)?, latency::histogram)
             }
