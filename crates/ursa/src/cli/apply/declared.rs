@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use api::{Chap, Compression, SplitBrainPolicy, VolumeKind};
+use api::{Chap, Compression, SplitBrainPolicy, VolumeKind, WhenFull};
 use node::access::AddressRange;
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +83,12 @@ pub(super) struct VolumeDeclared {
     /// The compression of a log volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) compression: Option<Compression>,
+    /// What the writes of a log volume do when its pool is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) when_full: Option<WhenFull>,
+    /// The space of its pool that only this log volume can use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reserve: Option<Size>,
     /// The numbers of the nodes that have a copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) on: Vec<u16>,
@@ -193,6 +199,9 @@ impl Declared {
                 return Err(format!(
                     "volume {name:?}: with split-brain-policy = \"heartbeat\" both nodes may continue, and the writes of one of them be discarded: set accept-split-brain = true as well"
                 ));
+            }
+            if volume.reserve.is_some_and(|reserve| reserve > volume.size) {
+                return Err(format!("volume {name:?}: its reserve cannot exceed its size"));
             }
             if !volume.on.is_empty() && volume.copies.is_some() {
                 return Err(format!("volume {name:?}: use either `on` or `copies`"));

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use api::{
-    CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, PolicyChoice, SplitBrainPolicy,
-    TargetChange, TargetCreate, Volume, VolumeCreate,
+    Compression, CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, PolicyChoice,
+    SplitBrainPolicy, TargetChange, TargetCreate, Volume, VolumeChange, VolumeCreate, VolumeKind, WhenFull,
 };
 use serde::Serialize;
 
@@ -216,13 +216,19 @@ impl Planner<'_> {
             return;
         }
         let block_size = volume.block_size.unwrap_or(512);
+        let kind = volume.kind.unwrap_or_default();
+        if !self.can_have_settings(volume, kind) {
+            return;
+        }
         let create = VolumeCreate {
             pool: volume.pool.clone(),
-            kind: volume.kind.unwrap_or_default(),
+            kind,
             block_size,
             native_512: volume.physical_block_size == Some(512),
             slices: volume.slices,
             compression: volume.compression,
+            when_full: volume.when_full,
+            reserve: volume.reserve.map(|reserve| reserve.0),
             map: false,
             nodes: (!volume.on.is_empty()).then(|| volume.on.clone()),
             copies: volume.copies,
@@ -256,16 +262,6 @@ impl Planner<'_> {
                     .push(format!("volume {name:?}: its {what} is {is}, and cannot be changed to {shall}"));
             }
         }
-        let compression = volume.compression.filter(|shall| Some(*shall) != present.compression);
-        match (compression, present.compression) {
-            (Some(to), Some(_)) => {
-                self.plan.steps.push(Step::SetCompression { volume: name.clone(), to });
-            }
-            (Some(_), None) => {
-                self.conflicts.push(format!("volume {name:?}: only volumes of kind log can be compressed"))
-            }
-            (None, _) => {}
-        }
         // The node rounds sizes up to whole blocks.
         let block = u64::from(present.block_size).max(1);
         let to = volume.size.0.div_ceil(block).saturating_mul(block);
@@ -280,12 +276,53 @@ impl Planner<'_> {
                 size(to)
             )),
         }
+        // After the resize: a reserve may be as large as the volume is then.
+        self.settings(volume, present);
         self.copies(volume, present);
         let chosen =
             present.split_brain_policy.as_ref().map_or(SplitBrainPolicy::Prefer, |chosen| chosen.policy);
         if let Some(policy) = volume.split_brain_policy.filter(|policy| *policy != chosen) {
             self.plan.steps.push(choose(volume, policy));
         }
+    }
+
+    /// Plans the settings that only log volumes have.
+    fn settings(&mut self, volume: &VolumeDeclared, present: &Volume) {
+        if !self.can_have_settings(volume, present.kind) {
+            return;
+        }
+        let when_full = volume.when_full.filter(|shall| Some(*shall) != present.when_full);
+        let reserve = volume.reserve.map(|reserve| reserve.0).filter(|shall| *shall != present.reserved);
+        let mut what = Vec::new();
+        if let Some(shall) = when_full {
+            let is = present.when_full.unwrap_or_default();
+            what.push(format!("when-full from {} to {}", word(is), word(shall)));
+        }
+        if let Some(shall) = reserve {
+            what.push(format!("reserve from {} to {}", size(present.reserved), size(shall)));
+        }
+        let compression = volume.compression.filter(|shall| Some(*shall) != present.compression);
+        if let (Some(shall), Some(is)) = (compression, present.compression) {
+            what.push(format!("compression from {} to {}", algorithm(is), algorithm(shall)));
+        }
+        if !what.is_empty() {
+            let change = VolumeChange { when_full, reserve, compression, ..VolumeChange::default() };
+            let name = volume.name.clone();
+            self.plan.steps.push(Step::ChangeVolume { name, change, what: what.join(", ") });
+        }
+    }
+
+    /// Whether a volume of this kind can have the settings that the file names.
+    fn can_have_settings(&mut self, volume: &VolumeDeclared, kind: VolumeKind) -> bool {
+        let is_named = volume.when_full.is_some() || volume.reserve.is_some() || volume.compression.is_some();
+        if is_named && kind != VolumeKind::Log {
+            self.conflicts.push(format!(
+                "volume {:?}: only volumes of kind log have `when-full`, `reserve` and `compression`",
+                volume.name
+            ));
+            return false;
+        }
+        true
     }
 
     /// Plans the nodes of its copies. A copy that is being removed does not count.
@@ -481,11 +518,25 @@ fn choose(volume: &VolumeDeclared, policy: SplitBrainPolicy) -> Step {
     Step::SetSplitBrainPolicy { volume: volume.name.clone(), choice }
 }
 
-fn kind(kind: api::VolumeKind) -> String {
+fn kind(kind: VolumeKind) -> String {
     match kind {
-        api::VolumeKind::Thick => "thick".into(),
-        api::VolumeKind::Ram => "ram".into(),
-        api::VolumeKind::Log => "log".into(),
+        VolumeKind::Thick => "thick".into(),
+        VolumeKind::Ram => "ram".into(),
+        VolumeKind::Log => "log".into(),
+    }
+}
+
+fn algorithm(compression: Compression) -> &'static str {
+    match compression {
+        Compression::Lz4 => "lz4",
+        Compression::Off => "off",
+    }
+}
+
+fn word(when_full: WhenFull) -> &'static str {
+    match when_full {
+        WhenFull::Fail => "fail",
+        WhenFull::Pause => "pause",
     }
 }
 

@@ -1,8 +1,8 @@
 //! A single change.
 
 use api::{
-    Client, ClientError, Compression, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate,
-    PolicyChoice, TargetChange, TargetCreate, VolumeChange, VolumeCreate,
+    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, PolicyChoice,
+    TargetChange, TargetCreate, VolumeChange, VolumeCreate,
 };
 
 use super::super::table::size;
@@ -30,9 +30,11 @@ pub(super) enum Step {
         from: u64,
         to: u64,
     },
-    SetCompression {
-        volume: String,
-        to: Compression,
+    ChangeVolume {
+        name: String,
+        change: VolumeChange,
+        /// The differences, in words.
+        what: String,
     },
     /// With `instead_of`, the copy moves.
     AddCopy {
@@ -97,13 +99,7 @@ impl Step {
             Step::Resize { volume, from, to } => {
                 format!("~ volume {volume}: from {} to {}", size(*from), size(*to))
             }
-            Step::SetCompression { volume, to } => {
-                let to = match to {
-                    Compression::Lz4 => "lz4",
-                    Compression::Off => "off",
-                };
-                format!("~ volume {volume}: compression {to}")
-            }
+            Step::ChangeVolume { name, what, .. } => format!("~ volume {name}: {what}"),
             Step::AddCopy { volume, copy: CopyCreate { node, instead_of: None, .. } } => {
                 format!("+ copy of volume {volume} on node {node}")
             }
@@ -169,10 +165,7 @@ impl Step {
                 let change = VolumeChange { size: Some(*to), ..VolumeChange::default() };
                 client.change_volume(volume, &change).map(drop)
             }
-            Step::SetCompression { volume, to } => {
-                let change = VolumeChange { compression: Some(*to), ..VolumeChange::default() };
-                client.change_volume(volume, &change).map(drop)
-            }
+            Step::ChangeVolume { name, change, .. } => client.change_volume(name, change).map(drop),
             Step::AddCopy { volume, copy } => client.add_copy(volume, copy).map(drop),
             Step::SetSplitBrainPolicy { volume, choice } => {
                 client.set_split_brain_policy(volume, choice).map(drop)

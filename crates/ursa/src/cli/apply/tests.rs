@@ -1,6 +1,6 @@
 use api::{
-    AddressState, ChosenPolicy, CopyState, FloatingAddress, Host, SplitBrainPolicy, Target, TargetMap,
-    Volume, VolumeCopy,
+    AddressState, ChosenPolicy, Compression, CopyState, FloatingAddress, Host, SplitBrainPolicy, Target,
+    TargetMap, Volume, VolumeChange, VolumeCopy, VolumeKind, WhenFull,
 };
 
 use super::declared::Declared;
@@ -168,6 +168,48 @@ fn what_is_exported_changes_nothing() {
             "+ address fd00::10/64",
         ],
     );
+}
+
+#[test]
+fn the_settings_of_a_log_volume_are_part_of_the_file() {
+    let mut present = present();
+    let (kind, when_full) = (VolumeKind::Log, Some(WhenFull::Fail));
+    let compression = Some(Compression::Lz4);
+    present.volumes[0] = Volume { kind, when_full, compression, reserved: 1 << 30, ..volume("db", &[1, 2]) };
+    let exported = export::text(&export::declared(&present));
+    assert!(exported.contains("when-full = \"fail\"\nreserve = \"1G\"\n"), "{exported}");
+    changes(&exported, &present, true, &[]);
+    changes(FILE, &present, true, &[]);
+
+    let named = |space: &str| FILE.replace("\"10G\"", &format!("\"20G\"\n{space}"));
+    let resized = "~ volume db: from 10G to 20G";
+    let file = named("when-full = \"pause\"\nreserve = \"20G\"");
+    let changed = "~ volume db: when-full from fail to pause, reserve from 1G to 20G";
+    let plan = changes(&file, &present, false, &[resized, changed]);
+    let [_, Step::ChangeVolume { change, .. }] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
+    let both =
+        VolumeChange { when_full: Some(WhenFull::Pause), reserve: Some(20 << 30), ..VolumeChange::default() };
+    assert_eq!(*change, both);
+    let none = named("when-full = \"fail\"\nreserve = 0");
+    changes(&none, &present, false, &[resized, "~ volume db: reserve from 1G to 0"]);
+
+    let stored_as_they_are = named("compression = \"off\"");
+    let plan =
+        changes(&stored_as_they_are, &present, false, &[resized, "~ volume db: compression from lz4 to off"]);
+    let [_, Step::ChangeVolume { change, .. }] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
+    assert_eq!(*change, VolumeChange { compression: Some(Compression::Off), ..VolumeChange::default() });
+
+    let new = file.replace("\"db\"", "\"new\"");
+    conflicts(
+        &new,
+        &present,
+        "volume \"new\": only volumes of kind log have `when-full`, `reserve` and `compression`",
+    );
+    let plan =
+        planned(&new.replace("\"20G\"\nwhen", "\"20G\"\nkind = \"log\"\nwhen"), &present, false).unwrap();
+    let Step::CreateVolume(create) = &plan.steps[0] else { panic!("{:?}", plan.steps) };
+    assert_eq!((create.when_full, create.reserve), (Some(WhenFull::Pause), Some(20 << 30)));
+    conflicts(&file, &self::present(), "volume \"db\": only volumes of kind log");
 }
 
 /// A node reports the pool of its own copy: here node 1 and node 2 report the same volume.
@@ -436,6 +478,8 @@ fn a_file_that_makes_no_sense_is_refused() {
         ("[[volume]]\nname = \"a\"\nsize = 1\nsplit-brain-policy = \"prefer\"", "set `on`, too"),
         ("[[volume]]\nname = \"a\"\nsize = 1\non = [1]\ncopies = 1", "use either `on` or `copies`"),
         ("[[volume]]\nname = \"a\"\nsize = 1\ncopies = 5", "one to four copies"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\nreserve = 2", "its reserve cannot exceed its size"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\nwhen-full = \"wait\"", "unknown variant"),
         ("[[volume]]\nname = \"a\"\nsize = 1\non = [1, 1]", "node of volume \"a\" 1 is listed twice"),
         (
             "[[map]]\ntarget = \"t\"\nvolume = \"a\"\n[[map]]\ntarget = \"t\"\nvolume = \"a\"",
