@@ -146,6 +146,8 @@ pub enum FindingCode {
     PoolOvercommitted,
     /// Little of a pool is free.
     PoolNearlyFull,
+    /// A pool is forecast to be full within 30 days.
+    PoolFullSoon,
     /// A change has been in progress for more than five minutes.
     ChangeStuck,
     /// A node's audit log cannot be written.

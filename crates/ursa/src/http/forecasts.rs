@@ -1,12 +1,14 @@
 //! Forecasts of when pools will be full, from the history that nodes keep.
 
-use api::{Forecast, HistorySeries, List, Problem};
+use std::time::Duration;
+
+use api::{Forecast, HistorySeries, List, Missing, Problem};
 use axum::Json;
 use axum::extract::State as Extracted;
 
 use super::history;
 use super::input::Parameters;
-use super::peers::Whose;
+use super::peers::{Asked, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -16,6 +18,9 @@ use crate::history::{Filling, Outlook, Window};
 const SECONDS: u64 = 7 * 86_400;
 /// One point per hour.
 const POINTS: u32 = 7 * 24 + 1;
+/// How often a node looks whether its own pools will be full soon. That reads all of its history, some 10 MB,
+/// in the thread of the history; growth over days hardly changes meanwhile.
+const LOOK_EVERY: Duration = Duration::from_secs(300);
 /// The series that nodes are asked for.
 const USED: &str = "pool_used_bytes";
 const SIZE: &str = "pool_size_bytes";
@@ -40,11 +45,36 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(whose): Parameters<Whose>,
 ) -> Result<Json<List<Forecast>>, Refusal> {
+    let (items, missing) = of(&state, whose.asked()?).await?;
+    Ok(Json(List { items, missing }))
+}
+
+/// The forecasts of the nodes that are asked, and the nodes that do not answer.
+async fn of(state: &State, asked: Asked) -> Result<(Vec<Forecast>, Vec<Missing>), Refusal> {
     let now = unix_now();
     let window = Window::of(now, now.saturating_sub(SECONDS), now, POINTS);
     let wanted = [USED, SIZE].map(str::to_owned).into();
-    let (series, missing) = history::gather(&state, whose.asked()?, window, wanted).await?;
-    Ok(Json(List { items: forecasts(&series, window.step), missing }))
+    let (series, missing) = history::gather(state, asked, window, wanted).await?;
+    Ok((forecasts(&series, window.step), missing))
+}
+
+/// Looks again and again for pools of this node that will be full soon, for its findings.
+pub(super) async fn watch(state: State) {
+    loop {
+        look(&state).await;
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Looks for pools of this node that will be full soon. If the history cannot be read, what was known stays.
+pub(super) async fn look(state: &State) {
+    match of(state, Asked::This).await {
+        Ok((forecasts, _)) => {
+            let soon = forecasts.into_iter().filter(|forecast| forecast.soon);
+            state.opened.note_full_soon(soon.map(|forecast| (forecast.pool, forecast.text)).collect());
+        }
+        Err(refusal) => tracing::debug!(code = refusal.code(), "no forecast of this node's pools"),
+    }
 }
 
 fn forecasts(series: &[HistorySeries], step: u32) -> Vec<Forecast> {

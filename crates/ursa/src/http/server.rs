@@ -80,6 +80,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
     let events = tokio::spawn(super::events::take_all(state.clone()));
     let tasks = [
         tokio::spawn(super::history::keep(state.clone())),
+        tokio::spawn(super::forecasts::watch(state.clone())),
         tokio::spawn(super::live::sample(state.clone())),
         tokio::spawn(super::live::ask_all(state.clone())),
         tokio::spawn(super::errands::carry_out_all(state.clone())),

@@ -13,6 +13,7 @@ pub(super) fn severity(what: &What<'_>) -> Severity {
         What::DiskFailed { impact, .. } | What::PoolClosed { impact, .. } => impact.severity,
         What::Own(reports) => match &reports[0].fault {
             OwnFault::Node(kind) => severity_of(kind),
+            OwnFault::PoolFullSoon { .. } => Severity::Info,
             _ => Severity::Warning,
         },
         What::PoolFilling { level, .. } => match level {
@@ -77,6 +78,7 @@ pub(super) fn identity(report: &Report) -> (FindingCode, Subject) {
         OwnFault::AuditUnavailable { .. } => return (Code::AuditUnavailable, of_itself()),
         OwnFault::CertificateUnavailable { .. } => return (Code::CertificateUnavailable, of_itself()),
         OwnFault::ChangeStuck { what, .. } => return (Code::ChangeStuck, of(SubjectKind::Change, what)),
+        OwnFault::PoolFullSoon { pool, .. } => return (Code::PoolFullSoon, of(SubjectKind::Pool, pool)),
     };
     match kind {
         FaultKind::RecordFault(_) => (Code::RecordFault, of_itself()),

@@ -333,7 +333,7 @@ fn of_reports(observed: &Observed) -> Vec<Found<'_>> {
             }
             _ => false,
         };
-        of_pool || of_cut_off
+        of_pool || of_cut_off || is_idle_forecast(report, observed)
     };
     let mut groups: Vec<Vec<&Report>> = Vec::new();
     for report in observed.reports.iter().filter(|report| !is_said(report)) {
@@ -349,6 +349,17 @@ fn of_reports(observed: &Observed) -> Vec<Found<'_>> {
         .map(|group| (since(&group), group))
         .map(|(since, group)| What::Own(group).since(since))
         .collect()
+}
+
+/// Whether the report is a forecast that says nothing new: its pool is gone, not open or already nearly full.
+fn is_idle_forecast(report: &Report, observed: &Observed) -> bool {
+    let OwnFault::PoolFullSoon { pool: name, .. } = &report.fault else { return false };
+    let mut pools = observed.pools.iter().filter(|pool| pool.node == report.node && pool.name == *name);
+    let has_room = |pool: &Pool| {
+        let what = of_pool(pool, observed).map(|found| found.what);
+        matches!(pool.state, PoolState::Online) && matches!(what, None | Some(What::PoolOvercommitted { .. }))
+    };
+    !pools.any(has_room)
 }
 
 /// Nodes that are up but do not report everything. If a node is down, another finding says so.

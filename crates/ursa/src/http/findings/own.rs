@@ -4,7 +4,7 @@
 //! only what its control knows.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use ::node::Control;
@@ -44,6 +44,13 @@ pub(super) enum OwnFault {
         what: String,
         /// What it waits for.
         waits_for: String,
+    },
+    /// A pool will be full within 30 days if it grows as in the last days.
+    PoolFullSoon {
+        /// The pool's name.
+        pool: String,
+        /// The forecast, in sentences.
+        forecast: String,
     },
 }
 
@@ -91,6 +98,8 @@ fn faults(control: &Control, opened: &Opened) -> Vec<(OwnFault, Option<Duration>
         let (what, waits_for) = (change.work.to_string(), change.waits_for.to_string());
         faults.push((OwnFault::ChangeStuck { what, waits_for }, Some(change.age)));
     }
+    let full_soon = |(pool, forecast)| (OwnFault::PoolFullSoon { pool, forecast }, None);
+    faults.extend(opened.full_soon().into_iter().map(full_soon));
     faults
 }
 
@@ -100,6 +109,8 @@ fn faults(control: &Control, opened: &Opened) -> Vec<(OwnFault, Option<Duration>
 pub struct Opened {
     access: OnceLock<Weak<Access>>,
     pub(in crate::http) beginnings: Beginnings,
+    /// The pools of this node that will be full soon, with their forecasts, when it last looked.
+    full_soon: RwLock<Vec<(String, String)>>,
 }
 
 impl Opened {
@@ -107,6 +118,17 @@ impl Opened {
     pub fn tell(&self, access: &Arc<Access>) {
         // An error would mean that the interface opens twice, which does not happen.
         let _ = self.access.set(Arc::downgrade(access));
+    }
+
+    /// Notes which pools of this node will be full soon, with their forecasts.
+    pub(in crate::http) fn note_full_soon(&self, pools: Vec<(String, String)>) {
+        *self.full_soon.write().unwrap_or_else(PoisonError::into_inner) = pools;
+    }
+
+    /// Called on a core of the node, so it does not wait for the lock, which is taken for writing only for a
+    /// moment every few minutes.
+    fn full_soon(&self) -> Vec<(String, String)> {
+        self.full_soon.try_read().map(|pools| pools.clone()).unwrap_or_default()
     }
 
     fn access(&self) -> Option<Arc<Access>> {

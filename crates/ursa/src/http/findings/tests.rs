@@ -308,6 +308,30 @@ fn a_pool_with_log_volumes_warns_by_level() {
 }
 
 #[test]
+fn a_pool_that_is_forecast_to_be_full_is_advice_until_it_is_nearly_full() {
+    let soon = |node, pools| {
+        let forecast = "At this rate it will be full in about 9 days.".to_owned();
+        let reports = vec![own(node, OwnFault::PoolFullSoon { pool: "default".into(), forecast })];
+        Observed { reports, pools, ..if node.is_some() { cluster() } else { alone() } }
+    };
+    let online = |node| pool(node, PoolState::Online);
+    finds(soon(Some(2), cluster().pools), &[(Info, Code::PoolFullSoon)]);
+    finds(soon(None, vec![online(None)]), &[(Info, Code::PoolFullSoon)]);
+    let found = findings(&soon(Some(2), cluster().pools)).remove(0);
+    let cause =
+        "Pool default on node 2 (server2) is filling up. At this rate it will be full in about 9 days.";
+    assert_eq!(found.cause, cause);
+    assert_eq!(found.command, "ursa pool add-disk default DISK --node 2");
+    assert_eq!((found.subject.kind, found.subject.node), (SubjectKind::Pool, Some(2)));
+    // One finding for each pool.
+    finds(soon(None, vec![Pool { free: 4, ..online(None) }]), &[(Info, Code::PoolNearlyFull)]);
+    finds(soon(None, vec![pool(None, PoolState::Unavailable)]), &[(Critical, Code::PoolClosed)]);
+    // It was exported or forgotten since.
+    finds(soon(None, vec![pool(None, PoolState::Exported)]), &[]);
+    finds(soon(Some(2), vec![online(Some(1))]), &[]);
+}
+
+#[test]
 fn what_nodes_report_about_the_cluster_is_one_finding() {
     let of = |reports| findings(&Observed { reports, ..cluster() });
     let late = |at, report| Report { since: Some(Since::exactly(at)), ..report };

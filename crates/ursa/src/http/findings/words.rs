@@ -301,6 +301,14 @@ fn of_reports(reports: &[&Report], nodes: &[ClusterNode]) -> Words {
             action: "Fix what it waits for; it then continues automatically".into(),
             command: LOG.into(),
         },
+        OwnFault::PoolFullSoon { pool, forecast } => {
+            let on = report.node.map(|_| format!(" on {}", whose(report))).unwrap_or_default();
+            Words {
+                cause: format!("Pool {pool}{on} is filling up. {forecast}"),
+                action: "Add a disk to it, or delete volumes that are not needed".into(),
+                command: format!("ursa pool add-disk {pool} DISK{}", at(report.node)),
+            }
+        }
     }
 }
 

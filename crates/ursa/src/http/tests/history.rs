@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::rig::{MIB, Rig};
 use crate::clock::unix_now;
 use crate::history::{EVERY, PoolUse, Row, Value as Kept};
-use crate::http::history;
+use crate::http::{forecasts, history};
 
 /// A measurement comes after ten seconds, or after fifteen, depending on the clock.
 const MEASURED_DEADLINE: Duration = Duration::from_secs(60);
@@ -110,6 +110,14 @@ fn when_a_pool_is_full_is_told_by_what_was_kept() {
     let days = forecast["full_in_s"].as_f64().unwrap() / 86_400.0;
     assert!((days - 6.0).abs() < 0.5, "{forecast}");
     assert!(forecast["text"].as_str().unwrap().contains("full in about 6 days"), "{forecast}");
+    // The findings say it, too.
+    let findings = || rig.get("/v1/findings").json(200)["items"].clone();
+    assert_eq!(findings(), json!([]), "the node has not looked yet");
+    rig.tokio().block_on(forecasts::look(&rig.state));
+    let found = findings();
+    let [finding] = &found.as_array().unwrap()[..] else { panic!("{found}") };
+    assert_eq!((&finding["code"], &finding["severity"]), (&json!("pool-full-soon"), &json!("info")));
+    assert!(finding["cause"].as_str().unwrap().contains("full in about 6 days"), "{finding}");
     rig.get("/v1/forecasts?node=x").refused(400, "query_invalid");
     rig.get("/v1/forecasts?node=2").refused(409, "no_cluster");
 }
