@@ -83,7 +83,7 @@ impl Control {
         if self.verifications.of.borrow().get(&id).is_some_and(|verifying| verifying.is_running()) {
             return None;
         }
-        let (_, info) = self.copies_of(id).into_iter().next()?;
+        let (_, info) = self.current_of(self.copies_of(id))?;
         if !is_fit(keeper, entry, info.kind) {
             return None;
         }
