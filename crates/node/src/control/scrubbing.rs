@@ -3,12 +3,16 @@
 //!
 //! A verification compares copies, and needs all of them. A scrub concerns one copy, or a volume without
 //! copies; each node scrubs its own. How far a scrub is, and how the last one ended, is in the node's record
-//! ([`kept`]). Every scrub that was interrupted continues where it was, whoever had started it.
+//! ([`kept`]). Every scrub that was interrupted continues where it was, whoever had started it; until then it
+//! is a job that can be cancelled ([`interrupted`]).
 
+mod interrupted;
 mod kept;
+mod pace;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use store::{PoolId, VolumeInfo, VolumeKind};
 
 use self::kept::{Kept, ScrubEntry, ScrubProgress};
+use self::pace::Pace;
 use super::verifying::{due_at, is_in_sync_here, pause};
 use super::{Control, ControlError, EndedJob, EndedWork, Fault, FaultKind, JobOutcome};
 use crate::events::code::SCRUB_FOUND_BAD_BLOCKS;
@@ -42,6 +47,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(60);
 const SAVE_EVERY: Duration = Duration::from_secs(300);
 /// How many volumes are scrubbed at the same time; others wait.
 const AT_ONCE: usize = 2;
+/// After this time in one step, other scrubs no longer wait for a scrub. A step reads up to 64 places, and a
+/// disk may take seconds for each that it cannot read.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// The state of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +113,10 @@ pub struct Scrub {
     pub found: ScrubFound,
     /// Why it was interrupted.
     pub problem: Option<String>,
+    /// What it waits for; `None`: it makes progress, or has ended.
+    pub waits_for: Option<&'static str>,
+    /// How much longer it will take if it continues like this; `None`: that is unknown, or it has ended.
+    pub left: Option<Duration>,
 }
 
 /// How a scrub ended.
@@ -161,6 +173,10 @@ struct Scrubbing {
     began: Instant,
     ended: Cell<Option<Instant>>,
     stopped: Cell<bool>,
+    /// How fast it is; `None`: it has not got its turn yet.
+    pace: Cell<Option<Pace>>,
+    /// A step takes so long that others do not wait for it: it has no turn meanwhile.
+    hangs: Cell<bool>,
     /// Somebody waits for it.
     is_asked_for: Cell<bool>,
     /// Bytes that were processed before it was continued.
@@ -213,7 +229,18 @@ impl Scrubbing {
     fn shown(&self) -> Scrub {
         let now = rt::now();
         let took = self.ended.get().unwrap_or(now).since(self.began);
-        Scrub { age: now.since(self.began), took, ..self.found.borrow().clone() }
+        let pace = self.pace.get().filter(|_| self.is_running());
+        let waits_for = match pace {
+            _ if self.hangs.get() => Some("a response from its disks"),
+            None if self.is_running() => Some("its turn"),
+            _ => None,
+        };
+        let left = pace.filter(|_| waits_for.is_none()).and_then(|pace| pace.left(now));
+        Scrub { age: now.since(self.began), took, waits_for, left, ..self.found.borrow().clone() }
+    }
+
+    fn note_passed(&self, bytes: u64) {
+        self.pace.set(self.pace.get().map(|pace| pace.after(bytes)));
     }
 
     fn progress(&self) -> ScrubProgress {
@@ -240,8 +267,9 @@ impl Control {
             running.is_asked_for.set(true);
             return Ok(running.shown());
         }
-        if let Some(reason) = self.why_not_scrubbable(&info) {
-            return Err(ControlError::NotScrubbable { volume: self.shown_name(&info), reason });
+        if let Some(unfit) = self.why_not_scrubbable(&info) {
+            let (volume, reason) = (self.shown_name(&info), unfit.reason());
+            return Err(ControlError::NotScrubbable { volume, reason });
         }
         let scrubbing = self.new_scrub(pool.id(), &info, true);
         let shown = scrubbing.shown();
@@ -261,27 +289,14 @@ impl Control {
         Ok(volumes.into_iter().filter_map(begin).collect())
     }
 
-    /// The last scrub of a volume in this life of the node, if any.
+    /// The last scrub of a volume in this life of the node, or one that an earlier life has left, if any.
     ///
     /// # Errors
     /// The volume does not exist.
     pub fn last_scrub(&self, name: &str) -> Result<Option<Scrub>, ControlError> {
         let id = self.volume_named(name)?.1.id;
-        Ok(self.scrubs.of.borrow().get(&id).map(|scrubbing| scrubbing.shown()))
-    }
-
-    /// The running scrubs.
-    pub fn running_scrubs(&self) -> Vec<(VolumeId, Scrub)> {
-        let all = self.scrubs.of.borrow();
-        let running = all.iter().filter(|(_, scrubbing)| scrubbing.is_running());
-        running.map(|(id, scrubbing)| (*id, scrubbing.shown())).collect()
-    }
-
-    /// Stops a scrub before its next step. The next one begins at the start of the volume.
-    pub fn stop_scrub(&self, id: VolumeId) {
-        if let Some(scrubbing) = self.scrubs.of.borrow().get(&id) {
-            scrubbing.stopped.set(true);
-        }
+        let last = self.scrubs.of.borrow().get(&id).map(|scrubbing| scrubbing.shown());
+        Ok(last.or_else(|| self.interrupted_scrub(id).map(|(_, scrub)| scrub)))
     }
 
     /// Bytes that were read for scrubs in this life of the node.
@@ -311,16 +326,16 @@ impl Control {
     }
 
     /// Why this node cannot scrub a volume now.
-    fn why_not_scrubbable(&self, info: &VolumeInfo) -> Option<&'static str> {
+    fn why_not_scrubbable(&self, info: &VolumeInfo) -> Option<Unfit> {
         if info.kind == VolumeKind::Ram {
-            return Some("nothing of it is on a disk");
+            return Some(Unfit::InMemory);
         }
         if Shard::current().volume(info.id).is_none() {
-            return Some("this node does not serve it");
+            return Some(Unfit::NotServed);
         }
         let keeper = self.keeper().filter(|_| info.copy.is_some());
         let is_behind = keeper.is_some_and(|keeper| !is_in_sync_here(&keeper, info.id));
-        is_behind.then_some("the copy on this node is out of sync")
+        is_behind.then_some(Unfit::OutOfSync)
     }
 
     fn new_scrub(&self, pool: PoolId, info: &VolumeInfo, is_asked_for: bool) -> Rc<Scrubbing> {
@@ -339,11 +354,15 @@ impl Control {
             read: 0,
             found: progress.map(|progress| progress.found).unwrap_or_default(),
             problem: None,
+            waits_for: None,
+            left: None,
         };
         let scrubbing = Rc::new(Scrubbing {
             began: rt::now(),
             ended: Cell::new(None),
             stopped: Cell::new(false),
+            pace: Cell::new(None),
+            hangs: Cell::new(false),
             is_asked_for: Cell::new(is_asked_for || progress.is_some_and(|progress| progress.asked)),
             from: found.done,
             began_at: progress.map_or(now, |progress| progress.began),
@@ -365,6 +384,8 @@ impl Control {
         scrubbing.ended.set(Some(rt::now()));
         let state = match read {
             Ok(state) => state,
+            // Who has cancelled it does not want it to continue.
+            Err(_) if scrubbing.stopped.get() => ScrubState::Stopped,
             Err(problem) => {
                 scrubbing.found.borrow_mut().problem = Some(problem);
                 ScrubState::Interrupted
@@ -383,14 +404,19 @@ impl Control {
                 }
             }
             ScrubState::Done | ScrubState::Stopped => {
-                let (at, found) = ((Shard::current().config().unix_now)(), shown.found);
-                let last = ScrubEnd { at, stopped: state == ScrubState::Stopped, found };
-                self.scrubs.kept.set_last(pool, id, last);
-                self.scrubs.overdue.borrow_mut().remove(&id);
+                self.keep_end(pool, id, state, shown.found);
                 self.note_scrubbed(id, shown);
             }
         }
         self.save_scrubs().await;
+    }
+
+    /// Keeps how a scrub has ended; the next one begins at the start of the volume.
+    fn keep_end(&self, pool: PoolId, id: VolumeId, state: ScrubState, found: ScrubFound) {
+        let at = (Shard::current().config().unix_now)();
+        let last = ScrubEnd { at, stopped: state == ScrubState::Stopped, found };
+        self.scrubs.kept.set_last(pool, id, last);
+        self.scrubs.overdue.borrow_mut().remove(&id);
     }
 
     /// Reads everything that is in use.
@@ -401,6 +427,10 @@ impl Control {
         let least = self.least_rate().await;
         let (_, info) = self.volume_named(&id.to_string()).map_err(|error| error.to_string())?;
         let size = ByteLen(scrubbing.found.borrow().total);
+        let is_log = info.kind == VolumeKind::Log;
+        // What is in use of a log volume is known, and takes nearly all of the time.
+        let whole = if is_log { info.reserved } else { size };
+        scrubbing.pace.set(Some(Pace::new(rt::now(), whole.0, (scrubbing.from, size.0))));
         let mut saved_at = rt::now();
         let mut before = 0;
         for slice in 0..info.stripe.slices() {
@@ -415,11 +445,13 @@ impl Control {
                 }
                 let began = rt::now();
                 let step = match Shard::current().volume(id) {
-                    Some(volume) => volume.scrub(slice, at).await.map_err(|error| error.to_string())?,
+                    Some(volume) => self.in_turn(scrubbing, volume.scrub(slice, at)).await,
                     None => return Err("this node does not serve the volume".into()),
                 };
+                let step = step.map_err(|error| error.to_string())?;
                 let took = rt::now().since(began);
                 let next = step.next.clamp(at + 1, len);
+                scrubbing.note_passed(if is_log { step.used } else { next - at });
                 self.note_step(&info, scrubbing, (slice, &step));
                 scrubbing.found.borrow_mut().done = before + next;
                 let rest = match scrubbing.is_asked_for.get() {
@@ -431,7 +463,7 @@ impl Control {
                 rt::sleep(rest).await;
                 // Lets other tasks run even if no step takes any time.
                 rt::next_turn().await;
-                if rt::now().since(saved_at) >= SAVE_EVERY {
+                if rt::now().since(saved_at) >= SAVE_EVERY && !scrubbing.stopped.get() {
                     saved_at = rt::now();
                     self.scrubs.kept.set_progress(scrubbing.pool, id, scrubbing.progress());
                     self.save_scrubs().await;
@@ -440,6 +472,22 @@ impl Control {
             before += len;
         }
         Ok(ScrubState::Done)
+    }
+
+    /// Takes a step. If that takes long, it gives the turn to other scrubs meanwhile.
+    ///
+    /// The step is not given up: it may be repairing a block, and the scrub would only begin it anew.
+    async fn in_turn<T>(&self, scrubbing: &Scrubbing, step: impl Future<Output = T>) -> T {
+        let mut step = pin!(step);
+        if let Ok(done) = rt::timeout(HANGS_AFTER, step.as_mut()).await {
+            return done;
+        }
+        scrubbing.hangs.set(true);
+        self.scrubs.turns.release(1);
+        let done = step.await;
+        self.scrubs.turns.acquire(1).await;
+        scrubbing.hangs.set(false);
+        done
     }
 
     fn note_step(&self, info: &VolumeInfo, scrubbing: &Scrubbing, (slice, step): (u16, &Scrubbed)) {
@@ -467,7 +515,9 @@ impl Control {
             }
             _ => (JobOutcome::Done, reason),
         };
-        let (subject, took) = (scrub.volume.clone(), Some(scrub.took));
+        // Nobody knows how long earlier lives of the node have worked on it.
+        let took = Some(scrub.took).filter(|took| !took.is_zero());
+        let subject = scrub.volume.clone();
         let work = EndedWork::Scrub { volume: id, found: Box::new(scrub) };
         self.note_end(EndedJob { work, subject, outcome, reason, took });
     }
@@ -500,10 +550,11 @@ impl Control {
     /// The volume that has been due for longest, of those that this node can scrub now. Also notes which
     /// scrubs are overdue, and forgets those of volumes that were deleted.
     ///
-    /// There is one scrub by schedule at a time. Those that somebody waits for continue meanwhile.
+    /// There is one scrub by schedule at a time, besides those that hang. Those that somebody waits for
+    /// continue meanwhile.
     async fn due_for_scrub(&self) -> Option<(PoolId, VolumeInfo)> {
         let now = (Shard::current().config().unix_now)();
-        let is_scheduled = |it: &Rc<Scrubbing>| it.is_running() && !it.is_asked_for.get();
+        let is_scheduled = |it: &Rc<Scrubbing>| it.is_running() && !it.is_asked_for.get() && !it.hangs.get();
         let is_busy = self.scrubs.of.borrow().values().any(is_scheduled);
         let (mut here, mut overdue) = (BTreeSet::new(), BTreeMap::new());
         let mut first: Option<(u64, PoolId, VolumeInfo)> = None;
@@ -569,6 +620,32 @@ impl Control {
             self.scrubs.kept.with_unrepaired().into_iter().filter_map(unrepaired).collect();
         faults.extend(self.scrubs.overdue.borrow().iter().filter_map(overdue));
         faults
+    }
+}
+
+/// Why a volume cannot be scrubbed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfit {
+    InMemory,
+    NotServed,
+    OutOfSync,
+}
+
+impl Unfit {
+    fn reason(self) -> &'static str {
+        match self {
+            Unfit::InMemory => "nothing of it is on a disk",
+            Unfit::NotServed => "this node does not serve it",
+            Unfit::OutOfSync => "the copy on this node is out of sync",
+        }
+    }
+
+    /// What a scrub that was interrupted waits for.
+    fn waits_for(self) -> &'static str {
+        match self {
+            Unfit::InMemory | Unfit::NotServed => "this node to serve the volume",
+            Unfit::OutOfSync => "the copy on this node to be in sync",
+        }
     }
 }
 

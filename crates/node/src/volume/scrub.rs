@@ -29,6 +29,8 @@ pub struct Scrubbed {
     pub next: u64,
     /// How many bytes were read.
     pub read: u64,
+    /// How many of these are in use.
+    pub used: u64,
     /// The bad blocks, and whether each of them can be read now. A part of a log's map is one block.
     pub found: Vec<(BadBlock, bool)>,
     /// Whether they have been noted.
@@ -55,7 +57,7 @@ impl Volume {
 
 async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
     let (layout, copy) = (slice.layout(), slice.copy());
-    let mut step = Scrubbed { next: u64::MAX, read: 0, found: Vec::new(), is_noted: copy.is_some() };
+    let mut step = Scrubbed { next: u64::MAX, read: 0, used: 0, found: Vec::new(), is_noted: copy.is_some() };
     let end = slice.len().0;
     if offset >= end {
         return Ok(step);
@@ -80,6 +82,7 @@ async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
         step.found.push((bad, is_mended));
     }
     step.read = part.end - part.start;
+    step.used = used_in(layout, &part).await;
     let mut at = part.start;
     while at < part.end {
         match layout.read(ByteOffset(at), ByteLen(part.end - at)).await {
@@ -101,6 +104,17 @@ async fn scrub(slice: &Slice, offset: u64) -> Result<Scrubbed, SliceError> {
     }
     step.next = at;
     Ok(step)
+}
+
+/// How many bytes of a part are in use. If the map cannot be read, all of it may be.
+async fn used_in(layout: &store::Slice, part: &Range<u64>) -> u64 {
+    let whole = part.end - part.start;
+    // As many parts as a step may have, one block apart.
+    let parts_max = (STEP_BYTES / BLOCK) as usize;
+    match layout.allocated(ByteOffset(part.start), ByteLen(whole), parts_max).await {
+        Ok(used) => used.iter().map(|(_, len)| len.0).sum(),
+        Err(_) => whole,
+    }
 }
 
 /// What a step reads if `start` is in use: blocks behind it that are not cost little, and the others are read

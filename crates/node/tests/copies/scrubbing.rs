@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use node::control::{ControlError, EndedWork, FaultKind, JobOutcome, Scrub, ScrubState, ScrubStatus};
-use rt::sim::DiskFaults;
+use rt::sim::{DiskFaults, DiskLatency};
 
 use super::*;
 
@@ -25,6 +25,12 @@ impl Cluster {
     fn scrubs(&self, by: usize) -> ScrubStatus {
         let status = |control: Rc<Control>| async move { control.volume(Shape::thick().name).unwrap().scrub };
         self.control(by, status).unwrap()
+    }
+
+    /// The scrubs of a node that have not ended.
+    fn unfinished(&self, by: usize) -> Vec<Scrub> {
+        let all = self.control(by, |control| async move { control.unfinished_scrubs() });
+        all.into_iter().map(|(_, scrub)| scrub).collect()
     }
 
     /// How many events of each of [`FOUND`] a node has told since the last call.
@@ -143,6 +149,49 @@ fn a_scrub_continues_after_a_restart() {
     cluster.assert_reads(0, [31 * 64]);
 }
 
+/// It would continue twenty seconds after the start.
+#[test]
+fn a_scrub_that_a_restart_has_interrupted_is_a_job_and_can_be_cancelled_for_good() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Log, 2);
+    cluster.write_marked((0..32).map(|number| number * 64));
+    cluster.control(0, |control| async move { control.begin_scrub(Shape::thick().name).unwrap() });
+    for _ in 0..1000 {
+        cluster.world.run_for(Duration::from_micros(200));
+        if cluster.scrubs(0).done > Some(0) {
+            break;
+        }
+    }
+    let restart = || {
+        cluster.world.crash(cluster.servers[0]);
+        cluster.start(0);
+    };
+    restart();
+    cluster.wait_until("the scrub is a job", || cluster.unfinished(0).len() == 1);
+    let scrub = cluster.unfinished(0).remove(0);
+    assert_eq!((scrub.state, scrub.volume.as_str()), (ScrubState::Interrupted, Shape::thick().name));
+    assert!(scrub.waits_for.is_some() && scrub.total == 8 * MIB, "{scrub:?}");
+    cluster.control(0, |control| async move {
+        let id = control.volume(Shape::thick().name).unwrap().info.id;
+        control.stop_scrub(id).await;
+    });
+    let ended = cluster.control(0, |control| async move { control.ended_jobs().remove(0).1 });
+    assert!(matches!(ended.work, EndedWork::Scrub { .. }), "{ended:?}");
+    assert_eq!(ended.outcome, JobOutcome::Cancelled);
+    let is_cancelled = || {
+        let status = cluster.scrubs(0);
+        cluster.unfinished(0).is_empty() && status.done.is_none() && status.last.unwrap().stopped
+    };
+    assert!(is_cancelled());
+    // Neither the schedule nor another restart continues it.
+    cluster.world.run_for(Duration::from_secs(90));
+    assert!(is_cancelled());
+    restart();
+    cluster.wait_until_in_sync(0, 2);
+    cluster.world.run_for(Duration::from_secs(90));
+    assert!(is_cancelled());
+}
+
 thread_local! {
     /// By how many seconds the calendar of the nodes has leapt.
     static LEAP: Cell<u64> = const { Cell::new(0) };
@@ -172,6 +221,46 @@ fn each_node_scrubs_its_copy_by_schedule() {
         assert_eq!((status.done, status.next, status.is_overdue), (None, last.at + 28 * 86_400, false));
     }
     assert_eq!(cluster.found(0), [1, 1, 1]);
+}
+
+/// A volume in a pool of its own.
+const OTHER: &str = "other";
+
+/// A disk that does not answer holds up the scrub of its own volume, and of no other one.
+#[test]
+fn a_scrub_that_hangs_does_not_keep_others_from_their_turn() {
+    let silence = Duration::from_secs(300);
+    let config = Config { unix_now: leaping_calendar, ..Config::default() };
+    let cluster = Cluster::with_config(1, 2, 2, &config);
+    cluster.add_pool(0, "second", "/dev/second");
+    cluster.add_volume(VolumeKind::Thick, 1);
+    cluster.control(0, |control| async move {
+        let new = new_volume("second", Shape { name: OTHER, mib: 4, ..Shape::thick() });
+        let copies = Some(Placement::Count(1));
+        control.create_volume(node::control::NewVolume { copies, ..new }).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(1));
+    let last_of_other = || {
+        let last = |control: Rc<Control>| async move { control.volume(OTHER).unwrap().scrub.unwrap().last };
+        cluster.control(0, last).map(|last| last.at)
+    };
+    // So it is due 28 days from now, and the other one, which has never been scrubbed, before that.
+    cluster.control(0, |control| async move { control.begin_scrub(OTHER).unwrap() });
+    cluster.wait_until("it is scrubbed", || last_of_other() == Some(CREATED));
+    let latency = DiskLatency { read: silence..silence + Duration::from_nanos(1), ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[0], DISK, latency);
+    LEAP.set(40 * 86_400);
+    cluster.world.run_for(Duration::from_secs(45));
+    let names = || cluster.unfinished(0).into_iter().map(|scrub| scrub.volume).collect::<Vec<_>>();
+    assert_eq!((names(), last_of_other()), (vec![Shape::thick().name.to_owned()], Some(CREATED)));
+    cluster.world.run_for(Duration::from_secs(120));
+    assert_eq!(names(), [Shape::thick().name]);
+    assert_eq!(cluster.unfinished(0)[0].waits_for, Some("a response from its disks"));
+    assert_eq!(last_of_other(), Some(leaping_calendar()));
+    // The one that hung continues when the disk answers.
+    cluster.world.set_disk_latency(cluster.servers[0], DISK, DiskLatency::default());
+    cluster.world.run_for(2 * silence);
+    assert!(cluster.unfinished(0).is_empty() && !cluster.scrubs(0).last.unwrap().stopped);
 }
 
 #[test]

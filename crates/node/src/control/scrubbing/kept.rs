@@ -90,6 +90,12 @@ impl Kept {
         }
     }
 
+    /// The volumes with a scrub that has not ended.
+    pub(super) fn unfinished(&self) -> BTreeSet<VolumeId> {
+        let entries = self.entries.borrow();
+        entries.iter().filter(|(_, entry)| entry.progress.is_some()).map(|((_, volume), _)| *volume).collect()
+    }
+
     /// The entries whose last scrub has left blocks that cannot be read.
     pub(super) fn with_unrepaired(&self) -> Vec<ScrubEntry> {
         let entries = self.entries.borrow();

@@ -141,7 +141,9 @@ pub(super) async fn cancel(
         JobKind::Scrub => {
             let id = VolumeId::parse(&volume);
             let stop = move |control: Rc<Control>| async move {
-                id.into_iter().for_each(|id| control.stop_scrub(id));
+                if let Some(id) = id {
+                    control.stop_scrub(id).await;
+                }
                 Ok(())
             };
             state.call(stop).await?;
@@ -266,7 +268,7 @@ struct Known {
     volumes: Vec<CopiesStatus>,
     /// Verifications by this node.
     comparisons: Vec<(VolumeId, Verification)>,
-    /// Scrubs by this node.
+    /// Scrubs by this node, including those that were interrupted.
     scrubs: Vec<(VolumeId, Scrub)>,
     /// Changes of this node.
     changes: Vec<ChangeStatus>,
@@ -287,7 +289,7 @@ impl Known {
     fn own(control: &Control) -> Known {
         let node = control.number();
         let (comparisons, changes) = (control.verifications(), control.changes());
-        Known { node, comparisons, scrubs: control.running_scrubs(), changes, ..Known::default() }
+        Known { node, comparisons, scrubs: control.unfinished_scrubs(), changes, ..Known::default() }
     }
 
     fn ended(control: &Control) -> Known {

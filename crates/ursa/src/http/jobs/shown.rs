@@ -72,17 +72,17 @@ pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u1
 /// A scrub by the node with this number.
 pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: Option<u16>) -> Job {
     let rate = (scrub.read * 1000).checked_div(scrub.took.as_millis() as u64).unwrap_or_default();
-    let is_waiting = scrub.read == 0 && scrub.done == 0;
-    let state = if is_waiting { JobState::Waiting } else { JobState::Running };
+    let state = if scrub.waits_for.is_some() { JobState::Waiting } else { JobState::Running };
     Job {
         node,
         progress: Some(part_of(scrub.done, scrub.total)),
         bytes_done: Some(scrub.done),
         bytes_total: Some(scrub.total),
         rate: Some(rate),
-        eta_s: scrub.total.saturating_sub(scrub.done).checked_div(rate),
+        // Not by what is left of the volume: what is not in use is not read.
+        eta_s: scrub.left.map(|left| left.as_secs()),
         age_s: Some(scrub.age.as_secs()),
-        waits_for: is_waiting.then(|| "its turn".to_owned()),
+        waits_for: scrub.waits_for.map(str::to_owned),
         can_be_cancelled: true,
         ..plain(id::of_scrub(id, node), JobKind::Scrub, scrub.volume, state)
     }
@@ -210,7 +210,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use ::node::control::{Doing, VerificationState, WaitsFor, Work, Zeroed};
+    use ::node::control::{Doing, ScrubFound, ScrubState, VerificationState, WaitsFor, Work, Zeroed};
     use ::node::copies::{Cause, CopySync, Leaves, Restraint, ShapeEntry, SyncPause, VolumeEntry};
     use api::SyncRestraint;
     use base::ByteLen;
@@ -343,6 +343,30 @@ mod tests {
         assert_eq!((job.state, job.rate, job.eta_s), (JobState::Waiting, None, None));
         assert_eq!(job.waits_for.as_deref(), Some("a response from /dev/sdb"));
         assert_eq!(of_change(change(zeroed(0, true))).eta_s, None, "nobody can say");
+    }
+
+    #[test]
+    fn a_scrub_says_how_long_it_takes_or_what_it_waits_for() {
+        let running = Scrub {
+            volume: "db".into(),
+            state: ScrubState::Running,
+            age: Duration::from_secs(20),
+            took: Duration::from_secs(10),
+            total: 1000 << 30,
+            done: 500 << 30,
+            read: 1 << 30,
+            found: ScrubFound::default(),
+            problem: None,
+            waits_for: None,
+            left: Some(Duration::from_secs(10)),
+        };
+        let job = of_scrub(VolumeId([5; 16]), running.clone(), Some(2));
+        assert_eq!((job.state, job.eta_s, job.progress), (JobState::Running, Some(10), Some(0.5)));
+        let waits_for = Some("the copy on this node to be in sync");
+        let interrupted = Scrub { state: ScrubState::Interrupted, waits_for, left: None, ..running };
+        let job = of_scrub(VolumeId([5; 16]), interrupted, Some(2));
+        assert_eq!((job.state, job.eta_s, job.can_be_cancelled), (JobState::Waiting, None, true));
+        assert_eq!(job.waits_for.as_deref(), waits_for);
     }
 
     #[test]
