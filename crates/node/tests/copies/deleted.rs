@@ -2,6 +2,7 @@
 
 use node::control::ControlError;
 use node::copies::DeletedVolume;
+use rt::sim::DiskLatency;
 
 use super::*;
 
@@ -89,6 +90,35 @@ fn a_volume_whose_only_copy_is_out_of_reach_is_deleted_and_goes_when_its_node_is
         cluster.wait_for("it is not remembered for ever", || cluster.noted(0).is_empty());
         assert!(!is_known(0) && !is_known(1), "it is not adopted again");
     });
+}
+
+/// Its pool has not noted yet that the volume is the cluster's, because its disk is slow: the record has the
+/// volume only afterwards.
+#[test]
+fn a_volume_of_a_node_that_has_just_joined_is_deleted_for_good() {
+    let cluster = Cluster::apart(1, 3, 2, &Config::default(), &[512]);
+    cluster.control(1, |control| async move {
+        control.create_volume(new_volume(POOL, Shape::thick())).await.unwrap();
+    });
+    let slow = Duration::from_secs(5);
+    let latency = DiskLatency { write: slow..slow + Duration::from_nanos(1), ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, latency);
+    cluster.enter();
+    let name = Shape::thick().name;
+    let is_known = || {
+        cluster
+            .control(0, move |control| async move { control.keeper().unwrap().volume_named(name).is_some() })
+    };
+    assert!(cluster.world.run_until(is_known, Duration::from_secs(90)), "it is in the record");
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, DiskLatency::default());
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.control(0, move |control| async move { control.delete_unreachable(name, true).await }).unwrap();
+    cluster.start(1);
+    cluster.wait_for("its node deletes what it has", || cluster.names_on(1).is_empty());
+    cluster.wait_for("it is not remembered for ever", || cluster.noted(0).is_empty());
+    cluster.world.run_for(Duration::from_secs(5));
+    assert!(!is_known() && cluster.names_on(1).is_empty(), "it is not adopted again");
 }
 
 /// A remaining volume is shown with the reason why it is not served, and is kept if the record says nothing

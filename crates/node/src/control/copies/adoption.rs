@@ -66,6 +66,8 @@ impl Control {
             let (pool, volume) = control.volume_still(&before)?;
             control.check_adoption(&keeper, &pool, &volume)?;
             if !keeper.has(volume.id) {
+                changing.waits_for(WaitsFor::Disks(pool.paths()));
+                control.note_sole(&keeper, &pool, &volume).await?;
                 changing.waits_for(WaitsFor::ClusterRecord);
                 control.record_sole(&keeper, &volume).await?;
             }
@@ -101,15 +103,22 @@ impl Control {
         // Pools are looked up again after each wait: one that somebody holds could not be opened again.
         let found = |pool: Pool| pool.sole_volumes().into_iter().map(move |id| (pool.id(), id));
         let found: Vec<(PoolId, VolumeId)> = self.open_pools().into_iter().flat_map(found).collect();
+        let mut failed: Option<PoolId> = None;
         for (number, (pool, id)) in found.into_iter().enumerate() {
             if number > 0 && number.is_multiple_of(A_TURN) {
                 rt::next_turn().await;
             }
-            if self.is_unknown(keeper, pool, id)
-                && let Err(error) = self.record_found(keeper, pool, id).await
-            {
-                // Without a quorum, the same is true of all of them.
-                return tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
+            if failed == Some(pool) || !self.is_unknown(keeper, pool, id) {
+                continue;
+            }
+            if let Err(error) = self.record_found(keeper, pool, id).await {
+                tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
+                match error {
+                    // The same is true of the others in this pool.
+                    ControlError::Store(_) => failed = Some(pool),
+                    // Without a quorum, the same is true of all of them.
+                    _ => return,
+                }
             }
         }
     }
@@ -126,9 +135,13 @@ impl Control {
             changing.concerns(id);
             let _volume = changing.hold([Thing::Volume(id)]).await?;
             let Some(volume) = control.volume_in(pool, id).filter(|_| !keeper.has(id)) else { return Ok(()) };
+            let disks = control.pool_with(pool).map(|pool| pool.paths()).unwrap_or_default();
+            changing.waits_for(WaitsFor::Disks(disks.clone()));
+            if let Some(pool) = control.pool_with(pool) {
+                control.note_sole(&keeper, &pool, &volume).await?;
+            }
             changing.waits_for(WaitsFor::ClusterRecord);
             control.record_sole(&keeper, &volume).await?;
-            let disks = control.pool_with(pool).map(|pool| pool.paths()).unwrap_or_default();
             changing.waits_for(WaitsFor::Disks(disks));
             control.adopt_what_is_recorded(&keeper, id).await.map(drop)
         })
@@ -182,6 +195,22 @@ impl Control {
             pool.sole_volumes().into_iter().filter_map(move |id| fault(&pool, id)).collect::<Vec<_>>()
         };
         self.open_pools().into_iter().flat_map(of_pool).collect()
+    }
+
+    /// Lets the pool know that a volume is the cluster's, before the record lists it.
+    ///
+    /// A node that is down when the volume is deleted recognizes by that what it has to delete. Otherwise it
+    /// would add the volume again.
+    async fn note_sole(&self, keeper: &Keeper, pool: &Pool, volume: &VolumeInfo) -> Result<(), ControlError> {
+        let kept = first_copy(keeper, CopyState::Sole);
+        // Of several, nobody can tell which one is current.
+        let is_only = self.copies_of(volume.id).len() == 1;
+        if !is_only || !volume.is_sole() || volume.copy == Some(kept) {
+            return Ok(());
+        }
+        pool.make_copy(volume.id, kept).await?;
+        self.unvouched.notify();
+        Ok(())
     }
 
     /// Adds a volume to the record that it does not list.
