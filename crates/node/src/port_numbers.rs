@@ -68,9 +68,15 @@ impl PortNumbers {
         match self {
             PortNumbers::Alone => RelativePort(target),
             PortNumbers::Member(node) => {
-                RelativePort(u16::from_be_bytes([node.get(), target.to_be_bytes()[1]]))
+                RelativePort(u16::from_be_bytes([node.get(), PortNumbers::in_cluster(target)]))
             }
         }
+    }
+
+    /// What the ports of a target in a cluster have of its number. Targets that lead to one volume must differ
+    /// in it, also on a node without a cluster, which may join one with all its targets.
+    pub fn in_cluster(target: u16) -> u8 {
+        target.to_be_bytes()[1]
     }
 }
 

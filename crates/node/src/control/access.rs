@@ -18,6 +18,7 @@ use crate::access::{
     TargetName,
 };
 use crate::copies::Keeper;
+use crate::port_numbers::PortNumbers;
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -387,14 +388,13 @@ impl Control {
     /// Checks that no other target leads to the volume through the same port: reservations could not tell the
     /// two apart.
     fn check_port(&self, target: &Target, volume: VolumeId) -> Result<(), ControlError> {
-        let (access, numbers) = (self.access(), Shard::current().port_numbers());
-        let meets = |other: &Target| {
-            other.name != target.name && numbers.port(other.port) == numbers.port(target.port)
-        };
+        let access = self.access();
+        let number = |target: &Target| PortNumbers::in_cluster(target.port);
+        let meets = |other: &Target| other.name != target.name && number(other) == number(target);
         match access.targets_of(volume).any(meets) {
             true => Err(ControlError::Invalid {
                 field: "target",
-                reason: "another target of this volume has the same port number in the cluster: map the volume in a new target",
+                reason: "another target of this volume has the same port number in a cluster (the numbers of the two are a multiple of 256 apart): map the volume in a new target",
             }),
             false => Ok(()),
         }
@@ -412,8 +412,10 @@ impl Control {
         // The lowest port number that no target has.
         let taken: BTreeSet<u16> = access.targets().map(|target| target.port).collect();
         let port = (1..=u16::MAX).find(|port| !taken.contains(port));
-        let port = port
-            .ok_or(ControlError::Invalid { field: "target", reason: "a node has at most 65,535 targets" })?;
+        let port = port.ok_or(ControlError::Invalid {
+            field: "target",
+            reason: "a node or a cluster has at most 65,535 targets",
+        })?;
         Ok(Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new(), made_with: None })
     }
 

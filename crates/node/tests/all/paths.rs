@@ -407,7 +407,16 @@ fn a_copy_is_unavailable_until_somebody_says_that_it_may_be_used() {
 /// The 257th target of a member has the same port as the first.
 #[test]
 fn two_targets_of_one_port_do_not_lead_to_one_volume() {
-    let rig = member(1);
+    no_volume_has_two_targets_of_one_port(&member(1));
+}
+
+/// It may join a cluster with all its targets.
+#[test]
+fn nor_do_they_on_a_node_that_is_in_no_cluster_yet() {
+    no_volume_has_two_targets_of_one_port(&Rig::new(1, 2));
+}
+
+fn no_volume_has_two_targets_of_one_port(rig: &Rig) {
     rig.add(Shape::thick());
     rig.add(Shape { lun: 1, ..Shape::ram() });
     rig.control(|control| async move {
