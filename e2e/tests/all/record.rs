@@ -241,8 +241,8 @@ fn join(first: &Node, node: &Node) {
     node.ursa(&["node", "join", token, "--listen", &ports::free().to_string()]).expect_ok();
 }
 
-/// Two of three nodes are removed while they are down; one of them returns, leaves, and joins again, with a
-/// volume whose only copy it has all the time.
+/// Two of three nodes are given up; one of them returns, leaves, is removed, and joins again, with a volume
+/// whose only copy it has all the time.
 #[test]
 fn a_node_that_was_removed_comes_back_with_its_volumes() {
     let mut nodes = [Node::start(), Node::start(), Node::start()];
@@ -271,9 +271,10 @@ fn a_node_that_was_removed_comes_back_with_its_volumes() {
     wait(LIMIT, "the copy is taken away", || {
         nodes[0].ursa(&["volume", "copy", "remove", "shared", "--on", "2", "--yes"]).ok()
     });
-    for node in ["2", "3"] {
-        wait(LIMIT, "the node is removed", || nodes[0].ursa(&["node", "remove", node, "--yes"]).ok());
-    }
+    let remove = |first: &Node, number: &str| {
+        wait(LIMIT, "the node is removed", || first.ursa(&["node", "remove", number, "--yes"]).ok());
+    };
+    remove(&nodes[0], "3");
 
     nodes[1].restart();
     wait(LIMIT, "it says that it is none of the cluster", || {
@@ -295,6 +296,13 @@ fn a_node_that_was_removed_comes_back_with_its_volumes() {
     let volumes = nodes[1].ursa_json(&["volume", "list"]).to_string();
     assert!(volumes.contains("shared"), "what is left of the cluster's volume is shown: {volumes}");
 
+    // As long as the cluster has the volume on its old number, it would stop serving it.
+    let made = nodes[0].ursa_json(&["node", "token"]);
+    let token = made["token"].as_str().expect("a token was made");
+    let refused = nodes[1].ursa(&["node", "join", token, "--listen", &ports::free().to_string()]);
+    assert!(!refused.ok() && refused.output.contains("ursa node remove 2"), "{refused}");
+    assert!(is_served(&export), "nothing has changed");
+    remove(&nodes[0], "2");
     join(&nodes[0], &nodes[1]);
     let list = nodes[0].ursa_json(&["node", "list"]);
     assert_eq!(list[1]["id"], 4, "a new number: {list}");

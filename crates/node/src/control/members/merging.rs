@@ -9,7 +9,12 @@
 //! What both sides have stays as it is. If it is the same target, with other maps, the cluster's target gets
 //! the maps of both sides. But no LUN of it may be a different volume on the two sides, for whatever host
 //! group: a host in both groups would find one disk in place of another. Nor may a host need a CHAP secret
-//! for it that it has not needed: it could not log in any more.
+//! for it that it has not needed: it could not log in any more. Nor may two targets of one volume get the same
+//! port number: reservations could not tell them apart.
+//!
+//! A node that was in the cluster before, and has its volumes still, joins only when its old number has been
+//! removed. As long as the record has the volumes there, it would have to stop serving them: the cluster does
+//! not know whether the old node is gone, or this one is a clone of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,6 +29,7 @@ use super::super::{Control, ControlError};
 use super::JoinRefusal;
 use crate::access::{HostGroup, HostName, LunMap, Target, TargetName};
 use crate::copies::{ClusterError, Keeper, VolumeEntry, volume_key, volume_name_key};
+use crate::port_numbers::PortNumbers;
 use crate::record::{Change, set};
 use crate::volume::VolumeId;
 
@@ -84,6 +90,20 @@ pub enum Collision {
         /// The LUN.
         lun: u16,
     },
+    /// The cluster has the volume on a node that is down: this one, under the number that it had before.
+    Elsewhere {
+        /// The volume's name.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
+    /// Two targets that lead to one volume would have the same port number.
+    Port {
+        /// One target.
+        target: String,
+        /// The other one.
+        other: String,
+    },
     /// A host group of one side has a CHAP secret, which hosts of the other side would need for this target.
     Chap {
         /// The target.
@@ -121,6 +141,14 @@ impl fmt::Display for Collision {
             Collision::Foreign { target, lun } => write!(
                 f,
                 "LUN {lun} of target {target} leads to a volume of the cluster: unmap it on the joining node (`ursa map delete {target} {lun}`)"
+            ),
+            Collision::Elsewhere { volume, node } => write!(
+                f,
+                "volume {volume:?}, which the cluster has on node {node}: if this machine was node {node}, remove it there first (`ursa node remove {node}` on another node); if not, export the pool here (`ursa pool export`)"
+            ),
+            Collision::Port { target, other } => write!(
+                f,
+                "targets {target} and {other} lead to the same volume, and would have the same port number: map the volume in a new target instead of one of them (`ursa map create`, then `ursa map delete`)"
             ),
             Collision::Chap { target, host } => write!(
                 f,
@@ -230,6 +258,8 @@ pub(super) fn check(
     };
     let taken = has.volumes.iter().filter(|(name, id)| is_taken(name, id));
     collisions.extend(taken.map(|(name, _)| Collision::Volume { name: name.clone() }));
+    let entry_of = |volume: VolumeId| Some(keeper.get::<VolumeEntry>(&volume_key(volume))?.0);
+    collisions.extend(elsewhere(&has.volumes, entry_of, |node| keeper.hears(node)));
     let own: BTreeSet<&str> = has.volumes.values().map(String::as_str).collect();
     let is_own = |volume: VolumeId| {
         let entry = keeper.get::<VolumeEntry>(&volume_key(volume));
@@ -238,6 +268,7 @@ pub(super) fn check(
     };
     let is_foreign = |volume: VolumeId| keeper.has(volume) && !is_own(volume);
     collisions.extend(foreign_maps(&ours.targets, &targets, is_foreign));
+    collisions.extend(common_ports(&ours.targets, &targets));
     if !collisions.is_empty() {
         return Err(JoinRefusal::collides(collisions));
     }
@@ -250,6 +281,21 @@ pub(super) fn check(
 /// as it was before others got copies.
 fn has_left(entry: &VolumeEntry, is_heard: impl Fn(NodeId) -> bool) -> bool {
     entry.sole && !entry.copies.iter().any(|copy| is_heard(NodeId(copy.node)))
+}
+
+/// The volumes of a joining node that the cluster has on a node that is gone.
+fn elsewhere(
+    volumes: &BTreeMap<String, String>,
+    entry_of: impl Fn(VolumeId) -> Option<VolumeEntry>,
+    is_heard: impl Fn(NodeId) -> bool,
+) -> Vec<Collision> {
+    let entries = volumes.values().filter_map(|id| entry_of(VolumeId::parse(id)?));
+    let left = entries.filter(|entry| has_left(entry, &is_heard));
+    let collision = |entry: VolumeEntry| {
+        let node = entry.copies.first()?.node;
+        Some(Collision::Elsewhere { volume: entry.name, node })
+    };
+    left.filter_map(collision).collect()
 }
 
 fn target_key(target: &Target) -> String {
@@ -351,6 +397,30 @@ fn foreign_maps(ours: &[Target], new: &[Target], is_foreign: impl Fn(VolumeId) -
             .collect::<Vec<_>>()
     };
     new.iter().flat_map(foreign).collect()
+}
+
+/// The pairs of targets, one of them of `new`, that lead to one volume and have the same port number on each
+/// node. `new` replaces targets of the same names.
+fn common_ports(ours: &[Target], new: &[Target]) -> Vec<Collision> {
+    let changed: BTreeSet<&TargetName> = new.iter().map(|target| &target.name).collect();
+    let kept = ours.iter().filter(|target| !changed.contains(&target.name));
+    let mut by_port: BTreeMap<(VolumeId, u8), BTreeSet<&TargetName>> = BTreeMap::new();
+    for target in kept.chain(new) {
+        for map in &target.maps {
+            let port = (map.volume, PortNumbers::in_cluster(target.port));
+            by_port.entry(port).or_default().insert(&target.name);
+        }
+    }
+    let mut pairs: BTreeSet<(&TargetName, &TargetName)> = BTreeSet::new();
+    for targets in by_port.values() {
+        let Some(first) = targets.iter().find(|target| changed.contains(*target)) else { continue };
+        pairs.extend(targets.iter().filter(|other| *other != first).map(|other| (*first, *other)));
+    }
+    let collision = |(target, other): (&TargetName, &TargetName)| Collision::Port {
+        target: target.to_string(),
+        other: other.to_string(),
+    };
+    pairs.into_iter().map(collision).collect()
 }
 
 /// RFC 7143 12.1.3: a secret that authenticates a target must not authenticate an initiator.
@@ -499,6 +569,34 @@ mod tests {
         assert!(has_left(&entry(true, &[2]), is_heard), "its node is gone");
         assert!(!has_left(&entry(true, &[1]), is_heard), "it is served there");
         assert!(!has_left(&entry(false, &[2]), is_heard), "others have had copies");
+        let found = |entry: VolumeEntry| {
+            let volumes = BTreeMap::from([("db".to_owned(), entry.id.clone())]);
+            elsewhere(&volumes, |_| Some(entry.clone()), is_heard)
+        };
+        assert_eq!(found(entry(true, &[2])), [Collision::Elsewhere { volume: "db".into(), node: 2 }]);
+        assert!(found(entry(true, &[1])).is_empty() && found(entry(false, &[2])).is_empty());
+        let volumes = BTreeMap::from([("db".to_owned(), VolumeId([1; 16]).to_string())]);
+        assert!(elsewhere(&volumes, |_| None, is_heard).is_empty(), "its old number was removed");
+    }
+
+    #[test]
+    fn no_two_targets_of_a_volume_get_the_same_port_number() {
+        let with_port = |name: &str, port, volume| Target { port, ..target(name, &[map(0, volume, "any")]) };
+        let pair = |one: &Target, other: &Target| {
+            [Collision::Port { target: one.name.to_string(), other: other.name.to_string() }]
+        };
+        let (first, far) = (with_port("first", 1, 1), with_port("far", 257, 1));
+        assert_eq!(common_ports(&[], &[first.clone(), far.clone()]), pair(&far, &first));
+        assert_eq!(
+            common_ports(std::slice::from_ref(&first), std::slice::from_ref(&far)),
+            pair(&far, &first)
+        );
+        assert!(common_ports(&[first.clone(), far.clone()], &[]).is_empty(), "nothing changes");
+        // Of another volume, as the targets of two nodes usually are.
+        assert!(common_ports(std::slice::from_ref(&first), &[with_port("other", 1, 2)]).is_empty());
+        assert!(common_ports(&[first], &[with_port("other", 2, 1)]).is_empty());
+        let moved = with_port("far", 2, 1);
+        assert!(common_ports(&[far], &[moved]).is_empty(), "it takes the place of the cluster's");
     }
 
     #[test]
