@@ -155,6 +155,7 @@ fn a_scrub_that_a_restart_has_interrupted_is_a_job_and_can_be_cancelled_for_good
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Log, 2);
     cluster.write_marked((0..32).map(|number| number * 64));
+    cluster.world.run_for(Duration::from_secs(8));
     cluster.control(0, |control| async move { control.begin_scrub(Shape::thick().name).unwrap() });
     for _ in 0..1000 {
         cluster.world.run_for(Duration::from_micros(200));
@@ -162,6 +163,7 @@ fn a_scrub_that_a_restart_has_interrupted_is_a_job_and_can_be_cancelled_for_good
             break;
         }
     }
+    assert!(cluster.scrubs(0).last.is_none() && cluster.unfinished(0)[0].state == ScrubState::Running);
     let restart = || {
         cluster.world.crash(cluster.servers[0]);
         cluster.start(0);

@@ -57,7 +57,8 @@ pub(in crate::http) async fn begin(
     })
 }
 
-/// Progress or result of the last scrub of a volume on this node, since the node was started.
+/// Progress or result of the last scrub of a volume on this node since the node was started, or of one that
+/// a restart has interrupted.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}/scrub", tag = "volumes", operation_id = "show_scrub",
     params(("name" = String, Path, description = "Volume name or ID"), OfNode),
