@@ -73,8 +73,8 @@ impl PortNumbers {
         }
     }
 
-    /// What the ports of a target in a cluster have of its number. Targets that lead to one volume must differ
-    /// in it, also on a node without a cluster, which may join one with all its targets.
+    /// What the ports of a target in a cluster have of its number. Targets that lead to one volume must
+    /// differ in it, also on a node without a cluster, which may join one with all its targets.
     pub fn in_cluster(target: u16) -> u8 {
         target.to_be_bytes()[1]
     }

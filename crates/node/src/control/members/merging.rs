@@ -9,8 +9,8 @@
 //! What both sides have stays as it is. If it is the same target, with other maps, the cluster's target gets
 //! the maps of both sides. But no LUN of it may be a different volume on the two sides, for whatever host
 //! group: a host in both groups would find one disk in place of another. Nor may a host need a CHAP secret
-//! for it that it has not needed: it could not log in any more. Nor may two targets of one volume get the same
-//! port number: reservations could not tell them apart.
+//! for it that it has not needed: it could not log in any more. Nor may two targets of one volume get the
+//! same port number: reservations could not tell them apart.
 //!
 //! A node that was in the cluster before, and has its volumes still, joins only when its old number has been
 //! removed. As long as the record has the volumes there, it would have to stop serving them: the cluster does
