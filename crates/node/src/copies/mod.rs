@@ -48,7 +48,6 @@ pub use self::keeper::{
     RECORD_DEADLINE, json,
 };
 pub use self::linked::Linked;
-pub use self::lock::RangeLock;
 pub use self::progress::{Awaited, CopySync, KeptOut, SyncWait};
 pub use self::refused::Refused;
 pub use self::slice::{CachePolicy, Opening, SliceCopy};

@@ -25,7 +25,7 @@ pub use store::VolumeId;
 use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe, WhenFull};
 
 pub use self::order::{Exclusive, Order};
-use self::piece::{PieceOp, Taken};
+use self::piece::PieceOp;
 pub use self::scrub::Scrubbed;
 pub use self::slice::{Slice, Standing, TakenRange};
 use crate::control::{note_bad_block, space_of};
@@ -404,7 +404,7 @@ impl Volume {
     }
 
     /// Takes all pieces of `range` for one command, in the order of the slices.
-    async fn take(&self, range: LbaRange) -> Result<Vec<Taken>, BlockError> {
+    async fn take(&self, range: LbaRange) -> Result<Vec<TakenRange>, BlockError> {
         let mut pieces: Vec<Piece> = self.pieces(range).collect();
         pieces.sort_by_key(|piece| (piece.slice, piece.offset));
         let mut taken = Vec::with_capacity(pieces.len());

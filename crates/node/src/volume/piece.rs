@@ -19,17 +19,11 @@ pub(super) enum PieceOp {
     TestReady,
 }
 
-/// A piece that a command has taken; dropping it releases the piece.
-pub enum Taken {
-    Here { _range: TakenRange },
-    There { _range: TakenThere },
-}
-
 /// A range of another core's slice that was taken there.
 ///
 /// It exists from the moment at which the range is taken, so that the range is released even if the command
 /// is gone when the message with it arrives.
-pub struct TakenThere {
+struct TakenThere {
     core: CoreId,
     entry: usize,
 }
@@ -73,16 +67,16 @@ impl Volume {
     }
 
     /// Takes `piece` for a read-modify-write.
-    pub(super) async fn take_piece(&self, piece: Piece) -> Result<Taken, SliceError> {
+    pub(super) async fn take_piece(&self, piece: Piece) -> Result<TakenRange, SliceError> {
         if let Some(slice) = self.slice_here(piece.slice) {
-            return Ok(Taken::Here { _range: slice.take(piece.offset, piece.len).await? });
+            return slice.take(piece.offset, piece.len).await;
         }
         let Piece { slice, offset, len, .. } = piece;
         let take = move |owner: Rc<Slice>| async move {
             let taken = owner.take(offset, len).await?;
             Ok(TakenThere { core: rt::core(), entry: Shard::current().keep_taken(taken) })
         };
-        Ok(Taken::There { _range: self.on_owner(slice, take).await? })
+        Ok(TakenRange::held_by(self.on_owner(slice, take).await?))
     }
 
     /// Takes a part of a slice on all nodes that have a copy of it: no other write to it begins until the
@@ -90,7 +84,12 @@ impl Volume {
     ///
     /// # Errors
     /// Those of [`Slice::take`].
-    pub async fn take_part(&self, slice: u16, offset: ByteOffset, len: ByteLen) -> Result<Taken, SliceError> {
+    pub async fn take_part(
+        &self,
+        slice: u16,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<TakenRange, SliceError> {
         self.take_piece(Piece { slice, offset, len, volume_offset: self.stripe.volume_offset(slice, offset) })
             .await
     }

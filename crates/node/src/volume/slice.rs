@@ -1,5 +1,6 @@
 //! A slice: one core's part of a volume. All operations on its bytes happen here.
 
+use std::any::Any;
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,8 +10,8 @@ use replica::Payload;
 use rt::Durability;
 use store::{CoreDisks, MovedPart, SliceError, SliceSpec};
 
-use super::order::{Exclusive, Order};
-use crate::copies::{Opening, RangeLock, SliceCopy};
+use super::order::Order;
+use crate::copies::{Opening, SliceCopy};
 
 /// One slice on its core. Offsets are in bytes of the slice.
 pub struct Slice {
@@ -20,12 +21,18 @@ pub struct Slice {
     order: Rc<Order>,
 }
 
-/// A range that a command has for itself, until this is dropped.
-pub enum TakenRange {
-    /// Only this node has the slice.
-    Here { _exclusive: Exclusive },
-    /// The range is locked on all nodes that have a copy.
-    Everywhere { _lock: RangeLock },
+/// A range that a command has for itself on all nodes with a copy of the slice, until this is dropped.
+///
+/// Who gave it, and how they learn that it is free again, concerns only what holds it.
+pub struct TakenRange {
+    _held_by: Box<dyn Any>,
+}
+
+impl TakenRange {
+    /// A range that is taken until `held_by` is dropped.
+    pub(super) fn held_by(held_by: impl Any) -> TakenRange {
+        TakenRange { _held_by: Box::new(held_by) }
+    }
 }
 
 /// Whether an operation must respect exclusive claims of others, or belongs to a command that holds such a
@@ -152,19 +159,15 @@ impl Slice {
     /// [`SliceError::Unavailable`] if other nodes do not grant it.
     pub async fn take(&self, offset: ByteOffset, len: ByteLen) -> Result<TakenRange, SliceError> {
         let range = bytes(offset, len);
-        let exclusive = match self.copy.get() {
-            None => Some(self.order.exclusive(range.clone()).await),
-            Some(_) => None,
-        };
-        match (self.copy.get(), exclusive) {
-            (None, Some(_exclusive)) => Ok(TakenRange::Here { _exclusive }),
-            // The slice may have become a copy meanwhile.
-            (copy, exclusive) => {
-                drop(exclusive);
-                let copy = copy.ok_or(SliceError::Unavailable)?;
-                Ok(TakenRange::Everywhere { _lock: copy.lock(range).await? })
+        if self.copy.get().is_none() {
+            let here = self.order.exclusive(range.clone()).await;
+            // The slice may have become a copy meanwhile: then the other nodes have to give the range, too.
+            if self.copy.get().is_none() {
+                return Ok(TakenRange::held_by(here));
             }
         }
+        let copy = self.copy.get().ok_or(SliceError::Unavailable)?;
+        Ok(TakenRange::held_by(copy.lock(range).await?))
     }
 
     /// Reads.
