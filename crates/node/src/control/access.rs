@@ -5,8 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::Transaction;
-
 use super::change::{Changing, WaitsFor, Work};
 use super::cluster::{KNOWN_ACCESS, KnownAccess};
 use super::doing::Doing;
@@ -17,7 +15,6 @@ use crate::access::{
     Access, AccessChange, AddressRange, ChapSecret, Concerned, HostGroup, HostName, LUN_MAX, LunMap, Target,
     TargetName,
 };
-use crate::copies::Keeper;
 use crate::port_numbers::PortNumbers;
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
@@ -462,18 +459,12 @@ impl Control {
         changes: Vec<AccessChange>,
         others: Vec<Change>,
     ) -> Result<(), ControlError> {
-        if !changes.is_empty() {
-            self.check_cluster()?;
+        self.commit_shared(changing, changes.iter().map(in_record).collect(), others).await?;
+        // From the cluster's record the cores receive it as on all other nodes.
+        if self.keeper().is_none() {
+            let (access, concerned) = self.access().with(&changes);
+            announce(access, concerned).await;
         }
-        if let Some(keeper) = self.keeper().filter(|_| !changes.is_empty()) {
-            changing.waits_for(WaitsFor::ClusterRecord);
-            // The cores receive it from the cluster's record, as on all other nodes.
-            keeper.commit(in_cluster(&keeper, &changes)).await?;
-            return if others.is_empty() { Ok(()) } else { self.commit(changing, others).await };
-        }
-        self.commit(changing, changes.iter().map(in_record).chain(others).collect()).await?;
-        let (access, concerned) = self.access().with(&changes);
-        announce(access, concerned).await;
         Ok(())
     }
 
@@ -555,7 +546,7 @@ impl Control {
     }
 }
 
-/// A change in the form of the node's record.
+/// A change in the form of a record.
 fn in_record(change: &AccessChange) -> Change {
     match change {
         AccessChange::SetTarget(target) => set(target_key(&target.name), target),
@@ -563,18 +554,6 @@ fn in_record(change: &AccessChange) -> Change {
         AccessChange::SetHost(host) => set(host_key(&host.name), host),
         AccessChange::DeleteHost(name) => delete(host_key(name)),
     }
-}
-
-/// A transaction of the cluster's record with these changes. It fails if an entry that they were based on has
-/// changed.
-fn in_cluster(keeper: &Keeper, changes: &[AccessChange]) -> Transaction {
-    changes.iter().map(in_record).fold(Keeper::transaction(), |transaction, (key, value)| {
-        let transaction = transaction.expect(&key, keeper.revision_of(&key));
-        match value {
-            Some(value) => transaction.put(&key, value.get()),
-            None => transaction.delete(&key),
-        }
-    })
 }
 
 /// Gives every core new access rules. Sessions and units that they do not concern are not disturbed.

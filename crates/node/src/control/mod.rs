@@ -37,6 +37,7 @@ mod relocation;
 mod remains;
 mod reopening;
 mod scrubbing;
+mod shared;
 mod showing;
 mod start;
 mod status;

@@ -1,5 +1,5 @@
-//! Users and tokens, stored beside targets and host groups: in the node's own record, or in that of its
-//! cluster, where every node knows them.
+//! Users and tokens, stored beside targets and host groups ([`shared`](super::shared)), so that every node of
+//! a cluster knows them.
 //!
 //! Every change of a user also writes the marker [`SET_UP`], so that of two such changes on two nodes the
 //! second one is refused. Otherwise each could remove the other's last administrator. If the marker does not
@@ -9,13 +9,13 @@ use std::fmt;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use super::change::{Changing, WaitsFor, Work};
+use super::change::Work;
 use super::doing::Doing;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::access::HostName;
-use crate::copies::Keeper;
 use crate::record::{Change, delete, set};
 
 pub(crate) const USERS: &str = "user/";
@@ -109,27 +109,28 @@ pub enum UserChange {
 impl Control {
     /// All users, by name.
     pub fn users(&self) -> Vec<User> {
-        self.people(USERS)
+        self.shared_entries(USERS)
     }
 
     /// One user.
     pub fn user(&self, name: &str) -> Option<User> {
-        is_name(name).then(|| self.person(&format!("{USERS}{name}"))).flatten()
+        is_name(name).then(|| self.shared_entry(&format!("{USERS}{name}"))).flatten()
     }
 
     /// All tokens, by identity.
     pub fn api_tokens(&self) -> Vec<ApiToken> {
-        self.people(TOKENS)
+        self.shared_entries(TOKENS)
     }
 
     /// One token.
     pub fn api_token(&self, id: &str) -> Option<ApiToken> {
-        is_name(id).then(|| self.person(&format!("{TOKENS}{id}"))).flatten()
+        is_name(id).then(|| self.shared_entry(&format!("{TOKENS}{id}"))).flatten()
     }
 
     /// Whether a user has ever existed; `None` if the cluster's record has not been read yet.
     pub fn is_set_up(&self) -> Option<bool> {
-        let there = self.has_first_user();
+        // Whatever its value: a later version may write another one.
+        let there = self.has_shared_entry(SET_UP);
         let read = match self.keeper() {
             Some(keeper) => !keeper.nodes().is_empty(),
             // While the node cannot take part in its cluster, it does not know the cluster's users. Nobody
@@ -150,7 +151,7 @@ impl Control {
         self.change(Work::new(Doing::ChangeUser, &name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let (user, entry) = control.changed_user(change)?;
-            control.change_people(&changing, vec![entry, set(SET_UP.into(), &true)]).await?;
+            control.commit_shared(&changing, vec![entry, set(SET_UP.into(), &true)], Vec::new()).await?;
             Ok(user)
         })
         .await
@@ -177,7 +178,7 @@ impl Control {
                 return Err(ControlError::TooMany { kind: "token", most: API_TOKENS_MAX });
             }
             let entry = set(format!("{TOKENS}{}", token.id), &token);
-            control.change_people(&changing, vec![entry]).await
+            control.commit_shared(&changing, vec![entry], Vec::new()).await
         })
         .await
     }
@@ -191,7 +192,8 @@ impl Control {
         self.change(Work::new(Doing::DeleteToken, &id), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             let known = control.api_token(&id).ok_or_else(|| ControlError::not_found("token", &id))?;
-            control.change_people(&changing, vec![delete(format!("{TOKENS}{}", known.id))]).await
+            let gone = delete(format!("{TOKENS}{}", known.id));
+            control.commit_shared(&changing, vec![gone], Vec::new()).await
         })
         .await
     }
@@ -199,7 +201,7 @@ impl Control {
     fn changed_user(&self, change: UserChange) -> Result<(User, Change), ControlError> {
         let kept = |user: User| (user.clone(), set(format!("{USERS}{}", user.name), &user));
         match change {
-            UserChange::First(_) if self.has_first_user() => Err(ControlError::SetUpAlready),
+            UserChange::First(_) if self.has_shared_entry(SET_UP) => Err(ControlError::SetUpAlready),
             UserChange::First(user) => Ok(kept(user)),
             UserChange::Add(user) => match self.user(&user.name) {
                 Some(_) => Err(ControlError::Exists { kind: "user", name: user.name }),
@@ -225,14 +227,6 @@ impl Control {
         }
     }
 
-    /// Whether the marker exists, whatever its value: a later version may write another one.
-    fn has_first_user(&self) -> bool {
-        match self.keeper() {
-            Some(keeper) => keeper.revision_of(SET_UP).is_some(),
-            None => self.record.borrow().get::<bool>(SET_UP).is_some(),
-        }
-    }
-
     fn known_user(&self, name: &str) -> Result<User, ControlError> {
         self.user(name).ok_or_else(|| ControlError::not_found("user", name))
     }
@@ -244,35 +238,6 @@ impl Control {
         if only { Err(ControlError::LastAdmin(name.to_owned())) } else { Ok(()) }
     }
 
-    fn people<T: serde::de::DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
-        match self.keeper() {
-            Some(keeper) => keeper.list(prefix),
-            None => self.record.borrow().list(prefix),
-        }
-    }
-
-    fn person<T: serde::de::DeserializeOwned>(&self, key: &str) -> Option<T> {
-        match self.keeper() {
-            Some(keeper) => keeper.get(key).map(|(value, _)| value),
-            None => self.record.borrow().get(key),
-        }
-    }
-
-    /// Makes changes durable where users are stored. The caller holds the record.
-    async fn change_people(&self, changing: &Changing, changes: Vec<Change>) -> Result<(), ControlError> {
-        self.check_cluster()?;
-        let Some(keeper) = self.keeper() else { return self.commit(changing, changes).await };
-        changing.waits_for(WaitsFor::ClusterRecord);
-        let transaction = changes.into_iter().fold(Keeper::transaction(), |transaction, (key, value)| {
-            let transaction = transaction.expect(&key, keeper.revision_of(&key));
-            match value {
-                Some(value) => transaction.put(&key, value.get()),
-                None => transaction.delete(&key),
-            }
-        });
-        Ok(keeper.commit(transaction).await?)
-    }
-
     /// The users and tokens in the node's own record, by key.
     pub(super) fn own_people(&self) -> Vec<Change> {
         let record = self.record.borrow();
@@ -280,7 +245,8 @@ impl Control {
         let tokens = record.list::<ApiToken>(TOKENS).into_iter();
         let mut own: Vec<Change> = users.map(|user| set(format!("{USERS}{}", user.name), &user)).collect();
         own.extend(tokens.map(|token| set(format!("{TOKENS}{}", token.id), &token)));
-        own.extend(record.get::<bool>(SET_UP).map(|there| set(SET_UP.into(), &there)));
+        let marker: Option<Box<RawValue>> = record.get(SET_UP);
+        own.extend(marker.map(|marker| (SET_UP.to_owned(), Some(marker))));
         own
     }
 }
@@ -297,4 +263,48 @@ impl UserChange {
 /// Whether this can be the name of an entry. Other names are not looked up.
 fn is_name(name: &str) -> bool {
     name.parse::<HostName>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use rt::CoreId;
+    use rt::sim::World;
+
+    use super::*;
+    use crate::{Config, Wanted};
+
+    /// Otherwise anybody could become the first user of a node that has users.
+    #[test]
+    fn a_marker_that_a_later_version_has_written_counts() {
+        let world = World::new(1);
+        let server = world.add_machine("server", 1);
+        let portals = vec![SocketAddr::new(world.address(server), 3260)];
+        let config = Arc::new(Config { data_dir: "/ursa".into(), portals, ..Config::default() });
+        let (ready, started) = rt::sync::oneshot();
+        let start = Cell::new(Some((Wanted::default(), ready)));
+        world.restart(server, move |core| {
+            let start = (core == CoreId(0)).then(|| start.take()).flatten();
+            crate::run(Arc::clone(&config), start)
+        });
+        world.wait_for(started).expect("the node answers").expect("it starts");
+        world.block_on(server, CoreId(0), || async {
+            let control = Control::current();
+            assert_eq!(control.is_set_up(), Some(false));
+            let writer = Rc::clone(&control);
+            let written = control.change(Work::new(Doing::ChangeUser, "a"), |changing| async move {
+                let _record = changing.hold([Thing::Record]).await?;
+                let marker = set(SET_UP.into(), &["since", "a later version"]);
+                writer.commit_shared(&changing, vec![marker], Vec::new()).await
+            });
+            written.await.unwrap();
+            assert_eq!(control.is_set_up(), Some(true));
+            let own = control.own_people();
+            assert_eq!(own.len(), 1, "it moves to the record of a cluster that the node creates");
+            assert_eq!(own[0].1.as_ref().unwrap().get(), r#"["since","a later version"]"#);
+        });
+    }
 }

@@ -1,0 +1,66 @@
+//! What the nodes of a cluster share besides volumes: targets, host groups, users and tokens, by key.
+//!
+//! They are in the cluster's record. As long as a node is in no cluster, they are in the node's own record,
+//! under the same keys. No other code chooses between the two when it looks one up or changes it.
+
+use serde::de::DeserializeOwned;
+
+use super::change::{Changing, WaitsFor};
+use super::{Control, ControlError};
+use crate::copies::Keeper;
+use crate::record::Change;
+
+impl Control {
+    /// The entries whose keys begin with `prefix`, by key.
+    pub(super) fn shared_entries<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
+        match self.keeper() {
+            Some(keeper) => keeper.list(prefix),
+            None => self.record.borrow().list(prefix),
+        }
+    }
+
+    /// The entry at `key`; `None` if there is none, or if it has another shape.
+    pub(super) fn shared_entry<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        match self.keeper() {
+            Some(keeper) => keeper.get(key).map(|(value, _)| value),
+            None => self.record.borrow().get(key),
+        }
+    }
+
+    /// Whether there is an entry at `key`, of whatever shape.
+    pub(super) fn has_shared_entry(&self, key: &str) -> bool {
+        match self.keeper() {
+            Some(keeper) => keeper.revision_of(key).is_some(),
+            None => self.record.borrow().has(key),
+        }
+    }
+
+    /// Makes changes of shared entries durable, all or none, and then changes of what is the node's own. The
+    /// caller holds the record.
+    ///
+    /// # Errors
+    /// Somebody else has changed an entry since this node last heard of it; those of the two records.
+    pub(super) async fn commit_shared(
+        &self,
+        changing: &Changing,
+        shared: Vec<Change>,
+        own: Vec<Change>,
+    ) -> Result<(), ControlError> {
+        if !shared.is_empty() {
+            self.check_cluster()?;
+        }
+        let Some(keeper) = self.keeper().filter(|_| !shared.is_empty()) else {
+            return self.commit(changing, shared.into_iter().chain(own).collect()).await;
+        };
+        changing.waits_for(WaitsFor::ClusterRecord);
+        let transaction = shared.into_iter().fold(Keeper::transaction(), |transaction, (key, value)| {
+            let transaction = transaction.expect(&key, keeper.revision_of(&key));
+            match value {
+                Some(value) => transaction.put(&key, value.get()),
+                None => transaction.delete(&key),
+            }
+        });
+        keeper.commit(transaction).await?;
+        if own.is_empty() { Ok(()) } else { self.commit(changing, own).await }
+    }
+}
