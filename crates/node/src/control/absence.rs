@@ -22,12 +22,12 @@ impl Control {
     where
         F: Future<Output = Result<T, ControlError>>,
     {
-        let before = self.keeper().map(|keeper| keeper.acts_by());
+        let before = self.keeper().ok().map(|keeper| keeper.acts_by());
         let refused = match work(self.clone()).await {
             Err(refused @ ControlError::NotFound { kind, .. }) if is_of_record(kind) => refused,
             other => return other,
         };
-        let keeper = match self.keeper_or_why_not() {
+        let keeper = match self.keeper() {
             Err(ControlError::NoCluster) => return Err(refused),
             keeper => keeper?,
         };

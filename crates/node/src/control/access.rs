@@ -461,7 +461,7 @@ impl Control {
     ) -> Result<(), ControlError> {
         self.commit_shared(changing, changes.iter().map(in_record).collect(), others).await?;
         // From the cluster's record the cores receive it as on all other nodes.
-        if self.keeper().is_none() {
+        if self.keeper().is_err() {
             let (access, concerned) = self.access().with(&changes);
             announce(access, concerned).await;
         }
@@ -512,7 +512,7 @@ impl Control {
     /// They are parsed only here. From now on each change of the record is also applied to what the cores
     /// have.
     pub(super) async fn announce_record(&self) {
-        let keeper = self.keeper();
+        let keeper = self.keeper().ok();
         let access = match keeper.as_ref().filter(|keeper| keeper.acts_by().0 > 0) {
             Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
             None => {

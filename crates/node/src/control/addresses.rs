@@ -63,7 +63,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`].
     pub fn addresses(&self) -> Result<Vec<AddressStatus>, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let entries = keeper.list::<AddressEntry>(ADDRESSES).into_iter();
         let mut all: Vec<AddressStatus> = entries.map(|entry| self.address_status(&keeper, entry)).collect();
         all.sort_by_key(|status| status.spec.address);
@@ -75,7 +75,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
     pub fn address(&self, address: IpAddr) -> Result<AddressStatus, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let key = address_key(address);
         match (keeper.get::<AddressEntry>(&key), keeper.revision_of(&key)) {
             (Some((entry, _)), _) => Ok(self.address_status(&keeper, entry)),
@@ -90,7 +90,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`].
     pub fn unreadable_addresses(&self) -> Result<Vec<String>, ControlError> {
-        Ok(unreadable_in(&*self.keeper_or_why_not()?))
+        Ok(unreadable_in(&*self.keeper()?))
     }
 
     /// Declares a floating address; one of the nodes takes it within moments.
@@ -100,7 +100,7 @@ impl Control {
     /// [`ADDRESSES_MAX`]; [`ControlError::EntryUnreadable`] if there is an address whose portal group is not
     /// known.
     pub async fn add_address(&self, spec: AddressSpec) -> Result<AddressStatus, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         check_address(&spec)?;
         check_nodes(&keeper, &spec)?;
         let AddressSpec { address, prefix, device, nodes, prefer } = spec;
@@ -135,7 +135,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
     pub async fn remove_address(&self, address: IpAddr) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let key = address_key(address);
         let revision = keeper.revision_of(&key);
         self.address(address)?;
@@ -155,7 +155,7 @@ impl Control {
 
     /// The addresses that no node holds.
     pub(super) fn lost_addresses(&self) -> Vec<Fault> {
-        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(keeper) = self.keeper() else { return Vec::new() };
         let now = rt::now();
         let fault = |(address, here): (IpAddr, Here)| {
             let since = here.lost_since?;
@@ -169,7 +169,7 @@ impl Control {
     /// The addresses that are on this machine now, and their devices: the watcher removes them when this
     /// process is dead.
     pub(super) fn addresses_on(&self) -> Vec<AddressOn> {
-        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(keeper) = self.keeper() else { return Vec::new() };
         let on = |address: IpAddr| {
             let (entry, _) = keeper.get::<AddressEntry>(&address_key(address))?;
             Some(AddressOn { address, prefix: entry.prefix, device: entry.device })

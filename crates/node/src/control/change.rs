@@ -324,10 +324,10 @@ impl Changing {
         let Some((code, is_shared, text)) = told_as(&self.work) else { return };
         let events = self.control.events();
         match self.control.keeper() {
-            Some(_) if is_shared => {}
+            Ok(_) if is_shared => {}
             // The record may have emitted it already.
-            Some(_) => events.tell_unless_told(self.began, self.event(code, text)),
-            None => events.tell(self.event(code, text)),
+            Ok(_) => events.tell_unless_told(self.began, self.event(code, text)),
+            Err(_) => events.tell(self.event(code, text)),
         }
     }
 

@@ -192,7 +192,7 @@ impl Control {
             };
             control.begin(&changing, place, Vec::new()).await?;
             // Callers expect to find the node in the new cluster.
-            if let Some(keeper) = control.keeper() {
+            if let Ok(keeper) = control.keeper() {
                 keeper.until_known(&node_key(keeper.me())).await;
             }
             control.move_own_to_cluster(&changing).await
@@ -284,7 +284,7 @@ impl Control {
             }
             control.begin(&changing, place, also).await?;
             // Some of them may have been deleted from the record since.
-            if let (Some(admitted), Some(keeper)) = (admitted, control.keeper()) {
+            if let (Some(admitted), Ok(keeper)) = (admitted, control.keeper()) {
                 let revision = replica::Revision(admitted.revision);
                 rt::spawn(async move { control.follow_rules_of_record(keeper, revision).await }).detach();
             }
@@ -321,7 +321,7 @@ impl Control {
     /// # Errors
     /// As [`Control::force_new_cluster`].
     pub async fn check_new_cluster(&self) -> Result<Vec<u16>, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         if !keeper.nodes_vote() {
             return Err(ControlError::RecordInEtcd {
                 what: "a node cannot be forced into a new cluster",
@@ -346,7 +346,7 @@ impl Control {
         self.change(Work::new(Doing::ReturnToCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
             // The node may have joined again, or left, while this change waited for its turn.
-            let Some(place) = control.place().filter(|_| control.keeper().is_none()) else { return Ok(()) };
+            let Some(place) = control.place().filter(|_| control.keeper().is_err()) else { return Ok(()) };
             if control.has_lost_files() {
                 return Err(EnterError::Lost(cluster_path()).into());
             }

@@ -46,14 +46,16 @@ pub(super) const HEARD_WITHIN: Duration = Duration::from_secs(3);
 const HEARD_EVERY: Duration = Duration::from_millis(50);
 
 impl Control {
-    /// The keeper of the node's copies, if the node is in a cluster.
-    pub fn keeper(&self) -> Option<Rc<Keeper>> {
-        Shard::current().copies()?.keeper()
-    }
-
-    pub(super) fn keeper_or_why_not(&self) -> Result<Rc<Keeper>, ControlError> {
-        self.check_cluster()?;
-        self.keeper().ok_or(ControlError::NoCluster)
+    /// The keeper of the node's copies.
+    ///
+    /// # Errors
+    /// Why the node has none: [`ControlError::ClusterFailed`], [`ControlError::NoCluster`].
+    pub fn keeper(&self) -> Result<Rc<Keeper>, ControlError> {
+        let keeper = Shard::current().copies().and_then(|copies| copies.keeper());
+        keeper.ok_or_else(|| match self.cluster_failure() {
+            Some(failure) => ControlError::ClusterFailed(failure.why),
+            None => ControlError::NoCluster,
+        })
     }
 
     /// What the open pools hold of a volume: at most one copy, unless a pool that had been given up came
@@ -77,7 +79,7 @@ impl Control {
     /// Grows a volume with copies: first each copy, then, in one step, the volume. If repeated, it continues
     /// where it stopped.
     pub(super) async fn grow_replicated(&self, info: &VolumeInfo, size: ByteLen) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         keeper.check_entry(&volume_key(info.id))?;
         let capacity = whole_blocks(size, info.block_size)?;
         let mut grown: BTreeSet<(u16, u64)> = BTreeSet::new();
@@ -123,7 +125,7 @@ impl Control {
         info: &VolumeInfo,
         change: SpaceChange,
     ) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         keeper.check_entry(&volume_key(info.id))?;
         let mut given: BTreeSet<(u16, u64)> = BTreeSet::new();
         for _ in 0..GROW_TRIES_MAX {
@@ -165,7 +167,7 @@ impl Control {
 
     /// Renames a volume with copies. Its nodes' pools follow automatically.
     pub(super) async fn rename_replicated(&self, info: &VolumeInfo, name: &str) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         if keeper.revision_of(&volume_name_key(name)).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.to_owned() });
         }
@@ -188,10 +190,10 @@ impl Control {
     ///
     /// If the volume was deleted while this node was down, it is not.
     pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool, ControlError> {
-        let Some(keeper) = self.keeper() else {
+        let keeper = match self.keeper() {
+            Err(ControlError::NoCluster) => return Ok(false),
             // Unknown while the node does not take part in its cluster.
-            self.check_cluster()?;
-            return Ok(false);
+            keeper => keeper?,
         };
         if self.being_made.borrow().contains_key(&id) || keeper.volume(id).is_some() {
             return Ok(true);
@@ -202,7 +204,7 @@ impl Control {
 
     /// Deletes a volume with copies. The caller holds it and has unmapped it.
     pub(super) async fn delete_replicated(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let key = volume_key(id);
         let (entry, revision) =
             keeper.get::<VolumeEntry>(&key).ok_or_else(|| ControlError::not_found("volume", name))?;
@@ -232,7 +234,7 @@ impl Control {
 
     /// Applies changes of the cluster's targets or hosts at these keys.
     pub(crate) async fn act_by_cluster(&self, keys: &BTreeSet<String>) {
-        let Some(keeper) = self.keeper() else { return };
+        let Ok(keeper) = self.keeper() else { return };
         let changes: Vec<AccessChange> = keys.iter().filter_map(|key| access_change(&keeper, key)).collect();
         if changes.is_empty() {
             return;
@@ -392,7 +394,7 @@ impl Control {
     /// Updates the paths to copies in all units, and the portals of the other nodes that initiators are
     /// shown.
     pub(crate) async fn show_paths_of_copies(&self) {
-        let Some(keeper) = self.keeper() else { return };
+        let Ok(keeper) = self.keeper() else { return };
         let mut after = None;
         loop {
             let (some, next) = keeper.some_paths(after);

@@ -244,17 +244,17 @@ impl Control {
     }
 
     fn record_lost(&self) -> Option<Fault> {
-        let error = self.keeper()?.record_trouble()?;
+        let error = self.keeper().ok()?.record_trouble()?;
         Some(FaultKind::RecordLost { error }.into())
     }
 
     fn unreadable_entries(&self) -> Option<Fault> {
-        let keys = self.keeper()?.unreadable_keys();
+        let keys = self.keeper().ok()?.unreadable_keys();
         (!keys.is_empty()).then(|| FaultKind::RecordEntriesUnreadable { keys }.into())
     }
 
     fn expelled(&self) -> Option<Fault> {
-        let kind = match self.keeper()?.expelled()? {
+        let kind = match self.keeper().ok()?.expelled()? {
             Expelled::Removed => FaultKind::RemovedFromCluster,
             Expelled::GivenUp => FaultKind::LeftBehind,
         };
@@ -275,18 +275,18 @@ impl Control {
     }
 
     fn record_stalled(&self) -> Option<Fault> {
-        let (stall, age) = self.keeper()?.stalled()?;
+        let (stall, age) = self.keeper().ok()?.stalled()?;
         let data_dir = Shard::current().config().data_dir.clone();
         Some(FaultKind::RecordStalled { stall: stall.code(), data_dir }.lasting(age))
     }
 
     fn logins_refused(&self) -> Option<Fault> {
-        self.keeper()?.refuses_logins().then(|| FaultKind::LoginsRefused.into())
+        self.keeper().ok()?.refuses_logins().then(|| FaultKind::LoginsRefused.into())
     }
 
     /// The nodes that are up but not reached from here. A node that no node reaches is down, and not listed.
     fn cut_off(&self) -> Vec<Fault> {
-        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(keeper) = self.keeper() else { return Vec::new() };
         let names = self.node_names();
         let fault = |(node, age): (NodeId, Duration)| {
             let reached_by = keeper.reached_by(node).into_iter().map(|node| node.0).collect();

@@ -230,7 +230,7 @@ impl Control {
     ///
     /// Volumes that other nodes have, or may have, are not lost.
     async fn maps_to(&self, volumes: Option<&[VolumeInfo]>) -> Vec<LostMap> {
-        let (access, keeper) = (self.access(), self.keeper());
+        let (access, keeper) = (self.access(), self.keeper().ok());
         let mapped: BTreeSet<VolumeId> =
             access.targets().flat_map(|target| &target.maps).map(|map| map.volume).collect();
         let may_be_lost = |id: &VolumeId| match volumes {
@@ -263,7 +263,7 @@ impl Control {
 
     /// Which of these volumes another node has; all of them if a node does not respond.
     async fn may_be_elsewhere(&self, volumes: &[VolumeId]) -> BTreeSet<VolumeId> {
-        let Some(keeper) = self.keeper().filter(|_| !volumes.is_empty()) else { return BTreeSet::new() };
+        let Some(keeper) = self.keeper().ok().filter(|_| !volumes.is_empty()) else { return BTreeSet::new() };
         let nodes = keeper.nodes().into_iter().map(|(node, _)| node);
         let others = nodes.filter(|node| !node.witness && node.id != keeper.me().0);
         let ask = |node: NodeEntry| {

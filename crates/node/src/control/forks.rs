@@ -105,7 +105,7 @@ impl Control {
         policy: SplitBrainPolicy,
         by: &str,
     ) -> Result<PolicyChange, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let change = self.check_split_brain_policy(volume, policy).await?;
         let (id, entry) = self.replicated(&keeper, volume)?;
         let key = policy_key(id);
@@ -132,7 +132,7 @@ impl Control {
         volume: &str,
         policy: SplitBrainPolicy,
     ) -> Result<PolicyChange, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let (_, entry) = self.replicated(&keeper, volume)?;
         let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
         if policy == SplitBrainPolicy::Heartbeat {
@@ -168,7 +168,7 @@ impl Control {
     /// There is nothing to decide, or not yet; the volume has no copies; the node has no copy, or cannot
     /// serve it; errors of the record.
     pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let named = self.replicated(&keeper, volume)?;
         let Decidable { id, entry, fork } = decidable(&keeper, named, keep)?;
         if keep != fork.node {
@@ -192,7 +192,7 @@ impl Control {
     /// # Errors
     /// As [`Control::resolve_fork`], except those of the record.
     pub async fn check_fork(&self, volume: &str, keep: u16) -> Result<ForkDecision, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let named = self.replicated(&keeper, volume)?;
         let Decidable { id, entry, fork } = decidable(&keeper, named, keep)?;
         let others = entry.copies.iter().map(|copy| copy.node).filter(|node| *node != keep).collect();
@@ -232,7 +232,7 @@ impl Control {
 
     /// Checks that this node has all that it has written alone, and could serve it.
     pub(super) async fn can_serve_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let known = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
         if keeper.can_serve_fork(known, epoch).await {
             return Ok(());
@@ -244,7 +244,7 @@ impl Control {
     /// Stops serving a volume for good, because the data of the other node is kept, and then records the
     /// decision.
     pub(super) async fn yield_to_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let id = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
         let decision = Decision::about(&keeper, id).await?;
         let (entry, split) = (&decision.entry, &decision.split);

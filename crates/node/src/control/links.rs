@@ -42,7 +42,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`].
     pub async fn links(&self) -> Result<Vec<LinkStatus>, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let by_core = ask_each_core(LINKS_DEADLINE, || async { Copies::current().linked() }).await;
         let silent = by_core.iter().filter(|(_, answer)| answer.is_none());
         let silent_cores: Vec<u16> = silent.map(|(core, _)| core.0).collect();

@@ -30,7 +30,7 @@ pub(crate) fn set_lost_of_copy(slice: Address, lost: Option<(ByteOffset, ByteLen
 /// Reports that a copy of the volume with this number has lost `len` bytes at this offset. From any core.
 pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen) {
     with_control(move |control| {
-        if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
+        if let Some(id) = control.keeper().ok().and_then(|keeper| keeper.id_of(number)) {
             control.note_lost(id, of_volume.0, len.0);
         }
     });
@@ -39,7 +39,7 @@ pub(crate) fn note_lost_of_copy(number: u32, of_volume: ByteOffset, len: ByteLen
 impl Control {
     /// The volumes whose copies on this node have lost blocks.
     pub(super) fn lost_blocks(&self) -> Vec<Fault> {
-        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(keeper) = self.keeper() else { return Vec::new() };
         let mut volumes = BTreeMap::<u32, (u64, u64)>::new();
         for (slice, (first, len)) in &*self.lost_blocks.0.borrow() {
             let (lowest, bytes) = volumes.entry(slice.volume).or_insert((u64::MAX, 0));

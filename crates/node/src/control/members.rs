@@ -84,7 +84,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`].
     pub async fn nodes(&self) -> Result<Vec<NodeStatus>, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let status = keeper.store().status(MEMBERS_DEADLINE).await.ok();
         let mut copies = Vec::new();
         keeper.for_each_entry(|entry| copies.extend(entry.copies)).await;
@@ -122,14 +122,14 @@ impl Control {
 
     /// This node's number in its cluster, if it is in one.
     pub fn number(&self) -> Option<u16> {
-        self.keeper().map(|keeper| keeper.me().0)
+        self.keeper().ok().map(|keeper| keeper.me().0)
     }
 
     /// This node's number and name in its cluster, if it is in one.
     pub fn number_and_name(&self) -> (Option<u16>, Option<String>) {
         match self.keeper() {
-            Some(keeper) => (Some(keeper.me().0), Some(self.host.name.clone())),
-            None => (None, None),
+            Ok(keeper) => (Some(keeper.me().0), Some(self.host.name.clone())),
+            Err(_) => (None, None),
         }
     }
 
@@ -139,7 +139,7 @@ impl Control {
     /// # Errors
     /// Less than [`SYNC_LIMIT_MIN`] or more than [`SYNC_LIMIT_MAX`].
     pub async fn limit_syncs(&self, bytes_per_second: Option<u64>) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
             return Err(ControlError::Invalid {
                 field: "bytes_per_second",
@@ -158,7 +158,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`].
     pub fn sync_limit(&self) -> Result<Option<u64>, ControlError> {
-        Ok(self.keeper_or_why_not()?.sync_limit())
+        Ok(self.keeper()?.sync_limit())
     }
 
     /// Reserves an address of a node for one kind of links; `None` allows all kinds. Links move within half a
@@ -172,7 +172,7 @@ impl Control {
         address: SocketAddr,
         role: Option<LinkRole>,
     ) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let entry = node_entry(&keeper, number)?;
         let reason = "not an address at which the node listens for other nodes: see `ursa node list`";
         let unknown = ControlError::Invalid { field: "address", reason };

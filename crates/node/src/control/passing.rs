@@ -90,7 +90,7 @@ impl Control {
     /// Forwards a request about a volume, by name or identity, to a node that has a copy, unless this node
     /// has one.
     pub async fn pass_on(&self, volume: &str, request: &Request) -> Passage {
-        let Some(keeper) = self.keeper() else { return Passage::Stays };
+        let Ok(keeper) = self.keeper() else { return Passage::Stays };
         if self.has_here(&keeper, volume) {
             return Passage::Stays;
         }
@@ -125,7 +125,7 @@ impl Control {
     /// # Errors
     /// The node is not in a cluster; the other node is not in this one.
     pub async fn pass_on_to(&self, node: u16, request: &Request) -> Result<Passage, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let number = NodeId(node);
         if number == keeper.me() {
             return Ok(Passage::Stays);
@@ -150,7 +150,7 @@ impl Control {
     /// The node is not in a cluster; the request names another node.
     pub fn check_is_here(&self, node: Option<u16>) -> Result<(), ControlError> {
         match node {
-            Some(node) if NodeId(node) != self.keeper_or_why_not()?.me() => {
+            Some(node) if NodeId(node) != self.keeper()?.me() => {
                 Err(ControlError::Internal("a request for another node was not passed on"))
             }
             _ => Ok(()),

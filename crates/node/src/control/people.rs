@@ -132,10 +132,10 @@ impl Control {
         // Whatever its value: a later version may write another one.
         let there = self.has_shared_entry(SET_UP);
         let read = match self.keeper() {
-            Some(keeper) => !keeper.nodes().is_empty(),
+            Ok(keeper) => !keeper.nodes().is_empty(),
             // While the node cannot take part in its cluster, it does not know the cluster's users. Nobody
             // may become the first user then.
-            None => self.cluster_failure().is_none(),
+            Err(_) => self.cluster_failure().is_none(),
         };
         (there || read).then_some(there)
     }

@@ -209,7 +209,7 @@ impl Control {
     /// As [`Control::check_accepting_older`].
     pub async fn accept_older(&self, name: &str) -> Result<PoolStatus, ControlError> {
         self.check_accepting_older(name)?;
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let older = self.only_older(&self.pool_named(name)?)?;
         let ids: BTreeSet<VolumeId> = older.iter().map(|info| info.id).collect();
         for info in older {
@@ -226,7 +226,7 @@ impl Control {
     }
 
     fn only_older(&self, pool: &Pool) -> Result<Vec<VolumeInfo>, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let mut volumes = self.current_volumes(pool);
         // If another copy in sync is up, it will mark this one as out of sync in a moment.
         volumes.retain(|info| is_set_back(info) && keeper.calls_this_copy_in_sync(info.id));
@@ -242,7 +242,7 @@ impl Control {
     /// Pools that were set back, until all of their copies are marked for a full resync. From then on the
     /// volumes' own status says what they wait for.
     pub(super) fn set_back(&self) -> Vec<Fault> {
-        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(keeper) = self.keeper() else { return Vec::new() };
         let fault = |pool: Pool| {
             let mut older = self.current_volumes(&pool);
             older.retain(is_set_back);

@@ -167,7 +167,7 @@ pub(crate) fn note_bad_block(volume: VolumeId, of_volume: ByteOffset, bad: BadBl
 /// Notes a failed read of this node's copy of the volume with this number in its cluster. From any core.
 pub(crate) fn note_bad_block_of_copy(number: u32, of_volume: ByteOffset, bad: BadBlock) {
     with_control(move |control| {
-        if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
+        if let Some(id) = control.keeper().ok().and_then(|keeper| keeper.id_of(number)) {
             control.note_bad_block(id, of_volume.0, bad);
         }
     });
@@ -180,7 +180,7 @@ pub(crate) fn note_unrepaired_of_copy(number: u32, of_volume: ByteOffset, len: B
         return;
     }
     with_control(move |control| {
-        let Some(keeper) = control.keeper() else { return };
+        let Ok(keeper) = control.keeper() else { return };
         let Some(id) = keeper.id_of(number) else { return };
         let Ok((pool, info)) = control.volume_named(&id.to_string()) else { return };
         keeper.note_unread(id, control.range_of(&pool, &info, of_volume.0, len.0, bad));
@@ -195,7 +195,7 @@ pub(crate) fn note_repaired_block(volume: VolumeId, bad: BadBlock) {
 /// Notes that a block of such a copy was repaired. From any core.
 pub(crate) fn note_repaired_block_of_copy(number: u32, bad: BadBlock) {
     with_control(move |control| {
-        if let Some(id) = control.keeper().and_then(|keeper| keeper.id_of(number)) {
+        if let Some(id) = control.keeper().ok().and_then(|keeper| keeper.id_of(number)) {
             control.note_repaired_block(id, bad);
         }
     });

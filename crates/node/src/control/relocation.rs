@@ -55,7 +55,7 @@ impl Control {
     /// The node cannot take a copy, or has one; no slot is free; errors of the node or of the cluster's
     /// record.
     pub async fn add_copy(self: &Rc<Control>, volume: &str, added: AddedCopy) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         if self.is_sole_here(&keeper, volume) {
             if added.node == keeper.me().0 {
                 return Err(ControlError::HasCopy { volume: volume.to_owned(), node: added.node });
@@ -164,7 +164,7 @@ impl Control {
         volume: &str,
         instead_of: Option<u16>,
     ) -> Result<(VolumeStatus, Vec<u16>), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         if self.is_sole_here(&keeper, volume) {
             let status = self.check_first_copy(&keeper, volume, instead_of)?;
             return Ok((status, vec![keeper.me().0]));
@@ -179,7 +179,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::OnlyInSync`]; the node has no copy.
     pub async fn remove_copy(&self, volume: &str, node: u16) -> Result<bool, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let (id, _) = self.replicated(&keeper, volume)?;
         self.change_entry(&keeper, id, Some(node), |entry| {
             in_sync_without(entry, node)?;
@@ -198,7 +198,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotReplicated`]: the volume exists, but has no copies.
     pub fn volume_entry(&self, volume: &str) -> Result<VolumeEntry, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         self.replicated(&keeper, volume).map(|(_, entry)| entry)
     }
 
@@ -219,7 +219,7 @@ impl Control {
     /// # Errors
     /// As [`Control::remove_copy`], except those of the record.
     pub fn check_removed_copy(&self, entry: &VolumeEntry, node: u16) -> Result<usize, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         check_settled(&keeper, entry, Some(node))?;
         in_sync_without(entry, node)
     }
@@ -230,7 +230,7 @@ impl Control {
     /// # Errors
     /// The node has no copy; [`ControlError::CopyInSync`].
     pub async fn cancel_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let (id, _) = entry_named(&keeper, volume)?;
         let cancelled = self.change_entry(&keeper, id, Some(node), |entry| {
             not_in_sync(entry, node)?;
@@ -244,7 +244,7 @@ impl Control {
     /// # Errors
     /// As [`Control::cancel_copy`], except those of the record.
     pub fn check_cancelled_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let (_, entry) = entry_named(&keeper, volume)?;
         check_settled(&keeper, &entry, Some(node))?;
         not_in_sync(&entry, node)
@@ -255,7 +255,7 @@ impl Control {
     /// # Errors
     /// The node has no copy.
     pub async fn keep_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let (id, _) = entry_named(&keeper, volume)?;
         let kept = self.change_entry(&keeper, id, None, |entry| {
             copy_on(entry, node)?;
@@ -271,7 +271,7 @@ impl Control {
     /// # Errors
     /// As [`Control::keep_copy`], except those of the record.
     pub fn check_kept_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let (_, entry) = entry_named(&keeper, volume)?;
         check_settled(&keeper, &entry, None)?;
         copy_on(&entry, node)
@@ -310,7 +310,7 @@ impl Control {
         node: u16,
         change: impl Fn(&mut VolumeEntry, u8),
     ) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let (id, _) = entry_named(&keeper, volume)?;
         let changed = self.change_entry(&keeper, id, None, |entry| {
             copy_on(entry, node)?;

@@ -48,10 +48,10 @@ impl Control {
         info.copy?;
         // A sole copy is served without the record, and is added to it.
         let is_gone = |keeper: Rc<Keeper>| keeper.has(info.id) || keeper.is_deleted(info.id);
-        if info.is_sole() && !self.keeper().is_some_and(is_gone) {
+        if info.is_sole() && !self.keeper().is_ok_and(is_gone) {
             return None;
         }
-        let Some(keeper) = self.keeper() else {
+        let Ok(keeper) = self.keeper() else {
             return Some(match self.place() {
                 Some(_) if self.cluster_failure().is_some() => {
                     "this node does not take part in its cluster (see `ursa status`): the copy on this node cannot be used until it does".into()

@@ -76,7 +76,7 @@ impl Control {
         let pools = self.pools.borrow();
         let known = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
         let fails = |pool: &Pool| {
-            let keeper = self.keeper();
+            let keeper = self.keeper().ok();
             let has_failed = |id| keeper.as_ref().is_some_and(|keeper| keeper.has_failed(id));
             pool.metadata_state() == MetadataState::Failed
                 // A full file system fails a copy but not the disk.
@@ -91,7 +91,7 @@ impl Control {
 
     /// Checks that closing the pool does not destroy the last copy in sync of a RAM volume.
     fn check_nothing_forgotten(&self, pool: &Pool) -> Result<(), ControlError> {
-        let Some(keeper) = self.keeper() else { return Ok(()) };
+        let Ok(keeper) = self.keeper() else { return Ok(()) };
         let forgotten =
             |info: &VolumeInfo| info.kind == VolumeKind::Ram && !info.is_sole() && keeper.is_last(info.id);
         match self.current_volumes(pool).into_iter().find(forgotten) {
@@ -126,7 +126,7 @@ impl Control {
         // Before the openings under way are waited for, so that no other one begins.
         self.set_closing(pool, true);
         let all = self.current_volumes(pool);
-        if let Some(keeper) = self.keeper() {
+        if let Ok(keeper) = self.keeper() {
             let memory = |info: &&VolumeInfo| info.kind == VolumeKind::Ram;
             let ids = all.iter().map(|info| info.id).collect();
             // Some of its copies may be being opened.
@@ -145,7 +145,7 @@ impl Control {
     /// Has those volumes of a pool that the node no longer has served that another pool holds, too, with data
     /// that may be current. No host sees them now, but the state of their units stays: it may fence hosts off.
     pub(super) async fn serve_elsewhere(&self, pool: &Pool) {
-        let Some(keeper) = self.keeper() else { return };
+        let Ok(keeper) = self.keeper() else { return };
         let is_sound = |info: &VolumeInfo| {
             let is_trusted = |copy: CopyOf| matches!(copy.state, CopyState::Trusted { .. });
             info.is_sole() || info.copy.is_some_and(is_trusted)
@@ -207,7 +207,7 @@ impl Control {
     /// What is set aside of it stays for a later attempt.
     pub(crate) async fn end_wait(&self, id: VolumeId) {
         // Not if its pool is about to be closed, or is not open: then it is yet to be opened there.
-        let is_there = self.keeper().is_some_and(|keeper| {
+        let is_there = self.keeper().is_ok_and(|keeper| {
             let found = self.copies_of(id);
             found.iter().any(|(pool, info)| is_current(&keeper, info) && !self.is_closing(pool))
         });

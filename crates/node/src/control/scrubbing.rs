@@ -333,7 +333,7 @@ impl Control {
         if Shard::current().volume(info.id).is_none() {
             return Some(Unfit::NotServed);
         }
-        let keeper = self.keeper().filter(|_| info.copy.is_some());
+        let keeper = self.keeper().ok().filter(|_| info.copy.is_some());
         let is_behind = keeper.is_some_and(|keeper| !is_in_sync_here(&keeper, info.id));
         is_behind.then_some(Unfit::OutOfSync)
     }
@@ -440,7 +440,7 @@ impl Control {
                 if scrubbing.stopped.get() {
                     return Ok(ScrubState::Stopped);
                 }
-                if self.keeper().is_some_and(|keeper| keeper.is_stopping()) {
+                if self.keeper().is_ok_and(|keeper| keeper.is_stopping()) {
                     return Err("this node is stopping".into());
                 }
                 let began = rt::now();

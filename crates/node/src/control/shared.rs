@@ -14,24 +14,24 @@ impl Control {
     /// The entries whose keys begin with `prefix`, by key.
     pub(super) fn shared_entries<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
         match self.keeper() {
-            Some(keeper) => keeper.list(prefix),
-            None => self.record.borrow().list(prefix),
+            Ok(keeper) => keeper.list(prefix),
+            Err(_) => self.record.borrow().list(prefix),
         }
     }
 
     /// The entry at `key`; `None` if there is none, or if it has another shape.
     pub(super) fn shared_entry<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         match self.keeper() {
-            Some(keeper) => keeper.get(key).map(|(value, _)| value),
-            None => self.record.borrow().get(key),
+            Ok(keeper) => keeper.get(key).map(|(value, _)| value),
+            Err(_) => self.record.borrow().get(key),
         }
     }
 
     /// Whether there is an entry at `key`, of whatever shape.
     pub(super) fn has_shared_entry(&self, key: &str) -> bool {
         match self.keeper() {
-            Some(keeper) => keeper.revision_of(key).is_some(),
-            None => self.record.borrow().has(key),
+            Ok(keeper) => keeper.revision_of(key).is_some(),
+            Err(_) => self.record.borrow().has(key),
         }
     }
 
@@ -46,10 +46,12 @@ impl Control {
         shared: Vec<Change>,
         own: Vec<Change>,
     ) -> Result<(), ControlError> {
-        if !shared.is_empty() {
-            self.check_cluster()?;
-        }
-        let Some(keeper) = self.keeper().filter(|_| !shared.is_empty()) else {
+        let keeper = match self.keeper() {
+            Err(ControlError::NoCluster) => None,
+            _ if shared.is_empty() => None,
+            keeper => Some(keeper?),
+        };
+        let Some(keeper) = keeper else {
             return self.commit(changing, shared.into_iter().chain(own).collect()).await;
         };
         changing.waits_for(WaitsFor::ClusterRecord);

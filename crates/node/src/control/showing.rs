@@ -37,7 +37,7 @@ impl Control {
         self: &Rc<Control>,
         questions: BTreeMap<u16, String>,
     ) -> Result<Vec<(u16, Result<String, NotShown>)>, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         for node in questions.keys() {
             if keeper.get::<NodeEntry>(&node_key(NodeId(*node))).is_none() {
                 return Err(ControlError::not_found("node", &node.to_string()));

@@ -145,7 +145,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::Cluster`]: the record does not report it.
     pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>, ControlError> {
-        let Some(keeper) = self.keeper() else { return Ok(None) };
+        let Ok(keeper) = self.keeper() else { return Ok(None) };
         let status = keeper.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
         let endpoints = match &Shard::current().config().record {
             RecordEngine::Etcd(access) => access.endpoints.clone(),
@@ -179,7 +179,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::Core`].
     pub async fn replication(&self) -> Result<ReplicationStats, ControlError> {
-        let Some(keeper) = self.keeper() else { return Ok(ReplicationStats::default()) };
+        let Ok(keeper) = self.keeper() else { return Ok(ReplicationStats::default()) };
         let by_core = ask_all_cores(|| async { Copies::current().traffic() }).await?;
         let counted = keeper.counted();
         let (mut synced, mut dirtied) = (BTreeMap::new(), BTreeMap::new());

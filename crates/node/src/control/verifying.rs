@@ -201,11 +201,12 @@ impl Control {
     /// The volume does not exist, or is only on this node.
     pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification, ControlError> {
         let volume = self.volume(name)?;
-        if volume.copies.is_none() {
-            self.check_cluster()?;
-            return Err(ControlError::NotReplicated(volume.info.name));
-        }
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = match self.keeper() {
+            Err(ControlError::NoCluster) | Ok(_) if volume.copies.is_none() => {
+                return Err(ControlError::NotReplicated(volume.info.name));
+            }
+            keeper => keeper?,
+        };
         let id = volume.info.id;
         let running = self.verifications.of.borrow().get(&id).filter(|it| it.is_running()).map(Rc::clone);
         if let Some(running) = running {

@@ -101,7 +101,7 @@ impl Control {
             let name = |id| Some((id, self.pool_named(&pool).ok()?.volume(id)?.name));
             parts::for_each(ids, |id| all.extend(name(id))).await;
         }
-        if let Some(keeper) = self.keeper() {
+        if let Ok(keeper) = self.keeper() {
             let add = |entry: VolumeEntry| all.extend(VolumeId::parse(&entry.id).map(|id| (id, entry.name)));
             keeper.for_each_entry(add).await;
         }
@@ -131,7 +131,7 @@ impl Control {
 
     /// The volume of this name or identity, with its pool.
     pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo), ControlError> {
-        let keeper = self.keeper();
+        let keeper = self.keeper().ok();
         // The record's names come first: a pool may not know the current name of its copy yet.
         let named = keeper.as_ref().and_then(|keeper| keeper.get::<String>(&volume_name_key(name)));
         let id = VolumeId::parse(named.as_ref().map_or(name, |(id, _)| id));
@@ -157,7 +157,7 @@ impl Control {
         if found.len() < 2 {
             return found.into_iter().next();
         }
-        let keeper = self.keeper();
+        let keeper = self.keeper().ok();
         let rank = |(_, info): &(Pool, VolumeInfo)| match info.copy.map(|copy| copy.state) {
             _ if !keeper.as_ref().is_some_and(|keeper| is_current(keeper, info)) => 4,
             Some(CopyState::Blank) => 3,
@@ -174,7 +174,7 @@ impl Control {
     /// This pool has an older copy of these, which is not served: it had been given up, and came back.
     pub(super) fn current_volumes(&self, pool: &Pool) -> Vec<VolumeInfo> {
         let mut all = pool.volumes();
-        if let Some(keeper) = self.keeper() {
+        if let Ok(keeper) = self.keeper() {
             all.retain(|info| is_current(&keeper, info) || !self.has_current(&keeper, info.id));
         }
         all
@@ -182,7 +182,7 @@ impl Control {
 
     /// The volumes of a pool that is not open, except those whose copy on this node is in an open one.
     pub(super) fn not_in_open_pools(&self, mut all: Vec<VolumeInfo>) -> Vec<VolumeInfo> {
-        if let Some(keeper) = self.keeper() {
+        if let Ok(keeper) = self.keeper() {
             all.retain(|info| !self.has_current(&keeper, info.id));
         }
         all
@@ -195,7 +195,7 @@ impl Control {
 
     pub(super) fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
         let maps = self.maps_of_volume(info.id);
-        let failed = self.keeper().filter(|keeper| keeper.has_failed(info.id)).map(|_| {
+        let failed = self.keeper().ok().filter(|keeper| keeper.has_failed(info.id)).map(|_| {
             format!(
                 "a write to this copy failed, and the copy is out of service: check its disk (`ursa pool show {pool}`), then run `ursa pool reopen {pool}`"
             )
@@ -203,7 +203,8 @@ impl Control {
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string).or(failed);
         let problem = problem.or_else(|| self.why_not_recorded(&info));
         let scrub = self.pool_named(pool).ok().and_then(|pool| self.scrub_status(pool.id(), &info));
-        let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
+        let copies =
+            self.keeper().ok().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         let info = match &copies {
             Some(CopiesStatus { entry, .. }) => VolumeInfo {
                 name: entry.name.clone(),
@@ -240,7 +241,7 @@ impl Control {
         if unserved.is_empty() {
             return Vec::new();
         }
-        let keeper = self.keeper();
+        let keeper = self.keeper().ok();
         // The record's name comes first: a pool may not know the current name of its copy yet.
         let in_record = |info: &VolumeInfo| {
             let copies = keeper.as_ref().filter(|_| info.copy.is_some())?.volume(info.id)?;

@@ -33,7 +33,7 @@ pub struct LastWill {
 impl Control {
     /// The will for the watcher; `None` if the node is not in a cluster.
     pub fn last_will(&self) -> Option<LastWill> {
-        let keeper = self.keeper()?;
+        let keeper = self.keeper().ok()?;
         let place = self.place()?;
         let entries: Vec<NodeEntry> = keeper.list(NODES);
         let others = entries.into_iter().filter(|entry| entry.id != place.node);

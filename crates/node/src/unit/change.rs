@@ -95,7 +95,7 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
         },
     };
     if unit.is_replicated()
-        && let Some(keeper) = Control::current().keeper()
+        && let Ok(keeper) = Control::current().keeper()
     {
         // Every write is durable before it is answered, so there is nothing to flush.
         return waiting_for(id, "other nodes", keeper.agree_on(&unit, &change)).await;

@@ -223,7 +223,7 @@ impl Cluster {
     /// The volume of [`Cluster::add_volume`], as a node knows it; `None`: it knows of none.
     fn shown(&self, index: usize) -> Option<node::copies::CopiesStatus> {
         self.control(index, |control| async move {
-            let mut volumes = control.keeper()?.volumes();
+            let mut volumes = control.keeper().ok()?.volumes();
             // They are ordered by random identities.
             volumes.sort_by_key(|volume| volume.entry.name != Shape::thick().name);
             volumes.into_iter().next()

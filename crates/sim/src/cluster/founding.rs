@@ -50,7 +50,7 @@ impl Cluster {
         }
         let all_there = || {
             let heard = |control: Rc<Control>| async move {
-                let heard = control.keeper().map(|keeper| keeper.nodes());
+                let heard = control.keeper().ok().map(|keeper| keeper.nodes());
                 heard.map_or(0, |nodes| nodes.iter().filter(|(node, up)| *up && !node.witness).count())
             };
             (0..nodes).all(|index| self.control(index, heard) == nodes)
@@ -77,7 +77,7 @@ impl Cluster {
         let voters = voters(self.servers.len(), self.witness.is_some());
         let all_vote = || {
             let status = |control: Rc<Control>| async move {
-                let keeper = control.keeper()?;
+                let keeper = control.keeper().ok()?;
                 keeper.store().status(RECORD_DEADLINE).await.ok()
             };
             self.control(0, status).is_some_and(|status| status.voters.len() == voters)

@@ -59,14 +59,6 @@ impl Control {
         self.cluster_failure.borrow().clone()
     }
 
-    /// Fails while the node does not take part in its cluster.
-    pub(in crate::control) fn check_cluster(&self) -> Result<(), ControlError> {
-        match &*self.cluster_failure.borrow() {
-            Some(failure) => Err(ControlError::ClusterFailed(failure.why.clone())),
-            None => Ok(()),
-        }
-    }
-
     /// Returns to the node's cluster at the start. If that fails, the node shows why and tries again.
     pub(crate) async fn go_on_in_cluster(self: &Rc<Control>) {
         let Some(place) = self.place() else { return };
@@ -75,7 +67,7 @@ impl Control {
             Ok(false) => match self.try_cluster().await {
                 Ok(()) => {
                     // Until it has read the record, it acts by what it knew last.
-                    if let Some(keeper) = self.keeper() {
+                    if let Ok(keeper) = self.keeper() {
                         let control = Rc::clone(self);
                         let follow = async move { control.follow_rules_of_record(keeper, Revision(1)).await };
                         rt::spawn(follow).detach();
@@ -103,7 +95,7 @@ impl Control {
         }
         self.cluster_failure.replace(None);
         // The node may have left meanwhile.
-        let Some(keeper) = self.keeper() else { return };
+        let Ok(keeper) = self.keeper() else { return };
         let name = self.host.name.clone();
         tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
         self.follow_rules_of_record(keeper, Revision(1)).await;

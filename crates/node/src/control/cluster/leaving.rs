@@ -63,7 +63,7 @@ impl Control {
     /// [`ControlError::NoCluster`], [`ControlError::TakesPart`].
     pub async fn check_leaving(&self) -> Result<Leaving, ControlError> {
         self.place().ok_or(ControlError::NoCluster)?;
-        if let Some(keeper) = self.keeper().filter(|keeper| keeper.expelled().is_none())
+        if let Some(keeper) = self.keeper().ok().filter(|keeper| keeper.expelled().is_none())
             && keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok()
         {
             return Err(ControlError::TakesPart(keeper.me().0));

@@ -28,7 +28,7 @@ impl Control {
     /// Entries that the cluster's record already has stay as they are there: an earlier life that was
     /// interrupted moved them. The node's own record keeps everything until all of it is moved.
     pub(super) async fn move_own_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
-        let (Some(keeper), Some(place)) = (self.keeper(), self.place()) else { return Ok(()) };
+        let (Ok(keeper), Some(place)) = (self.keeper(), self.place()) else { return Ok(()) };
         if !place.is_founders() {
             return Ok(());
         }
@@ -59,7 +59,7 @@ impl Control {
 
     /// Moves what is left to be moved, and tries again until that succeeds.
     pub(super) async fn move_later(self: Rc<Control>) {
-        while self.keeper().is_some_and(|keeper| !keeper.is_stopping()) {
+        while self.keeper().is_ok_and(|keeper| !keeper.is_stopping()) {
             rt::sleep(MOVE_AGAIN).await;
             let control = Rc::clone(&self);
             let moved = self.change(Work::new(Doing::MoveAccess, &self.host.name), |changing| async move {

@@ -186,7 +186,7 @@ impl Control {
 
     /// Volumes here that are not in the cluster's record because it has others of the same names.
     pub(in crate::control) fn unrecorded(&self) -> Vec<Fault> {
-        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(keeper) = self.keeper() else { return Vec::new() };
         let fault = |pool: &Pool, id: VolumeId| {
             let volume = self.name_taken(&keeper, pool, id).filter(|_| !keeper.has(id))?;
             Some(FaultKind::VolumeNameTaken { pool: pool.name(), id: id.to_string(), volume }.into())
@@ -430,7 +430,7 @@ impl Control {
         let Some((pool, info)) = older.filter(|_| !self.being_made.borrow().contains_key(&id)) else {
             return;
         };
-        let recorded = self.keeper().and_then(|keeper| Some((keeper.volume(id)?.entry, keeper.me())));
+        let recorded = self.keeper().ok().and_then(|keeper| Some((keeper.volume(id)?.entry, keeper.me())));
         if recorded.as_ref().is_some_and(|(entry, me)| entry.copy_on(*me).is_some()) {
             // The record has given the volume a copy here since; its opening handles what is here.
             return;
@@ -485,7 +485,7 @@ impl Control {
             let entry = keeper.volume(info.id).map(|volume| volume.entry);
             entry.is_some_and(|entry| !entry.sole || entry.copy_on(keeper.me()).is_none())
         };
-        !info.is_sole() || self.keeper().is_some_and(is_recorded)
+        !info.is_sole() || self.keeper().is_ok_and(is_recorded)
     }
 
     /// Whether changes of a volume here go through the cluster's record.
@@ -494,8 +494,8 @@ impl Control {
     /// cluster.
     pub(in crate::control) fn is_the_clusters(&self, info: &VolumeInfo) -> bool {
         let is_recorded = || match self.keeper() {
-            Some(keeper) => keeper.has(info.id),
-            None => self.place().is_some(),
+            Ok(keeper) => keeper.has(info.id),
+            Err(_) => self.place().is_some(),
         };
         info.copy.is_some() && (!info.is_sole() || is_recorded())
     }
@@ -505,7 +505,8 @@ impl Control {
     /// # Errors
     /// The volume is being added to the cluster's record, or is older than what the record has.
     pub(in crate::control) fn check_alone(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
-        let recorded = self.keeper().and_then(|keeper| Some((keeper.volume(info.id)?.entry, keeper.me())));
+        let recorded =
+            self.keeper().ok().and_then(|keeper| Some((keeper.volume(info.id)?.entry, keeper.me())));
         let volume = info.name.clone();
         match recorded {
             None => Ok(()),

@@ -28,7 +28,7 @@ const ASKED_MAX: Duration = Duration::from_secs(120);
 impl Control {
     /// Executes a request from another node.
     pub(crate) async fn carry_out_ask(self: Rc<Control>, ask: Ask) -> Result<Answer, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         match ask {
             Ask::MakeCopy(copy) => self.make_copy(copy).await?,
             Ask::DropCopy { id, asker } => self.drop_copy(&id, asker).await?,
@@ -96,7 +96,7 @@ impl Control {
             field,
             reason: "another node sent a request that this node does not know",
         };
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let id = VolumeId::parse(&copy.id).ok_or(strange("volume"))?;
         let state = match (copy.blank, copy.sole) {
             (true, _) => CopyState::Blank,
@@ -274,7 +274,7 @@ impl Control {
         let Some(copy) = info.copy else {
             return Err(ControlError::Internal("refused to delete a volume that no other node has"));
         };
-        let keeper = self.keeper();
+        let keeper = self.keeper().ok();
         // An entry that cannot be read may name the copy.
         if let Some(keeper) = &keeper {
             keeper.check_entry(&volume_key(id))?;

@@ -73,8 +73,8 @@ impl Control {
         let may_have_copies =
             |keeper: &Keeper| keeper.nodes().iter().filter(|(node, _)| !node.witness).count();
         let is_alone = match self.keeper() {
-            Some(keeper) => keeper.acts_by().0 > 0 && may_have_copies(&keeper) < 2,
-            None => self.place().is_none(),
+            Ok(keeper) => keeper.acts_by().0 > 0 && may_have_copies(&keeper) < 2,
+            Err(_) => self.place().is_none(),
         };
         if is_alone { here() } else { Some(Placement::Count(DEFAULT_COPIES)) }
     }
@@ -86,7 +86,7 @@ impl Control {
         new: NewVolume,
         placement: &Placement,
     ) -> Result<VolumeId, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let name: VolumeName = new.name.parse()?;
         if let Some(map) = &new.map {
             // Detect a bad map before anything is created.
@@ -171,7 +171,7 @@ impl Control {
         name: VolumeName,
         placement: &Placement,
     ) -> Result<Ranking, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let ranking = once_heard(&keeper, || rank_nodes(&keeper, placement)).await?;
         if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });

@@ -86,7 +86,7 @@ pub(crate) struct OpenedCopy {
 impl Control {
     /// Opens this node's copy of a volume, if its pool is open.
     pub(crate) async fn open_copy(self: &Rc<Control>, id: VolumeId, copy: CopyOpening) -> Option<OpenedCopy> {
-        let keeper = self.keeper()?;
+        let keeper = self.keeper().ok()?;
         let entry = keeper.volume(id)?.entry;
         let (_, known) = entry.copy_on(keeper.me())?;
         let is_kept = |info: &VolumeInfo| info.copy.is_some_and(|kept| known.is_kept_as(&kept));
@@ -178,7 +178,7 @@ impl Control {
             // It must also wait until the record calls the copy out of sync. If it were trusted before, this
             // node could continue alone in its next life (R16) with data that the copy does not have.
             let accepted = self.accepted_older.borrow().contains(&id);
-            let Some(keeper) = self.keeper() else { return };
+            let Ok(keeper) = self.keeper() else { return };
             // The copy may have been removed from this node meanwhile, and added again. Another task handles
             // that one.
             let entry = keeper.volume(id).map(|volume| volume.entry);
@@ -224,7 +224,7 @@ impl Control {
                 control.close_volume(&changing, &pool, id).await;
             }
             control.shown_paths.borrow_mut().remove(&id);
-            if let Some(keeper) = control.keeper() {
+            if let Ok(keeper) = control.keeper() {
                 keeper.closed(id);
             }
             Ok(())

@@ -66,7 +66,7 @@ impl Control {
     /// # Errors
     /// The node is not in a cluster, or does not have the authority's key.
     pub fn make_token(&self, now: u64, validity: Duration) -> Result<String, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let authority = self.authority(&keeper)?;
         let addresses = reachable(&keeper.addresses());
         let (token, open) = authority.token(keeper.me(), addresses, UnixSeconds(now + validity.as_secs()));
@@ -76,7 +76,7 @@ impl Control {
 
     /// A node that can create tokens, if one is known: preferably this one, then one that is up.
     pub fn token_maker(&self) -> Option<u16> {
-        let keeper = self.keeper()?;
+        let keeper = self.keeper().ok()?;
         let makers = keeper.nodes().into_iter().filter(|(node, _)| node.authority);
         let maker = makers.min_by_key(|(node, up)| (NodeId(node.id) != keeper.me(), !up, node.id));
         maker.map(|(node, _)| node.id)
@@ -165,7 +165,7 @@ impl Control {
             async move {
                 let admitted = async {
                     let control = control.ok_or(JoinRefusal::Stopping)?;
-                    let keeper = control.keeper_or_why_not()?;
+                    let keeper = control.keeper()?;
                     control.admit(&keeper, request, unix_now()).await
                 };
                 admitted.await.map_err(|refusal| json(&refusal))

@@ -41,7 +41,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::OnlyInSync`]: a volume would not be served.
     pub async fn maintain_node(&self, number: u16, on: bool) -> Result<bool, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let node = NodeId(number);
         node_entry(&keeper, number)?;
         let key = maintenance_key(node);
@@ -75,7 +75,7 @@ impl Control {
     /// # Errors
     /// As [`Control::maintain_node`].
     pub fn check_maintenance(&self, number: u16) -> Result<Vec<(String, usize)>, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         node_entry(&keeper, number)?;
         let mut left = Vec::new();
         for VolumeEntry { name, copies, sole, .. } in keeper.volumes().into_iter().map(|volume| volume.entry)
@@ -99,7 +99,7 @@ impl Control {
     /// # Errors
     /// The node does not exist, has copies, or is the one that executes this.
     pub async fn remove_node(&self, number: u16) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let key = node_key(NodeId(number));
         // Read before the checks, so that a change in between is detected.
         let revision = keeper.revision_of(&key);
@@ -124,7 +124,7 @@ impl Control {
     /// # Errors
     /// As [`Control::remove_node`], except those of the record.
     pub async fn check_removal(&self, number: u16) -> Result<Removal, ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let NodeEntry { name, authority, .. } = node_entry(&keeper, number)?;
         if NodeId(number) == keeper.me() {
             return Err(ControlError::Invalid {

@@ -20,7 +20,7 @@ impl Control {
     /// # Errors
     /// The node does not exist, or is a witness.
     pub async fn prefer_node(&self, node: Option<u16>) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         if node.is_some() && !keeper.nodes_vote() {
             return Err(ControlError::RecordInEtcd {
                 what: "no preferred node is needed",

@@ -233,7 +233,7 @@ impl Control {
 
     /// The differences that the record remembers, by volume. A volume with only one copy left has none.
     pub(super) fn remembered_to_differ(&self) -> BTreeMap<VolumeId, DifferingEntry> {
-        let Some(keeper) = self.keeper() else { return BTreeMap::new() };
+        let Ok(keeper) = self.keeper() else { return BTreeMap::new() };
         let found = keeper.list::<DifferingEntry>(DIFFERING).into_iter();
         let several = |id: VolumeId| keeper.volume(id).is_some_and(|volume| volume.entry.copies.len() > 1);
         let known = found.filter_map(|entry| Some((VolumeId::parse(&entry.id)?, entry)));
@@ -244,7 +244,7 @@ impl Control {
     ///
     /// Only one node of the cluster reports each: the first node that is up and has a copy.
     pub(in crate::control) fn differing_copies(&self) -> Vec<Fault> {
-        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let Ok(keeper) = self.keeper() else { return Vec::new() };
         let fault = |(id, differing): (VolumeId, DifferingEntry)| {
             let entry = keeper.volume(id)?.entry;
             let nodes = entry.copies.iter().map(|copy| NodeId(copy.node));
@@ -265,7 +265,7 @@ impl Control {
             let reason = "the shortest interval is one hour";
             return Err(ControlError::Invalid { field: "seconds", reason });
         }
-        Ok(self.keeper_or_why_not()?.set_verify_every(every).await?)
+        Ok(self.keeper()?.set_verify_every(every).await?)
     }
 
     /// How often volumes are verified by schedule; `None` for never.
@@ -273,7 +273,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`].
     pub fn verify_every(&self) -> Result<Option<Duration>, ControlError> {
-        Ok(self.keeper_or_why_not()?.verify_every())
+        Ok(self.keeper()?.verify_every())
     }
 }
 

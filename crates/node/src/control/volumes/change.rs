@@ -267,7 +267,7 @@ impl Control {
         if let Some(new_name) = new_name.filter(|new_name| *new_name != info.name) {
             let new_name: VolumeName = new_name.parse()?;
             let key = volume_name_key(new_name.as_str());
-            let in_record = self.keeper().is_some_and(|keeper| keeper.revision_of(&key).is_some());
+            let in_record = self.keeper().is_ok_and(|keeper| keeper.revision_of(&key).is_some());
             if in_record || self.volume_named(new_name.as_str()).is_ok() {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }

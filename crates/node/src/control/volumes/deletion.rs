@@ -27,7 +27,7 @@ impl Control {
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool)]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
             match control.keeper() {
-                Some(keeper) if control.is_the_clusters(&volume) => {
+                Ok(keeper) if control.is_the_clusters(&volume) => {
                     keeper.check_entry(&volume_key(volume.id))?
                 }
                 _ => control.check_alone(&pool, &volume)?,
@@ -50,7 +50,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NotFound`]; [`ControlError::ElsewhereOnly`]: a node with a copy is there.
     pub fn unreachable_volume(&self, name: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let (id, entry) = keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))?;
         let is_there =
             |copy: &&CopyEntry| NodeId(copy.node) != keeper.me() && keeper.hears(NodeId(copy.node));
@@ -73,7 +73,7 @@ impl Control {
             let volume = changing.hold([Thing::Volume(id)]).await?;
             // A node may have returned meanwhile.
             let (_, entry) = control.unreachable_volume(&id.to_string())?;
-            control.keeper_or_why_not()?.check_entry(&volume_key(id))?;
+            control.keeper()?.check_entry(&volume_key(id))?;
             control.unmap_volume(&changing, id, &entry.name, force).await?;
             drop(volume);
             control.delete_replicated(id, &entry.name).await

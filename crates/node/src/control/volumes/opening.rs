@@ -68,7 +68,7 @@ impl Control {
         let served: BTreeSet<VolumeId> = openings.iter().map(|opening| opening.id).collect();
         open_on_all_cores(openings).await;
         let mut volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
-        if let Some(keeper) = self.keeper() {
+        if let Ok(keeper) = self.keeper() {
             keeper.bring_back(&volumes).await;
             // The keeper ends the wait for the others. A sole copy is served while it waits for the record.
             let is_to_come = |id: VolumeId| keeper.is_aside(id) || keeper.is_being_opened(id);

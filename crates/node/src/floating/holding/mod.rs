@@ -56,7 +56,7 @@ impl Control {
     ///
     /// This cuts off the sessions through them. It takes at most [`GIVE_UP_DEADLINE`].
     pub(crate) async fn give_up_addresses(&self) {
-        let Some(keeper) = self.keeper() else { return };
+        let Ok(keeper) = self.keeper() else { return };
         let floating = self.floating();
         floating.leave();
         let holds = |holder: &HolderEntry| {

@@ -279,8 +279,8 @@ struct Known {
 impl Known {
     async fn under_way(control: &Control) -> Known {
         let volumes = match control.keeper() {
-            Some(keeper) => keeper.volumes_in_parts(has_job).await,
-            None => Vec::new(),
+            Ok(keeper) => keeper.volumes_in_parts(has_job).await,
+            Err(_) => Vec::new(),
         };
         Known { volumes, ..Known::own(control) }
     }

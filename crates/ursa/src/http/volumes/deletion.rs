@@ -63,7 +63,7 @@ pub(in crate::http) async fn delete(
 async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), ControlError> {
     match control.volume(&name) {
         Ok(volume) => control.delete_volume(&volume.info.id.to_string(), force).await,
-        Err(_) if control.keeper().is_some() => control.delete_unreachable(&name, force).await,
+        Err(_) if control.keeper().is_ok() => control.delete_unreachable(&name, force).await,
         Err(error) => Err(error),
     }
 }
@@ -91,7 +91,7 @@ impl Going {
                 nodes: copies.map(|copies| nodes_of(&copies.entry)),
                 is_reachable: true,
             }),
-            Err(error) if control.keeper().is_none() => Err(error),
+            Err(error) if control.keeper().is_err() => Err(error),
             Err(_) => {
                 let (id, entry) = control.unreachable_volume(name)?;
                 Ok(Going {

@@ -49,7 +49,7 @@ type Maps = Vec<(String, u16, String)>;
 impl There {
     /// All volumes of the record except those in `here`.
     pub(super) async fn look(control: &Control, here: BTreeSet<VolumeId>) -> There {
-        let Some(keeper) = control.keeper() else {
+        let Ok(keeper) = control.keeper() else {
             return There { volumes: Vec::new(), me: 0, heard: BTreeSet::new() };
         };
         let is_there = |entry: &VolumeEntry| VolumeId::parse(&entry.id).is_none_or(|id| !here.contains(&id));
@@ -130,7 +130,7 @@ pub(super) async fn one(
     known: Elsewhere,
     name: &str,
 ) -> Result<Option<Volume>, ControlError> {
-    let Some(keeper) = control.keeper() else { return Ok(None) };
+    let Ok(keeper) = control.keeper() else { return Ok(None) };
     let Some(status) = keeper.volume_named(name) else { return Ok(None) };
     if let Some(told) = known.of(&status.entry.id) {
         return Ok(Some(seen_by(control, &status, Ok(told))));
