@@ -517,20 +517,13 @@ impl Control {
             Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
             None => {
                 let record = self.record.borrow();
-                // A member that cannot read the cluster's record, or has not read it yet.
-                let is_member = keeper.is_some() || self.cluster_failure().is_some();
-                let known: Option<KnownAccess> = record.get(KNOWN_ACCESS).filter(|_| is_member);
-                let KnownAccess { mut targets, mut hosts } = known.unwrap_or_default();
-                // Includes those that are still to be moved to the cluster that this node has created.
-                let own = record.list::<Target>(TARGETS).into_iter();
-                let own: Vec<Target> =
-                    own.filter(|own| !targets.iter().any(|known| known.name == own.name)).collect();
-                targets.extend(own);
-                let own = record.list::<HostGroup>(HOSTS).into_iter();
-                let own: Vec<HostGroup> =
-                    own.filter(|own| !hosts.iter().any(|known| known.name == own.name)).collect();
-                hosts.extend(own);
-                Access::new(targets, hosts)
+                if keeper.is_some() || self.cluster_failure().is_some() {
+                    // A member that cannot read the cluster's record, or has not read it yet.
+                    let known: KnownAccess = record.get(KNOWN_ACCESS).unwrap_or_default();
+                    Access::new(known.targets, known.hosts)
+                } else {
+                    Access::new(record.list(TARGETS), record.list(HOSTS))
+                }
             }
         };
         announce(access, Concerned::every_target()).await;

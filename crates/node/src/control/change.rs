@@ -415,7 +415,6 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::OpenPool
         | Doing::ReturnToCluster
         | Doing::LeaveCluster
-        | Doing::MoveAccess
         | Doing::KeepAccess
         | Doing::TakeAccessOver
         | Doing::WriteIdentity

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cluster::Revision;
 use cluster::embedded::{Embedded, File, Identity, Saved, Settings};
 use cluster::etcd::Etcd;
+use cluster::{Revision, Store};
 use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials};
 use replica::{Incarnation, NodeId};
 use rt::{CoreId, Listener};
 use serde::{Deserialize, Serialize};
 
-use super::change::{Changing, Work};
+use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::Thing;
@@ -63,13 +63,6 @@ pub struct Place {
     pub members: Vec<Member>,
 }
 
-impl Place {
-    /// Whether this is the place of the node that created the cluster.
-    fn is_founders(&self) -> bool {
-        self.node == 1 && self.members.is_empty()
-    }
-}
-
 /// A member and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -77,6 +70,14 @@ pub struct Member {
     pub node: u16,
     /// The addresses for links.
     pub addresses: Vec<SocketAddr>,
+}
+
+/// The record of a cluster, open on this node.
+struct OpenRecord {
+    engine: Engine,
+    store: Store,
+    /// What other nodes know this one by; `None` in the simulator.
+    tls: Option<NodeCredentials>,
 }
 
 /// What a member has admitted to its cluster.
@@ -190,12 +191,16 @@ impl Control {
                 incarnation: 0,
                 members: Vec::new(),
             };
-            control.begin(&changing, place, Vec::new()).await?;
+            let record = control.open_record(&place)?;
+            changing.waits_for(WaitsFor::ClusterRecord);
+            let also = control.fill_record(&record.store).await?;
+            let place = control.count_life(&changing, place, also).await?;
+            control.run_cluster(&place, record).await?;
             // Callers expect to find the node in the new cluster.
             if let Ok(keeper) = control.keeper() {
                 keeper.until_known(&node_key(keeper.me())).await;
             }
-            control.move_own_to_cluster(&changing).await
+            Ok(())
         })
         .await
     }
@@ -276,11 +281,11 @@ impl Control {
             // In one step: the users and tokens that the node had by itself must never get into the cluster.
             let people = control.own_people().into_iter().map(|(key, _)| delete(key));
             let mut also: Vec<Change> = people.chain(control.forget_left(&place.cluster)).collect();
+            // If the node restarts before it has read the cluster's record, it acts by what it knows.
+            also.push(set(KNOWN_ACCESS.into(), &control.all_rules()));
             if admitted.is_some() {
-                // The cluster's record has them from now on. If the node restarts before it has read that
-                // record, it goes on with what it knows.
+                // The cluster's record has them from now on.
                 also.extend(control.own_access().into_iter().map(|(key, _)| delete(key)));
-                also.push(set(KNOWN_ACCESS.into(), &control.all_rules()));
             }
             control.begin(&changing, place, also).await?;
             // Some of them may have been deleted from the record since.
@@ -350,18 +355,12 @@ impl Control {
             if control.has_lost_files() {
                 return Err(EnterError::Lost(cluster_path()).into());
             }
-            let founded = place.is_founders();
-            control.begin(&changing, place, Vec::new()).await?;
-            // The life that created the cluster may have ended before it had moved everything. If nothing is
-            // left to move, this does nothing.
-            match control.move_own_to_cluster(&changing).await {
-                Err(error) if founded => {
-                    tracing::warn!(%error, "targets, hosts and users of this node could not be moved to the cluster yet: retrying");
-                    rt::spawn(Rc::clone(&control).move_later()).detach();
-                    Ok(())
-                }
-                result => result,
+            if place.force_new && matches!(Shard::current().config().record, RecordEngine::Embedded) {
+                // If this runs twice, the generation only grows once more.
+                File::force_new_cluster(&control.cluster_directory()?.join(RECORD_FILE))
+                    .map_err(EnterError::from)?;
             }
+            control.begin(&changing, place, Vec::new()).await
         })
         .await
     }
@@ -374,22 +373,29 @@ impl Control {
         place: Place,
         also: Vec<Change>,
     ) -> Result<(), ControlError> {
-        if place.force_new && matches!(Shard::current().config().record, RecordEngine::Embedded) {
-            // If this runs twice, the generation only grows once more.
-            File::force_new_cluster(&self.cluster_directory()?.join(RECORD_FILE))
-                .map_err(EnterError::from)?;
-        }
-        // Before anything else, so that no node mistakes this life for the previous one.
+        let place = self.count_life(changing, place, also).await?;
+        let record = self.open_record(&place)?;
+        Ok(self.run_cluster(&place, record).await?)
+    }
+
+    /// Makes it durable that a life in a cluster begins, with the changes in `also`; returns the node's place
+    /// in that life. The caller holds the record.
+    async fn count_life(
+        &self,
+        changing: &Changing,
+        place: Place,
+        also: Vec<Change>,
+    ) -> Result<Place, ControlError> {
+        // Before any other node hears from it, so that none mistakes this life for the previous one.
         let place = Place { incarnation: place.incarnation + 1, force_new: false, ..place };
         let changes = [set(CLUSTER.into(), &place)].into_iter().chain(also);
         self.commit(changing, changes.collect()).await?;
-        self.run_cluster(&place).await?;
-        Ok(())
+        Ok(place)
     }
 
-    async fn run_cluster(self: &Rc<Control>, place: &Place) -> Result<(), EnterError> {
-        let cluster = cluster_id(place)?;
-        let (me, life) = (NodeId(place.node), Incarnation(place.incarnation));
+    /// Opens the record of a cluster on this node. Until there are links, its engine reaches no other node.
+    fn open_record(&self, place: &Place) -> Result<OpenRecord, EnterError> {
+        let (cluster, me) = (cluster_id(place)?, NodeId(place.node));
         let config = Shard::current().config().clone();
         let (engine, store, tls) = match (&config.record, place.record) {
             (RecordEngine::Etcd(_), RecordPlace::Nodes) => return Err(EnterError::NotInEtcd),
@@ -414,6 +420,14 @@ impl Control {
             }
             (RecordEngine::Memory(memory), _) => (Engine::Shared, memory.store(record_node(place)?), None),
         };
+        Ok(OpenRecord { engine, store, tls })
+    }
+
+    async fn run_cluster(self: &Rc<Control>, place: &Place, record: OpenRecord) -> Result<(), EnterError> {
+        let cluster = cluster_id(place)?;
+        let (me, life) = (NodeId(place.node), Incarnation(place.incarnation));
+        let config = Shard::current().config().clone();
+        let OpenRecord { engine, store, tls } = record;
         // Other nodes direct requests for a join token to a node that has the authority. Simulated clusters
         // have no certificates.
         let authority = tls.is_some() && ClusterAuthority::load(&self.cluster_directory()?, cluster).is_ok();

@@ -63,7 +63,6 @@ doings! {
     ForceCluster = "forcing a new cluster on";
     ReturnToCluster = "returning to the cluster as";
     LeaveCluster = "leaving the cluster as";
-    MoveAccess = "moving targets, hosts and users of";
     KeepAccess = "saving the access rules of";
     TakeAccessOver = "taking over the access rules of";
     WriteIdentity = "writing the identity of";

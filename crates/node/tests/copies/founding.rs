@@ -1,6 +1,6 @@
 //! A node with targets, hosts and users creates a cluster, and its process ends in the middle of it.
 //!
-//! After its restart the cluster has all of them, and nothing was lost.
+//! After its restart it is in no cluster, or the cluster has all of them; nothing was lost.
 
 use node::access::{HostGroup, HostName};
 use node::control::{Role, User, UserChange};
@@ -63,8 +63,11 @@ fn what_a_node_has_when_it_makes_a_cluster_survives_its_crash_at_any_moment() {
         drop(made);
         let was_done = done.get();
         node.world.crash(node.servers[0]);
+        // This is written last.
+        let is_filled = node.record.value("users-set-up").is_some();
         node.start(0);
         let in_cluster = node.control(0, |control| async move { control.place().is_some() });
+        assert!(is_filled || !in_cluster, "cut {cut}: the record has everything before the node is in it");
         match (in_cluster, was_done) {
             (false, _) => before += 1,
             (true, false) => between += 1,
@@ -85,5 +88,5 @@ fn what_a_node_has_when_it_makes_a_cluster_survives_its_crash_at_any_moment() {
         let targets = node.control(0, |control| async move { control.access().targets().count() });
         assert_eq!(targets, TARGETS - 1, "cut {cut}");
     }
-    assert!(before > 0 && between > 3 && after > 0, "before {before}, in between {between}, after {after}");
+    assert!(before > 0 && between + after > 0, "before {before}, in between {between}, after {after}");
 }
