@@ -209,7 +209,7 @@ impl Control {
         if !self.is_the_clusters(&info) {
             return self.set_compression_here(&id, compression, true).await;
         }
-        let keeper = self.keeper_or_why_not()?;
+        let keeper = self.keeper()?;
         let entry = keeper.volume(info.id).map(|volume| volume.entry);
         let entry = entry.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
         let mut done = Ok(());
