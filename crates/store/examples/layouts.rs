@@ -35,8 +35,8 @@ use base::{BlockSize, Buf, ByteLen, ByteOffset, Chain, Rng};
 use rt::uring::{Config, Running};
 use rt::{CoreId, Durability};
 use store::{
-    Compression, CreateOptions, Host, HostId, LogTuning, NewDisk, Pool, RamBudget, Slice, VolumeKind,
-    VolumeSpec,
+    Compression, CreateOptions, Host, HostId, LogFigures, LogTuning, NewDisk, Pool, RamBudget, Slice,
+    VolumeKind, VolumeSpec,
 };
 
 const BLOCK: u64 = 4096;
@@ -245,10 +245,17 @@ async fn wear(options: Options, percent: u64) {
         let time = Duration::from_secs(options.seconds);
         let measured = measure(&slice, &load, bytes, time, options.compressible).await;
         let after = pool.log_figures()[0].1;
-        let by_hosts = after.written_by_hosts - before.written_by_hosts;
-        let amplification = (after.written - before.written) as f64 / by_hosts.max(1) as f64;
+        let since = |of: fn(&LogFigures) -> u64| of(&after) - of(&before);
+        let by_hosts = since(|log| log.written_by_hosts);
+        let a_byte = |bytes: u64| bytes as f64 / by_hosts.max(1) as f64;
+        let (moved, map) = (since(|log| log.written_moved), since(|log| log.written_map));
+        let written = since(|log| log.written);
         println!(
-            "{percent} %: {measured}; amplification {amplification:.2}, live {:.1} % of what is lent, lent {:.1} % of the pool",
+            "{percent} %: {measured}; amplification {:.2} (moved {:.2}, map {:.2}, heads {:.2}), live {:.1} % of what is lent, lent {:.1} % of the pool",
+            a_byte(written),
+            a_byte(moved),
+            a_byte(map),
+            a_byte(written.saturating_sub(by_hosts + moved + map)),
             after.live as f64 * 100.0 / after.lent as f64,
             after.lent as f64 * 100.0 / POOL_BYTES as f64,
         );

@@ -121,6 +121,9 @@ impl Running {
         self.append.in_flight.insert(sequence);
         self.since_freeze += u64::from(slots) * SLOT_BYTES as u64;
         self.written += u64::from(slots) * SLOT_BYTES as u64;
+        if stream == Stream::Survivors {
+            self.written_moved += u64::from(slots - 1) * SLOT_BYTES as u64;
+        }
         if let Some(used) = self.segments.used.get_mut(&place.segment) {
             used.newest = sequence;
         }

@@ -272,7 +272,7 @@ impl Inner {
         let place = Place::new(open.segment, open.next);
         self.write_at(place, Buf::copy_of(&bytes).share(), Durability::Cached).await?;
         let mut state = self.state.borrow_mut();
-        state.written += len as u64;
+        state.count_map(len as u64);
         if let Some(map) = &mut state.segments.map {
             map.next += (len / SLOT_BYTES) as u16;
         }
@@ -304,7 +304,7 @@ impl Inner {
                 return Err(CheckpointError::Closed);
             }
             let bytes = into_slots(&state.bytes, new.root.number, slots).share();
-            self.state.borrow_mut().written += bytes.len() as u64;
+            self.state.borrow_mut().count_map(bytes.len() as u64);
             self.write_at(place, bytes, Durability::Cached).await?;
         }
         Ok(new)
@@ -386,6 +386,12 @@ impl Batch {
 }
 
 impl Running {
+    /// Counts bytes of the map that are written.
+    fn count_map(&mut self, bytes: u64) {
+        self.written += bytes;
+        self.written_map += bytes;
+    }
+
     /// Directs changes to a new table from here on. Returns the first record that belongs to it.
     fn freeze(&mut self) -> u64 {
         self.checkpoint_wanted = false;

@@ -205,7 +205,12 @@ pub struct LogFigures {
     pub free: u64,
     /// Bytes that hosts have written since the log was opened.
     pub written_by_hosts: u64,
-    /// All bytes that were written to the disks for that.
+    /// Bytes of blocks that the cleaner has moved since then.
+    pub written_moved: u64,
+    /// Bytes of the map that checkpoints have written since then.
+    pub written_map: u64,
+    /// All bytes that were written to the disks for that. What the other three do not account for are the
+    /// heads of records.
     pub written: u64,
     /// Blocks of the state of its map of which one copy was lost when the log was opened.
     pub state_repaired: u64,

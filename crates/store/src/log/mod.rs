@@ -209,6 +209,8 @@ struct Running {
     /// How many slots hosts may still write near low water. The cleaner earns them.
     credit: i64,
     written_by_hosts: u64,
+    written_moved: u64,
+    written_map: u64,
     written: u64,
 }
 
@@ -445,6 +447,8 @@ impl Inner {
             usable: state.may_be_live() * quarter,
             free: (state.segments.ready.len() + state.segments.free.len()) as u64 * segment,
             written_by_hosts: state.written_by_hosts,
+            written_moved: state.written_moved,
+            written_map: state.written_map,
             written: state.written,
             state_repaired: state.state_repaired,
             // Filled in when the figures are read.
@@ -522,6 +526,8 @@ impl Running {
             refused_at: None,
             credit: 0,
             written_by_hosts: 0,
+            written_moved: 0,
+            written_map: 0,
             written: 0,
         }
     }

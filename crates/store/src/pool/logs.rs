@@ -56,7 +56,11 @@ pub struct LogSpace {
     pub room: u64,
     /// Bytes that hosts have written since the logs were opened.
     pub written_by_hosts: u64,
-    /// All bytes that were written to the disks for that.
+    /// Bytes of blocks that cleaners have moved since then.
+    pub written_moved: u64,
+    /// Bytes of maps that have been written since then.
+    pub written_map: u64,
+    /// All bytes that were written to the disks for that, with the heads of records.
     pub written: u64,
     /// Blocks of the state of logs' maps of which one copy was lost when the logs were opened.
     pub state_repaired: u64,
@@ -111,6 +115,8 @@ impl Pool {
             space.reserved += log.reserved;
             rooms.push(log.usable.saturating_sub(log.live + log.reserved));
             space.written_by_hosts += log.written_by_hosts;
+            space.written_moved += log.written_moved;
+            space.written_map += log.written_map;
             space.written += log.written;
             space.state_repaired += log.state_repaired;
             space.memory += log.memory;

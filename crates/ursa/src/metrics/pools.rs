@@ -65,7 +65,7 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
 type LogFigure = (&'static str, Kind, &'static str, fn(&LogSpace) -> u64);
 
 /// Counters begin at 0 when the node opens the logs.
-const OF_LOGS: [LogFigure; 8] = [
+const OF_LOGS: [LogFigure; 10] = [
     ("ursa_pool_log_lent_bytes", Kind::Gauge, "Space that the pool has lent to its logs.", |space| {
         space.lent
     }),
@@ -98,6 +98,18 @@ const OF_LOGS: [LogFigure; 8] = [
         Kind::Counter,
         "Bytes written to the disks for log volumes, with maps and what the cleaner moves: divided by ursa_pool_log_host_written_bytes_total, the write amplification.",
         |space| space.written,
+    ),
+    (
+        "ursa_pool_log_moved_bytes_total",
+        Kind::Counter,
+        "The part of ursa_pool_log_written_bytes_total that is data which the cleaner moved.",
+        |space| space.written_moved,
+    ),
+    (
+        "ursa_pool_log_map_written_bytes_total",
+        Kind::Counter,
+        "The part of ursa_pool_log_written_bytes_total that is maps.",
+        |space| space.written_map,
     ),
     (
         "ursa_pool_log_repaired_blocks_total",

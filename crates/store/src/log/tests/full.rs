@@ -74,6 +74,12 @@ fn overwriting_goes_on_for_ever() {
             check(&slice).await;
             let figures = pool.log_figures()[0].1;
             assert!(figures.written < 12 * figures.written_by_hosts, "{figures:?}");
+            assert!(figures.written_moved > 0 && figures.written_map > 0, "{figures:?}");
+            // The rest is heads: one for each write here, and few for blocks that were moved.
+            let parts = figures.written_by_hosts + figures.written_moved + figures.written_map;
+            let heads = figures.written - parts;
+            assert!(heads >= figures.written_by_hosts, "{figures:?}");
+            assert!(heads <= figures.written_by_hosts + figures.written_moved, "{figures:?}");
         });
     }
 }
