@@ -11,6 +11,7 @@
 
 mod arrivals;
 mod ceiling;
+mod coarse;
 mod content;
 mod device;
 mod driver;
@@ -46,4 +47,6 @@ pub use quantity::{grouped, micros, short_size};
 pub use ratio::Ratio;
 pub use saturation::{gains, has_stopped_growing, saturation};
 pub use target::{InvalidTarget, PORT, PortalName, Target, UnitUrl};
-pub use workload::{Access, BLOCK_BYTES_MAX, DEPTH_MAX, THREADS_MAX, Workload, WorkloadError};
+pub use workload::{
+    Access, BLOCK_BYTES_MAX, DEPTH_MAX, InvalidShare, Share, THREADS_MAX, Workload, WorkloadError,
+};

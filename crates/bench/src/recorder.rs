@@ -5,6 +5,7 @@ use std::time::Duration;
 use base::Instant;
 
 use crate::Latency;
+use crate::coarse::Coarse;
 
 /// The most intervals of a series, for runs below 20 hours: a chart cannot resolve more.
 const SLOTS_MAX: u32 = 120;
@@ -26,6 +27,11 @@ impl Window {
     pub(crate) fn new(start: Instant, warm_up: Duration, duration: Duration) -> Window {
         let interval = interval_of(warm_up + duration);
         Window { start, from: start + warm_up, until: start + warm_up + duration, interval }
+    }
+
+    /// The same, with intervals of this length, if one is given.
+    pub(crate) fn with_interval(self, interval: Option<Duration>) -> Window {
+        Window { interval: interval.unwrap_or(self.interval), ..self }
     }
 }
 
@@ -55,7 +61,7 @@ impl Direction {
 }
 
 /// One interval of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Slot {
     /// Answered reads and writes.
     pub(crate) requests: [u64; 2],
@@ -64,6 +70,7 @@ pub(crate) struct Slot {
     /// The sum of their latencies.
     pub(crate) latency_sum: Duration,
     pub(crate) latency_max: Duration,
+    pub(crate) latencies: Coarse,
 }
 
 /// Reads and writes.
@@ -110,6 +117,7 @@ impl Recorder {
             slot.bytes[at] += bytes;
             slot.latency_sum += latency;
             slot.latency_max = slot.latency_max.max(latency);
+            slot.latencies.note(latency);
         }
     }
 
@@ -139,6 +147,7 @@ impl Recorder {
             }
             ours.latency_sum += theirs.latency_sum;
             ours.latency_max = ours.latency_max.max(theirs.latency_max);
+            ours.latencies.merge(&theirs.latencies);
         }
     }
 }
@@ -182,11 +191,16 @@ mod tests {
         assert_eq!(one.directions[0].requests, 2);
         assert_eq!(one.series.len(), 91);
         assert_eq!(one.series[90].latency_max, Duration::from_secs(9));
+        assert!(one.series[90].latencies.percentile(99.0) >= Some(Duration::from_secs(9)));
     }
 
     #[test]
     fn intervals_are_round() {
         let interval = |seconds| interval_of(Duration::from_secs(seconds)).as_millis();
         assert_eq!([2, 15, 65, 125, 3600].map(interval), [100, 200, 1000, 2000, 30000]);
+        let hour = Window::new(Instant(0), Duration::ZERO, Duration::from_secs(3600));
+        let second = Duration::from_secs(1);
+        assert_eq!(hour.with_interval(Some(second)).interval, second);
+        assert_eq!(hour.with_interval(None).interval, Duration::from_secs(30));
     }
 }

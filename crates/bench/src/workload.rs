@@ -1,6 +1,7 @@
 //! What a run does: one pattern, in DISKSPD's terms.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,8 @@ pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 pub const THREADS_MAX: u32 = 1024;
 /// The most outstanding requests of one thread.
 pub const DEPTH_MAX: u32 = 4096;
+/// The most intervals of a series, if their length is given: a day of seconds.
+const INTERVALS_MAX: u32 = 86_400;
 
 /// Where requests go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +36,40 @@ pub enum Access {
     },
 }
 
+/// A part of the target that gets more or fewer random requests than its size (`-rdpct`).
+///
+/// The parts lie one behind the other; what is left of the requests goes to what is left of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The percentage of the requests.
+    pub requests: u8,
+    /// The percentage of the target.
+    pub target: u8,
+}
+
+/// Text that is no [`Share`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a percentage of requests and one of the target, such as 80/20")]
+pub struct InvalidShare(String);
+
+impl FromStr for Share {
+    type Err = InvalidShare;
+
+    fn from_str(text: &str) -> Result<Share, InvalidShare> {
+        let numbers = text.split_once('/');
+        let numbers = numbers.and_then(|(one, other)| Some((one.parse().ok()?, other.parse().ok()?)));
+        let (requests, target) = numbers.ok_or_else(|| InvalidShare(text.to_owned()))?;
+        Ok(Share { requests, target })
+    }
+}
+
+/// As in the option: `80/20`.
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.requests, self.target)
+    }
+}
+
 /// A pattern.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
@@ -46,6 +83,9 @@ pub struct Workload {
     pub write_percent: u8,
     /// Where requests go (`-r`, `-s`).
     pub access: Access,
+    /// How random requests are distributed (`-rdpct`); evenly if there are no shares.
+    #[serde(default)]
+    pub shares: Vec<Share>,
     /// Where the used part of the target begins (`-B`), in bytes.
     pub base: u64,
     /// The size of that part (`-f`); `None` means up to the end.
@@ -70,6 +110,9 @@ pub struct Workload {
     /// Run time of the measurement (`-d`).
     #[serde(with = "crate::quantity::seconds")]
     pub duration: Duration,
+    /// The length of an interval of the series, in seconds; `None`: whatever a chart can resolve.
+    #[serde(default)]
+    pub interval: Option<f64>,
 }
 
 impl Default for Workload {
@@ -81,6 +124,7 @@ impl Default for Workload {
             depth: 2,
             write_percent: 0,
             access: Access::Sequential { stride: 64 << 10, interlocked: false },
+            shares: Vec::new(),
             base: 0,
             span: None,
             thread_stride: 0,
@@ -91,6 +135,7 @@ impl Default for Workload {
             rate: None,
             warm_up: Duration::from_secs(5),
             duration: Duration::from_secs(10),
+            interval: None,
         }
     }
 }
@@ -122,6 +167,17 @@ pub enum WorkloadError {
     /// The run time.
     #[error("the run time must be greater than zero: -d")]
     Duration,
+    /// The distribution of random requests.
+    #[error(
+        "-rdpct takes percentages of requests and of the target, at most 100 of each in all, and some of the target for all requests that are left"
+    )]
+    Shares,
+    /// Shares of requests that are not random.
+    #[error("-rdpct is for random access: omit -s")]
+    SharesInOrder,
+    /// The interval of the series.
+    #[error("--interval must be at least 0.1 seconds, and the run time at most {INTERVALS_MAX} intervals")]
+    Interval,
     /// Requests that overlap partially.
     #[error("--verify requires aligned requests: -r, -s, -B and -T must be multiples of -b")]
     VerifyOverlap,
@@ -162,7 +218,28 @@ impl Workload {
         if self.duration.is_zero() {
             return Err(WorkloadError::Duration);
         }
+        self.check_shares()?;
+        let whole = (self.warm_up + self.duration).as_secs_f64();
+        let fits = |interval: f64| interval >= 0.1 && whole / interval <= f64::from(INTERVALS_MAX);
+        if self.interval.is_some_and(|interval| !fits(interval)) {
+            return Err(WorkloadError::Interval);
+        }
         self.check_verify(step)
+    }
+
+    fn check_shares(&self) -> Result<(), WorkloadError> {
+        let sum = |of: fn(&Share) -> u8| self.shares.iter().map(|share| u32::from(of(share))).sum::<u32>();
+        let (requests, target) = (sum(|share| share.requests), sum(|share| share.target));
+        let rest_has_room = requests == 100 || target < 100;
+        if self.shares.is_empty() {
+            return Ok(());
+        }
+        if !matches!(self.access, Access::Random { .. }) {
+            return Err(WorkloadError::SharesInOrder);
+        }
+        let nowhere = self.shares.iter().any(|share| share.target == 0);
+        let sound = requests <= 100 && target <= 100 && rest_has_room && !nowhere;
+        if sound { Ok(()) } else { Err(WorkloadError::Shares) }
     }
 
     fn check_verify(&self, step: u64) -> Result<(), WorkloadError> {
@@ -185,6 +262,11 @@ impl Workload {
         self.write_percent < 100
     }
 
+    /// The length of an interval of the series, if it is given.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        self.interval.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
+
     /// Outstanding requests of all threads of a target together.
     pub fn outstanding(&self) -> u64 {
         u64::from(self.threads) * u64::from(self.depth)
@@ -193,6 +275,7 @@ impl Workload {
     /// The pattern without threads and depth, in the usual notation: `4K random 70/30`.
     pub fn title(&self) -> String {
         let access = match self.access {
+            Access::Random { .. } if !self.shares.is_empty() => "skewed",
             Access::Random { .. } => "random",
             Access::Sequential { .. } => "sequential",
         };
@@ -222,6 +305,10 @@ impl Workload {
                 add(format!("-s{interlocked}{stride}"));
             }
         }
+        if !self.shares.is_empty() {
+            let shares: Vec<String> = self.shares.iter().map(Share::to_string).collect();
+            add(format!("-rdpct{}", shares.join(":")));
+        }
         add(if self.write_through { "-Sh" } else { "-Su" }.into());
         for (letter, bytes) in [("-B", self.base), ("-T", self.thread_stride)] {
             if bytes > 0 {
@@ -234,6 +321,9 @@ impl Workload {
         add(format!("-z{} -W{} -d{}", self.seed, self.warm_up.as_secs_f64(), self.duration.as_secs_f64()));
         if let Some(rate) = self.rate {
             add(format!("--rate {rate}"));
+        }
+        if let Some(interval) = self.interval {
+            add(format!("--interval {interval}"));
         }
         if self.verify {
             add("--verify".into());
@@ -255,6 +345,10 @@ impl fmt::Display for Workload {
 mod tests {
     use super::*;
 
+    fn shares(text: &str) -> Vec<Share> {
+        text.split(':').map(|share| share.parse().unwrap()).collect()
+    }
+
     fn random_4k() -> Workload {
         Workload { block: 4096, access: Access::Random { align: 4096 }, ..Workload::default() }
     }
@@ -273,11 +367,17 @@ mod tests {
             ..mix
         };
         assert_eq!(odd.letters(), "-b4K -t4 -o32 -w30 -si8K -Sh -f1G -z0 -W5 -d10 --rate 500");
+        let soak = Workload { shares: shares("80/20:10/30"), interval: Some(1.0), ..random_4k() };
+        assert_eq!(soak.title(), "4K skewed read");
+        assert_eq!(soak.letters(), "-b4K -t1 -o2 -w0 -r -rdpct80/20:10/30 -Su -z0 -W5 -d10 --interval 1");
     }
 
     #[test]
     fn nonsense_is_refused() {
         assert_eq!(Workload::default().check(), Ok(()));
+        assert_eq!(Workload { shares: shares("80/20"), ..random_4k() }.check(), Ok(()));
+        assert_eq!(Workload { shares: shares("60/20:40/80"), ..random_4k() }.check(), Ok(()));
+        assert!("80".parse::<Share>().is_err() && "80/300".parse::<Share>().is_err());
         for (workload, error) in [
             (Workload { block: 1000, ..random_4k() }, WorkloadError::Block(1000)),
             (Workload { threads: 0, ..random_4k() }, WorkloadError::Threads(0)),
@@ -287,6 +387,12 @@ mod tests {
             (Workload { base: 100, ..random_4k() }, WorkloadError::Offset(100)),
             (Workload { rate: Some(0.0), ..random_4k() }, WorkloadError::Rate),
             (Workload { duration: Duration::ZERO, ..random_4k() }, WorkloadError::Duration),
+            (Workload { interval: Some(0.05), ..random_4k() }, WorkloadError::Interval),
+            (Workload { interval: Some(f64::NAN), ..random_4k() }, WorkloadError::Interval),
+            (Workload { shares: shares("80/0"), ..random_4k() }, WorkloadError::Shares),
+            (Workload { shares: shares("80/20:30/20"), ..random_4k() }, WorkloadError::Shares),
+            (Workload { shares: shares("80/60:10/40"), ..random_4k() }, WorkloadError::Shares),
+            (Workload { shares: shares("80/20"), ..Workload::default() }, WorkloadError::SharesInOrder),
             (Workload { verify: true, content: Content::Zero, ..random_4k() }, WorkloadError::VerifyContent),
             (
                 Workload { verify: true, access: Access::Random { align: 512 }, ..random_4k() },

@@ -62,10 +62,10 @@ pub(super) fn record(driver: &Driver, workload: &Workload, outcome: &Outcome, ob
 fn series(outcome: &Outcome) -> Vec<Sample> {
     let window = outcome.window;
     let whole = (outcome.ended - window.start).as_nanos() / window.interval.as_nanos();
-    let slots = outcome.recorder.series.iter().copied();
     // Intervals at the very end without any answer have no slot; they count all the same.
-    let padded = slots.chain(std::iter::repeat(recorder::Slot::default())).take(whole as usize);
-    padded.map(|slot| Sample::new(&slot, window.interval)).collect()
+    let empty = recorder::Slot::default();
+    let padded = outcome.recorder.series.iter().chain(std::iter::repeat(&empty)).take(whole as usize);
+    padded.map(|slot| Sample::new(slot, window.interval)).collect()
 }
 
 /// The standard deviation of the rates, in percent of their average.
@@ -102,7 +102,7 @@ pub(super) fn cpu(observer: Observer) -> Option<Cpu> {
 fn server(between: &Between<'_>, number: usize, pid: u32, threads: Vec<Thread>) -> Option<Process> {
     let cpu = |snapshot: &Snapshot| snapshot.servers.get(number).copied().flatten();
     let used = cpu(between.to)?.saturating_sub(cpu(between.from)?);
-    Some(between.process(pid, used, threads))
+    Some(Process { disk: between.disk(number), ..between.process(pid, used, threads) })
 }
 
 pub(super) fn record_loss(loss: &engine::Loss, targets: &[Target], start: Instant) -> Loss {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::engine::Count;
-use crate::machine::{Processors, own_pid, process_cpu, process_name, thread_cpu};
-use crate::record::{Process, Thread};
+use crate::machine::{DiskBytes, Processors, own_pid, process_cpu, process_disk, process_name, thread_cpu};
+use crate::record::{DiskUse, Process, Thread};
 
 /// Threads that used less than this percentage of a processor are not listed.
 const THREAD_PERCENT_MIN: f64 = 1.0;
@@ -17,6 +17,7 @@ pub(super) struct Snapshot {
     pub(super) count: Count,
     pub(super) client: Duration,
     pub(super) servers: Vec<Option<Duration>>,
+    disks: Vec<Option<DiskBytes>>,
     pub(super) processors: Option<Processors>,
 }
 
@@ -31,6 +32,7 @@ impl Snapshot {
             count,
             client: Duration::new(client.tv_sec as u64, client.tv_nsec as u32),
             servers: servers.iter().map(|pid| process_cpu(*pid)).collect(),
+            disks: servers.iter().map(|pid| process_disk(*pid)).collect(),
             processors: Processors::read(),
         }
     }
@@ -94,8 +96,18 @@ impl Between<'_> {
             seconds: used.as_secs_f64(),
             percent: self.percent(used),
             us_per_request: used.as_secs_f64() * 1e6 / requests.max(1) as f64,
+            disk: None,
             threads,
         }
+    }
+
+    /// What a server has had its disks read and write.
+    pub(super) fn disk(&self, server: usize) -> Option<DiskUse> {
+        let of = |snapshot: &Snapshot| snapshot.disks.get(server).copied().flatten();
+        let (before, after) = (of(self.from)?, of(self.to)?);
+        let [read, written] = [0, 1].map(|at| self.to.count.bytes[at] - self.from.count.bytes[at]);
+        let disk_read = after.read.saturating_sub(before.read);
+        Some(DiskUse::new(disk_read, read, after.written.saturating_sub(before.written), written))
     }
 
     /// The busy threads of a process, from their CPU times before and after.

@@ -96,6 +96,7 @@ pub(crate) async fn conduct(plan: Plan, gauge: Arc<Gauge>) -> Result<Outcome, Ru
         lanes.push(lane);
     }
     let window = Window::new(rt::now() + LEAD, plan.workload.warm_up, plan.workload.duration);
+    let window = window.with_interval(plan.workload.interval());
     let _phases = rt::spawn(tell_phases(window, Arc::clone(&gauge)));
     let mut running = Vec::new();
     for (go, task) in lanes {

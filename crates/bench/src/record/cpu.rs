@@ -26,8 +26,46 @@ pub struct Process {
     pub percent: f64,
     /// CPU time per request, in microseconds.
     pub us_per_request: f64,
+    /// What it had its disks do; only of servers, and only if this user may know it.
+    #[serde(default)]
+    pub disk: Option<DiskUse>,
     /// Its busy threads.
     pub threads: Vec<Thread>,
+}
+
+/// What a process had its disks do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiskUse {
+    /// Bytes read from disks.
+    pub read: u64,
+    /// The same for each byte that was read from the target; `None` without reads.
+    pub read_per_byte: Option<f64>,
+    /// Bytes written to disks.
+    pub written: u64,
+    /// The same for each byte that was written to the target: the write amplification. `None` without writes.
+    pub written_per_byte: Option<f64>,
+}
+
+impl DiskUse {
+    /// `read` bytes were read from the target, and `written` bytes were written to it.
+    pub(crate) fn new(disk_read: u64, read: u64, disk_written: u64, written: u64) -> DiskUse {
+        let per_byte = |disk: u64, target: u64| (target > 0).then(|| disk as f64 / target as f64);
+        DiskUse {
+            read: disk_read,
+            read_per_byte: per_byte(disk_read, read),
+            written: disk_written,
+            written_per_byte: per_byte(disk_written, written),
+        }
+    }
+
+    /// As a line: `1.02 bytes read per byte read, 2.31 bytes written per byte written`.
+    pub fn line(&self) -> String {
+        let part = |what: &str, per_byte: Option<f64>| {
+            per_byte.map(|bytes| format!("{bytes:.2} bytes {what} per byte {what}"))
+        };
+        let parts = [part("read", self.read_per_byte), part("written", self.written_per_byte)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A thread.

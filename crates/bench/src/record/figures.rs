@@ -104,6 +104,9 @@ pub struct Sample {
     pub mb_per_s: f64,
     /// The average latency of the answered requests, in microseconds.
     pub mean_us: f64,
+    /// The latency that 99 % did not exceed, in microseconds; rounded up by a sixteenth at most.
+    #[serde(default)]
+    pub p99_us: f64,
     /// The highest latency, in microseconds.
     pub max_us: f64,
 }
@@ -112,11 +115,13 @@ impl Sample {
     pub(crate) fn new(slot: &recorder::Slot, interval: Duration) -> Sample {
         let seconds = interval.as_secs_f64();
         let requests = slot.requests[0] + slot.requests[1];
+        let p99 = slot.latencies.percentile(99.0).unwrap_or_default().min(slot.latency_max);
         Sample {
             reads: slot.requests[0] as f64 / seconds,
             writes: slot.requests[1] as f64 / seconds,
             mb_per_s: (slot.bytes[0] + slot.bytes[1]) as f64 / 1e6 / seconds,
             mean_us: slot.latency_sum.as_secs_f64() * 1e6 / requests.max(1) as f64,
+            p99_us: p99.as_secs_f64() * 1e6,
             max_us: slot.latency_max.as_secs_f64() * 1e6,
         }
     }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use analysis::{Analysis, Compare, CompareRow, PackName, Sweep};
 pub use copies::{Copies, CopiesSide};
-pub use cpu::{Cpu, CpuSample, Noise, Process, Thread};
+pub use cpu::{Cpu, CpuSample, DiskUse, Noise, Process, Thread};
 pub use ending::{Ending, Loss};
 pub use figures::{Direction, LatencyFigures, Sample};
 pub use fleet::{Fleet, FleetStep};

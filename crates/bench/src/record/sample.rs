@@ -1,8 +1,8 @@
 //! A record for tests.
 
 use super::{
-    Check, Cpu, CpuSample, Direction, Document, Ending, LatencyFigures, Loss, Mail, MailVolume, MailWindow,
-    Noise, Process, Run, Sample, Subject, TaskFigures,
+    Check, Cpu, CpuSample, Direction, DiskUse, Document, Ending, LatencyFigures, Loss, Mail, MailVolume,
+    MailWindow, Noise, Process, Run, Sample, Subject, TaskFigures,
 };
 use crate::{Role, Workload};
 
@@ -35,6 +35,7 @@ pub(crate) fn run() -> Run {
         seconds: us_per_request / 10.0,
         percent: us_per_request,
         us_per_request,
+        disk: (pid == 2).then(|| DiskUse::new(512_000_000, 409_600_000, 0, 0)),
         threads: Vec::new(),
     };
     let workload = Workload { block: 4096, ..Workload::default() };

@@ -182,6 +182,7 @@ pub(super) fn latencies(run: &Run) -> String {
     };
     let lines = vec![
         Line { name: "average".to_owned(), colour: 3, points: of(|sample| sample.mean_us) },
+        Line { name: "p99".to_owned(), colour: 4, points: of(|sample| sample.p99_us) },
         Line { name: "highest".to_owned(), colour: 6, points: of(|sample| sample.max_us) },
     ];
     let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
@@ -225,6 +226,9 @@ pub(super) fn conditions(run: &Run) -> String {
                 side,
                 format!("{} (pid {}), {:.0} % of a CPU{threads}", process.name, process.pid, process.percent),
             ));
+            if let Some(disk) = process.disk.map(|disk| disk.line()).filter(|line| !line.is_empty()) {
+                rows.push(("Disks", disk));
+            }
         }
     }
     if let Some(noise) = text::noise_line(&run.noise) {

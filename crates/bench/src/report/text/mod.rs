@@ -159,6 +159,12 @@ fn cpu_lines(cpu: &Cpu) -> String {
     for server in &cpu.servers {
         line(&mut text, &format!("Server  {}", process(server)));
     }
+    for server in &cpu.servers {
+        let disk = server.disk.map_or_else(String::new, |disk| disk.line());
+        if !disk.is_empty() {
+            line(&mut text, &format!("Disks   {disk} ({}, pid {})", server.name, server.pid));
+        }
+    }
     text
 }
 
@@ -201,7 +207,8 @@ mod tests {
         assert_eq!(lines[0], "4K <random> read, 1 x 2 on iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0");
         assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>()[..4], ["read", "10,000", "41.0", "100.0"]);
         assert_eq!(lines[6], "Client  2.00 µs CPU per request, 2 % of a CPU (ursa, pid 1)");
-        assert_eq!(lines[8], "Noise   other processes used 1 % of a CPU, 0.0 % steal, rate deviation 2.5 %");
+        assert_eq!(lines[8], "Disks   1.25 bytes read per byte read (ursa, pid 2)");
+        assert_eq!(lines[9], "Noise   other processes used 1 % of a CPU, 0.0 % steal, rate deviation 2.5 %");
         assert!(text.lines().all(|line| line.chars().count() <= 110));
     }
 

@@ -158,6 +158,10 @@ fn translate(name: char, value: &str, next: Option<&str>, block: u64) -> Result<
             Ok(Translated { options: vec![format!("--{option}={value}")], used_next: next.is_some() })
         }
         Letter::Random if value.is_empty() => one("--random".to_owned()),
+        Letter::Random if value.starts_with("dpct") => {
+            one(format!("--distribution={}", &value["dpct".len()..]))
+        }
+        Letter::Random if value.starts_with('d') => Err(wrong("use percentages, such as -rdpct80/20")),
         Letter::Random if value.starts_with('s') => {
             Err(wrong("a mix of random and sequential requests is not supported"))
         }
@@ -265,6 +269,7 @@ mod tests {
             ("-z file", "--seed=random file"),
             ("-z12 file", "--seed=12 file"),
             ("-r file", "--random file"),
+            ("-r4K -rdpct80/20:10/30 file", "--random=4K --distribution=80/20:10/30 file"),
             ("-s file", "--sequential file"),
             ("-si file", "--sequential --interlocked file"),
             ("-si128K file", "--sequential=128K --interlocked file"),
@@ -304,7 +309,7 @@ mod tests {
     fn letters_that_cannot_be_meant_are_refused() {
         assert_eq!(run("bench run -b"), Err(LetterError::NoValue('b', "4K")));
         assert_eq!(run("bench run -t -o32"), Err(LetterError::NoValue('t', "4")));
-        for letters in ["-Sb", "-Sr", "-Sx", "-rs30", "-Z1M,file"] {
+        for letters in ["-Sb", "-Sr", "-Sx", "-rs30", "-rdabs80/1G", "-Z1M,file"] {
             assert!(matches!(run(&format!("bench run {letters} x")), Err(LetterError::Value { .. })));
         }
         let message = run("bench run -g500 x").unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use bench::{Access, Content, Workload};
+use bench::{Access, Content, Share, Workload};
 use clap::Args;
 
 use crate::size::Size;
@@ -21,6 +21,10 @@ pub struct PatternArgs {
     /// -r: random access, aligned to SIZE [default: the request size]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, overrides_with = "random")]
     random: Option<Option<Size>>,
+    /// -rdpct80/20: random access, with 80 % of the requests in the first 20 % of the target; more pairs
+    /// follow after colons, and the remaining requests go to the remaining part
+    #[arg(long, value_name = "LIST", value_delimiter = ':')]
+    distribution: Vec<Share>,
     /// -s: sequential access with this stride [default: the request size]; this is the default access
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true)]
     sequential: Option<Option<Size>>,
@@ -52,6 +56,9 @@ pub struct PatternArgs {
     /// -d: measured time in seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     duration: Duration,
+    /// Length of an interval of the results over time, in seconds [default: a 120th of the run, rounded up]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    interval: Option<Duration>,
     /// Fixed total rate in requests per second; latency counts from the time a request is due, not from the
     /// time it is sent
     #[arg(long, value_name = "N")]
@@ -102,6 +109,7 @@ impl PatternArgs {
         // As with DISKSPD, -r overrides -s.
         let access = match (self.random, self.sequential) {
             (Some(align), _) => Access::Random { align: step(align) },
+            (None, None) if !self.distribution.is_empty() => Access::Random { align: step(None) },
             (None, stride) => {
                 Access::Sequential { stride: step(stride.flatten()), interlocked: self.interlocked }
             }
@@ -110,6 +118,7 @@ impl PatternArgs {
             block,
             write_percent: self.write,
             access,
+            shares: self.distribution.clone(),
             base: self.base.0,
             span: self.span.map(|span| span.0),
             thread_stride: self.thread_stride.0,
@@ -120,6 +129,7 @@ impl PatternArgs {
             rate: self.rate,
             warm_up: self.warm_up,
             duration: self.duration,
+            interval: self.interval.map(|interval| interval.as_secs_f64()),
             ..Workload::default()
         }
     }
