@@ -62,7 +62,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 35] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 36] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 120),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
