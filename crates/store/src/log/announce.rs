@@ -303,6 +303,8 @@ impl Running {
         for used in self.segments.used.values_mut().filter(|used| used.cleaned <= root.sequence) {
             used.cleaned = 0;
         }
+        // All of the table's blocks are newer than the freeze.
+        self.settled = Some(self.live_quarters().saturating_sub(self.active.quarters()));
         self.exhausted = false;
     }
 }

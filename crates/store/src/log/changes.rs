@@ -59,6 +59,8 @@ pub(crate) struct Changes {
     /// How many blocks have a place here, and how many of the entries are ranges of zeros.
     blocks: usize,
     ranges: usize,
+    /// How many quarters of slots the blocks take that have a place here.
+    quarters: u64,
     /// The checksums of all blocks that were entered, including those that were overwritten since: 4 bytes
     /// for each block that a replay may have to read.
     crcs: Vec<u32>,
@@ -72,6 +74,16 @@ impl Changes {
     /// never more entries than that, so it limits the memory.
     pub(crate) fn len(&self) -> usize {
         self.blocks + self.ranges + self.moves.len()
+    }
+
+    /// How many blocks have a place here, other than moves.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks as u64
+    }
+
+    /// How many quarters of slots these blocks take.
+    pub(crate) fn quarters(&self) -> u64 {
+        self.quarters
     }
 
     /// How many quarters of slots the blocks take that the cleaner has moved.
@@ -100,9 +112,11 @@ impl Changes {
             self.cut(branch, block, count as u64, dead);
         }
         self.blocks += count;
+        self.quarters += count as u64 * u64::from(place.size().quarters());
         let change = Change::Blocks { place, count: count as u16, crcs: at as u32 };
         if let Some(Change::Blocks { place, .. }) = self.entries.insert((branch, block), change) {
             self.blocks -= 1;
+            self.quarters -= u64::from(place.size().quarters());
             Slots::add(dead, place);
         }
     }
@@ -158,8 +172,10 @@ impl Changes {
         for (_, change) in self.entries.extract_if((branch, block)..(branch, end), |_, _| true) {
             match change {
                 Change::Blocks { place, count, .. } => {
+                    let slots = place.run(count);
                     self.blocks -= usize::from(count);
-                    dead.push(place.run(count));
+                    self.quarters -= u64::from(slots.quarters());
+                    dead.push(slots);
                 }
                 Change::Zeros(_) => self.ranges -= 1,
             }
@@ -312,6 +328,8 @@ mod tests {
                 let stored_blocks = obvious.values().filter(|spot| spot.stored().is_some()).count();
                 let ranges = table.entries.values().filter(|change| matches!(change, Change::Zeros(_)));
                 assert_eq!((table.blocks, table.ranges), (stored_blocks, ranges.count()));
+                let sizes = obvious.values().filter_map(|spot| Some(spot.stored()?.place.size()));
+                assert_eq!(table.quarters(), sizes.map(|size| u64::from(size.quarters())).sum::<u64>());
                 assert_eq!(table.places().len(), stored_blocks);
                 let (from, len) = (rng.below(30), 1 + rng.below(30));
                 let mut spots = vec![Spot::At(stored(1000, 0)); len as usize];

@@ -53,14 +53,14 @@ impl Bell {
 
 /// A request of a log to the pool.
 pub(crate) enum Request {
-    /// Lend one more zone; the reply says whether there was one.
+    /// Lend one more zone.
     Borrow {
         log: u16,
         /// Live blocks, in thousandths of what the log can use.
         live_permille: u64,
         /// A write waits for the zone.
         urgent: bool,
-        reply: Sender<bool>,
+        reply: Sender<Lending>,
     },
     /// Take the zone back: no root names it any more.
     Return {
@@ -70,6 +70,18 @@ pub(crate) enum Request {
         zone: u32,
         reply: Sender<Returned>,
     },
+}
+
+/// What a log gets that has asked for a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lending {
+    /// It has one more zone, or several.
+    Lent,
+    /// The pool has no space for a zone, and will have none before some of its space is freed
+    /// ([`Lender::freed`]).
+    NoSpace,
+    /// It gets none for another reason, which may be gone at any time.
+    Refused,
 }
 
 /// What became of a zone that a log has returned.
@@ -89,6 +101,7 @@ pub(crate) struct Lender {
     /// `None`: the pool is gone.
     requests: Mutex<Option<VecDeque<Request>>>,
     unanswered: AtomicU64,
+    freed: AtomicU64,
     pub(crate) bell: Bell,
 }
 
@@ -97,6 +110,7 @@ impl Default for Lender {
         Lender {
             requests: Mutex::new(Some(VecDeque::new())),
             unanswered: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
             bell: Bell::default(),
         }
     }
@@ -115,6 +129,17 @@ impl Lender {
     /// Counts a request as answered.
     pub(crate) fn answered(&self) {
         self.unanswered.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes that some of the pool's space has become free.
+    pub(crate) fn note_freed(&self) {
+        self.freed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often some of the pool's space has become free. A log reads this before it asks: if it has not
+    /// changed since, neither has the answer that there is no space.
+    pub(super) fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Relaxed)
     }
 
     /// Whether all requests have been answered.

@@ -51,7 +51,7 @@ use rt::sync::Notify;
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
 pub use handle::LogFigures;
-pub(crate) use handle::{Branch, Lender, LogHandle, NewHandle, Request, Returned};
+pub(crate) use handle::{Branch, Lender, Lending, LogHandle, NewHandle, Request, Returned};
 pub use memory::LogMemory;
 pub use read::MAP_UNIT;
 pub use slice::LogSlice;
@@ -206,6 +206,15 @@ struct Running {
     exhausted: bool,
     /// How many quarters of slots were live when the pool last refused a zone.
     refused_at: Option<u64>,
+    /// How many requests for zones have been made, and the number of the last urgent one that was refused.
+    asks: u64,
+    refused_ask: u64,
+    /// The pool had no space for a zone when so much of it had been freed ([`Lender::freed`]).
+    no_zone_since: Option<u64>,
+    /// How many quarters of slots were live at the last freeze whose checkpoint has ended, once all changes
+    /// until then were merged. Changes since then take as much as they free, except zeros, and blocks that
+    /// shrink more than those they replace. `None` before the first checkpoint.
+    settled: Option<u64>,
     /// How many slots hosts may still write near low water. The cleaner earns them.
     credit: i64,
     written_by_hosts: u64,
@@ -524,6 +533,10 @@ impl Running {
             zeroed: 0,
             exhausted: false,
             refused_at: None,
+            asks: 0,
+            refused_ask: 0,
+            no_zone_since: None,
+            settled: None,
             credit: 0,
             written_by_hosts: 0,
             written_moved: 0,

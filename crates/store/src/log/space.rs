@@ -18,7 +18,7 @@ use super::record::ENTRIES_MAX;
 use super::root::REPLAY_MAX;
 use super::segment::{SLOT_GRAINS, Used};
 use super::state::{LEAF_ENTRY_BYTES, STATE_BYTES};
-use super::{Inner, LogTuning, Request, Running, Sweeping};
+use super::{Inner, Lending, LogTuning, Request, Running, Sweeping};
 use crate::error::SliceError;
 
 /// Slots of data that a record has at least if it is full: all of its blocks are quarters.
@@ -110,7 +110,12 @@ impl Running {
     /// How many segments the next checkpoint takes at most: for leaves that may change, for the state, and
     /// for partly filled segments.
     pub(super) fn map_need(&self) -> u64 {
-        let changes = (self.active.len() + self.frozen.as_ref().map_or(0, Changes::len)) as u64;
+        self.map_need_for(self.active.len() + self.frozen.as_ref().map_or(0, Changes::len))
+    }
+
+    /// The same if the tables had this many entries.
+    fn map_need_for(&self, changes: usize) -> u64 {
+        let changes = changes as u64;
         let leaves = self.segments.live_map * super::leaf::LEAF_GRAIN as u64;
         let rewritten = leaves.min(changes * LEAF_BYTES_MAX as u64);
         // Map segments that are evacuated are rewritten as well: less than half of each, one segment at a
@@ -157,8 +162,13 @@ impl Running {
     /// All segments count as if they had the heads of compressed blocks. Otherwise, one such block in a
     /// segment would take away room that others have reserved or were promised.
     fn usable(&self) -> u64 {
+        self.usable_beside(self.map_need())
+    }
+
+    /// The same if the next checkpoint took this many segments.
+    fn usable_beside(&self, map_need: u64) -> u64 {
         let second = self.runs[1].len() as u64;
-        let kept = RESERVE as u64 + OPEN_SEGMENTS + self.map_need() + self.segments.stuck + second;
+        let kept = RESERVE as u64 + OPEN_SEGMENTS + map_need + self.segments.stuck + second;
         let segments = self.segments.total().saturating_sub(kept);
         let map = 2 * self.segments.live_map.div_ceil(u64::from(SLOT_GRAINS));
         let slots = u64::from(self.segments.slots - self.segments.slots.div_ceil(1 + PACKED_SLOTS));
@@ -184,6 +194,28 @@ impl Running {
         let percent = if branch.is_some_and(is_reserved) { LIVE_PERCENT } else { percent };
         let taken = self.live_quarters() + self.append.expected + self.held(branch);
         taken + quarters <= self.share_of_usable(percent)
+    }
+
+    /// Whether a merge may make this much room for a branch, as far as is known.
+    ///
+    /// Overwritten blocks count as live until they are merged. But a log in which a volume overwrites its
+    /// reserve always has some, and they make no room, unless they took more than the new ones: merging them
+    /// gives back what writing them took.
+    fn may_merge_room(&self, branch: u32, quarters: u64, percent: u64) -> bool {
+        if self.frozen.is_some() || self.sweeping != Sweeping::Nothing {
+            return true;
+        }
+        if self.active.is_empty() {
+            return false;
+        }
+        let Some(settled) = self.settled else { return true };
+        // The best case: what was zeroed or written since were live blocks that had not shrunk, the tables
+        // are empty, and the branch has less than its reserve.
+        let percent = if self.reserves.contains_key(&branch) { LIVE_PERCENT } else { percent };
+        let dead = (self.zeroed + self.active.blocks()) * u64::from(SLOT_QUARTERS);
+        let live = (settled + self.active.quarters()).saturating_sub(dead);
+        let taken = live + self.held(Some(branch));
+        taken + quarters <= self.usable_beside(self.map_need_for(0)) * percent / 100
     }
 
     /// How many quarters of slots are kept for the reserves of branches other than this one.
@@ -344,7 +376,10 @@ impl Inner {
     /// free.
     pub(super) async fn room(self: &Rc<Inner>, branch: u32) -> Room {
         let wanted = self.state.borrow().usable() / AHEAD_PART;
-        let _ = self.find_room(branch, wanted, RESERVE_PERCENT).await;
+        if self.find_room(branch, wanted, RESERVE_PERCENT).await.is_err() && self.has_changes() {
+            // Merging does not make that much room, but what has been overwritten does not count as taken.
+            let _ = self.merge_all().await;
+        }
         let state = self.state.borrow();
         let total = state.share_of_usable(RESERVE_PERCENT);
         let taken = state.live_quarters() + state.append.expected + state.held(Some(branch));
@@ -353,33 +388,53 @@ impl Inner {
         Room { file_system: 0, free: bytes(free), total: bytes(total), promised: 0 }
     }
 
+    fn has_changes(&self) -> bool {
+        let state = self.state.borrow();
+        state.frozen.is_some() || !state.active.is_empty()
+    }
+
     async fn find_room(self: &Rc<Inner>, branch: u32, quarters: u64, percent: u64) -> Result<(), SliceError> {
-        let mut merged = 0;
+        let (mut merged, asked_before) = (0, self.state.borrow().asks);
         loop {
             if !self.goes_on() {
                 return Err(SliceError::Offline);
             }
-            if self.state.borrow().fits(Some(branch), quarters, percent) {
+            let (fits, asking) = {
+                let state = self.state.borrow();
+                (state.fits(Some(branch), quarters, percent), state.asking)
+            };
+            if fits {
                 return Ok(());
             }
-            let lent = self.borrow_zone(true).await;
-            // Another task may have waited for this answer: let it check again.
-            self.pump();
-            if lent {
+            // The pool is asked once for all writes that wait.
+            if asking {
+                self.changed.until(|| !self.state.borrow().asking || !self.goes_on()).await;
                 continue;
             }
-            // Blocks that were overwritten since the last merge count as live. The second merge covers all of
-            // them.
-            let worth = {
-                let state = self.state.borrow();
-                let sweeps = state.sweeping != Sweeping::Nothing;
-                merged < 2 && (state.frozen.is_some() || !state.active.is_empty() || sweeps)
-            };
-            if !worth {
+            if self.may_lend(asked_before) {
+                let lent = self.borrow_zone(true).await;
+                // Another task may have waited for this answer: let it check again.
+                self.pump();
+                if lent {
+                    continue;
+                }
+            }
+            // The second merge covers all blocks that were overwritten before this began.
+            if merged == 2 || !self.state.borrow().may_merge_room(branch, quarters, percent) {
                 return Err(SliceError::Full);
             }
             merged += 1;
             self.wait_for_checkpoint().await;
+        }
+    }
+
+    /// Whether the pool may have a zone for a write that began when `asked_before` requests had been made: it
+    /// has refused none since, or has freed space since it had none.
+    fn may_lend(&self, asked_before: u64) -> bool {
+        let state = self.state.borrow();
+        match state.no_zone_since {
+            Some(freed) => freed != self.handle.lender.freed(),
+            None => state.refused_ask <= asked_before,
         }
     }
 
@@ -488,25 +543,46 @@ impl Inner {
     /// Asks the pool for a zone; returns whether it lent one. With `urgent`, a write waits for it.
     async fn borrow_zone(self: &Rc<Inner>, urgent: bool) -> bool {
         let (reply, mut answer) = oneshot();
-        let (live_permille, urgent) = {
+        // Before the pool looks.
+        let freed = self.handle.lender.freed();
+        let (live_permille, urgent, number) = {
             let mut state = self.state.borrow_mut();
             state.asking = true;
+            state.asks += 1;
             // Cleaning cannot make up for segments that cannot be cleaned, however few live blocks they have.
-            (state.live_permille(), urgent || state.segments.stuck > 0)
+            (state.live_permille(), urgent || state.segments.stuck > 0, state.asks)
         };
+        let asking = Asking(self);
         self.handle.lender.ask(Request::Borrow { log: self.handle.number, live_permille, urgent, reply });
         // A log that is being closed does not wait for the answer: the pool may be deleting the log, and
         // answers nobody before the log has ended.
         let mut closed = pin!(self.changed.until(|| self.closing.get()));
-        let lent = std::future::poll_fn(|context| match Pin::new(&mut answer).poll(context) {
-            Poll::Ready(lent) => Poll::Ready(lent.unwrap_or(false)),
-            Poll::Pending => closed.as_mut().poll(context).map(|()| false),
+        let lending = std::future::poll_fn(|context| match Pin::new(&mut answer).poll(context) {
+            Poll::Ready(lending) => Poll::Ready(lending.unwrap_or(Lending::Refused)),
+            Poll::Pending => closed.as_mut().poll(context).map(|()| Lending::Refused),
         });
-        let lent = lent.await;
+        let lending = lending.await;
         self.take_zones();
-        let mut state = self.state.borrow_mut();
-        state.asking = false;
-        state.refused_at = if lent { None } else { Some(state.live_quarters()) };
+        let lent = lending == Lending::Lent;
+        {
+            let mut state = self.state.borrow_mut();
+            state.refused_at = if lent { None } else { Some(state.live_quarters()) };
+            state.no_zone_since = (lending == Lending::NoSpace).then_some(freed);
+            if urgent && !lent {
+                state.refused_ask = number;
+            }
+        }
+        drop(asking);
         lent
+    }
+}
+
+/// A request for a zone, until this is dropped: others wait for its end, whatever becomes of the write.
+struct Asking<'a>(&'a Inner);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().asking = false;
+        self.0.changed.notify();
     }
 }

@@ -76,6 +76,7 @@ impl Inner {
         let catalog = Catalog { disks: layout.entries(), ..self.state.borrow().catalog.clone() };
         self.commit_on(Rc::new(layout), catalog, Superblocks::OfAllDisks, 0).await?;
         self.state.borrow_mut().allocator.set_disk(place, geometry.extents);
+        self.lender.note_freed();
         Ok(())
     }
 

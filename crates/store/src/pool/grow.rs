@@ -89,7 +89,7 @@ impl Inner {
         for (index, geometry) in larger {
             let start = before.geometry[*index].extents;
             let new = ExtentRun { disk: *index as u16, start, count: geometry.extents - start };
-            self.state.borrow_mut().allocator.put(new);
+            self.put_back(&[new]);
         }
         // The superblocks of the generation before still lead to the old tail, which belongs to volumes from
         // now on.

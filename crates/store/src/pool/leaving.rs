@@ -213,6 +213,10 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         before.leaving.into_iter().for_each(|place| state.allocator.set_open(place, true));
         leaving.into_iter().for_each(|place| state.allocator.set_open(place, false));
+        if before.leaving.is_some() {
+            // What is free on the disk that stays.
+            self.lender.note_freed();
+        }
         Ok(())
     }
 

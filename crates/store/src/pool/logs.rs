@@ -18,7 +18,7 @@ use crate::id::VolumeId;
 use crate::log::place::{QUARTER_BYTES, SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
 use crate::log::root::{ROOTS_BYTES, Root};
 use crate::log::{
-    Lender, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request, Returned, held_for,
+    Lender, Lending, LogFigures, LogHandle, LogMemory, LogTuning, NewHandle, Request, Returned, held_for,
 };
 
 /// A segment is this part of a pool, unless the tuning says otherwise.
@@ -417,28 +417,32 @@ impl Inner {
         }
     }
 
-    /// Decides whether a log gets zones, and lends them. Returns whether it got any.
-    async fn lend(self: Rc<Inner>, number: u16, live_permille: u64, urgent: bool) -> bool {
-        let Ok(_change) = self.begin_change() else { return false };
+    /// Decides whether a log gets zones, and lends them.
+    async fn lend(self: Rc<Inner>, number: u16, live_permille: u64, urgent: bool) -> Lending {
+        let Ok(_change) = self.begin_change() else { return Lending::Refused };
         let _turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
-        let Some(log) = catalog.logs.logs.get_mut(&number) else { return false };
+        let Some(log) = catalog.logs.logs.get_mut(&number) else { return Lending::Refused };
         let wanted = {
             let state = self.state.borrow();
             let total: u64 = self.layout().geometry.iter().map(|geometry| u64::from(geometry.extents)).sum();
             let tight = state.allocator.free() * 2 < total;
             let worth = if tight { LIVE_WORTH_LENDING_WHEN_TIGHT } else { LIVE_WORTH_LENDING };
             if !urgent && live_permille < worth {
-                return false;
+                return Lending::Refused;
             }
             if tight { 1 } else { (log.zones.len() / LENT_PART).max(1) }
         };
-        let mut lent = Vec::new();
+        let (mut lent, mut ended) = (Vec::new(), Lending::Lent);
         while lent.len() < wanted {
             let added = match self.zone_for(number, log).await {
                 Ok(added) => added,
-                Err(StoreError::NoSpace { .. }) => break,
+                Err(StoreError::NoSpace { .. }) => {
+                    ended = Lending::NoSpace;
+                    break;
+                }
                 Err(error) => {
+                    ended = Lending::Refused;
                     tracing::warn!(log = number, %error, "a log gets no zone: no space can be reserved for it");
                     break;
                 }
@@ -447,11 +451,14 @@ impl Inner {
             lent.push(added);
         }
         let runs: Vec<ExtentRun> = lent.iter().map(|zone| zone.run).collect();
-        if runs.is_empty() || self.commit_or_put_back(catalog, &runs).await.is_err() {
-            return false;
+        if runs.is_empty() {
+            return ended;
+        }
+        if self.commit_or_put_back(catalog, &runs).await.is_err() {
+            return Lending::Refused;
         }
         self.tell_lent(lent);
-        true
+        Lending::Lent
     }
 
     /// Takes a zone back, and frees its extents.

@@ -783,8 +783,12 @@ impl Inner {
     }
 
     pub(super) fn put_back(&self, runs: &[ExtentRun]) {
+        if runs.is_empty() {
+            return;
+        }
         let mut state = self.state.borrow_mut();
         runs.iter().for_each(|run| state.allocator.put(*run));
+        self.lender.note_freed();
     }
 
     /// Commits, and frees the extents if nothing was written.

@@ -97,6 +97,43 @@ fn long_writes_take_what_their_blocks_need() {
     });
 }
 
+/// A log is full of blocks that do not shrink, and some are overwritten by blocks that do: a write that finds
+/// no room has this merged.
+#[test]
+fn blocks_that_shrink_more_than_those_before_make_room() {
+    const SHRUNK: u64 = 60;
+    const MORE: u64 = 45;
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice_of(compressed(64 << 20)).await;
+        let large = |number| small(number) + 2;
+        let mut filled = 0;
+        let full = loop {
+            match write(&slice, filled, large(filled), Durability::Durable).await {
+                Ok(()) => filled += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, SliceError::Full);
+        // Room for what shrinks, and not for all of the rest.
+        slice.zero(ByteOffset(0), ByteLen(32 * BLOCK)).await.unwrap();
+        log_of(&slice).inner.merge_all().await.unwrap();
+        let bytes: Vec<u8> = (1..=SHRUNK).flat_map(|number| block(small(number))).collect();
+        slice.write(ByteOffset(64 * BLOCK), Chain::copy_of(&bytes), Durability::Durable).await.unwrap();
+        let bytes: Vec<u8> = (filled..filled + MORE).flat_map(|number| block(large(number))).collect();
+        let written = slice.write(ByteOffset(filled * BLOCK), Chain::copy_of(&bytes), Durability::Durable);
+        assert_eq!(written.await, Ok(()));
+        for at in 0..SHRUNK {
+            assert_eq!(read(&slice, 64 + at).await, Ok(small(at + 1)));
+        }
+        for at in 64 + SHRUNK..filled + MORE {
+            assert_eq!(read(&slice, at).await, Ok(large(at)));
+        }
+        check(&slice).await;
+    });
+}
+
 /// Corrupts the only block on a disk of this size that begins with `number`, and shrinks.
 fn rot(world: &World, node: NodeId, disk: usize, number: u64) {
     let mut stored = Vec::new();

@@ -92,6 +92,56 @@ fn blocks_that_shrink_take_less_of_a_reserve() {
     });
 }
 
+/// Writes that find no room are tried again and again, while another volume overwrites its reserve. They cost
+/// nothing, and find room as soon as there is some.
+///
+/// Before, each of them asked the pool for a zone, and had two checkpoints made.
+#[test]
+fn writes_without_room_keep_nobody_busy() {
+    const TRIES: u64 = 12;
+    let world = World::new(1);
+    let node = machine(&world, 1, 24 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let filler = VolumeSpec { kind: VolumeKind::Thick, ..spec("filler", 4 * MIB, 1) };
+        let filler = pool.create_volume(filler).await.unwrap().id;
+        let kept = pool.create_volume(VolumeSpec { space: reserve(MIB), ..spec("kept", 4 * MIB, 1) });
+        let kept = kept.await.unwrap().id;
+        let other = pool.create_volume(spec("other", 64 * MIB, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let (mine, its) = (slices(&pool, &disks, kept).remove(0), slices(&pool, &disks, other).remove(0));
+        for at in 0..4 {
+            write(&mine, at, 1, Durability::Durable).await.unwrap();
+        }
+        let filled = fill(&its, 0).await;
+        check(&its).await;
+        let filled = fill(&its, filled).await;
+        let made = || {
+            let state = log_of(&its).inner.state.borrow();
+            (state.checkpoints, state.asks)
+        };
+        let (checkpoints, asks) = made();
+        for number in 0..TRIES {
+            write(&mine, number % 4, number, Durability::Durable).await.unwrap();
+            let refused = rt::join_all((0..8).map(|more| write(&its, filled + more, 1, Durability::Durable)));
+            assert_eq!(refused.await, [Err(SliceError::Full); 8], "{number}");
+        }
+        let after = made();
+        assert!(after.0 <= checkpoints + TRIES / 2, "{} checkpoints", after.0 - checkpoints);
+        assert!(after.1 <= asks + 2, "{} requests: the pool has said that it has no space", after.1 - asks);
+        its.zero(ByteOffset(0), ByteLen(64 * BLOCK)).await.unwrap();
+        for at in filled..filled + 32 {
+            assert_eq!(write(&its, at, at, Durability::Durable).await, Ok(()), "as soon as some is unmapped");
+        }
+        let filled = fill(&its, filled + 32).await;
+        pool.delete_volume(filler).await.unwrap();
+        for at in filled..filled + 256 {
+            assert_eq!(write(&its, at, at, Durability::Durable).await, Ok(()), "space of the pool");
+        }
+        check(&its).await;
+    });
+}
+
 /// A reserve is set only if its space is there, and lasts.
 #[test]
 fn a_reserve_is_there_or_is_refused() {

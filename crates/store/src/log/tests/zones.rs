@@ -98,6 +98,36 @@ fn zones_may_lie_on_a_disk_that_was_added() {
     });
 }
 
+/// A log that has found no space looks again when the disk that was leaving stays.
+#[test]
+fn zones_may_lie_on_a_disk_that_stays_after_all() {
+    let world = World::new(1);
+    let node = machine(&world, 2, 5 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        pool.add_disk(NewDisk { path: path(1), create: None, reserve: false }, true).await.unwrap();
+        pool.leave(&path(1)).await.unwrap();
+        let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        let mut filled = 0;
+        let full = loop {
+            match write(&slice, filled, filled + 1, Durability::Durable).await {
+                Ok(()) => filled += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, SliceError::Full);
+        check(&slice).await;
+        pool.stay().await.unwrap();
+        for at in filled..filled + 256 {
+            write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+        }
+        check(&slice).await;
+        assert!(pool.usage().disks[1].free < pool.usage().disks[1].total);
+    });
+}
+
 /// The core that runs the log still knows the removed disk that had the place.
 #[test]
 fn zones_may_lie_on_a_disk_that_took_the_place_of_a_removed_one() {
