@@ -118,6 +118,11 @@ impl DirtyMap {
         self.counts[slot.index()]
     }
 
+    /// Whether no region has a bit for any of the slots.
+    pub fn is_clear_of(&self, slots: Slots) -> bool {
+        slots.iter().all(|slot| self.count(slot) == 0)
+    }
+
     /// The slots whose bits are set for the region.
     pub fn get(&self, region: u64) -> Slots {
         let (page, at) = place(region);
@@ -159,9 +164,6 @@ impl DirtyMap {
 
     /// Clears the bits of these slots everywhere.
     pub fn clear_all(&mut self, slots: Slots) {
-        if slots.iter().all(|slot| self.count(slot) == 0) {
-            return;
-        }
         let mut from = 0;
         while let Some(region) = self.next_dirty(from, slots) {
             self.clear(region, slots);
@@ -225,6 +227,10 @@ impl DirtyMap {
 
     /// The first region from `from` on with a bit for one of the slots.
     pub fn next_dirty(&self, from: u64, slots: Slots) -> Option<u64> {
+        // The usual case, asked for again and again: a map that was ever written to keeps its pages.
+        if self.is_clear_of(slots) {
+            return None;
+        }
         let mut region = from;
         while region < self.regions {
             let (page, at) = place(region);
@@ -349,6 +355,17 @@ mod tests {
         assert_eq!((map.pages(), map.get(5), map.get(PAGE_REGIONS + 1)), (2, Slots::NONE, Slots::NONE));
         map.mark(PAGE_REGIONS + 1..PAGE_REGIONS + 2, slots(0b10));
         assert_eq!(map.dirty(slots(0b10)).collect::<Vec<_>>(), [4, PAGE_REGIONS + 1]);
+    }
+
+    #[test]
+    fn it_is_known_without_a_search_for_whom_no_bit_is_set() {
+        let mut map = DirtyMap::new(PAGE_REGIONS + 1);
+        map.mark(PAGE_REGIONS..PAGE_REGIONS + 1, slots(0b110));
+        assert!(map.is_clear_of(slots(0b1001)) && !map.is_clear_of(slots(0b11)));
+        map.clear(PAGE_REGIONS, slots(0b10));
+        assert!(map.is_clear_of(slots(0b1011)) && !map.is_clear_of(slots(0b100)));
+        assert_eq!(map.next_dirty(0, slots(0b1011)), None);
+        assert_eq!(map.next_dirty(0, slots(0b100)), Some(PAGE_REGIONS));
     }
 
     #[test]
