@@ -293,6 +293,11 @@ impl Table {
         }
     }
 
+    /// What [`Table::forget_below`] was last called with, or the greatest of these.
+    pub fn floor(&self) -> Option<Timestamp> {
+        self.floor
+    }
+
     /// Doubts all valid entries older than `ts`.
     ///
     /// Another copy holds such a write or a newer one, whose timestamp it may have forgotten: from now on the

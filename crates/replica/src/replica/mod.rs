@@ -41,7 +41,7 @@ pub use joiner::SyncFrom;
 pub use repair::{Around, NotAround};
 pub use source::{LOST_UNIT, LOST_UNITS_MAX, Receivers, SyncNext, SyncState};
 
-/// How often [`Replica::handle_tick`] wants to be called.
+/// How often [`Replica::handle_tick`] wants to be called, as long as [`Replica::needs_tick`].
 pub const TICK: Duration = Duration::from_millis(250);
 
 /// How long the message that a write is on all members may wait for another message to travel with.
@@ -569,7 +569,31 @@ impl Replica {
         matches!(self.standing(), Standing::InSync(_)) && self.config.as_ref().is_some_and(only)
     }
 
-    /// Called every [`TICK`].
+    /// Whether [`Replica::handle_tick`] may have something to do, now or after more ticks, even if nothing
+    /// happens to this copy until then.
+    ///
+    /// The driver may skip the ticks of a copy that needs none, until something happens to it. Only a copy in
+    /// sync, of a volume whose copies are all in sync, comes to rest like that.
+    pub fn needs_tick(&self) -> bool {
+        let Some(config) = &self.config else { return true };
+        let is_whole =
+            matches!(self.standing(), Standing::InSync(_)) && config.in_sync() == config.configured();
+        let rests = is_whole
+            && self.failed.is_none()
+            && self.is_at_rest()
+            && self.sources.iter().all(Option::is_none)
+            // R7: the next tick would take what is invalid by then for left by a lost coordinator.
+            && self.last_mark == self.table.mark()
+            && self.older_finished
+            && self.has_settled_floors(config.members())
+            // R8: no bit is left to be cleared, and the disk knows that.
+            && self.warm.is_empty()
+            && self.map.is_clear_of(self.others())
+            && self.map.is_clean();
+        !rests
+    }
+
+    /// Called every [`TICK`] unless [`Replica::needs_tick`] says that this is not needed.
     pub fn handle_tick(&mut self) {
         self.ticks += 1;
         let Some(config) = &self.config else { return };
@@ -585,8 +609,7 @@ impl Replica {
         self.replay_orphans();
         self.say_floor();
         let asked = if makes(Canary::NoFloor) { Slots::NONE.with(self.me) } else { members };
-        let floors = asked.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
-        let floor = floors.and_then(|floors| floors.into_iter().min());
+        let floor = self.floor_of(asked);
         self.older_finished |= floor.is_some_and(|floor| floor.epoch >= self.noted_since);
         // This copy must know all writes that its joiner may have received again (R18). And if it is a
         // joiner, it must know that it has received what was under way meanwhile.

@@ -254,13 +254,29 @@ impl Replica {
 
     /// Reports the timestamp below which this copy has nothing to finish (R15).
     pub(super) fn say_floor(&mut self) {
-        let unfinished = self.rounds.values().map(|round| round.ts).chain(self.table.oldest_invalid()).min();
-        let next = Timestamp { counter: self.clock + 1, ..Timestamp::first_of(self.epoch()) };
-        let floor = unfinished.unwrap_or(next);
+        let floor = self.own_floor();
         self.floors[self.me.index()] = Some(floor);
         if self.said_floor != Some(floor) {
             self.said_floor = Some(floor);
             self.send_to_members(&Message::Floor { floor });
         }
+    }
+
+    fn own_floor(&self) -> Timestamp {
+        let unfinished = self.rounds.values().map(|round| round.ts).chain(self.table.oldest_invalid()).min();
+        let next = Timestamp { counter: self.clock + 1, ..Timestamp::first_of(self.epoch()) };
+        unfinished.unwrap_or(next)
+    }
+
+    /// The least floor of these copies; `None`: one of them has reported none in this epoch.
+    pub(super) fn floor_of(&self, copies: Slots) -> Option<Timestamp> {
+        copies.iter().map(|slot| self.floors[slot.index()]).min().flatten()
+    }
+
+    /// Whether all members know this copy's floor, this copy knows theirs, and it has forgotten what is below
+    /// all of them.
+    pub(super) fn has_settled_floors(&self, members: Slots) -> bool {
+        let floor = self.floor_of(members);
+        self.said_floor == Some(self.own_floor()) && floor.is_some() && self.table.floor() >= floor
     }
 }

@@ -71,7 +71,7 @@ impl World {
             && self
                 .nodes
                 .iter()
-                .all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
+                .all(|node| node.up && node.membership.active() == Some(newest) && !node.replica.needs_tick())
             // Other copies can read by now what is lost on one copy, unless all have lost it.
             && self.nodes.iter().all(|node| node.disk.lost().keys().eq(self.nodes[0].disk.lost().keys()))
             && (0..self.nodes.len())

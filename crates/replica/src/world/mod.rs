@@ -421,7 +421,13 @@ impl World {
         }
         if self.nodes[index].tick_at <= self.now {
             self.nodes[index].tick_at = self.now + TICK_EVERY;
+            let rested = !self.nodes[index].replica.needs_tick();
             self.nodes[index].replica.handle_tick();
+            assert!(
+                !rested || !self.nodes[index].replica.needs_tick(),
+                "a tick that was not needed did something: {}",
+                self.nodes[index].replica.unrest()
+            );
             if self.stewards {
                 self.steward(index);
             }

@@ -9,3 +9,4 @@ mod late;
 mod lost_map;
 mod model;
 mod orphans;
+mod ticks;
