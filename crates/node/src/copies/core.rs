@@ -62,6 +62,8 @@ pub struct Copies {
     /// On core 0: notified when leases are void before they expire, and must be requested again.
     pub(super) leases_void: Notify,
     slices: RefCell<BTreeMap<Address, Rc<SliceCopy>>>,
+    /// Which of them need ticks; the others have come to rest ([`SliceCopy::wake`]).
+    awake: RefCell<BTreeSet<Address>>,
     /// The replication links that live on this core.
     links: RefCell<BTreeMap<(NodeId, u16), Rc<Link>>>,
     /// Which replication links are up, and how many there are to be; the same on every core.
@@ -121,6 +123,7 @@ impl Copies {
             clock_stops: Cell::new(rt::clock_stops()),
             leases_void: Notify::new(),
             slices: RefCell::default(),
+            awake: RefCell::default(),
             links: RefCell::default(),
             up: RefCell::default(),
             traffic: RefCell::default(),
@@ -226,7 +229,46 @@ impl Copies {
     pub async fn tick(self: Rc<Self>) {
         loop {
             rt::sleep(replica::TICK).await;
-            self.for_each_slice(A_TURN, SliceCopy::tick).await;
+            self.for_each_awake(A_TURN, SliceCopy::tick).await;
+        }
+    }
+
+    /// The number of slices of this core that need ticks.
+    pub fn awake(&self) -> usize {
+        self.awake.borrow().len()
+    }
+
+    /// From now on the slice needs ticks.
+    pub(super) fn wake(&self, slice: Address) {
+        self.awake.borrow_mut().insert(slice);
+    }
+
+    /// The slice needs no ticks until it is woken.
+    pub(super) fn let_rest(&self, slice: Address) {
+        self.awake.borrow_mut().remove(&slice);
+    }
+
+    /// Like [`Copies::for_each_slice`], with the slices that need ticks.
+    async fn for_each_awake(&self, a_turn: usize, mut each: impl FnMut(&Rc<SliceCopy>)) {
+        let mut after: Option<Address> = None;
+        loop {
+            let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let part: Vec<Address> = {
+                let awake = self.awake.borrow();
+                awake.range::<Address, _>((from, Bound::Unbounded)).take(a_turn).copied().collect()
+            };
+            for address in &part {
+                match self.slice(*address) {
+                    Some(copy) => each(&copy),
+                    // A task of a copy that is closed has woken it.
+                    None => self.let_rest(*address),
+                }
+            }
+            if part.len() < a_turn {
+                return;
+            }
+            after = part.last().copied();
+            rt::next_turn().await;
         }
     }
 
@@ -317,6 +359,7 @@ impl Copies {
 
     /// Adds a copy of a slice to this core.
     pub fn add(&self, copy: Rc<SliceCopy>) {
+        self.wake(copy.address());
         self.slices.borrow_mut().insert(copy.address(), copy);
     }
 
@@ -324,6 +367,7 @@ impl Copies {
     pub fn remove(&self, volume: u32) {
         for copy in self.slices_of(volume) {
             self.slices.borrow_mut().remove(&copy.address());
+            self.let_rest(copy.address());
         }
     }
 

@@ -130,3 +130,31 @@ fn the_loss_of_a_node_and_its_return_are_seen_in_every_volume() {
     let back = || cluster.all_in_sync(0) == 2 * MANY;
     assert!(cluster.world.run_until(back, Duration::from_secs(120)), "{}", cluster.all_in_sync(0));
 }
+
+impl Cluster {
+    /// The number of slices that need ticks, on all nodes.
+    fn awake(&self) -> usize {
+        let cores = (0..self.cores).map(|core| CoreId(core as u16));
+        let all = self.servers.iter().flat_map(|server| cores.clone().map(|core| (*server, core)));
+        let awake = |(server, core)| {
+            self.world.block_on(server, core, || async { node::copies::Copies::current().awake() })
+        };
+        all.map(awake).sum()
+    }
+}
+
+#[test]
+fn volumes_that_nobody_uses_come_to_rest_until_a_host_writes() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.make_many(VOLUMES);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    assert!(cluster.awake() > 0);
+    assert!(cluster.world.run_until(|| cluster.awake() == 0, Duration::from_secs(20)), "{}", cluster.awake());
+    let (client, portal) = (cluster.client("client"), cluster.portal(0));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "client").await.unwrap();
+        write(&session, 3, 7).await.unwrap();
+    });
+    assert_eq!(cluster.awake(), 2, "one slice on each node");
+    assert!(cluster.world.run_until(|| cluster.awake() == 0, Duration::from_secs(20)), "{}", cluster.awake());
+}

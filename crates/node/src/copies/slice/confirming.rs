@@ -99,6 +99,11 @@ impl SliceCopy {
         }
     }
 
+    /// Whether reads wait, which may become too late.
+    pub(super) fn has_waiting_reads(&self) -> bool {
+        !self.confirming.borrow().waiting.is_empty()
+    }
+
     /// Releases the reads that are confirmed, void or too late.
     pub(super) fn release_reads(&self) {
         while let Some((release, how)) = self.next_released() {

@@ -54,6 +54,7 @@ impl SliceCopy {
         work: impl Future<Output = Result<T, SliceError>> + 'static,
         then: impl FnOnce(&mut Replica, Result<T, DiskFailed>) + 'static,
     ) {
+        self.wake();
         let mut work = Box::pin(work);
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => then(&mut self.replica.borrow_mut(), self.judge(result)),

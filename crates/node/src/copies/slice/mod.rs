@@ -68,6 +68,8 @@ pub struct SliceCopy {
     confirming: RefCell<Confirming>,
     /// Notified when something happens that a command may wait for.
     pub(super) happened: Notify,
+    /// Whether this copy is ticked: see [`SliceCopy::wake`].
+    awake: Cell<bool>,
     /// Acknowledgements of this turn of the core, for each other copy.
     acknowledgements: RefCell<[Option<Envelope>; Slot::MAX]>,
     /// Whether a task is under way that tells members soon which writes are done.
@@ -178,6 +180,7 @@ impl SliceCopy {
             untrusted: Cell::new(untrusted),
             confirming: RefCell::default(),
             happened: Notify::new(),
+            awake: Cell::new(true),
             acknowledgements: RefCell::default(),
             validates: Cell::new(false),
             given_up: Cell::new(false),
@@ -495,7 +498,25 @@ impl SliceCopy {
         }
     }
 
-    /// Does the periodic work, every [`replica::TICK`].
+    /// Has this copy ticked from now on, because something happens here.
+    ///
+    /// Whatever changes the protocol's state or [`SliceCopy::rests`] calls this, so that a volume that nobody
+    /// uses costs nothing.
+    pub(super) fn wake(&self) {
+        if !self.awake.replace(true) {
+            Copies::current().wake(self.address);
+        }
+    }
+
+    /// Whether there is nothing to do here until something happens.
+    fn rests(&self) -> bool {
+        !self.replica.borrow().needs_tick()
+            && !self.has_no_room()
+            && !self.layout.has_lost()
+            && !self.has_waiting_reads()
+    }
+
+    /// Does the periodic work, every [`replica::TICK`] unless this copy rests.
     pub fn tick(self: &Rc<SliceCopy>) {
         self.tell(Replica::handle_tick);
         self.look_for_room();
@@ -506,6 +527,10 @@ impl SliceCopy {
         if let Some(page) = page {
             self.write_page(page);
             self.carry_out();
+        }
+        if self.rests() {
+            self.awake.set(false);
+            Copies::current().let_rest(self.address);
         }
     }
 
@@ -547,6 +572,7 @@ impl SliceCopy {
 
     /// Executes the protocol's outputs until there are none left.
     fn carry_out(self: &Rc<Self>) {
+        self.wake();
         loop {
             let next = self.replica.borrow_mut().poll();
             match next {

@@ -181,6 +181,7 @@ impl SliceCopy {
             tracing::warn!(copy = %self.address(), "no space is left under a copy: free space in its pool or file system; the copy then resumes automatically");
         }
         self.shortage.meet(rt::now());
+        self.wake();
     }
 
     /// Whether this is still the open copy of the slice on this core.
