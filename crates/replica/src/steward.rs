@@ -274,6 +274,19 @@ impl Steward {
         now.since(since.unwrap_or(self.began).max(self.began))
     }
 
+    /// Whether each other member was heard within [`SILENCE_MAX`], in the life that the configuration names.
+    ///
+    /// Then nothing is to be proposed about it until another life of it is heard, it dies, or it is silent
+    /// for longer. The configuration is the one of the last [`Steward::propose`].
+    pub fn hears_all(&self, now: Instant, config: &Config) -> bool {
+        config.members().without(self.me).iter().all(|slot| {
+            let named = self.named[slot.index()].map(|named| named.incarnation);
+            let heard = self.heard[slot.index()].filter(|heard| now.since(heard.at) <= self.silence_max);
+            let heard = heard.map(|heard| heard.incarnation);
+            heard.is_some_and(|life| named == Some(life) && !self.is_dead(slot, life))
+        })
+    }
+
     /// Lets in one joiner at a time: each delays writes for a moment.
     fn admit(&self, now: Instant, newest: &Config, view: View) -> Option<Proposal> {
         if !newest.joining().is_empty() {
@@ -393,6 +406,22 @@ mod tests {
         case.view.leaving = Slots::NONE;
         case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2051), Some((slot(1), Reason::Restarted)));
+    }
+
+    #[test]
+    fn a_member_is_at_rest_as_long_as_its_life_is_heard() {
+        let mut case = Case::new(1);
+        let hears_all =
+            |case: &Case, ms: u64| case.steward.hears_all(at(ms), case.membership.active().unwrap());
+        assert!(hears_all(&case, 2400) && case.proposes(2400).is_none());
+        assert!(!hears_all(&case, 2401), "there is something to propose from then on");
+        case.steward.handle_heartbeat(at(2401), slot(1), Incarnation(1));
+        assert!(hears_all(&case, 2402));
+        case.steward.handle_death(slot(1), Incarnation(1));
+        assert!(!hears_all(&case, 2402));
+        let mut case = Case::new(1);
+        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
+        assert!(!hears_all(&case, 2051), "another life");
     }
 
     #[test]

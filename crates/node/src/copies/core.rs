@@ -28,7 +28,7 @@ use super::linked::Linked;
 use super::lock::LockMessage;
 use super::pace::Pace;
 use super::{Address, Keeper, SliceCopy, Traffic};
-use crate::parts::A_TURN;
+use crate::parts::{A_QUICK_TURN, A_TURN};
 use crate::shard::Shard;
 
 /// The kind of frames between slices that carry the protocol's own messages.
@@ -246,6 +246,15 @@ impl Copies {
     /// The slice needs no ticks until it is woken.
     pub(super) fn let_rest(&self, slice: Address) {
         self.awake.borrow_mut().remove(&slice);
+    }
+
+    /// Whether a slice knows something that leads to a proposal.
+    ///
+    /// Only those that need ticks are asked: nothing has happened to the others since the last look at all.
+    pub(super) async fn has_news(&self) -> bool {
+        let mut news = false;
+        self.for_each_awake(A_QUICK_TURN, |copy| news |= !copy.view().is_quiet()).await;
+        news
     }
 
     /// Like [`Copies::for_each_slice`], with the slices that need ticks.

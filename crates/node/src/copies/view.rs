@@ -70,6 +70,13 @@ impl SliceView {
         }
     }
 
+    /// Whether nothing in it leads to a proposal.
+    pub fn is_quiet(&self) -> bool {
+        let SliceView { caught_up, promotable, overdue, starved, failed, no_room, .. } = self;
+        let nobody = |slots: &Slots| slots.is_empty();
+        [caught_up, promotable, overdue, starved].into_iter().all(nobody) && failed.is_none() && !no_room
+    }
+
     /// The part of this view that still holds if the volume acts in `epoch`.
     ///
     /// In another epoch than the view's, copies may have come and gone: only the state of this copy's own
@@ -123,6 +130,23 @@ mod tests {
         assert!(slice(0, 0).and(SliceView { no_room: true, ..slice(0, 0) }).no_room);
         let none = SliceView { promotable: Slots::NONE, ..slice(0, 0) };
         assert!(slice(0, 0).and(none).promotable.is_empty(), "all slices must have everything");
+    }
+
+    #[test]
+    fn a_view_is_quiet_if_there_is_nothing_to_propose() {
+        let quiet = SliceView { promotable: Slots::NONE, ..slice(0, 0b010) };
+        assert!(quiet.is_quiet());
+        let one = Slots::from_bits(0b010);
+        for view in [
+            SliceView { caught_up: one, ..quiet },
+            SliceView { promotable: one, ..quiet },
+            SliceView { overdue: one, ..quiet },
+            SliceView { starved: one, ..quiet },
+            SliceView { failed: Some(DiskFault::Silent), ..quiet },
+            SliceView { no_room: true, ..quiet },
+        ] {
+            assert!(!view.is_quiet(), "{view:?}");
+        }
     }
 
     #[test]

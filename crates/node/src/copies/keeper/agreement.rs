@@ -409,7 +409,7 @@ impl Keeper {
         // A node that only learns of an old agreement has no news for initiators.
         let (told_now, aborted_now) =
             if told.known { (notices.clone(), abort.clone()) } else { (Vec::new(), Abort::NONE) };
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id) {
             kept.agreement.before = Some(here);
         }
         if agreed_here || !makes(Canary::InstallElsewhere) {
@@ -420,7 +420,7 @@ impl Keeper {
             // node or just when it learned of that.
             until_written(id).await;
         }
-        let mut volumes = self.volumes.borrow_mut();
+        let mut volumes = self.volumes_mut();
         let Some(kept) = volumes.get_mut(&id) else { return false };
         let is_member = self.is_member_in(kept, epoch);
         let agreement = &mut kept.agreement;
@@ -465,7 +465,7 @@ impl Keeper {
         let Err(error) = stored else { return true };
         tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
         if error.is_of_disk() {
-            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            if let Some(kept) = self.volumes_mut().get_mut(&id) {
                 kept.agreement.unstored = kept
                     .membership
                     .active()
@@ -496,7 +496,7 @@ impl Keeper {
 
     /// Returns, and resets, whether the only copy in sync has failed to store a change.
     fn take_unstored(&self, id: VolumeId) -> bool {
-        let mut volumes = self.volumes.borrow_mut();
+        let mut volumes = self.volumes_mut();
         volumes.get_mut(&id).is_some_and(|kept| std::mem::take(&mut kept.agreement.unstored))
     }
 
@@ -506,7 +506,7 @@ impl Keeper {
 
     /// Makes copies that have become members ask what the others agreed on.
     pub(super) fn learn_agreements(self: &Rc<Self>) {
-        let mut volumes = self.volumes.borrow_mut();
+        let mut volumes = self.volumes_mut();
         for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open) {
             let Some(config) = kept.membership.active() else { continue };
             let member = self.is_member(kept, config);
@@ -527,7 +527,7 @@ impl Keeper {
                 rt::sleep(AGAIN_AFTER).await;
             }
         }
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id) {
             kept.agreement.asking = false;
         }
         self.show_paths().await;

@@ -96,11 +96,6 @@ impl Keeper {
                     (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
                     peer.reached = Some(reached);
                 }
-                for kept in self.volumes.borrow_mut().values_mut() {
-                    if let Some((slot, _)) = kept.entry.copy_on(from) {
-                        kept.steward.handle_heartbeat(now, slot, request.incarnation);
-                    }
-                }
                 if self.denies_leases(from, request.incarnation) {
                     return;
                 }

@@ -13,6 +13,7 @@ use base::Instant;
 use proto::scsi::AccessState;
 use store::VolumeId;
 
+use super::rest::Rested;
 use super::{Keeper, Kept};
 use crate::copies::HOLD_MAX;
 use crate::copies::core::Copies;
@@ -73,7 +74,9 @@ impl Doubt {
 
 impl Keeper {
     /// Checks which copies lack leases, and makes commands and paths act by that.
-    pub(super) async fn look_at_leases(self: &Rc<Self>) {
+    ///
+    /// `rested` is the time since the last look, if no volume was looked at in it because none had changed.
+    pub(super) async fn look_at_leases(self: &Rc<Self>, rested: Option<Rested>) {
         let is_waiting = |doubt: Doubt| matches!(doubt, Doubt::Since(_) | Doubt::Shown(_));
         let asks = self.volumes.borrow().values().any(|kept| is_waiting(kept.doubt));
         let quorum = !asks || self.store.status(STATUS_DEADLINE).await.is_ok_and(|status| status.quorum);
@@ -84,6 +87,7 @@ impl Keeper {
             let now = rt::now();
             after = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |_, kept| {
                 let before = kept.doubt;
+                kept.led = kept.led.map(|led| rested.map_or(led, |rested| rested.led(led)));
                 self.look_at_leases_of(now, kept, quorum);
                 shown |= before.state() != kept.doubt.state();
                 let given_up = kept.doubt == Doubt::GivenUp;

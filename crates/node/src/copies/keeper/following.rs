@@ -24,7 +24,7 @@ use super::{Keeper, Kept};
 use crate::control::{Control, show_capacity};
 use crate::shard::on_all_cores;
 
-/// How often the node considers what to propose for its volumes.
+/// How often the node considers whether, and what, to propose for its volumes.
 const STEWARD_EVERY: Duration = Duration::from_millis(50);
 
 impl Keeper {
@@ -65,6 +65,7 @@ impl Keeper {
     /// Makes everything on this node act by what the record says at these keys.
     async fn act_by(self: &Rc<Self>, keys: BTreeSet<String>, revision: cluster::Revision) {
         let revision = Revision(revision.0);
+        self.rest.stir();
         self.copies.set_known(revision);
         if keys.iter().any(|key| key.starts_with(NODES) || key.starts_with(LINK_ROLES)) {
             self.learn_nodes();
@@ -83,6 +84,8 @@ impl Keeper {
             control.act_by_cluster(&keys).await;
         }
         self.show_paths().await;
+        // What was looked at meanwhile may have been half the change.
+        self.rest.stir();
         self.applied.notify();
         self.work.notify();
     }
@@ -140,7 +143,7 @@ impl Keeper {
         (slot, made): (Slot, u64),
     ) -> bool {
         let config = entry.config(revision).expect("what is read has one");
-        let mut volumes = self.volumes.borrow_mut();
+        let mut volumes = self.volumes_mut();
         let life = self.copies.incarnation();
         let kept = volumes.entry(id).or_insert_with(|| Kept {
             entry: entry.clone(),
@@ -208,7 +211,7 @@ impl Keeper {
         let mut grown: Vec<(VolumeId, ByteLen)> = Vec::new();
         {
             let leases = self.copies.leases();
-            let mut volumes = self.volumes.borrow_mut();
+            let mut volumes = self.volumes_mut();
             // A sole copy acts in no configuration: what the record says holds at once.
             for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.sole) {
                 if kept.shown != kept.entry.size {
@@ -253,11 +256,14 @@ impl Keeper {
     }
 
     /// Acts when leases have expired, and makes proposals.
+    ///
+    /// It wakes twenty times a second, and looks at all volumes unless none of them has changed
+    /// ([`super::rest`]).
     pub(super) async fn guard(self: Rc<Self>) {
         let mut look_at = rt::now();
         while !self.stopping.get() {
             let now = rt::now();
-            let due = self.due();
+            let due = if self.rest.is_certain() { None } else { self.due() };
             if due.is_some_and(|due| due <= now) {
                 self.activate().await;
                 self.open_volumes_soon();
@@ -267,15 +273,27 @@ impl Keeper {
                 look_at = now + STEWARD_EVERY;
                 self.tell_nodes(now);
                 self.tell_record(now);
-                self.look_at_leases().await;
-                self.propose().await;
-                self.look_at_forks();
+                if !self.rests(now).await {
+                    self.look_at_all(now).await;
+                }
                 if self.look_at_sources(rt::now()) {
                     self.show_paths().await;
                 }
             }
             let next = due.filter(|due| *due > now).map_or(look_at, |due| due.min(look_at));
             let _ = rt::timeout(next.since(rt::now()), self.work.notified()).await;
+        }
+    }
+
+    /// Looks at all volumes: which copies lack leases, what to propose, and which forks to begin or settle.
+    async fn look_at_all(self: &Rc<Self>, now: Instant) {
+        let rested = self.rest.begin();
+        let nodes = self.nodes_seen(now);
+        self.look_at_leases(rested).await;
+        let rest = self.propose().await;
+        self.look_at_forks();
+        if rest {
+            self.rest.found(now, nodes);
         }
     }
 

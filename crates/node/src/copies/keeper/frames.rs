@@ -45,14 +45,17 @@ impl Keeper {
         self.note_death(of);
         self.note_end_of(of, life);
         self.copies.with_leases(|leases| leases.handle_death(of, life));
-        for kept in self.volumes.borrow_mut().values_mut() {
+        for kept in self.volumes_mut().values_mut() {
             if let Some((slot, _)) = kept.entry.copy_on(of) {
                 kept.steward.handle_death(slot, life);
             }
         }
         self.engine.died(of);
         let keeper = Rc::clone(self);
-        rt::spawn(async move { keeper.propose().await }).detach();
+        rt::spawn(async move {
+            keeper.propose().await;
+        })
+        .detach();
         // A configuration without that life may exist already, waiting for its leases to expire.
         self.work.notify();
     }

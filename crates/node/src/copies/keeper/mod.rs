@@ -30,13 +30,14 @@ mod opening;
 mod paths;
 mod proposals;
 mod questions;
+mod rest;
 mod stalling;
 mod syncs;
 mod telling;
 mod unreadable;
 mod verifying;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -62,6 +63,7 @@ use self::fork::{Forks, Word};
 pub use self::lasting::Lasting;
 use self::lasting::Outside;
 pub use self::membership::Expelled;
+use self::rest::Rest;
 use self::stalling::Stalls;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
@@ -94,6 +96,8 @@ pub struct Keeper {
     peers: RefCell<BTreeMap<NodeId, PeerState>>,
     cuts: RefCell<Cuts>,
     volumes: RefCell<BTreeMap<VolumeId, Kept>>,
+    /// Whether a look at them would find anything.
+    rest: Rest,
     /// Volumes whose copy here is being closed: no other copy of them may be opened meanwhile.
     closing: RefCell<BTreeSet<VolumeId>>,
     /// Allows one change at a time of the configurations that copies act in.
@@ -243,6 +247,7 @@ impl Keeper {
             peers: RefCell::default(),
             cuts: RefCell::default(),
             volumes: RefCell::default(),
+            rest: Rest::default(),
             closing: RefCell::default(),
             acting: Semaphore::new(1),
             opening: RefCell::default(),
@@ -451,6 +456,12 @@ impl Keeper {
     /// Whether the node was heard just now; this node always counts as heard.
     pub fn hears(&self, node: NodeId) -> bool {
         self.is_heard(rt::now(), node)
+    }
+
+    /// The volumes that have a copy here, for a change: the next look will be at all of them.
+    fn volumes_mut(&self) -> RefMut<'_, BTreeMap<VolumeId, Kept>> {
+        self.rest.stir();
+        self.volumes.borrow_mut()
     }
 
     /// Whether the configuration has the copy here as a member, in this life.

@@ -39,7 +39,7 @@ impl Kept {
 impl Keeper {
     /// Gives up the volume: this node no longer has a copy of it.
     pub(super) async fn forget(self: &Rc<Self>, id: VolumeId) {
-        let kept = self.volumes.borrow_mut().remove(&id);
+        let kept = self.volumes_mut().remove(&id);
         let Some(kept) = kept else { return };
         if self.forks.has(id) {
             tracing::error!(
@@ -73,7 +73,7 @@ impl Keeper {
     pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>, forgets: &BTreeSet<VolumeId>) {
         self.opened.until(|| self.opening.borrow().is_disjoint(ids)).await;
         let numbers = {
-            let mut volumes = self.volumes.borrow_mut();
+            let mut volumes = self.volumes_mut();
             for (id, kept) in volumes.iter_mut().filter(|(id, kept)| kept.sole && ids.contains(id)) {
                 kept.sole = false;
                 self.closing.borrow_mut().insert(*id);
@@ -192,7 +192,7 @@ impl Keeper {
     /// Lets the copy here continue alone, because an administrator has accepted that its data is older than
     /// it was.
     pub fn accept(&self, id: VolumeId) {
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id) {
             kept.blank = false;
         }
     }
@@ -341,7 +341,7 @@ impl Keeper {
             Ok(ServedAs::Sole) => {
                 // The volume may have got another copy meanwhile.
                 let is_served = control.serve_sole(id).await && control.has_sole(id);
-                if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+                if let Some(kept) = self.volumes_mut().get_mut(&id) {
                     (kept.sole, kept.shown) = (is_served && kept.entry.sole, opening.size.0);
                 }
                 return true;
@@ -356,7 +356,7 @@ impl Keeper {
             return false;
         }
         let mut reopens = false;
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id) {
             // While it is being opened, it acts in no configuration: not all of its slices would learn of it.
             reopens = std::mem::take(&mut kept.reopens);
             if reopens {
@@ -366,7 +366,7 @@ impl Keeper {
         // The copy may have been removed from this node and added again meanwhile.
         let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
         let Some(opened) = control.open_copy(id, opening).await else {
-            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(is_it) {
+            if let Some(kept) = self.volumes_mut().get_mut(&id).filter(is_it) {
                 // It is closed as before, and must not pass for a new one the next time.
                 kept.reopens |= reopens;
             }
@@ -375,7 +375,7 @@ impl Keeper {
         if self.forks.has(id) {
             detach(opening.number).await;
         }
-        let mut volumes = self.volumes.borrow_mut();
+        let mut volumes = self.volumes_mut();
         if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
             (kept.open, kept.opened) = (true, rt::now());
             (kept.whole, kept.blank, kept.shown) = (opened.whole, opened.blank, opening.size.0);
@@ -409,7 +409,7 @@ impl Keeper {
 
     /// Has the copy here opened as one of several, as its pool says that it is from now on.
     pub fn end_sole(&self, id: VolumeId) {
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id) {
             kept.sole = false;
         }
     }

@@ -20,6 +20,7 @@ use super::super::progress::{KeptOut, Part, SliceSync};
 use super::super::view::SliceView;
 use super::super::{Address, SliceCopy};
 use super::budget::Giving;
+use super::doubt::Doubt;
 use super::syncs::DiskTrouble;
 use super::unreadable::Legible;
 use super::{Keeper, Kept, RECORD_DEADLINE, json};
@@ -102,10 +103,13 @@ fn not_whole(kept: &Kept) -> Option<SliceSync> {
 impl Keeper {
     /// Commits what the stewards of all volumes propose.
     ///
-    /// It runs twenty times a second, so it looks at some volumes in each turn of this core.
-    pub(super) async fn propose(self: &Rc<Self>) {
+    /// It runs up to twenty times a second, so it looks at some volumes in each turn of this core.
+    ///
+    /// Returns whether all volumes are at rest ([`super::rest`]).
+    pub(super) async fn propose(self: &Rc<Self>) -> bool {
         let views = self.views().await;
         self.tell_syncs(rt::now());
+        let mut rest = self.knows_of_no_syncs();
         let mut after: Option<VolumeId> = None;
         loop {
             let look = Look {
@@ -116,10 +120,12 @@ impl Keeper {
             let mut proposals: Vec<(VolumeId, Proposal)> = Vec::new();
             after = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
                 if kept.legible != Legible::Whole {
+                    rest = false;
                     return;
                 }
                 let proposal = self.stewarded(&look, &views, id, kept);
                 let proposal = proposal.or_else(|| self.dropped(&look, id, kept));
+                rest = rest && proposal.is_none() && self.is_at_rest(&look, &views, kept);
                 proposals.extend(proposal.map(|proposal| (id, proposal)));
             });
             // In the same turn: a proposal follows the newest configuration that is known now, and has to
@@ -128,9 +134,44 @@ impl Keeper {
                 self.commit_proposal(id, proposal);
             }
             if after.is_none() {
-                return;
+                return rest;
             }
             rt::next_turn().await;
+        }
+    }
+
+    /// Whether a look at this volume finds nothing to propose as long as neither the volume, nor a node, nor
+    /// what a slice of it knows changes.
+    fn is_at_rest(&self, look: &Look, views: &Views, kept: &Kept) -> bool {
+        let mut standings = kept.entry.copies.iter().map(|copy| copy.standing);
+        if kept.proposing || kept.doubt != Doubt::None || standings.any(|it| it != StandingEntry::InSync) {
+            return false;
+        }
+        if !(kept.open || kept.reopens) {
+            // It is served from its pool, or its pool is not open.
+            return true;
+        }
+        let Some(config) = kept.membership.active() else { return false };
+        let view = views.of(kept).filter(|_| kept.open && kept.whole);
+        view.is_some_and(|view| view.epoch == Some(config.epoch) && view.is_quiet())
+            && kept.membership.due(&self.copies.leases()).is_none()
+            && config.in_sync() == config.configured()
+            && self.is_in_sync(kept, config)
+            && self.leaving(look, &kept.entry).is_empty()
+            && kept.steward.hears_all(look.now, config)
+    }
+
+    /// Tells the steward of a volume when the nodes of the other copies were last heard.
+    ///
+    /// With each heartbeat this would be a thousand times as much work on a node with a thousand volumes.
+    fn tell_steward(&self, kept: &mut Kept) {
+        let peers = self.peers.borrow();
+        for copy in &kept.entry.copies {
+            if let Some(peer) = peers.get(&NodeId(copy.node))
+                && let (Some(slot), Some(life), Some(at)) = (copy.slot(), peer.life, peer.heard)
+            {
+                kept.steward.handle_heartbeat(at, slot, life);
+            }
         }
     }
 
@@ -149,6 +190,7 @@ impl Keeper {
             false => self.unready(look.now, &kept.entry),
         };
         let view = view.with(self.leaving(look, &kept.entry), unready);
+        self.tell_steward(kept);
         let proposal = kept.steward.propose(look.now, &kept.membership, &self.copies.leases(), view)?;
         let lost = proposal.reason == Reason::Alone && (kept.blank || !takes_part);
         (!lost).then_some(proposal)
@@ -271,7 +313,7 @@ impl Keeper {
     }
 
     fn commit_proposal(self: &Rc<Self>, id: VolumeId, proposal: Proposal) {
-        let mut volumes = self.volumes.borrow_mut();
+        let mut volumes = self.volumes_mut();
         let Some(kept) = volumes.get_mut(&id).filter(|kept| !kept.proposing) else { return };
         kept.proposing = true;
         if proposal.slot == kept.slot && !proposal.config.in_sync().contains(kept.slot) {
@@ -325,13 +367,13 @@ impl Keeper {
 
     /// Notes a range that a disk of this node failed to read, and that could not be repaired.
     pub(crate) fn note_unread(&self, id: VolumeId, range: DiskRange) {
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id) {
             kept.unread = Some(range);
         }
     }
 
     fn propose_again(&self, id: VolumeId) {
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id) {
             kept.proposing = false;
         }
     }

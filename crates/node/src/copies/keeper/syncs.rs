@@ -108,6 +108,12 @@ impl Keeper {
         }
     }
 
+    /// Whether this node sees no copy that is not in sync, and the others know that.
+    pub(super) fn knows_of_no_syncs(&self) -> bool {
+        let syncs = self.syncs.borrow();
+        syncs.progress.is_empty() && syncs.told.is_some_and(|told| !told.something)
+    }
+
     /// Reports this node's resyncs to the others, at intervals, as long as there is something to report.
     ///
     /// It reports at once when this node becomes a source, because it then has a share of the cluster's

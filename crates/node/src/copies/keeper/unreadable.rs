@@ -215,7 +215,7 @@ impl Keeper {
     /// Handles an entry of a volume of which at most the epoch can be read.
     pub(super) async fn hold_unreadable(self: &Rc<Self>, id: VolumeId, epoch: Option<u64>) {
         let number = {
-            let mut volumes = self.volumes.borrow_mut();
+            let mut volumes = self.volumes_mut();
             let Some(kept) = volumes.get_mut(&id) else { return };
             // A node that continues alone acts by no record until its fork is settled.
             let is_as_it_was = epoch == Some(kept.entry.epoch) && kept.legible != Legible::Nothing;

@@ -168,7 +168,7 @@ impl Keeper {
         let Some(fork) = self.forks.record(id) else { return };
         self.forks.set_phase(id, Phase::Going);
         let life = self.copies.incarnation();
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+        if let Some(kept) = self.volumes_mut().get_mut(&id) {
             // A revision beyond the record's: all leases have to expire, whatever revision they were granted
             // at.
             let known =

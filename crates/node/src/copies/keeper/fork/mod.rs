@@ -148,6 +148,10 @@ impl Forks {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.all.borrow().is_empty()
+    }
+
     pub fn has(&self, id: VolumeId) -> bool {
         self.all.borrow().contains_key(&id)
     }
@@ -409,7 +413,7 @@ impl Keeper {
 
     /// Begins forks, and settles them.
     pub(super) fn look_at_forks(self: &Rc<Self>) {
-        let idle = self.forks.all.borrow().is_empty() && self.candidates(rt::now()).is_empty();
+        let idle = self.forks.is_empty() && self.candidates(rt::now()).is_empty();
         if idle || self.forks.asks.replace(true) {
             return;
         }

@@ -90,7 +90,7 @@ impl Keeper {
         // If this fails, the record still says that what is left of the fork is void.
         let _ = self.drop_record(id).await;
         self.forget_fork(id);
-        let number = self.volumes.borrow_mut().get_mut(&id).map(|kept| {
+        let number = self.volumes_mut().get_mut(&id).map(|kept| {
             if let Some(config) = kept.entry.config(Revision(kept.revision.0)) {
                 kept.membership.learn(config);
             }
@@ -291,7 +291,7 @@ impl Keeper {
     /// Stops serving hosts through this copy; returns whether one was served in the active configuration.
     async fn hold(self: &Rc<Self>, id: VolumeId) -> Option<bool> {
         let (number, before) = {
-            let mut volumes = self.volumes.borrow_mut();
+            let mut volumes = self.volumes_mut();
             let kept = volumes.get_mut(&id)?;
             (kept.entry.number, std::mem::replace(&mut kept.held, true))
         };
@@ -307,7 +307,7 @@ impl Keeper {
 
     /// Serves hosts again, unless something else forbids it.
     pub async fn go_on_serving(self: &Rc<Self>, id: VolumeId) {
-        let number = self.volumes.borrow_mut().get_mut(&id).and_then(|kept| {
+        let number = self.volumes_mut().get_mut(&id).and_then(|kept| {
             kept.held = false;
             (!kept.is_held()).then_some(kept.entry.number)
         });
@@ -335,7 +335,7 @@ impl Keeper {
         }
         self.drop_record(id).await?;
         {
-            let mut volumes = self.volumes.borrow_mut();
+            let mut volumes = self.volumes_mut();
             let kept = volumes.get_mut(&id)?;
             let config = kept.entry.config(Revision(kept.revision.0))?;
             self.forget_fork(id);
