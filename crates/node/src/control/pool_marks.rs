@@ -98,8 +98,9 @@ impl Control {
             let last = marks.last.borrow().get(&pool.id()).copied();
             pool.is_vouched_for() && last.is_some_and(|last| !is_due(last, now))
         };
-        let pools = self.open_pools().into_iter().filter(has_copies);
-        pools.filter(|pool| !may_wait(pool)).map(|pool| pool.id()).collect()
+        // That a pool has copies takes longer to find, and most pools may wait.
+        let pools = self.open_pools().into_iter().filter(|pool| !may_wait(pool));
+        pools.filter(has_copies).map(|pool| pool.id()).collect()
     }
 
     async fn keep_mark(&self, keeper: &Rc<Keeper>, marks: &Marks, pool: PoolId, now: Marked) {

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use store::PoolId;
+use base::Instant;
+use replica::Revision;
+use store::{Pool, PoolId};
 
 use super::Control;
 use super::remains::forget_deleted;
@@ -19,6 +21,10 @@ use crate::volume::VolumeId;
 
 /// How often a node looks for what there is to clean up.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
+
+/// How often pools' names and space policies of volumes are compared with the record although nothing seems to
+/// have changed.
+const COMPARED_ANYWAY: Duration = Duration::from_secs(10);
 
 /// A piece of the clean-up of what this node has of a volume.
 enum Chore {
@@ -34,6 +40,25 @@ enum Chore {
     Blank(String),
 }
 
+/// When pools' names and space policies of volumes were last compared with the record and were found equal,
+/// and what that depends on.
+struct Compared {
+    at: Instant,
+    /// The revision by which this node acts.
+    record: Revision,
+    /// [`Keeper::activations`]: it grows when copies are opened again.
+    activations: u64,
+    pools: Vec<PoolId>,
+}
+
+impl Compared {
+    /// Whether they must be compared again, since something has changed or may have changed.
+    fn must_follow(&self, before: &Compared) -> bool {
+        let on = |of: &Compared| (of.record, of.activations);
+        on(self) != on(before) || self.pools != before.pools || self.at.since(before.at) >= COMPARED_ANYWAY
+    }
+}
+
 /// Chores by the pool that they are about; `None`: no open pool has anything of the volume.
 type Chores = BTreeMap<Option<PoolId>, Vec<(VolumeId, Chore)>>;
 
@@ -41,9 +66,21 @@ impl Control {
     /// Cleans up again and again, until the node stops.
     pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
         let under_way = UnderWay::default();
+        let mut compared: Option<Compared> = None;
         while !keeper.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
-            for (pool, chores) in self.chores(&keeper).await {
+            let now = Compared {
+                at: rt::now(),
+                record: keeper.acts_by(),
+                activations: keeper.activations(),
+                pools: self.open_pools().iter().map(Pool::id).collect(),
+            };
+            let mut all = Vec::new();
+            if compared.as_ref().is_none_or(|before| now.must_follow(before)) {
+                all = self.outdated(&keeper).await;
+                compared = all.is_empty().then_some(now);
+            }
+            for (pool, chores) in self.chores(&keeper, all).await {
                 let (control, keeper) = (Rc::clone(&self), Rc::clone(&keeper));
                 under_way.start(pool, async move {
                     for (id, chore) in chores {
@@ -55,7 +92,8 @@ impl Control {
         }
     }
 
-    async fn chores(&self, keeper: &Rc<Keeper>) -> Chores {
+    /// Copies whose pools have former names or space policies of their volumes.
+    async fn outdated(&self, keeper: &Rc<Keeper>) -> Vec<(VolumeId, Chore)> {
         let renamed =
             |(id, name): (VolumeId, String)| self.has_former_name(id, &name).then_some((id, Chore::Rename));
         let mut all = parts::filter_map(keeper.names_here(), renamed).await;
@@ -63,6 +101,10 @@ impl Control {
             self.has_former_space(id, space.into()).then_some((id, Chore::Space))
         };
         all.extend(parts::filter_map(keeper.spaces_here(), changed).await);
+        all
+    }
+
+    async fn chores(&self, keeper: &Rc<Keeper>, mut all: Vec<(VolumeId, Chore)>) -> Chores {
         for (entry, dropped) in keeper.dropped_here().await {
             let Some(id) = VolumeId::parse(&entry.id) else { continue };
             all.push((id, Chore::Removed(Box::new(entry), dropped)));
@@ -109,6 +151,33 @@ impl Control {
                     tracing::debug!(volume = %id, %error, "a blank copy that nobody needs could not be deleted yet");
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_when_the_record_copies_or_pools_change_and_sometimes_anyway() {
+        let at = |seconds: u64| Instant(seconds * 1_000_000_000);
+        let pool = |number: u8| PoolId([number; 16]);
+        let compared = |seconds: u64, record: u64, activations: u64, pools: &[u8]| Compared {
+            at: at(seconds),
+            record: Revision(record),
+            activations,
+            pools: pools.iter().copied().map(pool).collect(),
+        };
+        let before = compared(100, 7, 3, &[1, 2]);
+        assert!(!compared(109, 7, 3, &[1, 2]).must_follow(&before));
+        for now in [
+            compared(101, 8, 3, &[1, 2]),
+            compared(101, 7, 4, &[1, 2]),
+            compared(101, 7, 3, &[2]),
+            compared(110, 7, 3, &[1, 2]),
+        ] {
+            assert!(now.must_follow(&before));
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Instant;
-use replica::{NodeId, Slots, SyncNext};
+use replica::{Slots, SyncNext};
 
 use super::super::budget::{Budget, Queue, Restraint, Turns, Waiting};
 use super::super::core::Copies;
-use super::super::entry::{CopyEntry, StandingEntry, VOLUMES, VolumeEntry};
+use super::super::entry::{StandingEntry, VolumeEntry};
 use super::super::progress::{Part, SliceSync};
 use super::{ClusterError, Keeper, json};
 use crate::shard::{Shard, on_all_cores};
@@ -82,11 +82,7 @@ impl Keeper {
 
     /// The number of other nodes that are sources of resyncs, or may be and have not reported otherwise.
     fn others_that_give(&self, now: Instant) -> usize {
-        let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
-        let in_sync = |copy: &&CopyEntry| copy.standing == StandingEntry::InSync;
-        let behind = volumes.iter().filter(|volume| !volume.copies.iter().all(|copy| in_sync(&copy)));
-        let able: BTreeSet<NodeId> =
-            behind.flat_map(|volume| &volume.copies).filter(in_sync).map(|copy| NodeId(copy.node)).collect();
+        let able = self.possible_givers();
         able.into_iter().filter(|node| *node != self.me() && self.may_give(now, *node)).count()
     }
 

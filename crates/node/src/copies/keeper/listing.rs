@@ -1,15 +1,71 @@
 //! Lists the cluster's volumes and their state.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use replica::{NodeId, Revision};
 use store::VolumeId;
 
-use super::super::entry::{VOLUMES, VolumeEntry, volume_key, volume_name_key};
+use super::super::entry::{
+    CopyEntry, DroppedCopy, StandingEntry, VOLUMES, VolumeEntry, volume_key, volume_name_key,
+};
 use super::unreadable::legible;
 use super::{CopiesStatus, Keeper, parse};
 use crate::parts::A_TURN;
 
+/// What the last searches of all volumes' entries have found, each with the revision of the record that it
+/// holds for.
+///
+/// To read a thousand entries takes milliseconds, and these are asked for every second, or more often.
+#[derive(Default)]
+pub(super) struct Searched {
+    /// Copies that were removed from this node.
+    dropped: Option<(Revision, Vec<(VolumeEntry, DroppedCopy)>)>,
+    /// Nodes with a copy in sync of a volume that has another one out of sync.
+    givers: Option<(Revision, BTreeSet<NodeId>)>,
+}
+
+/// What was found at this revision.
+fn found_at<T: Clone>(found: &Option<(Revision, T)>, revision: Revision) -> Option<T> {
+    found.as_ref().filter(|(at, _)| *at == revision).map(|(_, found)| found.clone())
+}
+
 impl Keeper {
+    /// The copies that were removed from this node and that its pools may still have, with the volumes'
+    /// entries.
+    ///
+    /// It looks at a few volumes in each turn of this core.
+    pub(super) async fn dropped_copies(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
+        let (me, revision) = (self.me().0, self.followed());
+        if let Some(dropped) = found_at(&self.searched.borrow().dropped, revision) {
+            return dropped;
+        }
+        let mut all = Vec::new();
+        self.for_each_entry(|entry| {
+            let dropped = entry.dropped.iter().find(|dropped| dropped.node == me).copied();
+            all.extend(dropped.map(|dropped| (entry, dropped)));
+        })
+        .await;
+        // If the record has changed meanwhile, this holds for no revision that is asked about again.
+        self.searched.borrow_mut().dropped = Some((revision, all.clone()));
+        all
+    }
+
+    /// The nodes with a copy in sync of a volume that has another one out of sync.
+    pub(super) fn possible_givers(&self) -> BTreeSet<NodeId> {
+        let revision = self.followed();
+        if let Some(givers) = found_at(&self.searched.borrow().givers, revision) {
+            return givers;
+        }
+        let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
+        let in_sync = |copy: &&CopyEntry| copy.standing == StandingEntry::InSync;
+        let behind = volumes.iter().filter(|volume| !volume.copies.iter().all(|copy| in_sync(&copy)));
+        let givers: BTreeSet<NodeId> =
+            behind.flat_map(|volume| &volume.copies).filter(in_sync).map(|copy| NodeId(copy.node)).collect();
+        self.searched.borrow_mut().givers = Some((revision, givers.clone()));
+        givers
+    }
+
     /// All volumes with copies, on any nodes, at one moment.
     ///
     /// Only for rare decisions that need all of them: hosts' requests wait meanwhile.

@@ -62,6 +62,7 @@ pub use self::fork::{ForkShown, ForkState};
 use self::fork::{Forks, Word};
 pub use self::lasting::Lasting;
 use self::lasting::Outside;
+use self::listing::Searched;
 pub use self::membership::Expelled;
 use self::rest::Rest;
 use self::stalling::Stalls;
@@ -121,6 +122,7 @@ pub struct Keeper {
     told: RefCell<telling::Told>,
     outside: RefCell<Outside>,
     dealt: RefCell<Dealt>,
+    searched: RefCell<Searched>,
     engine: Engine,
     stalls: Stalls,
     /// Volumes with which this node continues alone.
@@ -261,6 +263,7 @@ impl Keeper {
             told: RefCell::new(telling::Told::new(rt::now())),
             outside: RefCell::new(Outside::new(rt::now())),
             dealt: RefCell::default(),
+            searched: RefCell::default(),
             engine,
             stalls: Stalls::default(),
             forks: Forks::new(rt::now(), forks),

@@ -163,14 +163,8 @@ impl Keeper {
             VolumeId::parse(&entry.id)
                 .is_some_and(|id| is_closing(id) || self.forks.has(id) || is_split_here(id))
         };
-        let mut all = Vec::new();
-        self.for_each_entry(|entry| {
-            let dropped = entry.dropped.iter().find(|dropped| dropped.node == me.0).copied();
-            if let Some(dropped) = dropped.filter(|_| !stays(&entry)) {
-                all.push((entry, dropped));
-            }
-        })
-        .await;
+        let mut all = self.dropped_copies().await;
+        all.retain(|(entry, _)| !stays(entry));
         all
     }
 
