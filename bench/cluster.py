@@ -1,13 +1,17 @@
 """A cluster on loopback: nodes of one core each, with files as disks."""
+import http.client
 import json
 import os
 import subprocess
+import time
 
 import peers
 
 URSA = os.environ.get("URSA", os.path.join(peers.ROOT, "target/release/ursa"))
 #: For one call of the command line.
 CALL_SECONDS = 120
+#: How far back `{week_ago}` goes in what is asked for, in seconds.
+WEEK = 7 * 86400
 
 
 class Node(peers.Peer):
@@ -45,6 +49,42 @@ class Node(peers.Peer):
         return answer.stdout
 
 
+class Api:
+    """One connection to a node's API."""
+
+    def __init__(self, node, token=None):
+        self.address = ("127.0.0.1", node.port + 1)
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.connection = None
+
+    def ask(self, method, path, body=None):
+        """Status, body and seconds."""
+        if self.connection is None:
+            self.connection = http.client.HTTPConnection(*self.address, timeout=150)
+        headers = dict(self.headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        # Braces are in nothing else that is asked for.
+        now = int(time.time())
+        path = path.format(week_ago=now - WEEK, now=now)
+        began = time.perf_counter()
+        try:
+            self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            answer = self.connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            self.connection = None
+            raise
+        return answer.status, data, time.perf_counter() - began
+
+    def checked(self, method, path, body=None):
+        status, data, seconds = self.ask(method, path, body)
+        if status >= 300:
+            raise RuntimeError(f"{method} {path}: {status} {data.decode()}")
+        return data, seconds
+
+
 def join(nodes):
     """Makes a cluster of the nodes."""
     first = nodes[0]
@@ -52,6 +92,15 @@ def join(nodes):
     for node in nodes[1:]:
         token = first.ursa("node", "token").split()[0]
         node.ursa("node", "join", token, "--listen", f"127.0.0.1:{node.port + 2}")
+
+
+def wait_for_token(node, token):
+    """Other nodes know of it in a moment."""
+    end = time.time() + 30
+    while Api(node, token).ask("GET", "/v1/whoami")[0] != 200:
+        if time.time() > end:
+            raise RuntimeError(f"the node on port {node.port} rejects the token")
+        time.sleep(0.1)
 
 
 def create(node, name, on, *options):
