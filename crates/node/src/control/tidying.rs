@@ -22,8 +22,8 @@ use crate::volume::VolumeId;
 /// How often a node looks for what there is to clean up.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 
-/// How often pools' names and space policies of volumes are compared with the record although nothing seems to
-/// have changed.
+/// How often pools' names and space policies of volumes are compared with the record although nothing seems
+/// to have changed.
 const COMPARED_ANYWAY: Duration = Duration::from_secs(10);
 
 /// A piece of the clean-up of what this node has of a volume.

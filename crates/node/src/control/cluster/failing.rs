@@ -136,13 +136,16 @@ impl Control {
 
     /// Saves the cluster's access rules for a start without the cluster, as long as the node is in it.
     pub(super) async fn keep_access(self: Rc<Control>, keeper: Rc<Keeper>) {
+        let mut saved_at = None;
         while !keeper.is_stopping() {
             rt::sleep(KEEP_EVERY).await;
-            if keeper.acts_by() == Revision(0) {
+            let acts_by = keeper.acts_by();
+            if acts_by == Revision(0) || saved_at == Some(acts_by) {
                 continue;
             }
             let known = KnownAccess { targets: keeper.list(TARGETS), hosts: keeper.list(HOSTS) };
             if self.record.borrow().get::<KnownAccess>(KNOWN_ACCESS).unwrap_or_default() == known {
+                saved_at = Some(acts_by);
                 continue;
             }
             let control = Rc::clone(&self);

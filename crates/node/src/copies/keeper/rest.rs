@@ -1,9 +1,9 @@
 //! When a look at all volumes would find nothing, so that volumes that nobody uses cost nothing.
 //!
-//! What a look finds depends on the volumes, the other nodes, what the slices know, and the time. A look notes
-//! whether each volume is *at rest*: all of its copies are in sync, heard and leased, and nothing is proposed,
-//! awaited or due. Time alone ends such a rest only by the silence of a node or the end of a lease. So the next
-//! looks are needless until
+//! What a look finds depends on the volumes, the other nodes, what the slices know, and the time. A look
+//! notes whether each volume is *at rest*: all of its copies are in sync, heard and leased, and nothing is
+//! proposed, awaited or due. Time alone ends such a rest only by the silence of a node or the end of a lease.
+//! So the next looks are needless until
 //!
 //! - a volume or the record changes, which [`Rest::stir`] notes;
 //! - something about a node changes ([`Seen`]);
