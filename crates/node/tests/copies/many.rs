@@ -135,11 +135,22 @@ impl Cluster {
     /// The number of slices that need ticks, on all nodes.
     fn awake(&self) -> usize {
         let cores = (0..self.cores).map(|core| CoreId(core as u16));
-        let all = self.servers.iter().flat_map(|server| cores.clone().map(|core| (*server, core)));
+        let all = self.servers.iter().flat_map(|server| cores.clone().map(move |core| (*server, core)));
         let awake = |(server, core)| {
             self.world.block_on(server, core, || async { node::copies::Copies::current().awake() })
         };
         all.map(awake).sum()
+    }
+
+    /// Waits until no slice needs ticks any more.
+    fn wait_for_rest(&self) {
+        for _ in 0..200 {
+            self.world.run_for(Duration::from_millis(100));
+            if self.awake() == 0 {
+                return;
+            }
+        }
+        panic!("{} slices still need ticks", self.awake());
     }
 }
 
@@ -149,7 +160,7 @@ fn volumes_that_nobody_uses_come_to_rest_until_a_host_writes() {
     cluster.make_many(VOLUMES);
     cluster.add_volume(VolumeKind::Thick, 2);
     assert!(cluster.awake() > 0);
-    assert!(cluster.world.run_until(|| cluster.awake() == 0, Duration::from_secs(20)), "{}", cluster.awake());
+    cluster.wait_for_rest();
     let (client, portal) = (cluster.client("client"), cluster.portal(0));
     cluster.world.block_on(client, CoreId(0), move || async move {
         let session = log_in(portal, "client").await.unwrap();
@@ -157,7 +168,7 @@ fn volumes_that_nobody_uses_come_to_rest_until_a_host_writes() {
     });
     let awake = cluster.awake();
     assert!((2..=4).contains(&awake), "the slices of one volume on each node: {awake}");
-    assert!(cluster.world.run_until(|| cluster.awake() == 0, Duration::from_secs(20)), "{}", cluster.awake());
+    cluster.wait_for_rest();
 }
 
 #[test]
