@@ -197,7 +197,8 @@ struct Kept {
     leaving: Option<cluster::Revision>,
     agreement: Agreement,
     doubt: Doubt,
-    /// When it was last in sync and had the leases of all other members.
+    /// When it was last in sync and had the leases of all other members, as far as looks have noted that
+    /// ([`rest::Rested::led`]).
     led: Option<Instant>,
     /// Hosts are not served until it is settled which data is kept: this copy's or what the record says.
     held: bool,
