@@ -230,6 +230,24 @@ impl Copies {
         loop {
             rt::sleep(replica::TICK).await;
             self.for_each_awake(A_TURN, SliceCopy::tick).await;
+            if cfg!(debug_assertions) {
+                self.check_rest();
+            }
+        }
+    }
+
+    /// Panics if a slice that is not ticked needs ticks: whatever has changed it should have woken it.
+    ///
+    /// This makes every test with whole nodes look for that, and costs a search through all slices.
+    fn check_rest(&self) {
+        let awake = self.awake.borrow();
+        for copy in self.slices.borrow().values().filter(|copy| !awake.contains(&copy.address())) {
+            assert!(
+                copy.rests(),
+                "{} needs ticks, and nobody has woken it: {}",
+                copy.address(),
+                copy.unrest()
+            );
         }
     }
 

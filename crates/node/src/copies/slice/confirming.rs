@@ -61,6 +61,7 @@ impl SliceCopy {
         if !self.replica.borrow().has_other_members() {
             return Asked::Epoch(confirmation);
         }
+        self.wake();
         let (release, released) = oneshot();
         let mut confirming = self.confirming.borrow_mut();
         confirming.waiting.push_back(Waiting { confirmation, came: rt::now(), release });

@@ -509,7 +509,7 @@ impl SliceCopy {
     }
 
     /// Whether there is nothing to do here until something happens.
-    fn rests(&self) -> bool {
+    pub(super) fn rests(&self) -> bool {
         !self.replica.borrow().needs_tick()
             && !self.has_no_room()
             && !self.layout.has_lost()
