@@ -198,6 +198,13 @@ fn volumes_at_rest_are_looked_at_only_when_something_has_changed() {
     assert!(written <= 6, "what hosts write is no news: {written}");
 
     cluster.world.crash(cluster.servers[1]);
+    let gone = || cluster.all_in_sync(0) == VOLUMES + 1;
+    let soon = Duration::from_secs(1);
+    assert!(
+        cluster.world.run_until(gone, soon),
+        "it is missed when it is silent: {}",
+        cluster.all_in_sync(0)
+    );
     let alone = looks_in(ten_seconds);
     assert!(alone >= 150, "copies are out of sync: {alone}");
     cluster.start(1);
