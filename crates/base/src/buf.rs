@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_not_seen_by_those_who_have_a_part() {
+    fn a_change_is_not_seen_through_a_shared_part() {
         let mut shared = Buf::copy_of(b"hello world").share();
         let before = shared.as_ptr();
         shared.make_mut()[0] = b'H';
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_can_be_taken_back() {
+    fn a_cut_can_be_undone() {
         let mut buf = Buf::copy_of(b"hello world");
         buf.truncate(5);
         assert_eq!(&*buf, b"hello");

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_unit_is_refused() {
+    fn an_invalid_unit_is_refused() {
         for text in [
             "iscsi://",
             "iscsi://host/iqn",

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_is_a_new_start() {
+    fn a_watch_from_before_the_kept_changes_starts_over() {
         let (mut now, mut watches) = (Everything::default(), Watches::new(Revision(0)));
         // 8 MiB are 31.99 of these: the last 31 are kept.
         (0..40).for_each(|_| grow(&mut now, &mut watches, 262_144));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_starts_again() {
+    fn a_slow_watcher_starts_over() {
         let (mut now, mut watches) = (Everything::default(), Watches::new(Revision(0)));
         let mut slow = watches.watch(Revision(0), &now);
         (0..4097).for_each(|_| grow(&mut now, &mut watches, 1));

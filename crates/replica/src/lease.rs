@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_applied_its_removal_is_not_waited_for() {
+    fn a_node_that_applied_its_removal_is_not_waited_for() {
         let (mut a, mut b) = (leases(), leases());
         b.handle_request(at(5000), A, a.request(at(5000)));
         b.set_applied(Revision(6));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_the_record_promises_nothing() {
+    fn a_node_that_does_not_know_the_record_promises_nothing() {
         let (a, mut reborn) = (leases(), Leases::new(at(0), Incarnation(2), Terms::default()));
         assert_eq!(reborn.handle_request(at(10), A, a.request(at(10))), None);
         reborn.set_applied(Revision(7));

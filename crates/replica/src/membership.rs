@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_forgotten_still_waits_for_leases_of_who_was_removed() {
+    fn a_restarted_node_still_waits_for_leases_of_removed_members() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(1));
         let mut me = Membership::new(slot(0), Incarnation(1));
@@ -263,7 +263,7 @@ mod tests {
     /// node a lease. It made itself a member by what it heard in between, while it was outside, and acted
     /// while the other node could still answer reads.
     #[test]
-    fn who_was_removed_while_this_process_was_outside_is_waited_for() {
+    fn members_removed_while_this_process_was_out_are_waited_for() {
         let mut leases = Leases::new(at(0), Incarnation(2), Terms::default());
         leases.set_applied(Revision(1));
         let mut me = Membership::new(slot(0), Incarnation(2));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_have_been_removed_in_what_was_missed_is_waited_for() {
+    fn members_removed_in_missed_configurations_are_waited_for() {
         let mut leases = Leases::new(at(0), Incarnation(2), Terms::default());
         leases.set_applied(Revision(1));
         let mut me = Membership::new(slot(0), Incarnation(2));
@@ -342,7 +342,7 @@ mod tests {
 
     /// The record lets a node in again that continued alone in a configuration of no record.
     #[test]
-    fn who_was_removed_in_no_record_is_waited_for_as_far_as_the_record_goes() {
+    fn a_member_removed_outside_the_record_is_waited_for_up_to_the_records_end() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(1));
         let mut me = Membership::new(slot(0), Incarnation(1));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_outside_stops_at_once() {
+    fn a_member_that_is_removed_stops_at_once() {
         let leases = Leases::new(at(0), Incarnation(1), Terms::default());
         let mut me = Membership::new(slot(1), Incarnation(1));
         me.learn(later(config().remove(slot(1)).unwrap(), 2));
@@ -374,7 +374,7 @@ mod tests {
     /// last one it knew. It forgot what was not done yet, and was read at once, while another copy still had
     /// to do it.
     #[test]
-    fn who_was_in_sync_and_is_was_so_in_what_it_missed() {
+    fn a_member_in_sync_before_and_after_was_so_in_between() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(3));
         let mut me = Membership::new(slot(1), Incarnation(1));
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joined_may_have_been_out_in_what_it_missed() {
+    fn a_joiner_may_have_been_out_in_between() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(2));
         let mut me = Membership::new(slot(2), Incarnation(1));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_out_in_between_knows_nothing_any_more() {
+    fn a_member_that_was_out_in_between_keeps_nothing() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(3));
         let mut me = Membership::new(slot(1), Incarnation(1));

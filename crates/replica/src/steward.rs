@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_whose_disk_failed_steps_back_and_the_last_one_lets_go_of_who_joins() {
+    fn a_copy_whose_disk_failed_leaves_and_the_last_one_drops_its_joiners() {
         let mut case = Case::new(1);
         case.view.failed = Some(DiskFault::Write);
         assert_eq!(case.proposes(2001), Some((slot(0), Reason::DiskFailed)));
@@ -520,7 +520,7 @@ mod tests {
     /// Found with real processes: two nodes removed a third and let it in again in turn, until the second one
     /// had heard of it, too.
     #[test]
-    fn a_life_that_only_others_have_heard_of_is_no_reason_to_remove_it() {
+    fn an_incarnation_that_only_others_know_is_no_reason_to_remove_it() {
         let mut case = Case::new(1);
         let config = case.membership.newest().unwrap().remove(slot(1)).unwrap();
         let config = config.admit(slot(1), Incarnation(2)).unwrap();
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_copy_goes_on_alone_only_if_nobody_in_sync_is_alive() {
+    fn a_restarted_copy_continues_alone_only_if_no_copy_in_sync_is_alive() {
         let mut case = Case::new(2);
         assert_eq!(case.proposes(2300), None, "the other is alive and will remove this one's last life");
         assert_eq!(case.proposes(2401), Some((slot(0), Reason::Alone)));
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_on_alone_who_hears_of_a_newer_record() {
+    fn no_copy_continues_alone_that_knows_of_a_newer_record() {
         let mut case = Case::new(2);
         case.steward.handle_heartbeat(at(2402), slot(1), Incarnation(2));
         let request = |applied| crate::LeaseRequest { incarnation: Incarnation(2), sent_at: at(0), applied };

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stops_while_the_time_of_day_goes_on_is_noticed_once() {
+    fn a_clock_that_stops_while_the_time_of_day_runs_is_noticed_once() {
         let clocks = Clocks::default();
         clocks.pass(0, 5000);
         let mut stops = Stops::new(&clocks);

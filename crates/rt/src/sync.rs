@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_go_to_who_asked_first() {
+    fn permits_go_to_the_first_in_line() {
         let semaphore = Semaphore::new(2);
         let mut large = Box::pin(semaphore.acquire(3));
         assert!(poll(large.as_mut()).is_pending());

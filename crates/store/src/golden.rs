@@ -257,7 +257,7 @@ fn logs_are_as_documented() {
 }
 
 #[test]
-fn a_newer_version_is_told_apart_from_damage() {
+fn a_newer_version_is_distinguished_from_damage() {
     let mut bytes = superblock().encode();
     bytes[8] = 2;
     assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Damaged));

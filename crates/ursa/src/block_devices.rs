@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_begins_with_is_told() {
+    fn the_contents_of_a_device_are_recognized() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         fs::write(&path, vec![0; 1 << 17]).unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_told_to_programs_too() {
+    fn losses_are_reported_to_programs_too() {
         let one = nodes(&[(true, true), (false, true), (true, true)]);
         let copies = [(1, InSync), (2, InSync), (3, OutOfSync)];
         let told = super::losses(&volume(VolumeKind::Ram, &copies), of(&one));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_nodes_the_other_one_may_go_on_alone() {
+    fn of_two_nodes_the_other_one_may_continue_alone() {
         let two = nodes(&[(true, true), (true, false)]);
         let chosen = ChosenPolicy { policy: SplitBrainPolicy::Heartbeat, by: "me".into(), at: 0 };
         let volume = Volume {

@@ -152,7 +152,7 @@ fn a_volume_whose_only_copy_is_on_another_node_is_worked_with_through_any() {
 
 /// One node shows what is happening, and has happened, on all nodes; and which nodes are missing.
 #[test]
-fn one_node_tells_what_goes_on_on_all() {
+fn one_node_shows_live_figures_of_all() {
     let mut nodes = cluster_of_three();
     let http = Http::viewer(&nodes[2]);
     let mut live = http.follow("/v1/live?node=all");
@@ -269,7 +269,7 @@ fn one_node_tells_what_was_done_and_has_happened_on_all() {
 
 /// A verify on node 2 is shown and canceled through node 1, and all nodes show how it ended.
 #[test]
-fn a_comparison_of_another_node_is_seen_and_its_end_is_told() {
+fn a_verify_of_another_node_is_shown_and_its_end_reported() {
     let nodes = cluster_of_three();
     let create = ["volume", "create", "db", "--size", "512M", "--on", "2,3", "--target", TARGET];
     nodes[0].ursa(&create).expect_ok();

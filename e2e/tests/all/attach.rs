@@ -45,7 +45,7 @@ fn checksum(directory: &Path) -> u32 {
 }
 
 #[test]
-fn a_file_system_outlives_detaching_and_a_restart_of_the_target() {
+fn a_file_system_survives_detaching_and_a_restart_of_the_target() {
     if !can_mount() {
         return;
     }
@@ -189,7 +189,7 @@ fn a_lost_portal_is_a_stall() {
 }
 
 #[test]
-fn what_cannot_be_attached_is_told() {
+fn what_cannot_be_attached_is_reported() {
     let mut node = Node::start();
     let export = node.create(&VolumeSpec::new("refused", 16 * MIB));
     let dir = TempDir::new().expect("a temporary directory can be made");

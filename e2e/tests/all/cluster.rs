@@ -40,7 +40,7 @@ struct Promises {
 }
 
 #[test]
-fn a_volume_goes_on_without_the_node_that_was_killed() {
+fn a_volume_continues_without_the_node_that_was_killed() {
     let mut nodes = cluster_of_three();
     for (name, kind, copies) in VOLUMES {
         let create = [

@@ -17,7 +17,7 @@ const LEFT_BYTES: u64 = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
-fn no_host_is_told_that_data_are_lost_that_the_other_copy_has() {
+fn no_host_gets_a_medium_error_for_data_that_the_other_copy_has() {
     let nodes = cluster_of_three();
     nodes[0]
         .ursa(&["volume", "create", "db", "--size", "64M", "--on", "1,2", "--target", TARGET])

@@ -99,7 +99,7 @@ fn drill_of_a_crash(more: &[&str], reason: &str) -> i64 {
 }
 
 #[test]
-fn a_copy_whose_disk_was_lost_is_made_anew() {
+fn a_copy_whose_disk_was_lost_is_rebuilt() {
     let home = TempDir::new().expect("a temporary directory can be made");
     let directory = home.path().join("nodes");
     // Replace a disk of another node than the one that created the cluster, and a second time on the state
@@ -128,7 +128,7 @@ fn a_copy_whose_disk_was_lost_is_made_anew() {
 /// No acknowledged write is lost, and the copies are equal in the end. Drills check the length of stalls when
 /// no other test runs.
 #[test]
-fn whatever_nodes_do_not_hear_of_each_other_hosts_see_one_volume() {
+fn hosts_see_one_volume_whichever_links_are_cut() {
     for arguments in [
         ["cut-link", "--node", "1"].as_slice(),
         &["cut-one-way", "--node", "2"],
@@ -144,7 +144,7 @@ fn whatever_nodes_do_not_hear_of_each_other_hosts_see_one_volume() {
 }
 
 #[test]
-fn a_node_that_stands_still_for_ten_seconds_serves_nothing_old_when_it_goes_on() {
+fn a_node_paused_for_ten_seconds_serves_nothing_old_afterwards() {
     let (record, cycle) = drill_of_one_cycle(&["pause", "--node", "1", "--seconds", "10"]);
     let at = |kind: &str| events(&cycle, kind).first().and_then(|event| event["ms"].as_i64());
     assert!(at("out") < at("undone"), "the others go on without it: {record:#}");

@@ -82,11 +82,11 @@ fn a_node_joins_with_its_volume_under_load_and_the_volume_gets_a_copy() {
 }
 
 #[test]
-fn a_single_copy_on_disks_gets_another_under_load_and_outlives_its_node() {
+fn a_single_copy_on_disks_gets_another_under_load_and_survives_its_node() {
     gets_a_copy("thick");
 }
 
 #[test]
-fn a_single_copy_in_memory_gets_another_under_load_and_outlives_its_node() {
+fn a_single_copy_in_memory_gets_another_under_load_and_survives_its_node() {
     gets_a_copy("ram");
 }

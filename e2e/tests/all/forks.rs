@@ -78,7 +78,7 @@ fn expect(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
 }
 
 #[test]
-fn the_second_node_goes_on_alone_and_the_first_is_given_what_it_missed() {
+fn the_second_node_continues_alone_and_the_first_resyncs_from_it() {
     let mut nodes = cluster_of_two();
     nodes[0]
         .ursa(&["volume", "create", "db", "--size", "64M", "--copies", "2", "--target", TARGET])

@@ -79,7 +79,7 @@ fn expect(node: &Node) {
 }
 
 #[test]
-fn a_copy_on_a_full_file_system_leaves_and_comes_back_by_itself() {
+fn a_copy_on_a_full_file_system_leaves_and_returns_automatically() {
     if !can_mount() {
         return;
     }

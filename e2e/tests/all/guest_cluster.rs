@@ -60,7 +60,7 @@ pub fn verify(node: &Node) {
 }
 
 #[test]
-fn multipath_goes_on_without_a_node_and_takes_it_back() {
+fn multipath_continues_without_a_node_and_uses_it_again() {
     let mut nodes = cluster_of_three();
     let export = create(&nodes, "1,2");
     let Some(guest) = Guest::start("crash") else { return };
@@ -116,7 +116,7 @@ fn multipath_spares_the_node_that_brings_another_one_up_to_date() {
 /// With an etcd that answers reads but refuses changes, a node whose partner has fallen silent can neither
 /// remove it nor learn that it was itself removed.
 #[test]
-fn the_kernel_sees_a_node_that_does_not_know_whether_it_may_go_on() {
+fn the_kernel_sees_a_node_that_cannot_tell_whether_it_may_serve() {
     let Some(etcd) = Etcd::start() else { return };
     let mut nodes = cluster_of_two(&etcd);
     let export = create(&nodes, "1,2");

@@ -21,7 +21,7 @@ const STALL_US_MAX: f64 = 10_000_000.0;
 const SILENCE: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_verified_run_outlives_each_portal() {
+fn a_verified_run_survives_the_loss_of_each_portal() {
     let mut node = Node::start();
     let export = node.create(&VolumeSpec::new("two-ways", 64 * MIB).kind(Kind::Ram));
     let gates: Vec<Gate> = export.portals.iter().map(|portal| Gate::new(*portal)).collect();

@@ -50,7 +50,7 @@ const COMMANDS_10: [(&str, u8, Data); 5] = [
 ];
 
 #[test]
-fn blocks_that_are_not_there_are_refused_and_the_session_goes_on() {
+fn blocks_out_of_range_are_refused_and_the_session_continues() {
     let mut unit = Unit::start("beyond");
     // The block after the last; the last and one more; the last that a number can address, and the last two.
     for (lba, blocks) in [(BLOCKS, 1), (BLOCKS - 1, 2), (u64::MAX, 1), (u64::MAX - 1, 2)] {

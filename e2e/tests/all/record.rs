@@ -60,7 +60,7 @@ fn fill(directory: &Path) {
 }
 
 #[test]
-fn a_full_disk_under_the_record_is_shown_by_all_and_ends_by_itself() {
+fn a_full_disk_under_the_record_is_shown_by_all_and_recovers_automatically() {
     if !can_mount() {
         return;
     }

@@ -164,7 +164,7 @@ fn a_pool_that_was_set_back_is_copied_as_a_whole() {
 }
 
 #[test]
-fn a_pool_that_was_set_back_in_a_black_out_never_goes_on_alone() {
+fn a_pool_that_was_set_back_in_a_blackout_never_continues_alone() {
     let mut nodes = set_back(What::Pools);
     lose_power(&mut nodes);
     nodes[1].restart();

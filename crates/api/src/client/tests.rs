@@ -73,7 +73,7 @@ fn a_refusal_says_why() {
 }
 
 #[test]
-fn strangers_are_told_apart_from_nobody() {
+fn another_server_is_distinguished_from_none() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = Client::new(&format!("http://{free}")).health().unwrap_err();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");

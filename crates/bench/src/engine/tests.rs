@@ -138,7 +138,7 @@ fn a_stall_shows_in_all_requests_that_it_delays() {
 }
 
 #[test]
-fn a_rate_that_cannot_be_kept_is_told() {
+fn a_rate_that_cannot_be_kept_is_reported() {
     // Two requests at a time, of 10 ms each: 200 per second. 1,000 per second are due for 100 s. The run
     // waits for a timeout of 30 s.
     let rig = Rig::new();

@@ -93,7 +93,7 @@ fn three_embedded_nodes_conform() {
 }
 
 #[test]
-fn what_was_committed_outlives_a_restart() {
+fn commits_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (net, stores) = cluster(&dir, 1);
     let first = put(&stores[0], "a", "1");
@@ -105,7 +105,7 @@ fn what_was_committed_outlives_a_restart() {
 }
 
 #[test]
-fn two_of_three_go_on_and_one_does_not() {
+fn two_of_three_continue_and_one_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let (net, stores) = cluster(&dir, 3);
     put(&stores[0], "a", "1");
@@ -274,7 +274,7 @@ fn decay_is_noticed() {
 const CHILD_FILE: &str = "URSA_TEST_RECORD";
 
 #[test]
-fn what_was_told_outlives_a_kill() {
+fn acknowledged_commits_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let at = path(&dir, 1);
     drop(File::create(&at, &Saved::founding(5, node(1))).unwrap());

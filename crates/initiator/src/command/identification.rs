@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_has_no_name() {
+    fn an_invalid_page_has_no_name() {
         let mut absent = EXAMPLE.to_vec();
         absent[0] = 0x7f;
         assert_eq!(parse(&absent), None, "no unit behind this LUN");

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_block_is_told() {
+    fn the_last_block_is_reported() {
         let data = [0, 0, 0, 0, 0, 0, 0x0f, 0xff, 0, 0, 0x10, 0];
         assert_eq!(parse(&data), Some(Capacity { blocks: BlockCount(4096), block_size: BlockSize::B4096 }));
         assert_eq!(parse(&[0xff; 12]), None);

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_the_same_blocks_waits() {
+    fn a_write_to_the_same_blocks_waits() {
         let mut doubt = Doubt::default();
         assert!(doubt.is_empty() && doubt.admits(blocks(0, 100), None));
         let place = doubt.add(blocks(10, 10));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_path_is_taken_back() {
+    fn the_fixed_path_is_used_again_when_it_returns() {
         let mut selector = Selector::new(Policy::Fixed(1));
         let (up, down) = (loads(&[Some(0), Some(0), Some(0)]), loads(&[Some(0), None, Some(0)]));
         let chosen = [&up, &down, &down, &up].map(|loads| selector.choose(loads, 0, None, NOW).unwrap());

@@ -29,7 +29,7 @@ fn a_portal_that_says_nothing() {
 }
 
 #[test]
-fn a_command_that_is_given_up_does_no_harm() {
+fn an_abandoned_command_does_no_harm() {
     let target = RamTarget { silent_after: 1, ..RamTarget::default() };
     simulated(1, target, |portal| async move {
         let session = Rc::new(Session::connect(portal, NAME, &Options::default()).await.unwrap());

@@ -75,7 +75,7 @@ fn a_target_that_does_not_even_reset_is_left() {
 }
 
 #[test]
-fn a_command_that_is_given_up_is_aborted() {
+fn an_abandoned_command_is_aborted() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let target = RamTarget { silent_after: 1, asked: Arc::clone(&asked), ..RamTarget::default() };
     simulated(1, target, |portal| async move {

@@ -126,7 +126,7 @@ fn a_unit_that_needs_help_is_found() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_told_with_reasons() {
+fn paths_that_cannot_be_opened_are_reported_with_reasons() {
     let array = Array::new(1, &[1]);
     let mut wrong_port = array.portal(0, 0);
     wrong_port.set_port(1);
@@ -168,7 +168,7 @@ fn policies_spread_commands() {
 }
 
 #[test]
-fn a_lost_path_costs_a_short_stall_and_is_taken_back() {
+fn a_lost_path_costs_a_short_stall_and_is_used_again() {
     for seed in 0..6 {
         let array = Array::new(seed, &[1, 1]);
         let unit = open(&array);
@@ -200,7 +200,7 @@ fn a_lost_path_costs_a_short_stall_and_is_taken_back() {
 }
 
 #[test]
-fn writes_of_a_lost_path_go_on_at_once_if_its_controller_can_be_asked() {
+fn writes_of_a_lost_path_continue_at_once_if_its_controller_can_be_asked() {
     for seed in 0..6 {
         let array = Array::new(seed, &[2]);
         let unit = open(&array);
@@ -217,7 +217,7 @@ fn writes_of_a_lost_path_go_on_at_once_if_its_controller_can_be_asked() {
 }
 
 #[test]
-fn a_silent_path_is_left_alone_before_it_is_given_up() {
+fn a_silent_path_is_avoided_before_it_is_abandoned() {
     let array = Array::new(1, &[2]);
     let unit =
         open_with(&array, MultipathOptions { policy: Policy::Fixed(0), ..MultipathOptions::default() });
@@ -485,7 +485,7 @@ fn an_array_that_breaks_its_promise_is_found_out() {
 }
 
 #[test]
-fn who_overwrites_a_write_that_was_given_up_waits_for_it() {
+fn an_overwrite_of_an_abandoned_write_waits_for_it() {
     let array = Array::new(8, &[1, 1]);
     let unit = open(&array);
     array.shared.write_time.borrow_mut()[0] = 5 * SECOND..5 * SECOND + MS;
@@ -570,7 +570,7 @@ fn commands_that_are_never_answered_are_sent_again() {
 }
 
 #[test]
-fn a_verified_load_goes_on_while_portals_are_taken_away() {
+fn a_verified_load_continues_while_portals_are_removed() {
     let run = |seed: u64| {
         let array = Array::new(seed, &[2, 2]);
         array.shared.write_time.borrow_mut().iter_mut().for_each(|time| *time = Duration::ZERO..20 * MS);

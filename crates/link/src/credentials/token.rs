@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_told() {
+    fn an_invalid_token_is_refused_with_a_reason() {
         let text = token().text();
         assert_eq!(Token::parse("").unwrap_err(), TokenError::Foreign);
         assert_eq!(Token::parse("ursa2-00").unwrap_err(), TokenError::Foreign);

@@ -75,7 +75,7 @@ fn a_payload_can_be_received_in_place() {
 }
 
 #[test]
-fn what_is_no_frame_is_told_why_and_stays_broken() {
+fn a_malformed_frame_breaks_the_link_for_good_with_a_reason() {
     let good = bytes_of(&[frame(1, 2, b"abc", b"")]);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();

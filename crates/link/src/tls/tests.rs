@@ -191,7 +191,7 @@ fn each_side_knows_the_other() {
 }
 
 #[test]
-fn who_calls_and_reaches_another_node_says_so() {
+fn a_caller_that_reaches_another_node_says_so() {
     let nodes = Nodes::new();
     let mut client = nodes.configs[1].client(NodeId(3)).unwrap();
     let mut server = nodes.configs[0].server().unwrap();
@@ -204,7 +204,7 @@ fn who_calls_and_reaches_another_node_says_so() {
 }
 
 #[test]
-fn who_is_refused_after_its_own_part_of_the_handshake_is_told() {
+fn a_caller_refused_after_its_own_part_of_the_handshake_learns_it() {
     let nodes = Nodes::new();
     let mut config = ClientConfig::builder_with_details(provider(), Arc::new(NoClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -243,7 +243,7 @@ fn keys_are_renewed_before_their_limit() {
 }
 
 #[test]
-fn who_is_asked_for_new_keys_takes_them_before_it_says_more() {
+fn a_peer_asked_for_new_keys_uses_them_before_it_sends_more() {
     let mut ends = pair();
     for _ in 0..3 {
         // Requested twice, answered once.
@@ -304,14 +304,14 @@ fn records_that_come_in_another_order_end_it() {
 }
 
 #[test]
-fn padding_is_taken_away() {
+fn padding_is_removed() {
     let mut ends = pair();
     let bytes = record(&mut ends[0], 0, b"hello\x17\0\0\0");
     assert_eq!(feed(&mut ends[1], &bytes), (b"hello".to_vec(), None));
 }
 
 #[test]
-fn who_says_that_nothing_follows_is_not_heard_any_more() {
+fn nothing_is_read_after_a_close_notify() {
     let mut ends = pair();
     let mut bytes = seal(&mut ends[0], b"hello");
     bytes.extend(record(&mut ends[0], 21, &[1, 0]));
@@ -401,7 +401,7 @@ fn a_peer_that_brings_nothing_for_long_ends_it() {
 }
 
 #[test]
-fn what_the_user_says_of_the_bytes_is_given_back() {
+fn the_users_verdict_on_the_bytes_is_returned() {
     let mut ends = pair();
     let mut bytes = seal(&mut ends[0], b"hello");
     let fed = ends[1].feed(&mut bytes, |_| Err("no"));

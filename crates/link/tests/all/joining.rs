@@ -108,7 +108,7 @@ fn a_node_with_a_token_becomes_a_member() {
 }
 
 #[test]
-fn a_secret_is_told_only_to_a_member() {
+fn a_secret_is_sent_only_to_a_member() {
     let (member, other) = (Member::start(), Member::start());
     // Another cluster's member listens at the address; then one that is not the member that was meant.
     let elsewhere = Token { addresses: other.token().addresses, ..member.token() };
@@ -121,7 +121,7 @@ fn a_secret_is_told_only_to_a_member() {
 }
 
 #[test]
-fn who_may_not_join_is_told_why() {
+fn a_refused_joiner_learns_why() {
     let member = Member::start();
     let error = |token: &Token| join_with(token, Vec::new()).unwrap_err().to_string();
     let late = error(&Token { expires: NOW, ..member.token() });

@@ -232,7 +232,7 @@ fn a_broken_link_goes_down_on_both_sides_and_comes_back() {
 }
 
 #[test]
-fn a_silent_peer_is_given_up_after_a_second_by_all_links_and_found_again() {
+fn a_silent_peer_is_dropped_after_a_second_on_all_links_and_found_again() {
     for seed in 0..5 {
         let cluster = Cluster::new(seed, &[1, 1]);
         cluster.settle();
@@ -253,7 +253,7 @@ fn a_silent_peer_is_given_up_after_a_second_by_all_links_and_found_again() {
 }
 
 #[test]
-fn who_is_heard_before_the_silence_is_over_is_not_given_up() {
+fn a_peer_heard_before_the_timeout_is_kept() {
     for seed in 0..5 {
         let cluster = Cluster::new(seed, &[1, 1]);
         cluster.settle();
@@ -362,7 +362,7 @@ fn an_earlier_life_is_refused() {
 }
 
 #[test]
-fn who_is_no_member_gets_no_link_and_a_removed_one_loses_its() {
+fn a_non_member_gets_no_link_and_a_removed_member_loses_its_own() {
     let cluster = Cluster::new(1, &[2, 2, 1]);
     cluster.settle();
     let [a, b, c] = &cluster.nodes[..] else { panic!("three nodes") };
@@ -589,7 +589,7 @@ fn stopping_tells_every_core_and_nothing_comes_back() {
 }
 
 #[test]
-fn what_is_no_link_does_no_harm() {
+fn a_connection_that_is_not_a_link_does_no_harm() {
     let cluster = Cluster::new(1, &[1, 1]);
     cluster.settle();
     let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };

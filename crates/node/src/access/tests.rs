@@ -205,7 +205,7 @@ fn random_change(rng: &mut Rng) -> AccessChange {
 }
 
 #[test]
-fn a_changed_picture_is_as_one_that_was_drawn_anew_and_who_is_not_concerned_sees_the_same() {
+fn a_changed_view_equals_a_fresh_one_and_others_see_no_change() {
     let mut rng = Rng::new(1);
     let mut access = Access::default();
     for _ in 0..2000 {

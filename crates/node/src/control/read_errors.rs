@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_told_once_until_it_was_acknowledged() {
+    fn a_bad_block_is_reported_once_until_acknowledged() {
         let mut disk = OfDisk::default();
         assert_eq!(disk.note(at(0), 512, VOLUME, 9), News::Block);
         assert_eq!(disk.note(at(10), 512, VOLUME, 9), News::Old);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_many_bad_blocks_is_told_once_more() {
+    fn a_disk_with_many_bad_blocks_is_reported_once_more() {
         let mut disk = OfDisk::default();
         let told: Vec<News> = (0..20).map(|block| disk.note(at(block), block * 512, VOLUME, block)).collect();
         assert_eq!(told[..BLOCKS_MAX], [News::Block; BLOCKS_MAX]);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_is_told_once() {
+    fn a_repair_is_reported_once() {
         let mut disk = OfDisk::default();
         assert_eq!(disk.note_repaired(512), None, "nobody was told that it was bad");
         disk.note(at(0), 512, VOLUME, 9);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_has_the_next_turn() {
+    fn the_next_turn_goes_to_the_first_in_line() {
         let turns = Turns::default();
         let one = claim(&turns, "one", &[volumes_of("a")]);
         let whole = claim(&turns, "whole", &[pool("a")]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_is_not_waited_for() {
+    fn a_waiter_that_gives_up_is_skipped() {
         let turns = Turns::default();
         let _one = claim(&turns, "one", &[volumes_of("a")]);
         let whole = claim(&turns, "whole", &[pool("a")]);

@@ -499,7 +499,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_differs_from_most_is_named_and_all_if_there_is_no_most() {
+    fn a_copy_that_differs_from_the_majority_is_named_and_all_if_there_is_none() {
         assert_eq!(odd_ones(&[(1, 'a'), (2, 'a'), (3, 'a')]), BTreeSet::new());
         assert_eq!(odd_ones(&[(1, 'a'), (2, 'b'), (3, 'a')]), BTreeSet::from([2]));
         assert_eq!(odd_ones(&[(1, 'a'), (2, 'b')]), BTreeSet::from([1, 2]));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_one_copy_left_comes_first_and_who_does_not_get_on_keeps_nobody_waiting() {
+    fn a_volume_with_one_copy_left_comes_first_and_a_stalled_one_blocks_no_other() {
         let mut queue = Queue::default();
         assert_eq!(queue.look(at(0), vec![waiting(7, 2, 0), waiting(8, 1, 0)]), Turns::All);
         let mut six: Vec<Waiting> = (1..=6).map(|volume| waiting(volume, 2, 0)).collect();

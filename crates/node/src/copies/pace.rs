@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn without_hosts_it_goes_as_fast_as_it_can_and_within_the_budget() {
+    fn without_hosts_a_resync_uses_its_full_budget() {
         let mut run = Run::new();
         assert!(run.run(2000, true, 0, |_| unreachable!()) > 1 << 30);
         run.pace.set_budget(Some(Budget { bytes_per_second: 10 * MIB, by: Restraint::ClusterLimit }));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hosts_feel_without_a_sync_is_learned_while_it_goes_on() {
+    fn host_latency_without_a_resync_is_learned_during_one() {
         // No host wrote before; then the disk is busy with hosts' writes alone.
         let mut run = Run::new();
         let given = run.run(10_000, true, 3, |_| micros(30_000));

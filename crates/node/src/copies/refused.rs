@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_are_sent_and_the_words_come_from_who_shows_them() {
+    fn facts_are_sent_and_worded_where_they_are_shown() {
         let error = StoreError::NoSpace { wanted: ByteLen(8 << 20), free: ByteLen(4 << 20) };
         let refused = Refused::from(ControlError::from(error));
         let sent = serde_json::to_string(&refused).unwrap();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_told_once() {
+    fn a_cancelled_job_is_reported_once() {
         let added = entry(&[(1, InSync, None), (2, Outside, None)], &[]);
         let leaves = entry(&[(1, InSync, None), (2, Outside, Some(Leaves::Now))], &[]);
         let without = entry(&[(1, InSync, None)], &[]);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once_that_nobody_has_it_and_once_that_somebody_has() {
+    fn the_loss_and_the_return_of_an_address_are_each_reported_once() {
         use Whereabouts::{Held, Nobody, Unknown};
         let (lost, back) = (News::Lost, News::Returned);
         assert_eq!(told(&[(Held, 60), (Nobody, 29), (Held, 60)]), [], "it moves");

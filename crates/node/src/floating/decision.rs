@@ -130,7 +130,7 @@ mod tests {
     const HELD: Seen = Seen { holder: Holder::Me, device: Device::On, confirmed: true, ..FREE };
 
     #[test]
-    fn who_may_takes_what_nobody_has() {
+    fn an_eligible_node_takes_an_unheld_address() {
         use Holder::{Former, Heard, Nobody, Over, Silent};
         let sure = Step::Claim { unsure: false };
         for (holder, step) in [
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_given_up_only_when_it_is_off() {
+    fn an_address_is_released_only_once_it_is_off_the_device() {
         let off = Seen { device: Device::Off, ..HELD };
         assert_eq!(next_step(&Seen { may: false, ..off }), Step::GiveUp);
         assert_eq!(next_step(&Seen { wanted: false, ..off }), Step::GiveUp);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preferred_node_asks_once_and_takes_nothing_by_itself() {
+    fn the_preferred_node_asks_once_and_takes_nothing_unasked() {
         let settled = Seen { holder: Holder::Heard, settled: true, ..FREE };
         assert_eq!(next_step(&settled), Step::Ask);
         assert_eq!(next_step(&Seen { asked: true, ..settled }), Step::Nothing);

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_who_has_it_and_why() {
+    fn events_name_the_holder_and_the_reason() {
         let holder = |node, incarnation, unsure| HolderEntry {
             address: "192.0.2.10".parse().unwrap(),
             node,

@@ -176,7 +176,7 @@ mod tests {
     use crate::port_numbers::NodeNumber;
 
     #[test]
-    fn a_portal_on_all_addresses_is_told_by_those_in_use() {
+    fn a_wildcard_portal_is_listed_by_its_addresses_in_use() {
         let all = ["0.0.0.0:3260".parse().unwrap()];
         let local = ["10.0.0.5:3260".parse().unwrap(), "10.0.0.5:3260".parse().unwrap()];
         let alone = PortNumbers::Alone;

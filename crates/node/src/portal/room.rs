@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_makes_room_and_hosts_stay() {
+    fn the_client_with_most_connections_makes_room_and_hosts_stay() {
         let mut room = Room::new(8);
         let host: Vec<Place> = (0..3).map(|_| room.enter(address(1)).0).collect();
         host.iter().for_each(|place| room.note(*place, Shown::Host));

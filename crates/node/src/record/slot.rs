@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_a_whole_copy_is_none() {
+    fn a_record_without_a_whole_copy_is_unusable() {
         let refused = |slots: [Slot; 2]| choose(Path::new("record"), slots.into()).unwrap_err();
         assert!(matches!(refused([Slot::Damaged, Slot::Broken(header(3))]), RecordError::Damaged(_)));
         assert!(matches!(refused([Slot::Blank, Slot::Broken(header(1))]), RecordError::Damaged(_)));

@@ -153,7 +153,7 @@ mod tests {
     /// A command may be given up at any moment: before its message arrives, before the answer arrives, and
     /// later.
     #[test]
-    fn a_range_of_another_core_whose_taker_is_gone_is_given_back() {
+    fn a_range_of_another_core_is_released_when_its_taker_is_gone() {
         let world = World::new(1);
         let server = world.add_machine("server", 2);
         world.add_disk(server, "/dev/disk", 64 << 20, 512);

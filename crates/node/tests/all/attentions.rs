@@ -62,7 +62,7 @@ fn the_list_of_units_is_news_until_it_was_read_anywhere() {
 ///
 /// Each attention costs an initiator a command, and many rescan for it.
 #[test]
-fn only_who_sees_another_list_is_told() {
+fn only_initiators_that_see_a_change_are_notified() {
     const SECOND: &str = "iqn.2026-01.org.ursa:second";
     let rig = Rig::new(1, 2);
     let at = |name, lun| Shape { name, lun, mib: 1, ..Shape::ram() };

@@ -183,7 +183,7 @@ mod standing {
     }
 
     #[test]
-    fn who_comes_from_where_the_session_could_not_come_from_gets_no_part_in_it() {
+    fn a_connection_from_an_address_the_session_may_not_use_cannot_join_it() {
         each_seed(8, |seed| {
             let rig = rig(seed);
             rig.add(Shape { lun: 1, ..Shape::ram() });
@@ -217,7 +217,7 @@ mod standing {
     }
 
     #[test]
-    fn who_knows_another_secret_ends_no_session() {
+    fn another_secret_cannot_end_a_session() {
         each_seed(8, |seed| {
             let rig = rig(seed);
             rig.add(Shape { lun: 1, ..Shape::ram() });
@@ -241,7 +241,7 @@ mod standing {
     /// A group that gets a secret while its session is open: the session continues, and a connection that
     /// joins it must prove the secret.
     #[test]
-    fn a_secret_that_a_group_gets_later_is_asked_of_who_joins() {
+    fn a_secret_set_later_is_required_of_joining_connections() {
         each_seed(1, |seed| {
             let rig = rig(seed);
             rig.add(Shape { lun: 1, ..Shape::ram() });
@@ -545,7 +545,7 @@ fn begin_writes(
 
 /// The initiator is alive, but does not read: the node does not keep its responses forever.
 #[test]
-fn who_takes_no_answers_is_cut_off() {
+fn a_client_that_reads_no_responses_is_disconnected() {
     each_seed(2, |seed| {
         let config = Config { nop_interval: Duration::from_secs(2), ..Config::default() };
         let rig = Rig::with_config(seed, 2, config);

@@ -85,7 +85,7 @@ fn a_volume_that_is_deleted_while_in_use_gives_its_space_back_and_a_new_one_read
 }
 
 #[test]
-fn a_lun_that_is_taken_away_is_gone_at_once() {
+fn an_unmapped_lun_is_gone_at_once() {
     each_seed(4, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
@@ -132,7 +132,7 @@ fn the_sessions_of_a_target_that_is_deleted_end_and_see_nothing_meanwhile() {
 }
 
 #[test]
-fn clients_hear_of_a_volume_that_grows_and_use_its_new_end() {
+fn clients_notice_a_grown_volume_and_use_its_new_end() {
     each_seed(4, |seed| {
         for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
             let rig = Rig::new(seed, 2);

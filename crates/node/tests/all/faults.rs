@@ -320,7 +320,7 @@ fn written_before_flushes_fail(rig: &Rig, client: Client<'_>) -> Rc<Session> {
 }
 
 #[test]
-fn a_failed_flush_is_told_and_not_forgotten() {
+fn a_failed_flush_is_reported_and_not_forgotten() {
     each_seed(2, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
@@ -437,7 +437,7 @@ fn a_read_with_fua_and_a_verify_are_of_the_medium() {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such_and_goes_on_when_there_is_space() {
+fn a_full_disk_is_reported_as_such_and_recovers_when_there_is_space() {
     each_seed(2, |seed| {
         let rig = Rig::without_pool(seed, 2, Config::default());
         rig.control(|control| async move {

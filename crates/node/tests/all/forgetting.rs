@@ -122,7 +122,7 @@ fn a_pool_that_does_not_answer_is_forgotten_at_once() {
 }
 
 #[test]
-fn a_pool_whose_metadata_could_not_be_written_is_closed_and_opened_anew() {
+fn a_pool_whose_metadata_write_failed_is_closed_and_reopened() {
     each_seed(2, |seed| {
         let rig = two_pools(seed);
         let client = rig.client("client");

@@ -87,7 +87,7 @@ async fn with_full_pool(portal: std::net::SocketAddr) -> (Rc<Session>, u64) {
 }
 
 #[test]
-fn a_write_waits_for_room_while_reads_and_unmap_go_on() {
+fn a_write_waits_for_room_while_reads_and_unmap_continue() {
     each_seed(3, |seed| {
         rig(seed, pauses()).client("client").run(|portal| async move {
             let (session, filled) = with_full_pool(portal).await;

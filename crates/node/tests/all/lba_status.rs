@@ -62,7 +62,7 @@ fn one_command_looks_at_a_part_of_a_large_volume() {
 }
 
 #[test]
-fn many_extents_are_told_one_after_the_other() {
+fn many_extents_are_reported_one_after_the_other() {
     for slices in [1, 2] {
         let rig = Rig::new(1, 2);
         add(&rig, slices, ByteLen(32 << 20));

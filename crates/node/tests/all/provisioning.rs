@@ -17,7 +17,7 @@ use crate::workload::volume_number;
 const LUN: Lun = Lun(0);
 
 #[test]
-fn who_a_unit_is_and_how_it_is_reached() {
+fn identification_and_paths_of_a_unit() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
@@ -43,7 +43,7 @@ fn who_a_unit_is_and_how_it_is_reached() {
 }
 
 #[test]
-fn registrants_are_told_by_name() {
+fn registrants_are_listed_by_name() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
@@ -66,7 +66,7 @@ fn registrants_are_told_by_name() {
 }
 
 #[test]
-fn blocks_are_given_back_and_read_as_zeros() {
+fn unmapped_blocks_are_released_and_read_as_zeros() {
     each_seed(2, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::ram());

@@ -307,7 +307,7 @@ fn a_copy_that_cannot_be_read_does_not_stop_the_node() {
 }
 
 #[test]
-fn a_record_that_could_not_be_written_takes_changes_again_by_itself() {
+fn a_record_that_could_not_be_written_recovers_automatically() {
     let failing = [
         DiskFaults { write_error_one_in: 1, ..DiskFaults::default() },
         DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() },

@@ -60,7 +60,7 @@ fn failed(seed: u64) -> (Rig, Rc<Session>, Rc<Session>) {
 }
 
 #[test]
-fn sessions_find_the_lun_busy_and_then_go_on_with_their_reservations() {
+fn sessions_find_the_lun_busy_and_then_continue_with_their_reservations() {
     each_seed(4, |seed| {
         let (rig, holder, other) = failed(seed);
         rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
@@ -110,7 +110,7 @@ fn sessions_find_the_lun_busy_and_then_go_on_with_their_reservations() {
 }
 
 #[test]
-fn a_disk_that_fails_again_leaves_the_lun_busy_until_it_is_mended_or_forgotten() {
+fn a_disk_that_fails_again_leaves_the_lun_busy_until_it_is_repaired_or_forgotten() {
     for forgotten in [false, true] {
         let (rig, holder, _) = failed(1);
         // To open a pool, the node writes its owner.

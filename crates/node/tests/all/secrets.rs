@@ -30,7 +30,7 @@ fn with_secret(name: &str, secret: &str) -> Options {
 }
 
 #[test]
-fn who_proved_nothing_does_not_see_what_is_mapped_for_a_secret_later() {
+fn an_unauthenticated_session_does_not_see_luns_that_need_a_secret() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
@@ -54,7 +54,7 @@ fn who_proved_nothing_does_not_see_what_is_mapped_for_a_secret_later() {
 }
 
 #[test]
-fn a_target_gets_another_secret_and_its_sessions_go_on() {
+fn sessions_continue_when_a_targets_secret_changes() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
@@ -121,7 +121,7 @@ fn discovery_shows_each_initiator_what_it_may_log_in_to() {
 }
 
 #[test]
-fn discovery_asks_for_the_secret_that_targets_ask_for_if_it_is_told_to() {
+fn discovery_requires_the_secret_of_the_targets_if_configured() {
     let rig = with_targets(true);
     assert_eq!(discovered(&rig, named("stranger")).unwrap(), ["target"]);
     assert_eq!(discovered(&rig, named("other")).unwrap(), ["others", "target"]);

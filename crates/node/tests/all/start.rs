@@ -27,7 +27,7 @@ fn names(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn who_comes_before_the_node_listens_finds_the_volume_once_it_does() {
+fn a_client_that_comes_early_finds_the_volume_once_the_node_listens() {
     each_seed(6, |seed| {
         let rig = Rig::not_started(seed, 2, Config::default());
         let early = rig.client("early").spawn(|portal| async move {

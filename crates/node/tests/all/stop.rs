@@ -72,7 +72,7 @@ fn sessions_that_do_not_log_out_are_cut_off_and_what_was_answered_is_durable() {
 }
 
 #[test]
-fn a_node_does_not_wait_for_those_who_leave_when_asked() {
+fn a_node_does_not_wait_for_clients_that_log_out_when_asked() {
     each_seed(2, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
@@ -110,7 +110,7 @@ fn nobody_gets_in_while_the_node_stops() {
 /// One setting determines the time that an initiator is told, that an administrator's request grants, and
 /// that the node's stop grants.
 #[test]
-fn who_is_asked_to_leave_gets_the_time_that_was_set() {
+fn clients_asked_to_log_out_get_the_configured_time() {
     let deadline = Duration::from_secs(3);
     let rig = Rig::with_config(1, 2, Config { drain_deadline: deadline, ..Config::default() });
     rig.add(Shape::thick());

@@ -175,7 +175,7 @@ fn a_cold_reset_whose_session_has_ended_meanwhile_drops_nobody() {
 }
 
 #[test]
-fn a_unit_reset_does_not_wait_for_those_who_come_after_it() {
+fn a_unit_reset_does_not_wait_for_later_commands() {
     each_seed(2, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());

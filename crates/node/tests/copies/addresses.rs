@@ -169,7 +169,7 @@ fn another_node_takes_the_address_of_one_that_is_lost_or_stops() {
 }
 
 #[test]
-fn a_death_that_is_told_moves_it_at_once() {
+fn an_announced_death_moves_the_address_at_once() {
     each_seed(2, |seed| {
         let machines = Machines::new(seed, 3, None);
         let first = machines.wait(TAKEN_WITHIN, |_| true);
@@ -206,7 +206,7 @@ fn a_node_that_is_cut_off_takes_it_off_before_another_one_has_it() {
 }
 
 #[test]
-fn it_stays_where_one_node_alone_does_not_hear_of_the_holder() {
+fn an_address_stays_if_only_one_node_has_lost_its_holder() {
     each_seed(2, |seed| {
         let machines = Machines::new(seed, 3, None);
         let first = machines.wait(TAKEN_WITHIN, |_| true);
@@ -266,7 +266,7 @@ fn a_holder_without_the_record_is_followed_by_another_node() {
 }
 
 #[test]
-fn it_is_told_that_nobody_has_it_and_that_a_node_has_it_again() {
+fn the_loss_of_an_address_and_its_return_are_reported() {
     each_seed(2, |seed| {
         let machines = Machines::with(seed, 3, AddressSpec { nodes: vec![1], ..spec() });
         machines.wait(TAKEN_WITHIN, |node| node == 1);

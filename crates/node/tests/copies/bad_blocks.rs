@@ -226,7 +226,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
 /// Reads in progress when the copy goes out of sync: other copies have the data, so at most the path is lost,
 /// and no host may be told that the data are.
 #[test]
-fn no_read_is_told_of_lost_data_while_its_copy_leaves() {
+fn no_read_reports_lost_data_while_its_copy_leaves() {
     const BLOCKS: u64 = 12;
     each_seed(20, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
@@ -435,7 +435,7 @@ fn a_source_with_a_bad_block_gives_what_another_copy_has() {
 /// The pool of a copy was set back, so that its regions are compared with those of the other one; its disk
 /// cannot read one of them.
 #[test]
-fn a_bad_block_that_a_joiner_meets_when_it_compares_is_told() {
+fn a_bad_block_found_by_a_joiner_that_compares_is_reported() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.write_marked([5]);
@@ -613,7 +613,7 @@ fn what_the_disk_does_not_answer_comes_from_the_other_copy() {
 /// A disk retries an unreadable block for long, and hosts have the data from the other copy before it gives
 /// up. The error is reported and the block repaired all the same.
 #[test]
-fn a_block_whose_error_comes_late_is_told_and_written_again() {
+fn a_block_whose_error_comes_late_is_reported_and_rewritten() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
@@ -637,7 +637,7 @@ fn a_block_whose_error_comes_late_is_told_and_written_again() {
 /// An unreadable page of a dirty map causes a resync of all that it covers, and is a bad block like any
 /// other.
 #[test]
-fn a_bad_page_of_the_dirty_map_is_told() {
+fn a_bad_page_of_the_dirty_map_is_reported() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.world.crash(cluster.servers[1]);

@@ -375,7 +375,7 @@ fn a_range_is_not_given_back_before_its_write_is_settled() {
 /// A copy is detached, as when its node is about to continue alone, while another node gives a range back: it
 /// must not keep the range when it is attached again.
 #[test]
-fn a_range_is_given_back_to_a_copy_that_is_detached() {
+fn ranges_are_released_on_a_detached_copy() {
     const COMPARES: Duration = Duration::from_millis(300);
     each_seed(3, |seed| {
         let (cluster, writer, session) = with_a_writer(seed);

@@ -65,7 +65,7 @@ fn assert_equal(cluster: &Cluster) {
 }
 
 #[test]
-fn others_go_on_at_once_and_the_copy_is_back_when_its_pool_is_opened_again() {
+fn others_continue_at_once_and_the_copy_is_back_when_its_pool_is_reopened() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);

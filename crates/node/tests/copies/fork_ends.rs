@@ -68,7 +68,7 @@ fn taken_away(seed: u64) {
 }
 
 #[test]
-fn a_copy_that_was_taken_away_meanwhile_is_kept_until_somebody_decides() {
+fn a_copy_removed_meanwhile_is_kept_until_somebody_decides() {
     each_seed(4, taken_away);
 }
 
@@ -139,7 +139,7 @@ fn first_stood_still(seed: u64) {
 }
 
 #[test]
-fn who_stood_still_does_not_take_that_for_silence() {
+fn a_paused_node_does_not_mistake_its_own_pause_for_silence() {
     each_seed(4, second_stood_still);
     each_seed(4, first_stood_still);
 }

@@ -212,7 +212,7 @@ fn goes_on(seed: u64) {
 }
 
 #[test]
-fn the_other_node_goes_on_and_what_it_has_written_counts() {
+fn the_other_node_continues_and_its_writes_count() {
     each_seed(3, goes_on);
 }
 
@@ -343,7 +343,7 @@ fn a_start_behind_a_cut(seed: u64) {
 }
 
 #[test]
-fn who_starts_waits_until_it_has_heard_of_the_other() {
+fn a_starting_node_waits_until_it_hears_from_the_other() {
     each_seed(3, a_start_behind_a_cut);
 }
 
@@ -436,7 +436,7 @@ fn whatever_happens_is_one_disk_or_is_said_to_be_split() {
 }
 
 #[test]
-fn a_copy_that_was_not_there_when_the_other_was_lost_does_not_go_on() {
+fn a_copy_missing_when_the_other_was_lost_does_not_continue_alone() {
     each_seed(3, |seed| {
         let cluster = Cluster::of_two(seed);
         cluster.put(A, 0..10, 1);
@@ -469,7 +469,7 @@ fn left_behind(seed: u64) {
 }
 
 #[test]
-fn a_copy_that_the_other_has_left_behind_does_not_go_on() {
+fn an_outdated_copy_does_not_continue_alone() {
     each_seed(3, left_behind);
 }
 
@@ -537,7 +537,7 @@ fn unasked(seed: u64) {
 }
 
 #[test]
-fn nobody_goes_on_alone_unasked() {
+fn no_node_continues_alone_unasked() {
     each_seed(2, unasked);
 }
 
@@ -660,7 +660,7 @@ fn stopped_while_alone(seed: u64) {
 }
 
 #[test]
-fn a_node_that_goes_on_alone_is_stopped_and_started_again() {
+fn a_node_that_continues_alone_is_restarted() {
     each_seed(2, stopped_while_alone);
 }
 
@@ -690,13 +690,13 @@ fn left_without_lease(seed: u64) {
 }
 
 #[test]
-fn no_lease_is_given_to_who_was_left() {
+fn no_lease_is_granted_to_the_node_left_behind() {
     each_seed(3, left_without_lease);
 }
 
 /// The policy allowed a fork while both nodes were there, and was changed while the second continued alone.
 #[test]
-fn what_was_done_alone_is_settled_though_the_agreement_was_taken_back() {
+fn writes_made_alone_are_settled_though_the_agreement_was_revoked() {
     each_seed(2, |seed| {
         let cluster = Cluster::of_two(seed);
         cluster.cut_nodes();

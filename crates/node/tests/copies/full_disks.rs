@@ -63,7 +63,7 @@ fn assert_equal(cluster: &Cluster) {
 
 /// Either of the two may be full, and hosts may write through either.
 #[test]
-fn the_other_copy_goes_on_and_the_full_one_comes_back_by_itself() {
+fn the_other_copy_continues_and_the_full_one_returns_automatically() {
     each_seed(4, |seed| {
         let cluster = cluster(seed);
         let (full, by) = (seed as usize % 2, seed as usize / 2 % 2);
@@ -143,7 +143,7 @@ pub(super) fn both_full(seed: u64) {
 }
 
 #[test]
-fn when_both_are_full_reads_and_overwrites_go_on_and_new_places_are_refused() {
+fn with_both_full_reads_and_overwrites_continue_and_allocations_are_refused() {
     each_seed(4, both_full);
 }
 

@@ -179,7 +179,7 @@ fn a_part_of_a_map_that_cannot_be_read_is_one_bad_block() {
 
 /// Once, the volume had one copy less, and only a line in the node's log said why.
 #[test]
-fn a_copy_whose_log_is_damaged_is_told() {
+fn a_copy_whose_log_is_damaged_is_reported() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Log, 2);
     cluster.write_marked([3]);

@@ -121,7 +121,7 @@ fn a_third_copy_comes_in_sync_though_another_ones_error_comes_late() {
 
 /// The source's disk cannot read anything in a region, and another copy's disk cannot read a single block.
 #[test]
-fn a_region_that_only_another_copy_reads_is_given() {
+fn a_region_that_only_another_copy_can_read_is_sent() {
     let cluster = Cluster::new(1, 3, 2);
     cluster.add_volume(VolumeKind::Thick, 3);
     cluster.write_marked([300]);
@@ -215,7 +215,7 @@ fn resync_holder(cluster: &Cluster, lba: u64, reads_before: bool) {
 
 /// The same holds if another copy has the loss from the one that lost the block first, and is the source.
 #[test]
-fn who_holds_a_lost_block_is_handed_on() {
+fn holders_of_a_lost_block_are_handed_on() {
     let cluster = Cluster::new(1, 3, 2);
     cluster.add_volume(VolumeKind::Thick, 3);
     cluster.write_marked([5]);

@@ -438,7 +438,7 @@ fn watcher(cluster: &Cluster, will: node::control::LastWill) -> usize {
 }
 
 #[test]
-fn a_death_that_is_told_is_a_short_stall() {
+fn an_announced_death_is_a_short_stall() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);

@@ -45,7 +45,7 @@ fn that_a_part_of_a_copy_speaks_for_it_is_noticed() {
 }
 
 #[test]
-fn that_a_command_goes_on_after_a_loss_is_noticed() {
+fn a_command_that_continues_after_a_loss_is_noticed() {
     assert_noticed(Canary::GoOnAfterLoss, lost_and_back);
 }
 

@@ -90,7 +90,7 @@ pub(super) fn the_volume(control: &Control) -> String {
 }
 
 #[test]
-fn a_copy_is_added_and_another_taken_away_while_the_volume_is_used() {
+fn a_copy_is_added_and_another_removed_while_the_volume_is_used() {
     each_seed(3, |seed| {
         for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
             let cluster = Cluster::new(seed, 3, 2);
@@ -440,7 +440,7 @@ fn nothing_strange_is_seen_while_copies_come_and_go() {
 }
 
 #[test]
-fn a_move_that_is_taken_back_leaves_all_as_it_was() {
+fn a_cancelled_move_leaves_everything_as_it_was() {
     // In one seed of fifteen the new copy's node follows both changes, the addition and the removal, at once.
     each_seed(20, |seed| {
         let cluster = Cluster::new(seed, 3, 2);

@@ -34,7 +34,7 @@ fn stands_still(sync: &CopySync, regions: u64) {
 }
 
 #[test]
-fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
+fn a_paused_resync_stays_paused_across_restarts_and_forgets_nothing() {
     each_seed(2, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);
@@ -87,7 +87,7 @@ fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
 }
 
 #[test]
-fn what_is_under_way_stands_still_within_a_moment_and_goes_on_where_it_was() {
+fn a_running_resync_pauses_within_a_moment_and_resumes_where_it_was() {
     each_seed(2, |seed| {
         let config = Config { resync_bytes_per_second_max: MIB, ..Config::default() };
         let cluster = Cluster::with_config(seed, 2, 2, &config);

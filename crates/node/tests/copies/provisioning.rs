@@ -9,7 +9,7 @@ use super::*;
 /// Afterwards it must not answer from what it has: to report that the block takes no space would be as wrong
 /// as old data.
 #[test]
-fn a_node_that_stood_still_does_not_say_that_nothing_was_written() {
+fn a_node_that_was_frozen_does_not_report_unwritten_blocks() {
     each_seed(5, |seed| {
         let cluster = Cluster::new(seed, 2, 1);
         cluster.add_volume(VolumeKind::Ram, 2);

@@ -50,7 +50,7 @@ fn is_conflict(result: &Result<(), initiator::Error>) -> bool {
 }
 
 #[test]
-fn a_reservation_holds_on_all_nodes_and_outlives_the_one_it_was_made_through() {
+fn a_reservation_holds_on_all_nodes_and_survives_the_node_it_was_made_through() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);
@@ -327,7 +327,7 @@ fn all_agree(seed: u64) {
 }
 
 #[test]
-fn all_nodes_agree_on_who_is_registered() {
+fn all_nodes_agree_on_the_registrants() {
     each_seed(5, all_agree);
 }
 

@@ -203,7 +203,7 @@ fn a_pool_that_was_set_back_in_a_black_out_is_copied_as_a_whole() {
 }
 
 #[test]
-fn a_pool_that_was_set_back_never_goes_on_alone() {
+fn a_pool_that_was_set_back_never_continues_alone() {
     each_seed(3, |seed| set_back(seed, true, true));
 }
 
@@ -232,7 +232,7 @@ impl Cluster {
 
 /// Events report what happened, and that it is over.
 #[test]
-fn a_pool_that_was_set_back_is_told() {
+fn a_pool_that_was_set_back_is_reported() {
     let cluster = Cluster::new(1, 2, 1);
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.fill(0, BLOCKS, BEFORE);

@@ -167,7 +167,7 @@ fn a_crash_while_it_grows_shrinks_nothing() {
 
 /// It holds all the data that there is.
 #[test]
-fn a_pool_that_was_set_back_is_told_of_and_serves_it() {
+fn a_pool_that_was_set_back_is_reported_and_serves_the_sole_copy() {
     let cluster = Cluster::new(1, 2, 1);
     cluster.add_volume(VolumeKind::Thick, 1);
     cluster.fill(0, BLOCKS, 1);
@@ -318,7 +318,7 @@ fn what_nodes_had_before_they_were_a_cluster_gets_into_its_record() {
 }
 
 #[test]
-fn it_goes_with_its_pool_to_another_node() {
+fn a_sole_copy_moves_with_its_pool_to_another_node() {
     let cluster = Cluster::new(1, 2, 1);
     cluster.control(0, |control| async move { control.create_volume(own("mail")).await.unwrap() });
     cluster.world.run_for(Duration::from_secs(2));

@@ -308,7 +308,7 @@ fn what_hosts_add_to_a_sync_is_counted() {
 /// Both sides are restarted in the middle. What is on the disk by then is not copied again, except what the
 /// dirty maps on the disks did not reflect yet.
 #[test]
-fn a_sync_goes_on_where_it_was_when_either_side_is_restarted() {
+fn a_resync_resumes_where_it_was_after_a_restart_of_either_side() {
     each_seed(2, |seed| {
         let cluster = behind_by_four_mib(seed, 1);
         cluster.start(0);
@@ -514,13 +514,13 @@ fn unreadable(seed: u64) {
 }
 
 #[test]
-fn a_source_that_cannot_read_a_region_goes_on_serving() {
+fn a_source_that_cannot_read_a_region_continues_to_serve() {
     each_seed(3, unreadable);
 }
 
 /// A resyncing copy cannot read what it holds: it receives that again.
 #[test]
-fn what_a_copy_cannot_read_of_what_it_misses_is_written_anew() {
+fn unreadable_blocks_of_a_resyncing_copy_are_rewritten() {
     each_seed(2, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);

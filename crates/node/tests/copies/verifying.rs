@@ -80,7 +80,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
+fn silent_corruption_of_a_sector_is_found_on_its_node() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name() {
+    fn invalid_names_are_refused() {
         assert_eq!(IscsiName::parse(""), Err(NameError::Length));
         assert_eq!(
             IscsiName::parse(&format!("iqn.2001-04.com.example:{}", "x".repeat(200))),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_acts_in_the_epoch_answers_also_with_a_disk_that_failed() {
+    fn only_members_of_the_epoch_answer_even_with_a_failed_disk() {
         let ask = |other: &mut Replica, epoch: u64| {
             let message = Message::ConfirmReads { probe: ProbeId(5) };
             other.handle_message(slot(0), Envelope { epoch: Epoch(epoch), incarnation: LIFE, message });

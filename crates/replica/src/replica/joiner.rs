@@ -687,7 +687,7 @@ mod tests {
     /// Which source is reached first is chance. The other one, which comes first in order, still has bits for
     /// what that source gave.
     #[test]
-    fn who_has_given_something_is_asked_for_the_rest() {
+    fn the_source_of_some_is_asked_for_the_rest() {
         let mut three = Three::new();
         three.link(0, 2);
         assert_eq!(three.brought(), [0, MISSED]);

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_joiner_gives_its_disk_up_as_well_and_who_is_no_member_has_none_to_give_up() {
+    fn a_joiner_fails_its_disk_too_and_a_non_member_has_none() {
         let two = Config::initial(&[(NodeId(1), LIFE), (NodeId(2), LIFE)], Revision(1));
         let outside = two.remove(slot(0)).unwrap();
         let joining = outside.admit(slot(0), LIFE).unwrap();
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_member_gives_a_write_up_and_who_has_a_joiner_has_it_leave_first() {
+    fn the_only_member_gives_up_a_write_once_its_joiner_has_left() {
         let mut replica = alone();
         let id = hand_out(&mut replica, 1, 3);
         assert!(replica.give_up_write(id));

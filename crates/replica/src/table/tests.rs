@@ -18,7 +18,7 @@ fn payload(blocks: Blocks, value: u32) -> Payload {
 }
 
 #[test]
-fn an_older_write_takes_only_what_is_not_newer() {
+fn an_older_write_covers_only_blocks_that_are_not_newer() {
     let mut table = Table::new(GEOMETRY);
     let (middle, all) = (Blocks::new(4, 6), Blocks::new(2, 9));
     assert_eq!(table.write(middle, ts(5), &payload(middle, 5)), [middle]);

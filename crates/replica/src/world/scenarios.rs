@@ -466,7 +466,7 @@ fn links_break_while_a_disk_hangs(seed: u64, canary: Option<Canary>) -> u64 {
 }
 
 #[test]
-fn a_disk_that_hangs_is_given_each_region_once_however_often_the_link_breaks() {
+fn a_disk_that_hangs_receives_each_region_once_however_often_the_link_breaks() {
     let mut had_any = false;
     for seed in 0..20 {
         let given = links_break_while_a_disk_hangs(seed, None);
@@ -559,7 +559,7 @@ fn a_write_from_before_a_copy_was_added(seed: u64, canary: Option<Canary>) -> bo
 }
 
 #[test]
-fn a_new_copy_keeps_its_bits_for_who_has_not_finished_what_it_began_before() {
+fn a_new_copy_keeps_bits_for_members_with_unfinished_older_writes() {
     assert!((0..300).all(|seed| !a_write_from_before_a_copy_was_added(seed, None)));
     let rule = Some(Canary::NoFinished);
     let unsaid = (0..300).filter(|seed| a_write_from_before_a_copy_was_added(*seed, rule)).count();

@@ -72,7 +72,7 @@ fn lose_all(mut all: Copies, config: Config) {
 }
 
 #[test]
-fn who_is_given_all_but_a_write_that_is_under_way_gets_it_later() {
+fn a_joiner_that_has_all_but_a_running_write_gets_it_later() {
     let (mut all, three) = added();
     all.connect(1, 2);
     all.copies[2].catch_up();
@@ -82,7 +82,7 @@ fn who_is_given_all_but_a_write_that_is_under_way_gets_it_later() {
 }
 
 #[test]
-fn who_joins_before_a_write_that_is_under_way_has_ended_gets_it_later() {
+fn a_joiner_that_joins_during_a_write_gets_it_later() {
     let (mut all, three) = added();
     all.connect(1, 2);
     let joins = three.admit(slot(2), LIFE).unwrap();

@@ -17,7 +17,7 @@ const BOTH_DONE: [(u64, Outcome); 2] = [(7, Outcome::Done), (8, Outcome::Done)];
 /// completes both writes, and copy 2 forgets them. What it receives at last is not newer than what it has
 /// forgotten.
 #[test]
-fn who_has_forgotten_a_write_takes_no_older_one() {
+fn a_joiner_that_forgot_a_write_takes_no_older_one() {
     let mut all = Copies::new(&three());
     all.cut(0, 1);
     all.cut(0, 2);
@@ -66,7 +66,7 @@ fn who_has_forgotten_a_write_takes_no_older_one() {
 /// The same, with copy 2 joining. It has had both writes when it asks another copy, which has forgotten them,
 /// what is equal; in between it receives the first write again.
 #[test]
-fn who_asks_another_source_takes_no_older_write_than_it_has_had() {
+fn a_joiner_that_changes_sources_takes_no_older_write() {
     let outside = three().remove(slot(2)).unwrap();
     let mut all = Copies::new(&outside);
     all.cut(0, 1);

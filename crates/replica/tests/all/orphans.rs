@@ -56,7 +56,7 @@ fn of_two_writes_that_do_not_know_of_each_other_the_later_one_is_later() {
 }
 
 #[test]
-fn a_write_whose_host_was_answered_goes_on_until_all_have_it() {
+fn an_acknowledged_write_continues_until_all_have_it() {
     let [mut replica, _] = two();
     let ts = write(&mut replica, 1);
     assert_eq!(replica.last_orphan(), None);

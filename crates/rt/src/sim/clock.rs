@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stopped_goes_on_where_it_was_and_the_time_of_day_as_it_is_told() {
+    fn a_stopped_clock_resumes_where_it_was_and_the_time_of_day_as_set() {
         let time = WorldTime::default();
         let clock = NodeClock::new(time.clone(), 1_000);
         time.advance_to(5_000);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_chunks_are_given_back() {
+    fn whole_chunks_are_released() {
         let mut image = DiskImage::new(1 << 40, 512);
         image.write(0, &[1; 12288]);
         image.write(1 << 39, &[1; 512]);

@@ -332,7 +332,7 @@ fn what_cannot_be_reserved_is_refused() {
 
 /// A file that the kernel stops writing to: memory that is sealed after it was opened.
 #[test]
-fn a_failed_write_latches_the_disk_for_all_who_share_it() {
+fn a_failed_write_latches_the_disk_for_all_its_users() {
     run_on(2, || async {
         // SAFETY: the name is terminated.
         let fd = unsafe { libc::memfd_create(c"disk".as_ptr(), libc::MFD_ALLOW_SEALING | libc::MFD_CLOEXEC) };
@@ -443,7 +443,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_full_file_system_is_told_and_passes() {
+fn a_full_file_system_is_reported_and_recovers() {
     run(|| async {
         let Some(mounted) = Mounted::new("full", "size=1m") else {
             return println!("skipped: this process may not mount a file system");

@@ -94,7 +94,7 @@ fn it_listens_on_ipv6() {
 }
 
 #[test]
-fn errors_are_told() {
+fn errors_are_reported() {
     run(|| async {
         let listener = listen().await;
         let address = listener.local_address();

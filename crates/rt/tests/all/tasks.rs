@@ -151,7 +151,7 @@ fn an_idle_node_uses_no_cpu() {
 }
 
 #[test]
-fn the_stats_outlive_the_threads() {
+fn the_stats_survive_the_threads() {
     let config = Config { processors: vec![0], pin: false, poll: Duration::ZERO };
     let running = Running::start(config, |_| async { rt::sleep(Duration::from_millis(1)).await }).unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -197,7 +197,7 @@ fn a_core_keeps_one_value_of_each_type() {
 }
 
 #[test]
-fn who_ends_a_turn_may_be_polled_by_another_task_than_it_began_in() {
+fn a_turn_may_end_in_another_task_than_it_began_in() {
     run(|| async {
         let mut ends = Box::pin(async {
             rt::next_turn().await;

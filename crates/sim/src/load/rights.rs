@@ -183,7 +183,7 @@ mod tests {
 
     /// SPC-4 table 67: reads and writes of a host that is not itself the holder.
     #[test]
-    fn who_may_do_what() {
+    fn access_by_reservation_type() {
         let expected = [
             // Not registered: reads, writes. Registered: reads, writes.
             (1, [true, false, true, false]),
@@ -234,14 +234,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a write took effect")]
-    fn who_registers_again_writes_nothing_where_one_alone_may() {
+    fn registering_again_gives_no_write_access_under_exclusive_types() {
         let rights = Rights::default();
         rights.send(1, Registration::Since(21, 22), 23);
         rights.check_written(fence(ReservationType::WriteExclusive), 1);
     }
 
     #[test]
-    fn who_registers_again_may_write_where_registrants_may() {
+    fn registering_again_gives_write_access_under_registrants_only_types() {
         let (rights, fence) = (Rights::default(), fence(ReservationType::ExclusiveAccessAllRegistrants));
         let again = Registration::Since(21, 22);
         rights.send(1, again, 23);
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the answer to a Read")]
-    fn who_reads_what_he_must_not_is_noticed() {
+    fn a_forbidden_read_is_noticed() {
         Rights::default().check_answer(
             fence(ReservationType::ExclusiveAccess),
             Registration::None,

@@ -134,7 +134,7 @@ async fn check_pages(volume: &Volume, written: usize) {
 }
 
 #[test]
-fn a_copy_is_who_it_is_told_to_be() {
+fn a_copy_keeps_the_identity_that_it_was_created_with() {
     let world = World::new(1);
     let node = machine(&world, &[(4 << 20, 512)]);
     world.block_on(node, CORE, || async {
@@ -307,7 +307,7 @@ fn a_copy_in_memory_has_its_map_there() {
 }
 
 #[test]
-fn a_page_that_cannot_be_read_is_told_by_the_first_byte_that_it_is_about() {
+fn an_unreadable_page_is_reported_by_the_first_byte_it_maps() {
     let world = World::new(1);
     let node = large(&world, 4 * GIB);
     let volume = world.block_on(node, CORE, || async {

@@ -96,7 +96,7 @@ fn one_dead_disk_stops_changes_but_not_the_volumes_of_the_others() {
 }
 
 #[test]
-fn a_full_file_system_is_told_and_does_not_stop_changes() {
+fn a_full_file_system_is_reported_and_does_not_stop_changes() {
     let world = World::new(1);
     let node = machine(&world, &[]);
     world.block_on(node, CORE, || async {
@@ -190,7 +190,7 @@ fn what_cannot_be_is_refused() {
 
 /// A change continues even if its caller stops waiting.
 #[test]
-fn a_change_goes_on_without_its_caller() {
+fn a_change_continues_without_its_caller() {
     let world = World::new(1);
     let node = machine(&world, &[(4 << 20, 512)]);
     let pool = world.block_on(node, CoreId(0), || async {

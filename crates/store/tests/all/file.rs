@@ -185,7 +185,7 @@ async fn trim(path: &Path) {
 
 /// For pools in files of both kinds, whatever the files look like when they are opened.
 #[test]
-fn space_is_given_back_or_kept_as_the_pool_was_made() {
+fn space_is_released_or_kept_as_the_pool_was_created() {
     let directory = Directory::new("space");
     let (sparse, reserved) = (directory.0.join("sparse"), directory.0.join("reserved"));
     run(move || async move {

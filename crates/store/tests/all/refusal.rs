@@ -116,7 +116,7 @@ fn a_damaged_start_or_end_is_survived_and_repaired() {
 }
 
 #[test]
-fn damage_everywhere_is_told_from_a_stranger() {
+fn damage_everywhere_is_distinguished_from_foreign_data() {
     let world = World::new(1);
     let node = pool(&world, 1);
     for end in [0, (4 << 20) - 8192] {

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_device_is_told_in_bytes() {
+    fn the_size_of_a_block_device_is_in_bytes() {
         let mut page = [0; 64];
         let open = Limits::parse(&page, &[], BlockSize::B4096).geometry(1 << 30, BlockSize::B4096);
         let expected = Geometry {

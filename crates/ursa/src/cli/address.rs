@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_seen_who_has_what() {
+    fn the_list_shows_the_holder_of_each_address() {
         let address = FloatingAddress {
             address: "192.0.2.10/24".into(),
             device: None,

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_says_what_was_found() {
+    fn events_and_verdicts_show_what_was_found() {
         let event = Event { ms: 1_042, kind: Kind::Out, node: Some(1), text: "n1 is out of sync".into() };
         assert_eq!(event_text(&event), "  +1.042 s  n1 is out of sync");
         assert_eq!(event_text(&Event { ms: -7, ..event }), "  -0.007 s  n1 is out of sync");

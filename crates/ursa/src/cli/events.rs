@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_seen_it_is_said_where_there_are_several_nodes() {
+    fn the_reporting_node_is_shown_if_there_are_several() {
         assert_eq!(
             table_of_nodes(&[lost(&[1, 2], 7, 1_800_000_000)]),
             "TIME                  SEEN BY  SEVERITY  CODE       CAUSE   NODE  EVENT\n\

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_on_loopback() {
+    fn announcing_on_loopback_does_nothing() {
         announce("lo", IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9))).unwrap();
     }
 }

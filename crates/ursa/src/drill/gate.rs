@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_goes_on_later_each_way_by_itself() {
+    fn held_traffic_is_released_later_in_each_direction_separately() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let gate = Gate::new(listener.local_addr().unwrap(), false).unwrap();
         let mut client = TcpStream::connect(gate.address()).unwrap();

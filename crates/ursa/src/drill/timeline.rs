@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_made_anew_goes_and_comes() {
+    fn a_copy_that_is_rebuilt_leaves_and_returns() {
         let mut timeline = Timeline::new(at(1000), &[says(500, 1, 2, true, InSync)]);
         timeline.learn(says(1400, 1, 3, true, OutOfSync));
         let mut alone = says(1500, 1, 4, true, OutOfSync);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_drill_knows_itself_is_told_once_whatever_is_seen_of_it() {
+    fn the_drills_own_actions_are_reported_once() {
         for seen in [[3, 4], [4, 6], [5, 6]] {
             let mut timeline = Timeline::new(at(1000), &[says(500, 1, 3, true, OutOfSync)]);
             timeline.replaced(2, Replaced { gone: at(1500), made: at(1600) });

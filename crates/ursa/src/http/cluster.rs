@@ -534,7 +534,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_a_node_out_is_told_of_its_vote() {
+    fn removing_a_node_mentions_its_vote() {
         let removal = |voters_left, has_only_authority| Removal {
             name: "san3".into(),
             voters_left,
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forces_a_new_cluster_is_told_who_is_given_up() {
+    fn forcing_a_new_cluster_names_the_nodes_left_behind() {
         let would = would_force_new(&[2, 3], true);
         assert_eq!(would.len(), 4);
         assert!(would_force_new(&[2], false)[3].starts_with("no node can join this cluster"));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_take_gzip_is_told() {
+    fn a_client_without_gzip_is_refused_with_a_reason() {
         for (named, status) in
             [("gzip", 200), ("br, *", 200), ("gzip;q=0.5", 200), ("identity", 406), ("gzip;q=0", 406)]
         {

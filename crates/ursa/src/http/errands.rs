@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_of_another_node_is_given_back_as_it_is() {
+    async fn a_refusal_of_another_node_is_passed_on_unchanged() {
         let refusal = Refusal::new(StatusCode::CONFLICT, "volume_mapped", "it is LUN 0").hint("take it away");
         let response = Outcome::refused(&refusal).into_response(&Method::DELETE);
         assert_eq!(

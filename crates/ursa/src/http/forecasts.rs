@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pool_is_told_of_by_its_own_figures() {
+    fn each_pool_is_forecast_from_its_own_figures() {
         let all = [
             series(USED, 1, |hour| hour * GIB),
             series(SIZE, 1, |_| 200 * GIB),

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_read_is_let_go_and_who_reads_slowly_is_not() {
+    async fn a_client_that_does_not_read_is_dropped_and_a_slow_one_is_not() {
         let deadline = Duration::from_millis(200);
         let mut stuck = Patience::new(Slow { every: None, until: None }, deadline);
         let result = poll_fn(|context| Pin::new(&mut stuck).poll_write(context, &[7])).await;

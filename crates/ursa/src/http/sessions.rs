@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_ends_a_session_is_told_whose_it_is_and_what_it_has_under_way() {
+    fn ending_a_session_shows_its_initiator_and_its_open_commands() {
         let mut session = SessionStatus {
             tsih: 7,
             initiator: "iqn.i".into(),

@@ -88,7 +88,7 @@ mod tests {
     use super::for_command_line;
 
     #[test]
-    fn the_command_line_is_told_of_loopback() {
+    fn the_command_line_prefers_loopback() {
         let url = |listen: &[&str]| {
             for_command_line(&listen.iter().map(|address| address.parse().unwrap()).collect::<Vec<_>>())
         };

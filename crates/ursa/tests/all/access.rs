@@ -103,7 +103,7 @@ fn users_are_the_clusters() {
 }
 
 #[test]
-fn a_node_on_all_addresses_has_a_certificate_and_its_command_line_goes_on() {
+fn a_node_on_all_addresses_has_a_certificate_and_its_command_line_works() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], free_address().port()));
     // A killed process has left its credential for the loopback address.
     Node::start(&["--api-listen", &format!("127.0.0.1:{}", everywhere.port())]).kill();

@@ -76,7 +76,7 @@ fn how_to_set_up_hosts_is_printed_without_a_node() {
 }
 
 #[test]
-fn a_pool_is_told_of_and_so_is_who_asks() {
+fn pool_forecast_and_whoami_print() {
     let node = Node::start(&[]);
     let text = node.ok(&["pool", "forecast"]);
     assert!(text.contains("No data on pools") || text.contains("No forecast yet"), "{text}");
@@ -115,7 +115,7 @@ fn targets_maps_and_pools() {
 }
 
 #[test]
-fn who_destroys_something_is_told_by_the_node_and_asked() {
+fn destructive_commands_show_the_nodes_preview_and_ask() {
     let node = Node::start(&[]);
     node.ok(&["volume", "create", "db", "--size", "16M"]);
     node.ok(&["host", "create", "web", "--address", "10.1.0.0/16"]);

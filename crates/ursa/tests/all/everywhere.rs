@@ -190,7 +190,7 @@ fn pools_and_sessions_of_another_node_are_worked_with_from_here() {
 }
 
 #[test]
-fn who_finds_no_place_is_told_what_was_looked_at() {
+fn a_create_without_a_place_lists_what_was_tried() {
     let (first, second) = cluster();
     let client = api::Client::new(&format!("http://{}", first.api));
     let mut new = api::VolumeCreate::new("db", 64 << 30);
@@ -247,7 +247,7 @@ impl Stream {
 }
 
 #[test]
-fn one_stream_tells_what_all_nodes_see_and_who_is_silent() {
+fn one_stream_shows_what_all_nodes_see_and_which_are_silent() {
     let (first, second) = cluster();
     let mut stream = Stream::of(&first);
     stream.until("\nid: ");
@@ -265,7 +265,7 @@ fn one_stream_tells_what_all_nodes_see_and_who_is_silent() {
 }
 
 #[test]
-fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
+fn any_node_shows_the_events_and_audit_log_of_all() {
     let (first, second) = cluster();
     second.ok(&["volume", "create", "db", "--size", "64M", "--on", "2"]);
     let place = tempfile::tempdir().unwrap();

@@ -162,7 +162,7 @@ fn a_stall_shows_in_all_tasks_that_it_delays() {
 }
 
 #[test]
-fn a_server_that_does_not_keep_up_is_told() {
+fn a_server_that_does_not_keep_up_is_reported() {
     let rig = Rig::new(256 * MIB);
     // Two logs, each with 20 writes per second of at most 1 MiB: at best 200 messages of 192 KiB per second.
     rig.set_latency(Duration::from_millis(50));

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told() {
+    fn lost_requests_are_reported() {
         let text = losses(&sample::lost().ending, Style::Plain);
         assert!(
             text.starts_with("LOST: iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0 after 7.0 s\n"),

@@ -171,7 +171,7 @@ impl Lab {
 /// Of two voters, one is switched off as soon as its removal was reported, and the power of the other one
 /// fails at any boundary of its disk. (Seed 169 of an earlier mix.)
 #[test]
-fn who_was_removed_is_not_waited_for_after_a_power_cut() {
+fn a_removed_voter_is_not_waited_for_after_a_power_cut() {
     let mut told = 0;
     for batches in 0..12 {
         let mut lab = Lab::new(2);
@@ -196,7 +196,7 @@ fn who_was_removed_is_not_waited_for_after_a_power_cut() {
 /// A voter's disk is set back to an earlier state, and the leader knows that the voter had confirmed more. It
 /// may have forgotten votes as well. (raft-rs ends the thread.)
 #[test]
-fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
+fn a_voter_that_forgot_what_it_confirmed_never_votes_again() {
     let mut lab = Lab::new(3);
     lab.lead(1);
     let earlier = lab.disks[&node(2)].clone();
@@ -226,7 +226,7 @@ fn who_has_forgotten_what_it_had_confirmed_votes_no_more() {
 /// No node leads when the nodes return, so no leader knows what they had confirmed; but all remember what
 /// they were promised.
 #[test]
-fn who_was_set_back_during_a_black_out_elects_nobody() {
+fn a_voter_set_back_during_a_blackout_elects_nobody() {
     for set_back in [1, 2] {
         let mut lab = Lab::new(3);
         lab.lead(1);
@@ -265,7 +265,7 @@ fn who_was_set_back_during_a_black_out_elects_nobody() {
 
 /// A voter that starts and cannot ask all others does not wait forever.
 #[test]
-fn who_cannot_ask_all_votes_after_a_while() {
+fn a_voter_that_cannot_ask_all_votes_after_a_while() {
     let mut lab = Lab::new(3);
     lab.lead(1);
     lab.put(1, "a");
@@ -282,7 +282,7 @@ fn who_cannot_ask_all_votes_after_a_while() {
 }
 
 #[test]
-fn nobody_hears_of_a_term_whose_vote_is_not_durable() {
+fn a_term_is_not_announced_before_its_vote_is_durable() {
     let mut lab = Lab::new(1);
     lab.add(4);
     lab.stop(1);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message() {
+    fn malformed_messages_are_refused() {
         let empty =
             FetchMessage::Ask { number: 1, epoch: Epoch(2), range: 4..4, within: Duration::from_secs(1) };
         for bytes in

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_by_most_was_removed() {
+    fn a_node_refused_by_a_majority_was_removed() {
         let (membership, generation) = (Some(Refusal::Membership), Some(Refusal::Generation));
         assert_eq!(judge(&[], false), None);
         assert_eq!(judge(&[peer(2, 0, None)], false), None, "it is down");

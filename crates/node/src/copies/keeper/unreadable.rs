@@ -255,7 +255,7 @@ mod tests {
         "copies":[{"slot":0,"node":1,"standing":"in-sync","incarnation":3,"made":1},{"slot":1,"node":2,"standing":"outside","incarnation":0,"made":1}]}"#;
 
     #[test]
-    fn who_serves_is_read_whatever_is_new_in_the_rest() {
+    fn the_serving_copies_are_read_despite_unknown_fields() {
         let Reading::Whole(entry) = read(ENTRY.as_bytes()) else { panic!("it is ours") };
         for (ours, theirs) in [
             (r#""made":1},"#, r#""made":1,"leaves":{"at":5}},"#),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_writes_is_told_from_what_this_one_does() {
+    fn entries_of_a_later_version_are_distinguished_from_ours() {
         for prefix in [VOLUMES, DELETED, NODES, LINK_ROLES, TARGETS, HOSTS, USERS, TOKENS, POLICIES, SPLITS] {
             assert!(!can_read(&format!("{prefix}x"), b"[{\"later\":true}]"), "{prefix}");
         }

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_is_given_back_in_the_next_epoch() {
+    fn granted_ranges_are_released_in_the_next_epoch() {
         let hosts: Rc<Order> = Rc::default();
         let locks = Locks::new(Rc::clone(&hosts));
         let give = |number, epoch| {

@@ -119,7 +119,7 @@ fn what_hosts_add_makes_it_take_longer() {
 }
 
 #[test]
-fn a_sync_that_had_waited_shows_how_fast_it_goes_now() {
+fn a_resync_that_waited_shows_its_present_rate() {
     let next = Part::Source(SyncNext::Read(3));
     let given = |copied: u64| local(&[sync(0, (100 - copied) * MIB, copied * MIB, next)]);
     let mut progress = Progress::new(at(0), given(0));
@@ -136,7 +136,7 @@ fn a_sync_that_had_waited_shows_how_fast_it_goes_now() {
 }
 
 #[test]
-fn what_stands_still_says_what_it_waits_for() {
+fn a_stalled_resync_says_what_it_waits_for() {
     let waits = |next| {
         let still =
             local(&[sync(0, 0, 0, Part::Source(SyncNext::Admission)), sync(5, MIB, 0, Part::Source(next))]);
@@ -197,7 +197,7 @@ fn the_copy_itself_says_that_its_source_is_silent() {
 }
 
 #[test]
-fn sources_are_added_up_and_count_more_than_who_looks_on() {
+fn sources_are_added_up_and_override_observers() {
     let of = |slices: &[SliceSync]| report(&Progress::new(at(0), local(slices)), 0);
     let give = Part::Source(SyncNext::Pass);
     let first = of(&[sync(0, 10 * MIB, 0, give), sync(1, 70 * MIB, 0, Part::Witness)]);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text() {
+    fn malformed_text_is_refused() {
         assert_eq!(parse(b"SendTargets\0"), Err(TextError::NoValue));
         assert_eq!(parse(b"=All\0"), Err(TextError::Name));
         assert_eq!(parse(b"Send Targets=All\0"), Err(TextError::Name));

@@ -11,7 +11,7 @@ use crate::scsi::{
 const TEST_UNIT_READY: [u8; 6] = [0, 0, 0, 0, 0, 0];
 
 #[test]
-fn a_new_nexus_hears_of_it_once() {
+fn a_new_nexus_gets_the_unit_attention_once() {
     let mut unit = LogicalUnit::new(config(), LuState::default());
     unit.attach_nexus(A, nexus(A), false);
     unit.attach_nexus(B, nexus(B), true);
@@ -269,7 +269,7 @@ fn a_stopped_unit_is_not_ready() {
 }
 
 #[test]
-fn another_size_is_told() {
+fn a_new_size_is_reported() {
     let mut rig = Rig::new();
     rig.unit.reconfigure(config());
     assert_eq!(rig.news(A), []);
@@ -395,7 +395,7 @@ fn each_access_state_admits_what_it_should() {
 
 /// A node that is cut off knows reservations only as they were, so it reports no conflict.
 #[test]
-fn no_conflict_is_told_through_a_port_that_is_unavailable() {
+fn no_conflict_is_reported_through_an_unavailable_port() {
     let mut rig = Rig::new();
     let register = [[0; 8], [0, 0, 0, 0, 0, 0, 0, 7], [0; 8]].concat();
     let reserve = [[0, 0, 0, 0, 0, 0, 0, 7], [0; 8], [0; 8]].concat();

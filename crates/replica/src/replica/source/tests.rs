@@ -115,7 +115,7 @@ impl Pair {
 }
 
 #[test]
-fn who_is_given_nothing_yet_hears_that_it_is_not_forgotten() {
+fn a_waiting_joiner_learns_that_it_is_not_forgotten() {
     let mut pair = Pair::new();
     assert_eq!(pair.source.sync_to(slot(1)).unwrap().next, SyncNext::Budget);
     for _ in 0..40 {
@@ -210,7 +210,7 @@ fn a_region_may_take_minutes_as_long_as_parts_of_it_are_read() {
 /// The copy neither writes nor compares what it is given. If it asked again, it would get the same again,
 /// without end.
 #[test]
-fn a_copy_whose_disk_hangs_is_given_nothing_twice() {
+fn a_copy_whose_disk_hangs_receives_nothing_twice() {
     let mut pair = Pair::new();
     // By its own map it may miss one more region, which is compared first.
     pair.outside.map.mark(5..6, Slots::NONE.with(slot(0)));
@@ -444,7 +444,7 @@ fn a_joiner_asks_again_when_its_disk_has_what_it_was_given_whatever_hosts_write(
 }
 
 #[test]
-fn only_joiners_are_given_something_out_of_turn() {
+fn only_joiners_receive_regions_out_of_turn() {
     let mut pair = Pair::new();
     assert!(!pair.source.has_regions_to_begin(Receivers::Joiners));
     assert_eq!(pair.source.begin_regions(9, Receivers::Joiners), 0);
@@ -453,7 +453,7 @@ fn only_joiners_are_given_something_out_of_turn() {
 }
 
 #[test]
-fn who_is_left_out_is_given_nothing_and_nothing_is_forgotten() {
+fn an_excluded_joiner_receives_nothing_and_nothing_is_forgotten() {
     let mut pair = Pair::new();
     let paused = Receivers::AllBut(Slots::NONE.with(slot(1)));
     assert!(!pair.source.has_regions_to_begin(paused));

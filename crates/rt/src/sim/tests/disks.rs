@@ -83,7 +83,7 @@ fn a_disk_is_locked_and_shared() {
 }
 
 #[test]
-fn files_are_made_once_and_outlive_their_node() {
+fn files_are_created_once_and_survive_their_node() {
     let (world, node) = one_node(1);
     world.block_on(node, CoreId(0), || async {
         assert!(matches!(
@@ -171,7 +171,7 @@ fn a_failed_write_or_flush_latches_until_reopened() {
 }
 
 #[test]
-fn reads_fail_where_they_are_told_to() {
+fn reads_fail_where_configured() {
     let (world, node) = with_disk(1);
     world.set_disk_faults(node, "/d", DiskFaults::default().with_unreadable(512..1024));
     world.block_on(node, CoreId(0), || async {

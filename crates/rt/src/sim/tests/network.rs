@@ -253,7 +253,7 @@ fn a_broken_connection_fails_on_both_sides() {
 }
 
 #[test]
-fn connections_break_by_themselves_if_told_to() {
+fn connections_break_at_random_if_configured() {
     let pair = pair(1);
     pair.world.set_net_profile(NetProfile { break_one_in: 20, ..NetProfile::default() });
     let accepted = Rc::clone(&pair.accepted);

@@ -89,7 +89,7 @@ fn clocks_drift() {
 }
 
 #[test]
-fn a_paused_node_stands_still_and_goes_on() {
+fn a_paused_node_stops_and_resumes() {
     let (world, node) = one_node(1);
     let ticks = Rc::new(Cell::new(0));
     let counted = Rc::clone(&ticks);
@@ -114,7 +114,7 @@ fn a_paused_node_stands_still_and_goes_on() {
 /// A sleep that began before the stop lasts as long as without it, and the core notices the stop if the time
 /// of day has continued.
 #[test]
-fn a_frozen_nodes_clock_stands_still_and_only_the_time_of_day_tells() {
+fn a_frozen_nodes_clock_stops_and_only_the_time_of_day_shows_it() {
     let (world, node) = one_node(1);
     let look = || world.block_on(node, CoreId(1), || async { (crate::now(), crate::clock_stops()) });
     let woken = Rc::new(Cell::new(None));

@@ -74,7 +74,7 @@ fn a_durable_write_of_a_block_is_one_device_write() {
 }
 
 #[test]
-fn rot_is_told_and_never_returned() {
+fn bit_rot_is_reported_and_never_returned() {
     for seed in 0..20 {
         let world = World::new(seed);
         let node = machine(&world, 1, 16 << 20, 1);

@@ -50,7 +50,7 @@ fn a_full_log_reads_unmaps_and_writes_again() {
 
 /// Most of a volume is overwritten again and again, and the cleaner makes room for all of it.
 #[test]
-fn overwriting_goes_on_for_ever() {
+fn overwriting_never_runs_out_of_space() {
     for seed in 0..4 {
         let world = World::new(seed);
         let node = machine(&world, 1, 8 << 20, 1);

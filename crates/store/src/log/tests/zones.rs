@@ -217,7 +217,7 @@ fn a_log_ends_though_one_of_its_tasks_waits_for_a_record() {
 /// The last log volume is deleted while a log's request to take a zone back is in the queue, and a new volume
 /// is created: the new log has the same number, and a zone of the same number.
 #[test]
-fn a_zone_is_not_taken_back_from_another_log() {
+fn a_zone_is_not_reclaimed_from_another_log() {
     let world = World::new(1);
     let node = machine(&world, 1, 16 << 20, 1);
     world.block_on(node, CORE, || async {
@@ -238,7 +238,7 @@ fn a_zone_is_not_taken_back_from_another_log() {
 /// Before, it gave up one with each checkpoint. The pool did not take it, and the log could not use it
 /// either.
 #[test]
-fn a_log_keeps_zones_that_the_pool_does_not_take_back() {
+fn a_log_keeps_zones_that_the_pool_cannot_reclaim() {
     let world = World::new(1);
     let node = machine(&world, 1, 12 << 20, 1);
     for disk in [1, 2] {

@@ -457,7 +457,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_told_what_the_unit_is() {
+    fn the_kernel_gets_the_parameters_of_the_unit() {
         let unit = Geometry {
             size: 1 << 30,
             block: 512,
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_what_to_do() {
+    fn missing_prerequisites_are_reported_with_what_to_do() {
         let says = UblkError::from(ControlError::NoDriver).to_string();
         assert!(says.contains("modprobe ublk_drv") && says.contains("without --ublk"), "{says}");
         let says = UblkError::from(ControlError::Exists(3)).to_string();

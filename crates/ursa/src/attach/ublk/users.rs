@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_file_open_is_found() {
+    fn users_of_an_open_file_are_found() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().canonicalize().unwrap();
         let ours = format!("({})", std::process::id());

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_letter_stays() {
+    fn other_arguments_stay_unchanged() {
         for line in [
             "bench run --block 4K -h",
             "bench run --verify -- -b4K",

@@ -168,7 +168,7 @@ Changes    none in progress
 }
 
 #[test]
-fn a_copy_that_is_given_what_it_missed_degrades() {
+fn a_resyncing_copy_degrades_the_volume() {
     let mut observed = cluster();
     let limited = CopySync { limited_by: Some(SyncRestraint::ClusterLimit), ..sync() };
     observed.volumes[0].copies[1] = copy(2, CopyState::OutOfSync, Some(limited));
@@ -294,7 +294,7 @@ fn of_node(node: u16, state: PoolState) -> Pool {
 }
 
 #[test]
-fn what_all_nodes_have_is_told_and_who_does_not_say() {
+fn all_nodes_are_shown_and_those_that_do_not_answer() {
     let mut observed = cluster();
     observed.pools = vec![
         of_node(2, PoolState::Online),
@@ -333,7 +333,7 @@ fn exit_codes_are_those_of_monitoring() {
 }
 
 #[test]
-fn what_is_not_counted_yet_is_no_progress() {
+fn uncounted_work_shows_no_progress() {
     let mut observed = cluster();
     let waits_for = Some("node 2 to be reachable again (heartbeat timeout)".into());
     let new = CopySync {

@@ -47,7 +47,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn what_fails_here_and_what_is_not_served_at_all_are_told_apart() {
+    fn a_local_failure_is_distinguished_from_an_unavailable_volume() {
         let copies = || vec![samples::copy(0, 1, api::CopyState::InSync)];
         let failed = |health| Volume {
             problem: Some("a write to this copy failed".into()),

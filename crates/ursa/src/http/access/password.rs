@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_when_many_wait_is_sent_away_at_once() {
+    fn a_login_is_refused_at_once_when_many_wait() {
         let passwords = Passwords::start().unwrap();
         runtime().block_on(async {
             let tries: Vec<_> = (0..1000)

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_who_tries_most_is_not_forgotten() {
+    fn memory_is_bounded_and_the_busiest_guesser_is_not_forgotten() {
         let (mut slowdown, now) = (Slowdown::default(), Instant::now());
         (0..6).for_each(|n| slowdown.begin(now, "alice", other(n)).unwrap());
         for n in 0..3 * REMEMBERED_MAX as u32 {

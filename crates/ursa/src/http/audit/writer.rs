@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_cannot_be_opened_is_told_of_and_opened_when_it_can_be() {
+    async fn a_log_that_cannot_be_opened_is_reported_and_opened_when_possible() {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("audit");
         // A file has the directory's name.

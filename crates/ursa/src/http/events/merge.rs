@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_record_has_is_told_once_however_late_a_node_hears_of_it() {
+    fn events_of_the_record_appear_once_however_late_a_node_is() {
         let told = vec![
             of_record(2, 900, 7, "a"),
             of_record(1, 100, 7, "a"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_see_of_another_node_is_told_once_if_they_see_it_at_about_the_same_time() {
+    fn simultaneous_observations_of_a_node_appear_once() {
         let told = vec![lost(1, 100), lost(2, 103), lost(1, 106), lost(2, 117)];
         // Node 1 lost it twice; the second time, node 2 noticed it too late.
         assert_eq!(shown(&merged(told, 10)), ["100 lost [1, 2]", "106 lost [1]", "117 lost [2]"]);

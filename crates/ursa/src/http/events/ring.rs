@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_the_last_that_it_has_seen_misses_none() {
+    fn a_reader_that_names_its_last_event_misses_none() {
         let ring = Ring::new(START);
         let nothing = ring.after(None, 10, &ALL);
         assert_eq!((nothing.items.len(), nothing.gap), (0, false));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_told() {
+    fn a_gap_is_reported() {
         let old = Ring::new(START);
         old.tell(None, Duration::ZERO, made("a"));
         let seen = old.after(None, 1, &ALL).next;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn one_kind_does_not_push_out_the_others_and_that_is_told() {
+    fn one_kind_does_not_evict_others_and_its_gap_is_reported() {
         let ring = Ring::new(START);
         for n in 0..OF_CODE_MAX + 5 {
             ring.tell(None, Duration::ZERO, made(&n.to_string()));

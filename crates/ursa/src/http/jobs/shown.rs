@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_sync_says_who_has_paused_it() {
+    fn a_paused_resync_names_the_user_who_paused_it() {
         let pause = || SyncPause { by: "eva".into(), at: 9 };
         let mut behind = volume(&[(1, InSync, None), (2, Outside, None)], &[(1, Cause::Restarted)]);
         let job = |volume: &CopiesStatus| of_volume(volume).remove(0);

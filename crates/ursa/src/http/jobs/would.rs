@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_job_back_is_told_what_goes_and_what_stays() {
+    fn cancelling_a_job_shows_what_is_removed_and_kept() {
         let added = "the new copy of volume db on node 3 is removed, with the 4K copied so far";
         assert_eq!(cancelling(&job(JobKind::AddCopy, None)), [added]);
         assert_eq!(cancelling(&job(JobKind::MoveCopy, Some(1))), [added, "the copy on node 1 stays"]);

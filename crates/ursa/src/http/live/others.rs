@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_once_and_who_comes_later_knows_who_is_missing() {
+    fn each_event_is_sent_once_and_late_subscribers_learn_which_nodes_are_missing() {
         let others = Others::default();
         let (mut follower, known) = others.follow();
         assert!(known.is_empty());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_late_misses_some_and_goes_on() {
+    async fn a_slow_subscriber_misses_events_and_continues() {
         let others = Others::default();
         let (mut follower, _) = others.follow();
         (0..2 * WAITING_MAX as u64).for_each(|at| others.note(2, "b", sample(at)));

@@ -59,7 +59,7 @@ mod tests {
     use crate::http::openapi::say_of_each;
 
     #[test]
-    fn numbers_of_64_bits_are_said_to_go_as_far_as_they_do() {
+    fn numbers_of_64_bits_state_their_range() {
         let mut document = crate::http::api().into_openapi();
         say_of_each(&mut document);
         let document: Value = serde_json::to_value(&document).unwrap();

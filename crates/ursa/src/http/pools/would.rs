@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_forgets_a_pool_is_told_what_is_lost_from_sight() {
+    fn forgetting_a_pool_lists_what_disappears() {
         let remains = |volumes| PoolRemains {
             disks: vec![RemainingDisk {
                 path: "/dev/sdb".into(),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_grows_a_pool_is_told_by_how_much() {
+    fn growing_a_pool_shows_by_how_much() {
         let grown = GrownDisk { path: "/dev/sdb".into(), before: ByteLen(4096), after: ByteLen(12288) };
         assert_eq!(growing(&grown), "volumes can then use 12K of /dev/sdb instead of 4K");
     }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_a_pool_is_told_what_its_disks_hold() {
+    fn creating_a_pool_shows_what_its_disks_hold() {
         let said = |disk: &LookedAt| taking(disk, false, "main");
         assert_eq!(said(&disk(None, None)), "/dev/sdb is created for pool main, a file of 4K");
         assert!(taking(&disk(None, None), true, "main").ends_with("a preallocated file of 4K"));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reopens_a_pool_is_told_what_hosts_notice() {
+    fn reopening_a_pool_shows_what_hosts_notice() {
         assert_eq!(reopening("main", None), ["pool main is opened, if its disks respond"]);
         assert_eq!(reopening("main", Some(&[])).len(), 1);
         let told = reopening("main", Some(&["db".into()]));

@@ -88,7 +88,7 @@ fn path_of(route: &str) -> String {
 }
 
 #[test]
-fn every_call_is_refused_to_who_may_not_and_to_strangers() {
+fn every_call_is_refused_without_the_role_and_without_login() {
     let rig = Rig::new();
     let (viewer, _) = token(&rig, "viewer");
     let (operator, _) = token(&rig, "operator");
@@ -217,7 +217,7 @@ fn a_change_by_cookie_needs_the_header() {
 }
 
 #[test]
-fn who_is_changed_or_deleted_is_out_at_once() {
+fn a_changed_or_deleted_user_is_logged_out_at_once() {
     let rig = Rig::new();
     user(&rig, "root", "admin");
     user(&rig, "alice", "operator");
@@ -305,7 +305,7 @@ fn until_slowed(rig: &Rig, name: &str) {
 }
 
 #[test]
-fn wrong_passwords_are_slowed_and_say_nothing_of_who_exists() {
+fn wrong_passwords_are_slowed_and_do_not_reveal_users() {
     let rig = Rig::new();
     user(&rig, "alice", "admin");
     let known = try_login(&rig, "alice", "wrong password").refused(401, "login_failed");
@@ -472,7 +472,7 @@ fn what_is_done_and_tried_is_written_down_without_secrets() {
 }
 
 #[test]
-fn who_hangs_up_is_written_down() {
+fn a_client_that_disconnects_is_logged() {
     let rig = Rig::new();
     rig.send_and_hang_up(with_json("POST", "/v1/volumes", &json!({"name": "v", "size": 1 << 20})));
     let end = Instant::now() + Duration::from_secs(30);
@@ -489,7 +489,7 @@ fn who_hangs_up_is_written_down() {
 }
 
 #[test]
-fn strangers_who_try_to_set_up_are_slowed_and_not_written_down() {
+fn failed_setups_are_slowed_and_not_logged() {
     let rig = Rig::new();
     let set_up = |token: &str| {
         let body = json!({"token": token, "name": "mallory", "password": PASSWORD});
@@ -520,7 +520,7 @@ fn the_first_user_is_an_administrator() {
 }
 
 #[test]
-fn users_and_tokens_outlive_a_restart_and_are_no_plain_text() {
+fn users_and_tokens_survive_a_restart_and_are_not_stored_in_plain_text() {
     let rig = Rig::new();
     user(&rig, "alice", "admin");
     let (proof, _) = token(&rig, "viewer");
@@ -542,7 +542,7 @@ fn bodies_of_strangers_are_short() {
 }
 
 #[test]
-fn what_cannot_be_written_down_is_not_done_but_by_who_runs_the_node() {
+fn changes_that_cannot_be_logged_are_refused_except_to_the_local_user() {
     let rig = Rig::prepared(|dir| std::fs::write(dir.join("audit"), "in the way").unwrap());
     let (operator, _) = token(&rig, "operator");
     let host = |name: &str| Some(json!({"name": name, "initiators": ["iqn.2026-01.org.example:a"]}));

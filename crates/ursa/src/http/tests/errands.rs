@@ -227,7 +227,7 @@ fn copies_come_move_and_go_through_a_node_that_has_none() {
 }
 
 #[test]
-fn who_may_not_change_a_volume_may_not_through_another_node() {
+fn the_role_is_checked_for_changes_through_another_node() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     let _carrying = first.carry_out();
@@ -301,7 +301,7 @@ fn a_node_that_is_lost_while_it_carries_something_out_may_have_done_it() {
 }
 
 #[test]
-fn who_only_asks_does_not_wait_for_a_node_as_for_a_change() {
+fn reads_of_another_node_have_a_shorter_timeout_than_changes() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     make(&second, "db").json(201);
@@ -489,7 +489,7 @@ fn a_session_with_another_node_is_ended_through_the_one_that_is_asked() {
 }
 
 #[test]
-fn a_node_looks_itself_whether_the_role_of_who_asks_another_one_is_enough() {
+fn a_node_checks_the_role_behind_a_forwarded_request_itself() {
     let rig = Rig::new();
     rig.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
     let carried = |method, target, role| {

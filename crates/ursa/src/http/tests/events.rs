@@ -18,7 +18,7 @@ fn codes(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_done_is_told_with_names() {
+fn changes_are_reported_with_names() {
     let rig = Rig::new();
     let events = until(&rig, 0, "node_started");
     let last = events.last().unwrap()["id"].as_u64().unwrap();
@@ -104,7 +104,7 @@ fn what_has_happened_to_one_thing_is_found_among_all_others() {
 }
 
 #[test]
-fn a_stream_goes_on_where_it_was_and_tells_a_gap() {
+fn a_stream_resumes_where_it_was_and_reports_a_gap() {
     let rig = Rig::new();
     let first = until(&rig, 0, "node_started").last().unwrap()["id"].as_u64().unwrap();
     rig.post("/v1/hosts", json!({"name": "a", "initiators": ["iqn.2026-01.org.example:a"]})).json(201);
@@ -119,7 +119,7 @@ fn a_stream_goes_on_where_it_was_and_tells_a_gap() {
 }
 
 #[test]
-fn what_goes_on_now_is_told_every_second_and_ends_with_the_node() {
+fn live_figures_are_sent_every_second_until_the_node_stops() {
     let mut rig = Rig::new();
     let told = rig.read_stream("/v1/live", |text| text.matches("event: sample").count() >= 2);
     let data = told.lines().filter_map(|line| line.strip_prefix("data: "));

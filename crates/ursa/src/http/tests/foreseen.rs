@@ -13,7 +13,7 @@ fn would(answer: &Answer) -> Vec<String> {
 }
 
 #[test]
-fn who_makes_a_pool_is_told_what_its_disks_hold() {
+fn creating_a_pool_shows_what_its_disks_hold() {
     let rig = Rig::new();
     let (new, used) = (rig.path("new"), rig.path("used"));
     std::fs::write(&used, vec![7; 32 << 20]).unwrap();
@@ -66,7 +66,7 @@ fn who_makes_a_pool_is_told_what_its_disks_hold() {
 }
 
 #[test]
-fn who_imports_a_pool_is_told_what_comes_and_from_whom_it_is_taken() {
+fn importing_a_pool_shows_its_contents_and_its_former_node() {
     let (rig, other) = (Rig::new(), Rig::new());
     let path = other.path("far");
     let told = |import: Value| rig.post("/v1/pools/import?dry_run=true", import);
@@ -100,7 +100,7 @@ fn who_imports_a_pool_is_told_what_comes_and_from_whom_it_is_taken() {
 }
 
 #[test]
-fn who_adds_a_disk_is_told_that_it_stays() {
+fn adding_a_disk_says_that_it_is_permanent() {
     let rig = Rig::new();
     let (new, used) = (rig.path("new"), rig.path("used"));
     std::fs::write(&used, vec![7; 32 << 20]).unwrap();
@@ -128,7 +128,7 @@ fn who_adds_a_disk_is_told_that_it_stays() {
 }
 
 #[test]
-fn who_changes_a_host_group_or_a_user_is_told_who_is_shut_out() {
+fn changing_a_host_group_or_a_user_shows_who_loses_access() {
     let rig = Rig::new();
     let (one, two) = ("iqn.2026-11.example:1", "iqn.2026-11.example:2");
     rig.post("/v1/hosts", json!({"name": "web", "initiators": [one], "addresses": ["10.0.0.0/8"]})).json(201);
@@ -174,7 +174,7 @@ fn who_changes_a_host_group_or_a_user_is_told_who_is_shut_out() {
 }
 
 #[test]
-fn who_deletes_a_token_is_told_whose_it_is() {
+fn deleting_a_token_names_its_owner() {
     let rig = Rig::new();
     let made = rig.post("/v1/tokens", json!({"name": "backup", "role": "viewer"})).json(201);
     let id = made["id"].as_str().unwrap();

@@ -121,7 +121,7 @@ fn has_place(text: &str) -> bool {
 }
 
 #[test]
-fn a_stream_of_all_nodes_goes_on_where_its_reader_was() {
+fn a_stream_of_all_nodes_resumes_where_its_reader_was() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     let carrying = second.carry_out();
@@ -177,7 +177,7 @@ fn a_stream_of_all_nodes_goes_on_where_its_reader_was() {
 }
 
 #[test]
-fn who_has_done_what_on_another_node_is_told_to_administrators() {
+fn administrators_see_the_audit_log_of_other_nodes() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     let carrying = second.carry_out();
@@ -237,7 +237,7 @@ fn a_log_that_another_node_cannot_read_is_missing_with_why() {
 }
 
 #[test]
-fn who_goes_back_in_time_leaves_a_second_with_more_than_an_answer() {
+fn paging_back_passes_a_second_with_more_events_than_a_page() {
     const HOSTS: [&str; 5] = ["a", "b", "c", "d", "e"];
     let rig = Rig::new();
     HOSTS.iter().for_each(|name| make_host(&rig, name));

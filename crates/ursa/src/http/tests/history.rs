@@ -90,7 +90,7 @@ fn a_node_measures_itself() {
 }
 
 #[test]
-fn when_a_pool_is_full_is_told_by_what_was_kept() {
+fn the_time_until_a_pool_is_full_comes_from_its_history() {
     let rig = Rig::new();
     assert_eq!(rig.get("/v1/forecasts").json(200)["items"], json!([]), "nothing was kept yet");
     let pool = rig.get("/v1/pools/default").json(200);

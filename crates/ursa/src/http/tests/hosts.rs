@@ -33,7 +33,7 @@ fn host_groups_come_change_and_go() {
 }
 
 #[test]
-fn what_is_no_host_is_refused() {
+fn invalid_host_groups_are_refused() {
     let rig = Rig::new();
     let create = |field: &str, value| rig.post("/v1/hosts", json!({"name": "h", field: value}));
     create("initiators", json!(["nonsense"])).refused(422, "name_invalid");
@@ -51,7 +51,7 @@ fn what_is_no_host_is_refused() {
 }
 
 #[test]
-fn a_secret_stays_until_it_is_taken_away() {
+fn a_secret_stays_until_it_is_removed() {
     let rig = Rig::new();
     let secret = || {
         rig.control(|control| async move {
@@ -78,7 +78,7 @@ fn a_secret_stays_until_it_is_taken_away() {
 }
 
 #[test]
-fn what_a_host_needs_is_told_ready_to_paste() {
+fn host_settings_are_ready_to_paste() {
     let rig = Rig::new();
     let text = |query: &str| rig.get(&format!("/v1/host-setup?{query}")).json(200)["text"].clone();
     let linux = text("system=linux&target=iqn.2026-11.io.ursa:db&portals=10.1.1.5,10.1.2.5:3261");

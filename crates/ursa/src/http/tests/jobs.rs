@@ -16,7 +16,7 @@ fn ids(rig: &Rig, path: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn how_jobs_have_ended_is_told_by_every_node() {
+fn every_node_shows_how_jobs_ended() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     let (_carrying, _too) = (first.carry_out(), second.carry_out());

@@ -20,7 +20,7 @@ fn the_machines_block_devices_are_listed() {
 }
 
 #[test]
-fn a_pool_is_made_given_away_and_taken_back() {
+fn a_pool_is_created_exported_and_imported_again() {
     let rig = Rig::new();
     assert_eq!(rig.names("/v1/pools"), ["default"]);
     let path = rig.path("fast.pool");
@@ -59,7 +59,7 @@ fn a_pool_is_made_given_away_and_taken_back() {
 }
 
 #[test]
-fn a_pool_whose_names_are_taken_is_given_back() {
+fn a_pool_with_colliding_names_is_released() {
     let rig = Rig::new();
     let path = rig.path("other.pool");
     rig.post("/v1/pools", json!({"name": "other", "disks": [{"path": path, "size": 32 * MIB}]})).json(201);

@@ -53,7 +53,7 @@ fn the_target_that_was_made_with_a_volume_goes_with_it_whatever_it_is_called_the
 }
 
 #[test]
-fn it_goes_where_it_is_told() {
+fn a_volume_is_mapped_as_requested() {
     let rig = Rig::new();
     rig.post("/v1/hosts", json!({"name": "esx", "addresses": ["10.0.0.0/8"]})).json(201);
     let target = "iqn.2026-11.example:shared";

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_choice_would_do_depends_on_who_decides() {
+    fn the_effect_of_a_choice_depends_on_the_node_that_is_kept() {
         let would = |policy, one_way, etcd_decides| {
             would_choose("db", policy, PolicyChange { one_way, etcd_decides })
         };
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_decides_a_fork_is_told_whose_data_goes() {
+    fn resolving_a_split_brain_names_the_data_that_is_discarded() {
         let names: BTreeMap<u16, String> = [(1, "san1".into()), (2, "san2".into())].into();
         let would =
             |stops| would_resolve(&ForkDecision { volume: "db".into(), given_up: vec![1], stops }, 2, &names);

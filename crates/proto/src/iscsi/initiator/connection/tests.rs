@@ -277,7 +277,7 @@ fn damage_is_noticed_in_place() {
 }
 
 #[test]
-fn commands_that_wait_can_be_taken_back() {
+fn waiting_commands_can_be_withdrawn() {
     let mut connection = connection();
     let tasks: Vec<_> = (0..4).map(|_| connection.submit(read(4))).collect();
     assert!(!connection.withdraw(tasks[0]), "it was sent");

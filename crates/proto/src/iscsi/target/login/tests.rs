@@ -519,7 +519,7 @@ mod chap {
     }
 
     #[test]
-    fn who_cannot_prove_itself_stays_out() {
+    fn failed_authentication_is_refused() {
         let good = proof(Algorithm::Md5, "alice's secret");
         let wrong = proof(Algorithm::Md5, "alice's secreT");
         let md5 = |chap| challenged(chap, "5");
@@ -558,7 +558,7 @@ mod chap {
     }
 
     #[test]
-    fn who_does_not_want_to_prove_itself_stays_out() {
+    fn refusal_to_authenticate_is_refused() {
         let offer = |methods: &str| format!("{}AuthMethod={methods}|", names());
         for (chap, requests) in [
             (one_way(), vec![(0x81, offer("None"))]),

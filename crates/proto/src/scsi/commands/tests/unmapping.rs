@@ -26,7 +26,7 @@ fn unmap(unit: &mut LogicalUnit, list: &[u8]) -> Step {
 }
 
 #[test]
-fn ranges_are_given_back_in_order() {
+fn ranges_are_unmapped_in_order() {
     let mut unit = unit(BlockSize::B512);
     #[rustfmt::skip]
     let literal = [

@@ -197,7 +197,7 @@ fn the_first_in_the_row_waits_for_what_was_aborted_and_runs_on() {
 /// An aborted write that hangs at one unit's disk holds its data, and no more: other commands have the rest,
 /// one at a time if unsolicited data fills it.
 #[test]
-fn what_was_aborted_and_runs_on_keeps_nobody_waiting_who_has_room_beside_it() {
+fn an_aborted_command_that_still_runs_blocks_no_other_that_has_room() {
     const LENGTH: usize = 16384;
     let config = SessionConfig { data_bytes_max: 4 * LENGTH, ..config() };
     let mut peer = Peer::with(negotiated(), config);
@@ -353,7 +353,7 @@ fn r2ts_that_were_not_sent_yet_are_not_sent_for_what_is_aborted() {
 
 /// open-iscsi answers no R2T after a reset (FastAbort): the driver waits only for a limited time.
 #[test]
-fn data_that_does_not_come_is_given_up_with_the_answer() {
+fn missing_data_is_written_off_with_the_response() {
     let mut peer = Peer::new();
     peer.send(write(1, FIRST, 8192).encode(0), &[]);
     let r2t = peer.r2t();
@@ -470,7 +470,7 @@ fn what_is_received_in_place_is_aborted_when_it_is_there() {
 }
 
 #[test]
-fn what_is_not_supported_is_said() {
+fn unsupported_functions_are_reported() {
     let mut peer = Peer::new();
     peer.send(task(TaskManagementFunction::TaskReassign, 5, FIRST).encode(), &[]);
     assert_eq!(peer.task_response(), (5, 4));

@@ -110,7 +110,7 @@ impl Peer {
 }
 
 #[test]
-fn one_connection_logs_another_out_and_the_session_goes_on() {
+fn one_connection_logs_another_out_and_the_session_continues() {
     let mut peer = two();
     peer.send_on(1, command(1, FIRST).encode(0), &[]);
     let command_id = peer.command().id;
