@@ -125,7 +125,7 @@ function What({ draft, set, problems }: Step) {
       <Radio.Group label="Kind" value={draft.kind} onChange={(kind) => set({ kind: kind as Draft['kind'] })}>
         <Stack gap={6} mt={6}>
           <Radio value="thick" label="Thick" description="On the pool’s disks; all space is reserved now, so it cannot run out later" />
-          <Radio value="log" label="Log" description="On the pool’s disks; thin, with a checksum for each block. Takes only the space of what was written, so the pool can fill up later" />
+          <Radio value="log" label="Log" description="On the pool’s disks; thin, with a checksum for each block. Takes space only for what was written, so the pool can fill up later" />
           <Radio value="ram" label="RAM" description="Fast, and empty after each restart of its node; with copies, it resyncs from another copy. Uses the memory that each node sets aside for RAM volumes (ram-max, default 1G)" />
         </Stack>
       </Radio.Group>

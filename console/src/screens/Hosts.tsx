@@ -131,7 +131,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   }, [nodes.data, node.data, floating.data, volume])
   const used = portals?.filter((portal) => known.includes(portal)) ?? known
   return (
-    <Panel title="Host set-up" at={targets.dataUpdatedAt} note="Commands to paste on the host: initiator, all paths to the volume, suitable timeouts. Read them and use what you need.">
+    <Panel title="Host setup" at={targets.dataUpdatedAt} note="Commands to paste on the host: initiator, all paths to the volume, suitable timeouts. Read them and use what you need.">
       {targets.data?.length === 0 ? (
         <Empty>No targets yet. The first volume creates one: <To href="#/create">create a volume</To>.</Empty>
       ) : (
@@ -162,7 +162,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
             <Empty>Choose at least one portal.</Empty>
           )}
           <Text size="xs" c="dimmed">
-            A volume used by several hosts at the same time needs a cluster file system (VMFS, GFS2, OCFS2, clustered Windows), or software that coordinates writes, like Proxmox. Mounting ext4 or XFS twice destroys it.
+            A volume used by several hosts at the same time needs a cluster file system (VMFS, GFS2, OCFS2, clustered Windows), or software that coordinates writes, such as Proxmox VE. Mounting ext4 or XFS twice destroys it.
           </Text>
         </Stack>
       )}
@@ -170,11 +170,11 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   )
 }
 
-/** The set-up commands from the node, which the command line prints, too. */
+/** The setup commands from the node, which the command line prints, too. */
 function Script({ system, target, portals, naa, chapUser }: { system: System; target: string; portals: string[]; naa?: string; chapUser?: string }) {
   const setup = useHostSetup({ system, target, portals: portals.join(), naa, chap_user: chapUser })
   const options = [...portals.flatMap((portal) => ['--portal', portal]), ...(chapUser ? ['--chap-user', chapUser] : []), ...(system === 'proxmox' && naa ? ['--naa', naa] : [])]
-  if (setup.error) return <ProblemAlert error={setup.error} what="The set-up commands cannot be shown" />
+  if (setup.error) return <ProblemAlert error={setup.error} what="The setup commands cannot be shown" />
   if (!setup.data) return <Empty>Loading…</Empty>
   return <Paste text={setup.data.text} label={ursa('host-setup', system, '--target', target, ...options)} maxHeight={360} />
 }

@@ -50,7 +50,7 @@ function HistoryPanel({ seconds, choice }: { seconds: number; choice: ReactNode 
       {!kept.data ? (
         !kept.error && <Empty>Loading…</Empty>
       ) : !shown ? (
-        <Empty>No records for that time yet. A node records its load every ten seconds while it runs.</Empty>
+        <Empty>No records for this period yet. A node records its load every ten seconds while it runs.</Empty>
       ) : (
         <Stack gap="md">
           <LoadCharts steps={load} seconds={seconds} />

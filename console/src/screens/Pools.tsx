@@ -245,7 +245,7 @@ function OnNode({ chosen, choose }: { chosen: string | null; choose: (node: stri
 }
 
 function Reserve({ reserve, set }: { reserve: boolean; set: (reserve: boolean) => void }) {
-  return <Checkbox label="Preallocate" description="Takes the space now, so the file system cannot run out of it later; otherwise space is taken as volumes are written" checked={reserve} onChange={(event) => set(event.currentTarget.checked)} />
+  return <Checkbox label="Preallocate" description="Takes the space now, so that the file system cannot run out of it later. Otherwise it is taken as volumes are written" checked={reserve} onChange={(event) => set(event.currentTarget.checked)} />
 }
 
 /** The disks of a node to choose from instead of typing a path: by path, with a description. */

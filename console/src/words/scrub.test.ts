@@ -9,7 +9,7 @@ it('says what the last scrub has found, and when the next one is due', () => {
   expect(scrubWord({ last, next })).toBe(`${moment(last)}: no bad blocks; next after ${moment(next)}`)
   expect(scrubWord({ last, next, bad_blocks: 2, overdue: true })).toBe(`${moment(last)}: 2 bad blocks, all repaired; overdue`)
   expect(scrubWord({ last, next, bad_blocks: 2, unrepaired_blocks: 1, done_bytes: 2_097_152 })).toBe(`${moment(last)}: 2 bad blocks, 1 of them cannot be read; next scrub in progress, 2MiB done`)
-  expect(poolScrubWord({ oldest: last, unrepaired_blocks: 1, unfinished: 2 })).toBe(`Volumes last scrubbed since ${moment(last)}; 1 bad block cannot be read; 2 scrubs in progress`)
+  expect(poolScrubWord({ oldest: last, unrepaired_blocks: 1, unfinished: 2 })).toBe(`Oldest scrub: ${moment(last)}; 1 bad block cannot be read; 2 scrubs in progress`)
 })
 
 it('says how far a scrub is', () => {

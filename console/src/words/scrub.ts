@@ -20,7 +20,7 @@ export function poolScrubWord(scrub: Pool['scrub']): string | undefined {
   const unrepaired = scrub.unrepaired_blocks ?? 0
   const unfinished = scrub.unfinished ?? 0
   return [
-    scrub.oldest ? `Volumes last scrubbed since ${moment(scrub.oldest)}` : 'No volume was scrubbed yet',
+    scrub.oldest ? `Oldest scrub: ${moment(scrub.oldest)}` : 'No volume has been scrubbed yet',
     ...(unrepaired > 0 ? [`${plural(unrepaired, 'bad block')} cannot be read`] : []),
     ...(unfinished > 0 ? [`${plural(unfinished, 'scrub')} in progress`] : []),
   ].join('; ')
@@ -31,7 +31,7 @@ export function scrubVerdict(found: Scrub): { text: string; colour?: string } {
   const first = found.first_unrepaired != null ? ` First LBA: ${found.first_unrepaired}.` : ''
   const blocks = `${badBlocks(found.bad_blocks, found.bad_blocks - found.repaired_blocks)}.${first}`
   if (found.state === 'running') return { text: `${size(found.done_bytes)} of ${size(found.total_bytes)} done, ${blocks}` }
-  if (found.state === 'interrupted') return { text: `Interrupted: ${found.problem ?? 'reason unknown'}. It continues automatically.` }
+  if (found.state === 'interrupted') return { text: `Interrupted: ${found.problem ?? 'reason unknown'}. It resumes automatically.` }
   if (found.state === 'stopped') return { text: `Scrub stopped after ${size(found.done_bytes)}, ${blocks}`, colour: 'red' }
   return { text: `Everything in use was read: ${blocks}`, colour: found.unrepaired_blocks > 0 ? 'red' : 'green' }
 }

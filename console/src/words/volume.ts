@@ -64,7 +64,7 @@ export function copiesWord(volume: Volume): string {
 const KINDS: Record<Volume['kind'], { word: string; means: string }> = {
   thick: { word: 'thick', means: 'thick: all its space is reserved' },
   ram: { word: 'in memory', means: 'RAM: empty after each restart of its node' },
-  log: { word: 'log', means: 'log: thin, with checksums; it takes the space of what was written' },
+  log: { word: 'log', means: 'log: thin, with checksums; it takes space only for what was written' },
 }
 
 export const kindWord = (kind: Volume['kind']) => KINDS[kind].word
