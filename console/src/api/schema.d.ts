@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * Makes this node, the last survivor, a cluster of its own at its next start.
-         * @description All other nodes are given up: never start them again with their data; they must join as new nodes. Use
+         * @description All other nodes are abandoned: never start them again with their data; they must join as new nodes. Use
          *     this only if the voters are permanently lost.
          */
         post: operations["force_new_cluster"];
@@ -117,7 +117,7 @@ export interface paths {
         put?: never;
         /**
          * Makes this node leave its cluster at its next start.
-         * @description For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an
+         * @description For a node that was removed or abandoned, or whose copy of the record is damaged: refused while it is an
          *     active member of its cluster. Its pools stay, and volumes that have never had a copy on another node are
          *     served; other copies stay in their pools and are no longer served. It can join a cluster again as a new
          *     node.
@@ -485,9 +485,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs in progress: those on copies in the whole cluster, and verifications, scrubs and changes of the
+         * Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs and changes of the
          *     queried node; with `node=all`, of all nodes.
-         * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications,
+         * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verify runs,
          *     scrubs, changes that took longer than a second), since the reporting node was started. The queried node
          *     reports those on copies.
          */
@@ -1175,7 +1175,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Deletes a token: it gives no more access, on any node. */
+        /** Deletes a token: it no longer grants access, on any node. */
         delete: operations["delete_token"];
         options?: never;
         head?: never;
@@ -1413,14 +1413,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Result of the last verification of a volume on this node, since the node was started. */
+        /** Result of the last verify run of a volume on this node, since the node was started. */
         get: operations["show_verification"];
         put?: never;
         /**
          * Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
-         * @description It works part by part: commands of hosts to the part being read wait for some milliseconds. Differences
-         *     are read three times. If a verification is already running, no other one is started. If the queried node
-         *     has no copy in sync, a node that has one verifies. The verification is a job of that node; every node can
+         * @description It works part by part: commands of hosts to the part being read wait for a few milliseconds. Differences
+         *     are read three times. If a verify run is already in progress, no other one is started. If the queried node
+         *     has no copy in sync, a node that has one verifies. The verify run is a job of that node; every node can
          *     show and cancel it.
          */
         post: operations["verify_volume"];
@@ -1974,7 +1974,7 @@ export interface components {
             /** @description Where it is kept. */
             place: components["schemas"]["RecordPlace"];
         };
-        /** @description Last and next verification of a volume's copies. */
+        /** @description Last and next verify run of a volume's copies. */
         Comparison: {
             /**
              * Format: int64
@@ -1983,17 +1983,17 @@ export interface components {
             different_bytes?: number;
             /**
              * Format: int64
-             * @description Bytes compared so far by the scheduled verification that is running or interrupted.
+             * @description Bytes compared so far by the scheduled verify run that is running or interrupted.
              */
             done_bytes?: number | null;
             /**
              * Format: int64
-             * @description End of the last verification, in seconds since 1970; absent: the copies were never verified.
+             * @description End of the last verify run, in seconds since 1970; absent: the copies were never verified.
              */
             last?: number | null;
             /**
              * Format: int64
-             * @description When the next scheduled verification is due, in seconds since 1970, provided all copies are in sync
+             * @description When the next scheduled verify run is due, in seconds since 1970, provided all copies are in sync
              *     then; absent: never.
              */
             next?: number | null;
@@ -2209,7 +2209,7 @@ export interface components {
         };
         /** @description A finding: something that is wrong now in the cluster, as the queried node sees it. */
         Finding: {
-            /** @description Recommended action, as text. Absent: none is needed, the finding ends automatically. */
+            /** @description Recommended action, as text. Absent: none is needed, the finding clears automatically. */
             action?: string | null;
             /** @description What is wrong, as text. */
             cause: string;
@@ -2528,7 +2528,7 @@ export interface components {
             limited_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * Format: int32
-             * @description Number of the node that has the copy, or that runs the verification, scrub or change; absent without a
+             * @description Number of the node that has the copy, or that runs the verify, scrub or change; absent without a
              *     cluster.
              */
             node?: number | null;
@@ -2566,7 +2566,7 @@ export interface components {
              */
             took_s?: number | null;
         };
-        /** @description Result of a verification. */
+        /** @description Result of a verify run. */
         JobFound: {
             /**
              * Format: int64
@@ -2874,7 +2874,7 @@ export interface components {
         List_Finding: {
             /** @description Sorted by name or number. */
             items: {
-                /** @description Recommended action, as text. Absent: none is needed, the finding ends automatically. */
+                /** @description Recommended action, as text. Absent: none is needed, the finding clears automatically. */
                 action?: string | null;
                 /** @description What is wrong, as text. */
                 cause: string;
@@ -3064,7 +3064,7 @@ export interface components {
                 limited_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the copy, or that runs the verification, scrub or change; absent without a
+                 * @description Number of the node that has the copy, or that runs the verify, scrub or change; absent without a
                  *     cluster.
                  */
                 node?: number | null;
@@ -4220,7 +4220,7 @@ export interface components {
             nodes: number[];
             /** @description Why the last of these could not be compared; absent if all could. */
             problem?: string | null;
-            /** @description Progress of the verification. */
+            /** @description Progress of the verify run. */
             state: components["schemas"]["VerificationState"];
             /**
              * Format: int64
@@ -4239,7 +4239,7 @@ export interface components {
             unchecked_bytes: number;
         };
         /**
-         * @description State of a verification.
+         * @description State of a verify run.
          * @enum {string}
          */
         VerificationState: "running" | "done" | "stopped";
@@ -6160,7 +6160,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description A node number, or `all`: whose verifications, scrubs and changes; absent: those of the queried node.
+                 * @description A node number, or `all`: whose verify runs, scrubs and changes; absent: those of the queried node.
                  *     Jobs on copies belong to the cluster, and are always listed.
                  */
                 node?: string;

@@ -19,7 +19,7 @@ pub struct Finding {
     pub since: Option<Since>,
     /// What is wrong, as text.
     pub cause: String,
-    /// Recommended action, as text. Absent: none is needed, the finding ends automatically.
+    /// Recommended action, as text. Absent: none is needed, the finding clears automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// The command that does it, or shows more.

@@ -21,7 +21,7 @@ pub struct Job {
     pub subject: String,
     /// State of the job.
     pub state: JobState,
-    /// Number of the node that has the copy, or that runs the verification, scrub or change; absent without a
+    /// Number of the node that has the copy, or that runs the verify, scrub or change; absent without a
     /// cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
@@ -80,12 +80,12 @@ pub struct JobEnd {
     /// Why the result is not what was requested, or what else to know about it, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Result of a verification, without the places that differ: the volume's last verification lists them.
+    /// Result of a verify run, without the places that differ: the volume's last verify run lists them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<JobFound>,
 }
 
-/// Result of a verification.
+/// Result of a verify run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobFound {
     /// Everything was compared, and is equal.

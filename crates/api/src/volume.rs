@@ -77,7 +77,7 @@ pub struct Volume {
     /// where this is unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
-    /// Last and next verification of its copies; absent without copies.
+    /// Last and next verify run of its copies; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
     /// Last and next scrub of the queried node's copy. Absent for RAM volumes, and if the node has none.
@@ -103,10 +103,10 @@ pub enum VolumeHealth {
     Healthy,
 }
 
-/// Last and next verification of a volume's copies.
+/// Last and next verify run of a volume's copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Comparison {
-    /// End of the last verification, in seconds since 1970; absent: the copies were never verified.
+    /// End of the last verify run, in seconds since 1970; absent: the copies were never verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
     /// The node that verified.
@@ -121,10 +121,10 @@ pub struct Comparison {
     /// Bytes that could not be compared.
     #[serde(default)]
     pub unchecked_bytes: u64,
-    /// Bytes compared so far by the scheduled verification that is running or interrupted.
+    /// Bytes compared so far by the scheduled verify run that is running or interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_bytes: Option<u64>,
-    /// When the next scheduled verification is due, in seconds since 1970, provided all copies are in sync
+    /// When the next scheduled verify run is due, in seconds since 1970, provided all copies are in sync
     /// then; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
@@ -257,7 +257,7 @@ pub enum CopyState {
 /// Result of comparing the copies of a volume while hosts use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Verification {
-    /// Progress of the verification.
+    /// Progress of the verify run.
     pub state: VerificationState,
     /// All of the volume was compared, and all copies in sync are equal.
     pub equal: bool,
@@ -282,7 +282,7 @@ pub struct Verification {
     pub took_s: u64,
 }
 
-/// State of a verification.
+/// State of a verify run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerificationState {

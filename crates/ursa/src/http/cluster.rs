@@ -369,7 +369,7 @@ pub(super) async fn set_verify_schedule(
 
 /// Makes this node, the last survivor, a cluster of its own at its next start.
 ///
-/// All other nodes are given up: never start them again with their data; they must join as new nodes. Use
+/// All other nodes are abandoned: never start them again with their data; they must join as new nodes. Use
 /// this only if the voters are permanently lost.
 #[utoipa::path(
     post, path = "/v1/cluster/force-new", tag = "cluster", operation_id = "force_new_cluster",
@@ -398,7 +398,7 @@ pub(super) async fn force_new(
 
 /// Makes this node leave its cluster at its next start.
 ///
-/// For a node that was removed or given up, or whose copy of the record is damaged: refused while it is an
+/// For a node that was removed or abandoned, or whose copy of the record is damaged: refused while it is an
 /// active member of its cluster. Its pools stay, and volumes that have never had a copy on another node are
 /// served; other copies stay in their pools and are no longer served. It can join a cluster again as a new
 /// node.
@@ -442,7 +442,7 @@ fn would_force_new(given_up: &[u16], has_authority: bool) -> Vec<String> {
     let mut steps =
         vec!["from its next start, this node is a cluster of its own, with everything on it".to_owned()];
     steps.extend(given_up.iter().map(|node| {
-        format!("node {node} is given up: data that only it has is lost, and it must never be started again with its old data")
+        format!("node {node} is abandoned: data that only it has is lost, and it must never be started again with its old data")
     }));
     steps.push("volumes whose copy on this node is out of sync become unavailable".to_owned());
     if !has_authority {
@@ -557,6 +557,6 @@ mod tests {
         let would = would_force_new(&[2, 3], true);
         assert_eq!(would.len(), 4);
         assert!(would_force_new(&[2], false)[3].starts_with("no node can join this cluster"));
-        assert!(would[1].starts_with("node 2 is given up") && would[2].starts_with("node 3 is given up"));
+        assert!(would[1].starts_with("node 2 is abandoned") && would[2].starts_with("node 3 is abandoned"));
     }
 }

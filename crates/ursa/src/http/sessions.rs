@@ -83,10 +83,9 @@ fn would_end(session: &SessionStatus, commands: usize) -> Vec<String> {
     let with = target.as_ref().map_or("for discovery".to_owned(), |target| format!("with target {target}"));
     let under_way = match commands {
         0 => "no command is in progress".to_owned(),
-        1 => "1 command is in progress: if it has not finished by then, its initiator sends it again"
-            .to_owned(),
+        1 => "1 command is in progress: if it has not finished by then, its initiator resends it".to_owned(),
         _ => format!(
-            "{commands} commands are in progress: their initiator sends those again that have not finished by then"
+            "{commands} commands are in progress: their initiator resends those that have not finished by then"
         ),
     };
     vec![

@@ -22,7 +22,7 @@ pub(super) fn write(text: &mut Text, cores: &[CoreStats]) {
         }
     };
     count("ursa_core_busy_turns_total", "Turns of the core's loop that found work.", |core| core.busy_turns);
-    count("ursa_core_enters_total", "Calls of io_uring_enter.", |core| core.enters);
+    count("ursa_core_enters_total", "Calls to io_uring_enter.", |core| core.enters);
     count("ursa_core_completions_total", "Completions taken from the ring.", |core| core.completions);
     turns(text, cores);
 }
@@ -37,7 +37,7 @@ fn turns(text: &mut Text, cores: &[CoreStats]) {
             buckets.map(|(index, count)| (turn_bound(index).map(|bound| bound.as_secs_f64()), *count));
         family.histogram(&[("core", &core.to_string())], buckets, time.as_secs_f64());
     }
-    let help = "The longest turn of the core's loop in the last half minute to minute.";
+    let help = "The longest turn of the core's loop in the last 30 to 60 seconds.";
     let mut family = text.family("ursa_core_longest_turn_seconds", Kind::Gauge, help);
     for (core, stats) in cores.iter().enumerate() {
         family.sample(&[("core", &core.to_string())], stats.turns.longest.as_secs_f64());

@@ -33,7 +33,7 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
     let mut family = text.family(
         "ursa_disk_failed",
         Kind::Gauge,
-        "Whether a disk is out of service since a write or a flush failed.",
+        "Whether a disk is out of service because a write or a flush failed.",
     );
     for (name, open) in open() {
         for disk in &open.usage.disks {
@@ -41,7 +41,7 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
             family.sample(&[("pool", name), ("disk", &path)], u8::from(disk.failure.is_some()));
         }
     }
-    let help = "Reads that a disk failed, by volume. Reads of one block within a second count once.";
+    let help = "Reads that failed on a disk, by volume. Reads of one block within a second count once.";
     let mut family = text.family("ursa_disk_read_errors_total", Kind::Counter, help);
     for (name, open) in open() {
         for errors in &open.read_errors {

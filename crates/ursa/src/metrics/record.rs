@@ -13,7 +13,7 @@ pub(super) fn audit(text: &mut Text, is_written: bool) {
 
 pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     let record = &snapshot.record;
-    let up = "Whether the node's record takes changes.";
+    let up = "Whether the node's record accepts changes.";
     text.family("ursa_record_up", Kind::Gauge, up).sample(&[], u8::from(!record.latched));
     let failed = "Copies of the node's own record, of two, that were damaged or unreadable at the start.";
     text.family("ursa_record_copies_failed", Kind::Gauge, failed)

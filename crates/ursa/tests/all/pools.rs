@@ -51,7 +51,7 @@ fn a_pool_that_is_gone_is_forgotten_and_comes_back() {
         &format!("LUN 0 of target {TARGET} for host group local stays, without effect"),
         "Nothing was changed",
         "- this node forgets pool second",
-        "- which volumes are forgotten with it is unknown: none of its disks can be read",
+        "- it is unknown which volumes are forgotten with it: none of its disks can be read",
     ] {
         assert!(would.contains(part), "{part:?} is not in: {would}");
     }

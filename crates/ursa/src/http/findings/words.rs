@@ -452,7 +452,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 ByteLen(*bytes),
                 joined(nodes)
             ),
-            action: "See where they differ, then rebuild the wrong copy (`ursa volume copy rebuild`); the finding ends when a full verify finds no mismatch".into(),
+            action: "See where they differ, then rebuild the wrong copy (`ursa volume copy rebuild`); the finding clears when a full verify finds no mismatch".into(),
             command: format!("ursa volume verify {volume}"),
         },
         FaultKind::ScrubUnrepaired { volume, blocks, lba, .. } => Words {
@@ -460,7 +460,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 "The last scrub of volume {volume}{on} found {blocks} bad {} that could not be repaired from another copy, first LBA {lba}.",
                 if *blocks == 1 { "block" } else { "blocks" },
             ),
-            action: "Check the disk, and restore the data of these blocks from a backup: writing a block repairs it. Then scrub the volume again; the finding ends when a scrub finds no such block".into(),
+            action: "Check the disk, and restore the data of these blocks from a backup: writing a block repairs it. Then scrub the volume again; the finding clears when a scrub finds no such block".into(),
             command: format!("ursa volume scrub {volume}{}", at(node)),
         },
         FaultKind::ScrubOverdue { volume, seconds, .. } => Words {
@@ -477,7 +477,7 @@ fn of_fault(kind: &FaultKind, reports: &[&Report], nodes: &[ClusterNode]) -> Wor
                 if *blocks == 1 { "block" } else { "blocks" },
                 if *blocks == 1 { "it" } else { "them" },
             ),
-            action: "Keep the copy on the disk that failed to read: Ursa retries at least about once a minute. If the disk no longer reads the blocks, restore them from a backup; the finding ends when hosts have overwritten them".into(),
+            action: "Keep the copy on the disk that failed to read: Ursa retries at least about once a minute. If the disk no longer reads the blocks, restore them from a backup; the finding clears when hosts have overwritten them".into(),
             command: format!("ursa volume show {volume}"),
         },
     }

@@ -39,7 +39,7 @@ use crate::clock::unix_now;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// A node number, or `all`: whose verifications, scrubs and changes; absent: those of the queried node.
+    /// A node number, or `all`: whose verify runs, scrubs and changes; absent: those of the queried node.
     /// Jobs on copies belong to the cluster, and are always listed.
     #[serde(default)]
     node: Option<String>,
@@ -48,10 +48,10 @@ pub(super) struct Which {
     ended: bool,
 }
 
-/// Jobs in progress: those on copies in the whole cluster, and verifications, scrubs and changes of the
+/// Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs and changes of the
 /// queried node; with `node=all`, of all nodes.
 ///
-/// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verifications,
+/// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verify runs,
 /// scrubs, changes that took longer than a second), since the reporting node was started. The queried node
 /// reports those on copies.
 #[utoipa::path(

@@ -39,7 +39,7 @@ fn cancelling(job: &Job) -> Vec<String> {
             "it is resynced, if it missed writes".to_owned(),
         ],
         (JobKind::Verify, _) => {
-            vec![format!("the verification of volume {volume} stops before everything is compared")]
+            vec![format!("the verify of volume {volume} stops before everything is compared")]
         }
         (JobKind::Scrub, _) => {
             vec![format!(

@@ -66,7 +66,7 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, axum::Json(ApiTokenMade { token: made, secret })))
 }
 
-/// Deletes a token: it gives no more access, on any node.
+/// Deletes a token: it no longer grants access, on any node.
 #[utoipa::path(
     delete, path = "/v1/tokens/{id}", tag = "access", operation_id = "delete_token",
     params(("id" = String, Path, description = "Token ID"), Asked),

@@ -243,9 +243,8 @@ fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
     });
     steps.extend(mute);
     match &remains.volumes {
-        None => {
-            steps.push("which volumes are forgotten with it is unknown: none of its disks can be read".into())
-        }
+        None => steps
+            .push("it is unknown which volumes are forgotten with it: none of its disks can be read".into()),
         Some(volumes) => {
             let of = |volume: &RemainingVolume| {
                 format!("volume {} is forgotten with it ({})", volume.name, ByteLen(volume.size))
@@ -292,7 +291,7 @@ mod tests {
         let said = [
             "this node forgets pool main; its disks are not touched, and it can be imported again",
             "the content of /dev/sdb cannot be read: it does not answer",
-            "which volumes are forgotten with it is unknown: none of its disks can be read",
+            "it is unknown which volumes are forgotten with it: none of its disks can be read",
             "LUN 3 of target iqn.t for host group local stays, without effect until the pool is imported again",
         ];
         assert_eq!(untold, said);

@@ -21,9 +21,9 @@ use crate::http::there::OfNode;
 
 /// Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
 ///
-/// It works part by part: commands of hosts to the part being read wait for some milliseconds. Differences
-/// are read three times. If a verification is already running, no other one is started. If the queried node
-/// has no copy in sync, a node that has one verifies. The verification is a job of that node; every node can
+/// It works part by part: commands of hosts to the part being read wait for a few milliseconds. Differences
+/// are read three times. If a verify run is already in progress, no other one is started. If the queried node
+/// has no copy in sync, a node that has one verifies. The verify run is a job of that node; every node can
 /// show and cancel it.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "verify_volume",
@@ -58,7 +58,7 @@ pub(in crate::http) async fn begin(
     })
 }
 
-/// Result of the last verification of a volume on this node, since the node was started.
+/// Result of the last verify run of a volume on this node, since the node was started.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "show_verification",
     params(("name" = String, Path, description = "Volume name or ID"), OfNode),
@@ -86,7 +86,7 @@ pub(in crate::http) async fn show(
     Ok(axum::Json(shown(found)))
 }
 
-/// The result of the last verification, and when the next one is due.
+/// The result of the last verify run, and when the next one is due.
 pub(super) fn compared(copies: &CopiesStatus, id: VolumeId, created: u64) -> Comparison {
     let found = &copies.verification;
     let last = found.last.as_ref();
