@@ -125,7 +125,7 @@ enum AcceptError {
     Foreign,
     #[error("refused: {0}")]
     Opening(Refused),
-    #[error("the other side no longer wants it")]
+    #[error("the other side closed it")]
     Undone(#[source] WireError),
     #[error("{} of cluster {} was refused: {refused}", hello.from, hello.cluster)]
     ByMe { refused: Refused, hello: Hello },

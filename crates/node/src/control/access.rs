@@ -578,7 +578,7 @@ fn free_lun(
     let taken = |lun| target.maps.iter().any(|map| map.lun == lun && map.host == *host);
     match wanted {
         Some(lun) if lun > LUN_MAX => {
-            Err(ControlError::Invalid { field: "lun", reason: "LUNs go from 0 to 255" })
+            Err(ControlError::Invalid { field: "lun", reason: "a LUN is a number from 0 to 255" })
         }
         Some(lun) if taken(lun) => {
             Err(ControlError::LunTaken { lun, target: target.name.to_string(), host: host.to_string() })

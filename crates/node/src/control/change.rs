@@ -278,8 +278,9 @@ impl Changing {
     fn unfinished(&self) -> ControlError {
         self.late.set(true);
         let status = self.status();
-        tracing::warn!(work = %status.work, waits_for = %status.waits_for, "a change is taking long; it continues");
-        let text = format!("{} is taking long and continues: it waits for {}", status.work, status.waits_for);
+        tracing::warn!(work = %status.work, waits_for = %status.waits_for, "a change is taking a long time; it continues");
+        let text =
+            format!("{} is taking a long time and continues: it waits for {}", status.work, status.waits_for);
         self.control.events().tell(self.event(CHANGE_SLOW, text));
         ControlError::Unfinished(Box::new(status))
     }
@@ -298,7 +299,7 @@ impl Changing {
             Some(error) => {
                 let error = error as &dyn std::error::Error;
                 tracing::error!(work = %self.work, error, "a long-running change has failed");
-                let text = format!("{} took long and failed: {error}", self.work);
+                let text = format!("{} took a long time and failed: {error}", self.work);
                 self.control.events().tell(self.event(CHANGE_FAILED, text));
             }
         }

@@ -386,7 +386,7 @@ async fn drop_new(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId, name: &Vo
     let transaction =
         Keeper::transaction().expect(&volume_key(id), None).expect(&key, None).put(&key, json(&deleted));
     if let Err(error) = keeper.commit(transaction).await {
-        tracing::warn!(volume = %name, %error, "the cluster's record does not note that copies of a volume that was not created were left on nodes");
+        tracing::warn!(volume = %name, %error, "the cluster's record could not be updated: copies of a volume that was not created stay on some nodes");
     }
 }
 

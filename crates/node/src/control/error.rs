@@ -80,7 +80,7 @@ pub enum ControlError {
         luns: usize,
     },
     /// The host group is used by a map.
-    #[error("host {host:?} is used by target {target}: delete that map first")]
+    #[error("host group {host:?} is used by target {target}: delete that map first")]
     HostInUse {
         /// The host group.
         host: String,
@@ -112,10 +112,12 @@ pub enum ControlError {
         most: usize,
     },
     /// The host groups `any` and `local` always exist.
-    #[error("host {0:?} is built in and cannot be changed: create a host of your own")]
+    #[error("host group {0:?} is built in and cannot be changed: create a host group of your own")]
     BuiltIn(String),
     /// The LUN is taken for this host.
-    #[error("LUN {lun} of target {target} is already used for host {host:?}: choose another LUN, or omit it")]
+    #[error(
+        "LUN {lun} of target {target} is already used for host group {host:?}: choose another LUN, or omit it"
+    )]
     LunTaken {
         /// The number.
         lun: u16,
@@ -146,12 +148,12 @@ pub enum ControlError {
     PoolOpen(String),
     /// The name belongs to another pool, which is not open.
     #[error(
-        "another pool named {0:?} exists on this node and is not open: choose another name with --name, reopen that pool (`ursa pool reopen {0}`), or give it up (`ursa pool forget {0}`)"
+        "another pool named {0:?} exists on this node and is not open: choose another name with --name, reopen that pool (`ursa pool reopen {0}`), or forget it (`ursa pool forget {0}`)"
     )]
     PoolOfThatName(String),
     /// The node has the pool that is to be imported.
     #[error(
-        "these disks hold pool {0:?}, which this node already has: they are an image of it, or other paths to its disks; to use them instead, first export that pool (`ursa pool export {0}`) or, if it is not open, give it up (`ursa pool forget {0}`)"
+        "these disks hold pool {0:?}, which this node already has: they are an image of it, or other paths to its disks; to use them instead, first export that pool (`ursa pool export {0}`) or, if it is not open, forget it (`ursa pool forget {0}`)"
     )]
     PoolHereAlready(String),
     /// Reopening the pool would lose the only good copy of a volume.

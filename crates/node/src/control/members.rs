@@ -143,7 +143,7 @@ impl Control {
         if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
             return Err(ControlError::Invalid {
                 field: "bytes_per_second",
-                reason: "at least 1 MiB/s: with less, a copy may never come in sync and adds no redundancy",
+                reason: "at least 1 MiB/s: with less, a resync may never complete, and its copy adds no redundancy",
             });
         }
         if bytes_per_second.is_some_and(|limit| limit > SYNC_LIMIT_MAX) {

@@ -30,7 +30,7 @@ impl Control {
             self.drop_copy(&id.to_string(), None).await?;
             tracing::info!(
                 volume = deleted.name,
-                "the remains of a deleted volume on this node were deleted"
+                "what was left of a deleted volume on this node was deleted"
             );
         }
         let is_left = self.copies_of(id).iter().any(|(_, info)| is_ours(info));
@@ -86,7 +86,7 @@ impl Control {
         } else if keeper.has_fork(info.id) {
             "it was deleted while this node continued alone with it: the data written here is kept, but not served; run `ursa volume delete` on this node to discard it".into()
         } else if keeper.is_deleted(info.id) {
-            "it is deleted, and its remains on this node will be deleted in a moment".into()
+            "it was deleted, and what is left of it on this node will be deleted in a moment".into()
         } else {
             "the cluster does not have this volume: it was deleted, or belongs to another cluster; `ursa volume delete` on this node discards the data. Do not delete it if the cluster's record was set back to a time before the volume was created: then this data is the volume".into()
         })

@@ -277,7 +277,7 @@ impl Cluster {
         );
     }
 
-    /// Crashes nodes, cuts them off and lets them return, for some seconds; in the end all are there.
+    /// Crashes nodes, cuts them off and lets them return, for a few seconds; in the end all are there.
     fn disturb(&self, rng: &mut Rng) {
         let nodes = self.servers.len();
         let mut down: Vec<usize> = Vec::new();

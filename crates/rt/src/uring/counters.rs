@@ -16,7 +16,7 @@ pub struct CoreStats {
     pub polling: Duration,
     /// Turns of the loop that found work.
     pub busy_turns: u64,
-    /// Calls of io_uring_enter.
+    /// Calls to io_uring_enter.
     pub enters: u64,
     /// Completions taken from the ring.
     pub completions: u64,

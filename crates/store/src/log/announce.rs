@@ -139,7 +139,7 @@ impl Running {
             tracing::warn!(
                 log = handle.number,
                 slots,
-                "a log has no room to write the state of its map twice"
+                "a log has no space to write the state of its map twice"
             );
         }
         let copies = [first, second];

@@ -41,7 +41,7 @@ pub(super) enum RecoveryError {
     OlderRoot,
     #[error("the state that its root names is damaged: restore the pool's disk from a copy")]
     State,
-    #[error("segment {0} belongs to somebody else: the pool was set back or is damaged")]
+    #[error("segment {0} does not belong to this log: the pool was set back or is damaged")]
     Foreign(u32),
     #[error("record {0} was acknowledged as durable and cannot be read: restore the pool's disk from a copy")]
     RecordMissing(u64),

@@ -13,10 +13,10 @@ use crate::clock::utc;
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verifications,
+    /// List jobs: resyncs and copies being added, moved or removed in the whole cluster; verify runs,
     /// scrubs and changes of the node contacted
     List {
-        /// Verifications, scrubs and changes of another node, by number, or of all
+        /// Verify runs, scrubs and changes of another node, by number, or of all
         #[arg(long, value_name = "NUMBER|all")]
         node: Option<String>,
         /// List jobs that ended in the last day instead, newest first; nodes forget theirs when they restart

@@ -118,7 +118,7 @@ pub enum Command {
     },
     /// Make this node leave its cluster at its next start
     ///
-    /// For a node that was removed or given up, or whose copy of the cluster's record is damaged; refused if
+    /// For a node that was removed or abandoned, or whose copy of the cluster's record is damaged; refused if
     /// it takes part in its cluster. Pools stay. The node serves volumes that have never had a copy on
     /// another node; other copies stay in their pools and are not served. The certificates and the record are
     /// moved to cluster.left in the data directory. Afterwards the node can join a cluster as a new node. The

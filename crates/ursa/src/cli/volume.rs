@@ -486,7 +486,7 @@ fn compared(found: &Comparison) -> String {
     };
     let last = found.last.map_or_else(|| "never".to_owned(), |at| format!("{}: {outcome}", utc(at)));
     let next = match (found.done_bytes, found.next) {
-        (Some(done), _) => format!("{} of the next verification done", size(done)),
+        (Some(done), _) => format!("{} of the next verify run done", size(done)),
         (None, Some(at)) => format!("next after {}", utc(at)),
         (None, None) => "no schedule".to_owned(),
     };

@@ -50,18 +50,18 @@ pub fn take_off_all(addresses: &[AddressOn], limit: Duration) {
         let (on, at_work) = (on.clone(), at_work.clone());
         let take_off = move || {
             if let Err(trouble) = ip::take_off(&on) {
-                eprintln!("ursa: the floating IP {} stays for some seconds: {trouble}", on.address);
+                eprintln!("ursa: the floating IP {} stays for a few seconds: {trouble}", on.address);
             }
             drop(at_work);
         };
         if let Err(error) = std::thread::Builder::new().name("addresses".into()).spawn(take_off) {
-            eprintln!("ursa: a floating IP stays for some seconds: {error}");
+            eprintln!("ursa: a floating IP stays for a few seconds: {error}");
         }
     }
     drop(at_work);
     // No thread sends anything: the channel closes when the last one has ended.
     if nobody.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-        eprintln!("ursa: floating IPs not removed after {limit:?}; they may stay for some seconds");
+        eprintln!("ursa: floating IPs not removed after {limit:?}; they may stay for a few seconds");
     }
 }
 

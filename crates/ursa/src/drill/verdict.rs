@@ -160,7 +160,7 @@ fn spared(out_ms: Option<i64>, moved: &Moved) -> Check {
             moved.sent_bytes == 0,
             format!("all copies stayed in sync, and resync sent {}", size(moved.sent_bytes)),
         ),
-        Some(ms) => check(false, format!("a copy went out of sync after {ms} ms, although none had to")),
+        Some(ms) => check(false, format!("a copy went out of sync after {ms} ms, although none should have")),
     }
 }
 

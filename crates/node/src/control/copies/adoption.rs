@@ -359,7 +359,7 @@ impl Control {
                     // do this.
                     Ok(_) | Err(StoreError::AlreadyACopy(_)) => {}
                     Err(error) if has_map => {
-                        tracing::warn!(volume = %id, pool = pool.name(), %error, "a pool does not note that its copy of a volume is an old one");
+                        tracing::warn!(volume = %id, pool = pool.name(), %error, "a pool could not record that its copy of a volume is outdated");
                     }
                     Err(error) => return Err(error.into()),
                 }

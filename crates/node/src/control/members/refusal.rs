@@ -30,7 +30,7 @@ pub enum JoinRefusal {
     )]
     RecordInNodes,
     /// What the node has and what the cluster has cannot both stay as it is. The token stays valid.
-    #[error("the cluster and the joining node both have, and it differs: {}", listed(collisions, *more))]
+    #[error("the cluster and the joining node both have these, and they differ: {}", listed(collisions, *more))]
     Collides {
         /// The first of them, at most a hundred.
         collisions: Vec<Collision>,

@@ -225,7 +225,7 @@ impl Control {
                     keeper.until(LOOK_EVERY, || keeper.revision_of(&verification_key(id)) != before).await;
                 }
                 Err(error) => {
-                    return tracing::warn!(volume = %id, %error, "the result of the verification could not be written to the record");
+                    return tracing::warn!(volume = %id, %error, "the result of a verify run could not be written to the record");
                 }
             }
         }

@@ -342,7 +342,7 @@ impl Keeper {
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(volume = %id, error, "the pool of a volume does not make it a copy yet");
+                tracing::error!(volume = %id, error, "the pool of a volume cannot turn it into a copy yet");
                 return false;
             }
         }

@@ -63,7 +63,7 @@ impl SliceCopy {
             let lose = || copy.layout.lose(offset, len, holders.bits(), keeps_held);
             let Some(noted) = copy.with_room_for(id, lose).await? else { return Ok(()) };
             let Some(added) = noted else {
-                tracing::error!(copy = %copy.address, "more blocks are lost than a copy can note: it does not come in sync");
+                tracing::error!(copy = %copy.address, "a copy has more lost blocks than it can record: it stays out of sync");
                 return Err(SliceError::Unwritable);
             };
             copy.report_lost();
@@ -167,11 +167,11 @@ impl SliceCopy {
                 Ok(true) => {}
                 // The joiner still learns that this copy holds all of them, because it holds the others.
                 Ok(false) => {
-                    tracing::warn!(copy = %self.address, "a copy cannot note all blocks that its disk does not read: if it goes out of sync, they are lost here, too");
+                    tracing::warn!(copy = %self.address, "a copy cannot record all blocks that its disk fails to read: if it goes out of sync, they are lost here, too");
                 }
                 Err(error) => {
                     // The joiner need not wait for that: it learns that no copy holds them.
-                    tracing::warn!(copy = %self.address, %error, "a copy cannot note blocks that its disk does not read");
+                    tracing::warn!(copy = %self.address, %error, "a copy cannot record blocks that its disk fails to read");
                     found.lost.iter_mut().for_each(|lost| lost.holders = Slots::NONE);
                 }
             }

@@ -431,7 +431,7 @@ impl SliceCopy {
         let part = (bad.cause == ReadFailure::Map).then_some(bad.offset.0 / MAP_UNIT);
         let leaves = self.repairs.add_bad(rt::now(), part);
         if leaves {
-            tracing::error!(copy = %self.address, "too many bad blocks: this copy gives up being in sync");
+            tracing::error!(copy = %self.address, "too many bad blocks: this copy leaves the in-sync set");
             self.note_unrepaired(bad);
             self.give_up_disk(DiskFault::Failing);
         }

@@ -197,7 +197,7 @@ impl Declared {
             once(&format!("node of volume {name:?}"), &volume.on)?;
             if volume.split_brain_policy == Some(SplitBrainPolicy::Heartbeat) && !volume.accept_split_brain {
                 return Err(format!(
-                    "volume {name:?}: with split-brain-policy = \"heartbeat\" both nodes may continue, and the writes of one of them be discarded: set accept-split-brain = true as well"
+                    "volume {name:?}: with split-brain-policy = \"heartbeat\" both nodes may continue, and the writes of one of them are then discarded: set accept-split-brain = true as well"
                 ));
             }
             if volume.reserve.is_some_and(|reserve| reserve > volume.size) {

@@ -229,7 +229,7 @@ impl Keeper {
         let decided = self.split_of(id, fork).is_some_and(|split| split.keep.is_some());
         let used = self.forks.all.borrow().get(&id)?.acted;
         if !used || fork.split && decided {
-            tracing::warn!(volume = entry.name, "the remains of a removed copy on this node are discarded");
+            tracing::warn!(volume = entry.name, "what is left of a removed copy on this node is discarded");
             self.drop_record(id).await?;
             self.forget_fork(id);
             self.go_on_serving(id).await;
