@@ -7,7 +7,7 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
-  leave_cluster: 'for a node that is none of its cluster any more, at that machine (docs/use/console.md)',
+  leave_cluster: 'for a node that is no longer in its cluster, on that machine (docs/use/console.md)',
   force_new_cluster: 'for one survivor of a disaster, at that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console asks for the node itself',
   remove_disk: 'not yet: it shows the progress',

@@ -120,7 +120,7 @@ function Remove({ address, close }: { address: string; close: () => void }) {
       act={() => data(api.DELETE('/v1/floating-ips/{address}', { params: { path: { address } } }))}
       done={`Floating IP ${address} removed.`}
     >
-      <Said>Hosts that use this address lose their disks: their sessions end, and no node answers there any more. If you add it again, it gets another portal group, and hosts must repeat discovery.</Said>
+      <Said>Hosts that use this address lose their disks: their sessions end, and no node answers there. If you add it again, it gets another portal group, and hosts must repeat discovery.</Said>
       <Tried method="DELETE" path={`/v1/floating-ips/${encodeURIComponent(address)}`} failure="The floating IP cannot be removed" />
     </Ask>
   )

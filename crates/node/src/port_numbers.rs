@@ -3,7 +3,7 @@
 //!
 //! To an initiator, all nodes of a cluster are one SCSI target device. The nodes with a copy of a volume show
 //! it by the same targets, and each node is a target port group and a portal group of its own. Two nodes must
-//! never give the same number to two ports, and a port must keep its number for ever, since reservations
+//! never give the same number to two ports, and a port must keep its number forever, since reservations
 //! refer to it. So all numbers are derived from the node's number, without asking another node.
 
 use std::num::NonZeroU8;

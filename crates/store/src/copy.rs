@@ -4,7 +4,7 @@
 //! another copy may hold other data. This module knows where the pages are, not what the bits mean. The pages
 //! lie apart from the slices' own extents, so that a copy's data is laid out like that of any volume. Page
 //! `p` of slice `s` of `n` is page `p * n + s` of the map. No slice of a volume is longer than the first one,
-//! so a page keeps its place for ever, however the volume grows. Page 0 of each slice is its list of lost
+//! so a page keeps its place forever, however the volume grows. Page 0 of each slice is its list of lost
 //! blocks (`lost.rs`); the pages of its dirty map follow.
 
 use std::sync::Arc;

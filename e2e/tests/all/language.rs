@@ -13,7 +13,7 @@ use e2e::program;
 use crate::structure::{is_test, lines_of_test_modules, root, sources};
 
 /// Phrases, in lower case, and what to say instead.
-const BANNED: [(&str, &str); 38] = [
+const BANNED: [(&str, &str); 63] = [
     ("anew", "again"),
     ("mend", "repair"),
     ("mends", "repairs"),
@@ -52,6 +52,31 @@ const BANNED: [(&str, &str); 38] = [
     ("proves itself", "authenticates"),
     ("only it has ever had", "that have never had a copy on another node"),
     ("no other node has ever had", "has never had a copy on another node"),
+    ("gets in sync", "is in sync again, resyncs"),
+    ("get in sync", "be in sync again, resync"),
+    ("comes in sync", "is in sync again, resyncs"),
+    ("come in sync", "be in sync again, resync"),
+    ("came in sync", "was in sync again, resynced"),
+    ("is given up", "is abandoned, is excluded"),
+    ("are given up", "are abandoned, are excluded"),
+    ("takes no changes", "accepts no changes"),
+    ("take no changes", "accept no changes"),
+    ("the remains of", "what is left of"),
+    ("is taken for", "is mistaken for, counts as"),
+    ("are taken for", "are mistaken for, count as"),
+    ("took long", "took a long time"),
+    ("takes long", "takes a long time"),
+    ("taking long", "taking a long time"),
+    ("some seconds", "a few seconds"),
+    ("some milliseconds", "a few milliseconds"),
+    ("for ever", "forever"),
+    ("also after", "even after"),
+    ("host set-up", "host setup"),
+    ("is no failure", "is not a failure"),
+    ("be mended", "be repaired"),
+    ("is without", "lacks"),
+    ("so far as", "if"),
+    ("graver", "more severe"),
 ];
 
 /// Crates that print nothing for users.

@@ -273,7 +273,7 @@ pub enum ControlError {
     },
     /// After the split brain, the record's side added copies on other nodes.
     #[error(
-        "copies were added to volume {volume:?} after the split brain: the data of node {node} can be kept only beside one other copy; remove the extra copies with `ursa volume copy remove {volume} --on NODE`, then try again"
+        "copies were added to volume {volume:?} after the split brain: the data of node {node} can be kept only together with one other copy; remove the extra copies with `ursa volume copy remove {volume} --on NODE`, then try again"
     )]
     SplitAmongMore {
         /// The volume.

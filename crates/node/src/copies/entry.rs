@@ -490,7 +490,7 @@ mod kind_code {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VolumeKind, D::Error> {
         let code = u8::deserialize(deserializer)?;
-        VolumeKind::from_code(code).ok_or_else(|| D::Error::custom(format!("{code} is no kind of volume")))
+        VolumeKind::from_code(code).ok_or_else(|| D::Error::custom(format!("{code} is not a kind of volume")))
     }
 }
 

@@ -95,7 +95,7 @@ pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
     Listener::bind(address).await
 }
 
-/// Accepts connections for ever. `logins` has the connections in login at all portals.
+/// Accepts connections forever. `logins` has the connections in login at all portals.
 pub async fn serve(listener: Listener, logins: Rc<Logins>) {
     loop {
         match listener.accept().await {

@@ -18,7 +18,7 @@ pub struct Budget {
     running: Cell<usize>,
     /// Bytes of responses that are not sent.
     queued: Cell<usize>,
-    /// Waiting commands, by age. The oldest goes first: otherwise a large one could wait for ever.
+    /// Waiting commands, by age. The oldest goes first: otherwise a large one could wait forever.
     waiting: RefCell<BTreeSet<u64>>,
     next_ticket: Cell<u64>,
     /// Notified when the next in line may fit.

@@ -6,7 +6,7 @@
 //! WRITE, ORWRITE) is atomic: it keeps its claim on the range until it has written. Operations almost never
 //! overlap; then the check only looks at the operations that are under way nearby.
 //!
-//! No operation waits for ever: the holder of a claim waits only for its disk, or for claims on slices of
+//! No operation waits forever: the holder of a claim waits only for its disk, or for claims on slices of
 //! higher numbers.
 
 use std::cell::{Cell, RefCell};

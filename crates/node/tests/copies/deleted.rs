@@ -48,7 +48,7 @@ fn a_node_that_was_down_deletes_its_copy_when_it_is_back() {
         cluster.wait_for("the others have said that it is gone", || cluster.noted(0) == [[2]]);
         cluster.start(1);
         cluster.wait_for("it deletes what it has", || cluster.names_on(1).is_empty());
-        cluster.wait_for("it is not remembered for ever", || cluster.noted(0).is_empty());
+        cluster.wait_for("it is not remembered forever", || cluster.noted(0).is_empty());
         // Its name and its place are free.
         cluster.add_volume(kind, 3);
         cluster.wait_until_all_serve();
@@ -87,7 +87,7 @@ fn a_volume_whose_only_copy_is_out_of_reach_is_deleted_and_goes_when_its_node_is
         assert_eq!(cluster.noted(0), [[2]]);
         cluster.start(1);
         cluster.wait_for("its node deletes what it has", || cluster.names_on(1).is_empty());
-        cluster.wait_for("it is not remembered for ever", || cluster.noted(0).is_empty());
+        cluster.wait_for("it is not remembered forever", || cluster.noted(0).is_empty());
         assert!(!is_known(0) && !is_known(1), "it is not adopted again");
     });
 }

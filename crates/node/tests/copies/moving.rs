@@ -105,7 +105,7 @@ fn a_copy_is_added_and_another_removed_while_the_volume_is_used() {
             assert!(cluster.remove_copy(2, 1).unwrap(), "it is gone at once");
             assert_eq!(cluster.nodes_of_copies(2), [2, 3]);
             cluster.wait_until("node 1 deletes its copy", || cluster.kept(0) == 0);
-            cluster.wait_until("it is not remembered for ever", || {
+            cluster.wait_until("it is not remembered forever", || {
                 cluster.control(1, |control| async move {
                     control.keeper().unwrap().volumes()[0].entry.dropped.is_empty()
                 })

@@ -154,5 +154,5 @@ fn a_copy_of_a_volume_that_was_not_created_is_deleted_by_a_node_that_was_down() 
     let noted = cluster.control(0, |control| async move {
         control.keeper().unwrap().list::<DeletedVolume>("deleted-volume/")
     });
-    assert!(noted.is_empty(), "it is not remembered for ever: {noted:?}");
+    assert!(noted.is_empty(), "it is not remembered forever: {noted:?}");
 }

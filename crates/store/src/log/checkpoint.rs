@@ -133,7 +133,7 @@ impl Inner {
         let spares = state.zone_to_return(self.handle.tuning.replay_bytes).is_some();
         state.sweeping = match now {
             _ if found => Sweeping::Leaves,
-            // A checkpoint that returned none would be followed by another one for ever.
+            // A checkpoint that returned none would be followed by another one forever.
             Sweeping::Leaves if spares => Sweeping::Zones,
             Sweeping::Zones if spares && returned => Sweeping::Zones,
             _ => Sweeping::Nothing,

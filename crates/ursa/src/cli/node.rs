@@ -106,11 +106,11 @@ pub enum Command {
     /// Make this node, the last survivor of a disaster, a cluster of its own
     ///
     /// Use it only if a majority of the voters is lost for good, so that nothing can be changed. The other
-    /// nodes are given up: data that only they have is lost. Never start them again with their old data: IF
+    /// nodes are abandoned: data that only they have is lost. Never start them again with their old data: IF
     /// ONE OF THEM STILL RUNS SOMEWHERE, BOTH SIDES CONTINUE (SPLIT BRAIN), AND HOSTS WRITE TO TWO DIVERGING
     /// COPIES OF ONE VOLUME. Volumes whose copy here was out of sync are not served. Refused while a majority
     /// or any other node can be reached. Takes effect when this node is next started. Then remove the
-    /// given-up copies and nodes (`ursa volume copy remove`, `ursa node remove`), let machines that return
+    /// abandoned copies and nodes (`ursa volume copy remove`, `ursa node remove`), let machines that return
     /// leave the old cluster (`ursa node leave --forget`), and let them join as new nodes.
     ForceNewCluster {
         #[command(flatten)]

@@ -119,7 +119,7 @@ impl Full {
     /// # Errors As [`Full::begin`].
     pub fn found(mut self, refused: u64, patience: &Patience) -> Result<Filled, DrillError> {
         let (half, again, pieces) = (self.half(), self.again(), self.pieces);
-        self.step("reads in the end", patience, async move |unit| {
+        self.step("the final reads", patience, async move |unit| {
             unit.check(again.clone(), SECOND).await?;
             unit.check_zeros(again.end..half.end).await?;
             unit.check(half.end..pieces, FIRST).await

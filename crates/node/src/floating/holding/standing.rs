@@ -194,7 +194,7 @@ impl Holding {
     fn is_silent(&self, now: Instant, node: NodeId) -> bool {
         let Some(silence) = self.keeper.silence_of(node) else { return false };
         // It took the address because this node was silent to it. Two nodes that do not hear each other would
-        // otherwise take it from each other for ever, and no node would have it.
+        // otherwise take it from each other forever, and no node would have it.
         let lost = self.lost.map(|lost| now.since(lost)).filter(|since| *since < AFTER_LOSS);
         let is_heard_since = lost.is_none_or(|since| silence.age < since);
         silence.age >= SILENCE_LENGTH && is_heard_since && self.keeper.reached_by(node).is_empty()

@@ -19,9 +19,9 @@ use crate::http::there::OfNode;
 /// Scrubs a volume on a node: reads everything in use from the node's disks while hosts use the volume, and
 /// repairs bad blocks from another copy in sync.
 ///
-/// Of blocks of log volumes and of their maps, the checksums are verified. Without another copy, bad blocks
+/// For log volumes, it verifies the checksums of blocks and of their maps. Without another copy, bad blocks
 /// are counted and reported, and cannot be read until hosts write them. If a scrub is already running, no
-/// other one is started, and it yields less to hosts. An interrupted scrub continues where it was, also after
+/// other one is started, and it yields less to hosts. An interrupted scrub resumes where it was, even after
 /// a restart of the node. If the queried node has no copy, a node that has one scrubs its own. The scrub is a
 /// job of that node; every node can show and cancel it.
 #[utoipa::path(
