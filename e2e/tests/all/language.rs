@@ -79,6 +79,22 @@ const BANNED: [(&str, &str); 63] = [
     ("graver", "more severe"),
 ];
 
+/// Files that are read as a whole. Not `docs/glossary.md`, which lists the phrases, and not
+/// `docs/testing.md`, which has the names of faults, on which the simulator's seeds depend.
+const PLACES: [&str; 11] = [
+    "README.md",
+    "CHANGELOG.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/use",
+    "docs/why",
+    "docs/formats",
+    "docs/performance.md",
+    "docs/scsi-conformance.md",
+    "docs/openapi.json",
+    "deploy",
+];
+
 /// Crates that print nothing for users.
 const UNREAD: [&str; 4] = ["sim", "fuzzing", "mutants", "replica"];
 
@@ -90,7 +106,7 @@ const FOR_DEVELOPERS: [&str; 7] =
 #[test]
 fn what_people_read_is_in_the_fields_language() {
     let mut found = Vec::new();
-    for place in ["README.md", "CHANGELOG.md", "docs/use", "docs/openapi.json", "deploy"] {
+    for place in PLACES {
         let comment = if place == "deploy" { "#" } else { "<!--" };
         each_file(&root().join(place), &mut |path, text| look(path, text, comment, &mut found));
     }

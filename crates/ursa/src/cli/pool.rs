@@ -83,7 +83,7 @@ pub enum Command {
         /// Import it under another name
         #[arg(long)]
         name: Option<String>,
-        /// Import it even if its last server has not exported it; make sure that this server is off
+        /// Import it even if its last server has not exported it; make sure that the other server is off
         #[arg(long)]
         force: bool,
         #[command(flatten)]
