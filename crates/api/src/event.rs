@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_known_again_whoever_tells_it() {
+    fn an_event_is_recognized_whichever_node_reports_it() {
         let first = lost(1, 7, 100);
         assert!(first.is_same_as(&Event { seen_by: vec![1, 2], ..first.clone() }));
         assert!(!first.is_same_as(&lost(1, 8, 100)), "again");

@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not copies")]
-    fn what_is_referred_to_cannot_be_changed() {
+    fn referenced_bytes_cannot_be_changed() {
         let mut batch = SendBatch::new();
         batch.push_shared(Buf::copy_of(b"DATA").share());
         batch.push(b"abc");

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_somebody_holds_is_left_alone() {
+    fn memory_in_use_is_not_reused() {
         let mut filler = Filler::new(Content::Random, 512, Rng::new(1));
         let first = filler.next();
         let copy = first.to_vec();

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_counts_as_the_nearest() {
+    fn values_out_of_range_count_as_the_nearest() {
         let mut latency = Latency::default();
         latency.note(Duration::ZERO);
         latency.note(Duration::from_secs(3600));

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_exceeds_a_limit_is_no_transaction() {
+    fn a_transaction_that_exceeds_a_limit_is_refused() {
         let fine = Transaction::new(1).expect("a", None).put("a", "x").delete("b");
         assert_eq!(fine.check(), Ok(()));
         assert_eq!(fine.clone().put("a", "y").check(), Err(Invalid::Twice));

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_looked_at_once_and_no_turn_looks_at_many() {
+    fn each_volume_is_visited_once_and_few_per_turn() {
         const MANY: usize = 2 * A_QUICK_TURN;
         for (count, expected) in [
             (0, vec![0]),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_looked_at_once_whatever_comes_and_goes() {
+    fn objects_that_stay_are_visited_once_while_others_come_and_go() {
         let mut map = of(A_QUICK_TURN + 2);
         // The second turn continues behind this key.
         let last = A_QUICK_TURN - 1;

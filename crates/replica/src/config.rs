@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_process_is_no_member() {
+    fn a_restarted_process_is_not_a_member() {
         let config = two();
         assert_eq!(config.standing(slot(1), Incarnation(4)), Standing::InSync(Incarnation(4)));
         assert_eq!(config.standing(slot(1), Incarnation(5)), Standing::Outside);

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_before_the_clock_stopped_counts_for_nothing() {
+    fn leases_requested_before_the_clock_stopped_do_not_count() {
         let (mut a, mut b) = (leases(), leases());
         let late = b.handle_request(at(5000), A, a.request(at(5000))).unwrap();
         a.handle_grant(B, late);

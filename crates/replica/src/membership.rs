@@ -236,7 +236,7 @@ mod tests {
     /// Lives are counted per node: another node's copy in the same slot may be in the life with the same
     /// number.
     #[test]
-    fn whose_slot_is_another_node_s_by_now_is_waited_for() {
+    fn a_member_whose_slot_was_reassigned_is_waited_for() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(1));
         let mut me = Membership::new(slot(0), Incarnation(1));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_not_forgotten_by_going_on_alone() {
+    fn continuing_alone_does_not_forget_missed_configurations() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(1));
         let mut me = Membership::new(slot(0), Incarnation(1));
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_before_the_copy_was_dropped_and_added_again_stands() {
+    fn leases_granted_before_the_copy_was_readded_stay_valid() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(1));
         let third = Leases::new(at(0), Incarnation(1), Terms::default());

@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_the_dead_before_going_on_alone() {
+    fn no_copy_waits_for_the_dead_before_it_continues_alone() {
         let mut case = Case::new(2);
         case.steward.handle_heartbeat(at(2390), slot(1), Incarnation(1));
         assert_eq!(case.proposes(2500), None);

@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_what_is_understood() {
+    fn messages_are_decoded_as_encoded() {
         for message in all() {
             let envelope = Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message };
             let (head, payload) = encode(&envelope);

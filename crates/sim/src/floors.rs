@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hardly_happens_is_named() {
+    fn rare_operations_are_named() {
         let named = missed(&BTreeMap::from([("exchange", 0)]), &FaultCounts::default());
         assert!(named.iter().any(|line| line.starts_with("exchange: 0, ")), "{named:?}");
         assert_eq!(named.len(), DONE.len() + FAULTS.len() + harm::ALL.len());

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lost_on_a_disk_is_noticed() {
+    fn data_lost_on_a_disk_is_noticed() {
         let history = History::new(BlockSize::B4096, 0);
         let old = history.begin_write(2..4, 1);
         history.end_write(&old);

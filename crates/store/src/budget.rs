@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_is_free_again() {
+    fn dropped_memory_is_free_again() {
         let budget = RamBudget::new(ByteLen(100));
         let grant = budget.reserve(ByteLen(60)).unwrap();
         let refused = budget.clone().reserve(ByteLen(41));

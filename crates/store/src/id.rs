@@ -66,7 +66,7 @@ mod tests {
     use super::VolumeId;
 
     #[test]
-    fn what_is_printed_can_be_read() {
+    fn printed_ids_can_be_parsed() {
         let id = VolumeId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
         assert_eq!(id.to_string(), "000102030405060708090a0b0c0d0eff");
         assert_eq!(VolumeId::parse(&id.to_string()), Some(id));

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_kept_until_it_is_written() {
+    fn held_blocks_are_kept_until_written() {
         let lost = list(&[]);
         assert!(lost.add(&(0..512), 0b10, false).is_some());
         assert!(lost.hold(iter::once(0..8192)) && !lost.hold(iter::once(0..8192)));
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_gives_way_to_what_is_lost_and_to_what_is_held_later() {
+    fn held_blocks_yield_to_lost_ones_and_to_later_ones() {
         let lost = list(&[]);
         let unit = |unit: u64| unit * LOST_UNIT..(unit + 1) * LOST_UNIT;
         let last = LOST_UNITS_MAX as u64;
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_not_held() {
+    fn blocks_without_a_slot_are_not_held() {
         let lost = list(std::slice::from_ref(&(0..512)));
         let unit = |unit: u64| unit * LOST_UNIT..(unit + 1) * LOST_UNIT;
         let last = LOST_UNITS_MAX as u64;

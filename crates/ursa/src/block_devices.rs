@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_uses_a_device_is_seen_without_touching_it() {
+    fn users_of_a_device_are_found_without_touching_it() {
         let dir = tempfile::tempdir().unwrap();
         let (devices, block) = (dir.path().join("devices"), dir.path().join("class"));
         fs::create_dir_all(&block).unwrap();
@@ -332,7 +332,7 @@ mod tests {
     /// Mounts and swap spaces that name a path are resolved below `/dev`, so the test uses devices that every
     /// machine has there.
     #[test]
-    fn what_the_kernel_names_by_its_path_is_in_use() {
+    fn a_device_that_the_kernel_names_by_path_is_in_use() {
         let dir = tempfile::tempdir().unwrap();
         for (name, dev) in [("null", "8:0"), ("zero", "8:16"), ("full", "8:32")] {
             put(&dir.path().join(name), &[("size", "2048"), ("dev", dev), ("ro", "0")]);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn of_three_nodes_each_can_be_lost() {
+    fn any_of_three_nodes_can_be_lost() {
         let three = nodes(&[(true, true); 3]);
         let volume = volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]);
         let expected = [format!("if node 1 is lost: {CONTINUES}"), format!("if node 2 is lost: {CONTINUES}")];
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_nodes_alone_one_decides() {
+    fn one_of_two_nodes_decides() {
         let two = nodes(&[(true, true), (true, false)]);
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]), &two);
         assert_eq!(
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_nodes_the_other_one_may_continue_alone() {
+    fn the_other_of_two_nodes_may_continue_alone() {
         let two = nodes(&[(true, true), (true, false)]);
         let chosen = ChosenPolicy { policy: SplitBrainPolicy::Heartbeat, by: "me".into(), at: 0 };
         let volume = Volume {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_outside_is_no_loss() {
+    fn losing_a_copy_out_of_sync_has_no_effect() {
         let three = nodes(&[(true, true); 3]);
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, OutOfSync)]), &three);
         assert_eq!(said[1], "if node 2 is lost: no effect (its copy is out of sync)");

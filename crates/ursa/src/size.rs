@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn displayed_sizes_can_be_parsed() {
         for (bytes, text) in
             [(0, "0"), (1000, "1000"), (1536 << 20, "1536M"), (1 << 40, "1T"), (1 << 62, "4096P")]
         {

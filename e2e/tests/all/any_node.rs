@@ -213,7 +213,7 @@ fn one_node_shows_live_figures_of_all() {
 
 /// A node shows the audit log and events of other nodes, also after a node has returned.
 #[test]
-fn one_node_tells_what_was_done_and_has_happened_on_all() {
+fn one_node_shows_the_audit_log_and_events_of_all() {
     let mut nodes = cluster_of_three();
     nodes[1].ursa(&["target", "create", SECOND]).expect_ok();
     let audit = |nodes: &[Node; 3]| nodes[0].ursa_json(&["audit", "--node", "all", "--limit", "1000"]);

@@ -51,7 +51,7 @@ fn unit_designators(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn iscsi_readcapacity16_tells_both_block_sizes() {
+fn iscsi_readcapacity16_reports_both_block_sizes() {
     let mut server = Server::start();
     for (name, block_size, blocks) in [("small-blocks", 512, 131_072), ("large-blocks", 4096, 16_384)] {
         let export = server.create(&VolumeSpec::new(name, 64 * MIB).block_size(block_size));

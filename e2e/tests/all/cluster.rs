@@ -97,7 +97,7 @@ fn a_copy_moves_and_its_node_is_maintained_while_the_volume_is_written_to() {
 /// Two of three nodes are lost for good: the last one continues alone, and refuses a node that returns with
 /// its old state.
 #[test]
-fn the_last_survivor_is_made_a_cluster_of_its_own() {
+fn the_last_survivor_is_forced_into_its_own_cluster() {
     let mut nodes = cluster_of_three();
     nodes[0]
         .ursa(&["volume", "create", "db", "--size", "64M", "--copies", "3", "--target", TARGET])

@@ -164,7 +164,7 @@ fn a_node_that_is_stopped_in_order_is_waited_for_by_nobody() {
 }
 
 #[test]
-fn after_a_black_out_nobody_has_to_choose() {
+fn after_a_blackout_no_decision_is_needed() {
     let (record, cycle) = drill_of_one_cycle(&["black-out", "--witness", "--seconds", "1"]);
     assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(5), "{record:#}");
 }
@@ -264,7 +264,7 @@ fn the_nodes_of_a_drill_die_with_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_done() {
+fn invalid_drills_are_refused_before_anything_is_done() {
     let home = TempDir::new().expect("a temporary directory can be made");
     let directory = home.path().join("nodes");
     for (arguments, code, words) in [

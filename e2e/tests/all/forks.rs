@@ -147,7 +147,7 @@ fn split() -> [Node; 2] {
 }
 
 #[test]
-fn what_both_have_written_alone_is_kept_until_somebody_decides() {
+fn both_sides_of_a_split_are_kept_until_somebody_decides() {
     let nodes = split();
     let words = nodes[1].ursa(&["volume", "show", "db"]).expect_ok();
     assert!(words.contains("SPLIT BRAIN"), "{words}");
@@ -180,7 +180,7 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
 /// The first node is lost for good during a split brain: the second one can keep its data without asking the
 /// first.
 #[test]
-fn what_the_survivor_of_a_split_has_can_be_kept() {
+fn the_side_of_a_splits_survivor_can_be_kept() {
     let mut nodes = split();
     nodes[0].kill();
     let keep = ["volume", "resolve-split-brain", "db", "--keep", "2", "--discard-other"];

@@ -159,7 +159,7 @@ fn seen_in_doubt(etcd: &Etcd, nodes: &mut [Node; 2], guest: &Guest, export: &Exp
 }
 
 #[test]
-fn what_one_node_has_promised_the_other_keeps() {
+fn promises_of_one_node_are_kept_by_the_other() {
     let mut nodes = cluster_of_three();
     let export = create(&nodes, "1,2");
     let Some(guest) = Guest::start("promised") else { return };

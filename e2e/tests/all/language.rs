@@ -104,7 +104,7 @@ const FOR_DEVELOPERS: [&str; 7] =
     ["expect(", "assert", "panic!", "unreachable!", "debug!", "trace!", "reason ="];
 
 #[test]
-fn what_people_read_is_in_the_fields_language() {
+fn texts_for_people_use_the_fields_terms() {
     let mut found = Vec::new();
     for place in PLACES {
         let comment = if place == "deploy" { "#" } else { "<!--" };

@@ -161,7 +161,7 @@ fn nothing_above_rt_touches_the_system() {
 }
 
 #[test]
-fn what_touches_the_system_is_found_wherever_it_is() {
+fn system_calls_are_found_wherever_they_are() {
     let planted = "use std::fs;\n";
     let beside_tests = "#[cfg(test)]\nmod tests;\n\nfn it() {}\n";
     let with_tests = "fn it() {}\n\n#[cfg(test)]\nmod tests {\n    use std::fs;\n\n    fn it() {\n    }\n}\n";

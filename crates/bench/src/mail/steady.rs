@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_to_the_end_is_not_steady() {
+    fn latency_that_grows_to_the_end_is_not_steady() {
         let queue: Vec<f64> = (0..20).map(|at| noise(at) + 50.0 * at as f64).collect();
         assert_eq!(steady_from(&queue), None);
         assert_eq!(steady_from(&[1.0; 4]), None);

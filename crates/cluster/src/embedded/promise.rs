@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_is_promised_beyond_its_term() {
+    fn commitments_outlast_their_term() {
         let mut saved = Saved::joining(Identity { cluster: 9, generation: 1, node: NodeId::new(4).unwrap() });
         (saved.vote.term, saved.compacted) = (8, Position { index: 10, term: 6 });
         let at = |index| Position { index, term: 6 };

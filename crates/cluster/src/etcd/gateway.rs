@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_etcd_means() {
+    fn errors_of_etcd_are_classified() {
         let answer = |error| refusal(&json!({ "error": error, "code": 8 })).0;
         assert_eq!(answer("etcdserver: mvcc: database space exceeded"), Failed::Refused(Refused::Full));
         assert_eq!(answer("etcdserver: requested lease not found"), Failed::Refused(Refused::Lease));

@@ -57,7 +57,7 @@ fn a_transaction_takes_effect_once() {
 }
 
 #[test]
-fn what_may_be_forgotten_is_not_done_again() {
+fn a_transaction_with_a_forgotten_result_is_not_repeated() {
     let mut record = Record::default();
     let first = Transaction::new(u128::MAX).put("counter", "1");
     assert_eq!(record.apply(&first, 0), committed(1));

@@ -273,7 +273,7 @@ fn watches_skip_nothing_when_etcd_restarts() {
 }
 
 #[test]
-fn what_etcd_has_dropped_is_a_new_start() {
+fn a_watch_from_compacted_revisions_starts_over() {
     let Some(server) = Server::start() else { return };
     let writer = server.node();
     let revisions: Vec<Revision> =
@@ -433,7 +433,7 @@ fn deaf_proxy(to: u16) -> u16 {
 }
 
 #[test]
-fn changes_that_are_not_told_are_asked_for() {
+fn unreported_changes_are_polled() {
     let Some(server) = Server::start() else { return };
     let writer = server.node();
     put(&writer.store(), "a", "1");

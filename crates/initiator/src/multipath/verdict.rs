@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failures_mean() {
+    fn failures_are_classified() {
         let again = |done, path, pause| Verdict::Again { done, path, pause };
         let lost = Error::Ended(Ended::Closed);
         let cases = [

@@ -8,7 +8,7 @@ use crate::ram_target::{NAME, RamTarget};
 use crate::simulated;
 
 #[test]
-fn nobody_is_there() {
+fn an_unreachable_portal_is_reported() {
     simulated(1, RamTarget::default(), |mut portal| async move {
         portal.set_port(1);
         let error = Session::connect(portal, NAME, &Options::default()).await.err().unwrap();

@@ -52,7 +52,7 @@ fn a_command_that_is_not_answered_is_aborted() {
 }
 
 #[test]
-fn what_cannot_be_aborted_is_reset() {
+fn commands_that_cannot_be_aborted_are_reset() {
     let reset = (TaskFunction::LogicalUnitReset, TaskResponse::Complete);
     let ladder = vec![TaskFunction::AbortTask, TaskFunction::LogicalUnitReset];
     for refused in [vec![], vec![(TaskFunction::AbortTask, TaskResponse::Rejected)]] {
@@ -90,7 +90,7 @@ fn an_abandoned_command_is_aborted() {
 }
 
 #[test]
-fn an_abort_tells_when_nothing_more_can_come() {
+fn an_abort_ends_when_nothing_more_can_come() {
     let target = RamTarget { silent_after: 1, ..RamTarget::default() };
     simulated(1, target, |portal| async move {
         let session = log_in(portal).await;

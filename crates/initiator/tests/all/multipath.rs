@@ -505,7 +505,7 @@ fn an_overwrite_of_an_abandoned_write_waits_for_it() {
 }
 
 #[test]
-fn nobody_guesses_what_came_of_a_compare_and_write() {
+fn the_outcome_of_a_compare_and_write_is_never_guessed() {
     for seed in 0..4 {
         let array = Array::new(seed, &[2]);
         let unit = open(&array);

@@ -192,7 +192,7 @@ fn a_link_is_up_after_the_verdict_and_an_older_attempt_does_not_replace_it() {
 }
 
 #[test]
-fn a_second_hello_that_is_not_the_first_is_no_verdict() {
+fn a_second_hello_that_differs_from_the_first_decides_nothing() {
     let victim = Victim::new(false);
     let (_, mut wire) = victim.call(2, HELLO);
     let another = Hello { from: NodeId(3), ..HELLO };

@@ -35,7 +35,7 @@ fn the_bytes_are_those_of_the_page() {
 }
 
 #[test]
-fn what_arrives_in_pieces_is_put_together() {
+fn frames_that_arrive_in_pieces_are_reassembled() {
     let sent = [frame(1, 2, b"abc", &[7; 5000]), frame(3, 4, b"", b""), frame(5, 6, b"", b"x")];
     let mut bytes = bytes_of(&sent[..1]);
     let mut keep_alive = SendBatch::new();

@@ -110,7 +110,7 @@ fn contents(mut bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn what_goes_in_comes_out_however_it_is_cut() {
+fn data_is_unchanged_however_records_are_split() {
     let mut ends = pair();
     let content = content(100_000);
     for piece in [100_000, 20_000, CONTENT_MAX + AROUND, CONTENT_MAX + AROUND - 1, 4096, 17, 5, 1] {
@@ -156,7 +156,7 @@ fn a_handshake_may_come_in_any_pieces() {
 }
 
 #[test]
-fn what_comes_in_one_flight_with_the_handshakes_end_is_not_lost() {
+fn data_in_one_flight_with_the_handshakes_end_is_not_lost() {
     let nodes = Nodes::new();
     for piece in [100_000, 1000, 1] {
         let [mut server, mut client] = nodes.ends();
@@ -332,7 +332,7 @@ fn fate(nodes: &Nodes, content_type: u8, content: &[u8]) -> Option<rustls::Error
 }
 
 #[test]
-fn what_a_peer_may_not_say_ends_it() {
+fn forbidden_messages_end_the_connection() {
     let nodes = Nodes::new();
     let misbehaved = |why: PeerMisbehaved| Some(rustls::Error::PeerMisbehaved(why));
     let invalid = |why: InvalidMessage| Some(rustls::Error::InvalidMessage(why));

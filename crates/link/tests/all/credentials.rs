@@ -39,7 +39,7 @@ fn credentials_are_files_for_their_owner() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused() {
+fn credentials_that_do_not_match_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let load = || NodeCredentials::load(path, CLUSTER, NODE);

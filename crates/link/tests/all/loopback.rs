@@ -151,7 +151,7 @@ fn a_node_cannot_be_started_with_the_credentials_of_another() {
 }
 
 #[test]
-fn garbage_and_slow_strangers_do_no_harm() {
+fn garbage_and_slow_connections_do_no_harm() {
     let (a, b) = secure_pair();
     a.wait_for_links(3);
     for begin in [

@@ -140,13 +140,13 @@ fn another_cluster_is_said_once() {
 }
 
 #[test]
-fn a_cluster_that_was_given_up_is_said_once() {
+fn an_abandoned_cluster_is_reported_once() {
     let other = Member { generation: 2, ..Member::new(2) };
     said_once([Member::new(1), other], "must join again as a new node");
 }
 
 #[test]
-fn a_stranger_is_said_once() {
+fn an_unknown_peer_is_reported_once() {
     said_once(
         [Member { knows: Vec::new(), ..Member::new(1) }, Member::new(2)],
         "not a member of the cluster",

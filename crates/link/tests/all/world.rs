@@ -578,7 +578,7 @@ fn how_it_stands_with_the_others_can_be_asked() {
 }
 
 #[test]
-fn stopping_tells_every_core_and_nothing_comes_back() {
+fn stopping_notifies_every_core_and_nothing_comes_back() {
     let cluster = Cluster::new(1, &[2, 2]);
     cluster.settle();
     let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };

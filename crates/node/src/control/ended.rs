@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_long_ago_is_forgotten() {
+    fn jobs_that_ended_long_ago_are_forgotten() {
         let ended = EndedJobs::default();
         ended.note(at(0), change(1));
         ended.note(at(60), change(2));

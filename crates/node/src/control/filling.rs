@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_and_not_live_is_room() {
+    fn lent_space_that_is_not_live_counts_as_free() {
         // 200 thick, 300 lent to logs of which 100 are live, 500 not lent.
         let some = filling(1000, 500, 300, 100, 620);
         assert_eq!((some.used, some.percent()), (300, 32));

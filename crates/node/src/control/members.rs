@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn other_nodes_tell_of_no_portal_that_nobody_can_connect_to() {
+    fn other_nodes_list_no_portal_that_is_unreachable() {
         let links = addresses(&["10.0.0.1:3270", "10.1.0.1:3270"]);
         assert_eq!(
             told_portals(&addresses(&["0.0.0.0:3260"]), &links),

@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scrub_has_found_is_said() {
+    fn the_result_of_a_scrub_is_reported() {
         let mut found = ScrubFound::default();
         assert_eq!(said(&found), None);
         found.note(true, 7);

@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_known_until_a_whole_comparison_finds_something_else() {
+    fn mismatches_are_kept_until_a_complete_verify_finds_otherwise() {
         use VerificationState::{Done, Running, Stopped};
         let unknown = Differing::default();
         let after = |before: &Differing, found: &Verification| {

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_of_a_later_version_is_not_taken_for_a_known_one() {
+    fn a_code_of_a_later_version_is_not_mistaken_for_a_known_one() {
         assert!(serde_json::from_str::<Refused>(r#""a-later-code""#).is_err());
         assert!(serde_json::from_str::<Refused>(r#"{"busy":"a sentence"}"#).is_err());
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_known_in_another_epoch_counts_no_more_but_a_disk_that_failed_has_failed() {
+    fn knowledge_of_another_epoch_expires_but_a_failed_disk_stays_failed() {
         let now = slice(0b010, 0);
         assert_eq!(now.holds_in(Some(Epoch(4))), now);
         for (view, epoch) in [

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_with_a_copy_follows_from_the_record() {
+    fn the_work_on_a_copy_follows_from_the_record() {
         let work = |entry: &VolumeEntry, at: usize| entry.work_on(&entry.copies[at]);
         let behind = entry(&[(1, InSync, None), (2, Joining, None)], &MISSED);
         assert_eq!((work(&behind, 0), work(&behind, 1)), (None, Some(CopyWork::Sync)));

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_bad_says_what_to_do() {
+    fn each_bad_event_says_what_to_do() {
         for code in code::ALL.iter().filter(|code| code.severity() == Severity::Critical) {
             assert!(code.action().is_some(), "{}", code.as_str());
         }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_happened_to_the_same_subject_is_not_told_again() {
+    fn only_events_of_the_same_subject_are_deduplicated() {
         let events = Events::default();
         let second = |at: u64| Instant(at * 1_000_000_000);
         let grown = |name: &str| Event::new(code::VOLUME_RESIZED, name, format!("volume {name} grown"));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_says_is_left_alone() {
+    fn entries_of_a_later_version_are_not_touched() {
         let seen = Seen { holder: Holder::Unreadable, settled: true, ..FREE };
         assert_eq!(next_step(&seen), Step::Nothing);
         assert_eq!(next_step(&Seen { wanted: false, ..seen }), Step::Nothing);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_on_only_while_the_record_says_so() {
+    fn an_address_is_configured_only_while_the_record_says_so() {
         assert_eq!(next_step(&HELD), Step::PutOn, "it stays for longer");
         assert_eq!(next_step(&Seen { device: Device::Off, ..HELD }), Step::PutOn);
         let lost = [

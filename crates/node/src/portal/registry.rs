@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_used_again_is_not_given_up() {
+    fn a_reused_number_is_not_released() {
         let registry = Registry::new(1);
         let (tsih, old, ..) = registry.add(name(), claim(), || 77).unwrap();
         registry.give_up(tsih, old);

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_life_without_damage_leaves_is_no_fault() {
+    fn a_run_without_damage_leaves_no_fault() {
         assert_eq!(chosen([Slot::Blank, Slot::Blank]), (0, 0, None));
         assert_eq!(chosen([Slot::Blank, whole(1)]), (1, 1, None));
         assert_eq!(chosen([whole(2), whole(1)]), (0, 2, None));

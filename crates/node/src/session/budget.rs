@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_waits_and_one_alone_fits() {
+    fn commands_that_do_not_fit_wait_and_a_single_one_fits() {
         let budget = Budget::new(10);
         let Poll::Ready(large) = poll(pin!(budget.admit(100))) else { panic!("nothing else is held") };
         let mut small = pin!(budget.admit(1));

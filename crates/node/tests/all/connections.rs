@@ -126,7 +126,7 @@ fn a_session_has_as_many_connections_as_its_first_login_settled() {
 }
 
 #[test]
-fn nobody_joins_a_session_that_is_not_his() {
+fn no_initiator_joins_another_ones_session() {
     each_seed(1, |seed| {
         rig(seed).client("client").run(|portal| async move {
             let leading = Nexus::log_in(portal, "client", 4).await;
@@ -389,7 +389,7 @@ fn the_only_connection_of_a_session_is_replaced() {
 
 /// Many connections compete for one place: the last one gets it, and the others are told.
 #[test]
-fn of_many_that_replace_one_connection_one_remains() {
+fn one_of_many_connection_replacements_remains() {
     each_seed(8, |seed| {
         let rig = rig(seed);
         // A login takes several round trips.

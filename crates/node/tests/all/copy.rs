@@ -115,7 +115,7 @@ fn no_copy_uses_a_unit_that_is_stopped() {
 
 /// The initiator receives a medium error of the copy's source.
 #[test]
-fn a_copy_tells_what_cannot_be_read() {
+fn a_copy_reports_what_cannot_be_read() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
@@ -162,7 +162,7 @@ fn a_copy_moves_blocks_from_one_volume_to_another() {
 }
 
 #[test]
-fn a_copy_is_no_way_around_lun_maps() {
+fn extended_copy_does_not_bypass_lun_maps() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());

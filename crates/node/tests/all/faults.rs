@@ -127,7 +127,7 @@ fn a_block_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn what_a_disk_did_not_read_is_shown_until_that_somebody_has_seen_it_is_written_down() {
+fn read_errors_are_shown_until_their_acknowledgement_is_durable() {
     each_seed(3, |seed| {
         let (rig, at) = with_block_300(seed);
         let client = rig.client("reader");

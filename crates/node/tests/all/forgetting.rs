@@ -73,7 +73,7 @@ fn a_pool_whose_disk_is_dead_is_forgotten_and_comes_back_with_its_maps() {
 }
 
 #[test]
-fn a_disk_that_can_be_read_tells_what_would_be_lost() {
+fn a_readable_disk_shows_what_would_be_lost() {
     let rig = two_pools(1);
     rig.world.crash(rig.server);
     rig.world.set_disk_dead(rig.server, DISK, true);

@@ -231,7 +231,7 @@ fn the_policy_can_be_changed_at_any_time() {
 }
 
 #[test]
-fn what_is_reserved_can_be_written_in_a_full_pool() {
+fn a_reserve_can_be_written_in_a_full_pool() {
     let rig = rig(1, SpacePolicy { reserve: ByteLen(8 * MIB), ..SpacePolicy::default() });
     rig.client("client").run(|portal| async move {
         let (session, filled) = with_full_pool(portal).await;

@@ -150,7 +150,7 @@ fn reads_and_writes_of_concurrent_clients_are_linearizable() {
 }
 
 #[test]
-fn of_two_that_compare_and_write_one_wins() {
+fn one_of_two_compare_and_writes_wins() {
     each_seed(3, |seed| {
         clients_on_hot_blocks(seed, Shape::thick(), false);
         clients_on_hot_blocks(seed, Shape::ram(), false);

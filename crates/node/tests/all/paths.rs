@@ -135,7 +135,7 @@ fn a_node_alone_is_the_first_group() {
 }
 
 #[test]
-fn all_nodes_tell_the_same_groups_and_their_own_ports() {
+fn all_nodes_report_the_same_groups_and_their_own_ports() {
     each_seed(2, |seed| {
         let pair = Pair::new(seed);
         let client = pair.rig.client("client").node;

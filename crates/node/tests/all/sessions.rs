@@ -57,7 +57,7 @@ fn nothing_of_a_session_lands_after_another_has_taken_its_place() {
 }
 
 #[test]
-fn of_many_logins_of_one_name_at_once_one_session_remains() {
+fn many_simultaneous_logins_of_one_name_leave_one_session() {
     each_seed(10, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());

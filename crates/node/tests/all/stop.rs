@@ -62,7 +62,7 @@ fn stop_under_load(seed: u64, log_out: bool) {
 }
 
 #[test]
-fn what_was_answered_is_durable_after_a_stop() {
+fn acknowledged_data_is_durable_after_a_stop() {
     each_seed(4, |seed| stop_under_load(seed, true));
 }
 
@@ -89,7 +89,7 @@ fn a_node_does_not_wait_for_clients_that_log_out_when_asked() {
 }
 
 #[test]
-fn nobody_gets_in_while_the_node_stops() {
+fn no_login_is_accepted_while_the_node_stops() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());

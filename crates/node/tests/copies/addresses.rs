@@ -233,7 +233,7 @@ fn two_nodes_that_do_not_hear_each_other_do_not_take_it_from_each_other() {
 }
 
 #[test]
-fn without_the_record_nobody_has_it_for_long() {
+fn without_the_record_no_node_holds_an_address_for_long() {
     each_seed(2, |seed| {
         let machines = Machines::new(seed, 2, None);
         machines.wait(TAKEN_WITHIN, |_| true);
@@ -292,7 +292,7 @@ fn the_loss_of_an_address_and_its_return_are_reported() {
 
 /// For example, some nodes run a later version already.
 #[test]
-fn what_a_later_version_has_written_is_left_alone() {
+fn addresses_written_by_a_later_version_are_not_touched() {
     const LATER: &[u8] = b"{\"later\":true}";
     let machines = Machines::new(1, 2, None);
     machines.wait(TAKEN_WITHIN, |_| true);
@@ -348,7 +348,7 @@ fn the_preferred_node_has_it_back_when_it_has_been_up_for_a_while() {
 }
 
 #[test]
-fn it_is_a_portal_with_a_group_of_its_own() {
+fn an_address_is_a_portal_with_its_own_group() {
     let machines = Machines::new(1, 2, Some(1));
     machines.cluster.add_volume(VolumeKind::Ram, 2);
     machines.wait(TAKEN_WITHIN, |node| node == 1);

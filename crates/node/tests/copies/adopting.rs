@@ -227,7 +227,7 @@ fn a_pool_that_was_set_back_is_not_served_where_the_volume_has_no_copy_any_more(
 
 /// Earlier writes may be in a cache, and a flush of a volume with copies does nothing.
 #[test]
-fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
+fn earlier_writes_are_on_the_disk_after_the_flush() {
     each_seed(6, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_alone(VolumeKind::Thick);
@@ -245,7 +245,7 @@ fn what_was_written_before_is_on_the_disk_when_it_is_flushed() {
 /// A volume is flushed before hosts have to wait for it to become a copy. What they write while that flush is
 /// under way is only in the cache.
 #[test]
-fn what_was_written_during_the_flush_before_is_on_the_disk_too() {
+fn writes_during_the_previous_flush_are_on_the_disk_too() {
     let ms = Duration::from_millis;
     each_seed(6, |seed| {
         let cluster = Cluster::new(seed, 2, 1);
@@ -371,7 +371,7 @@ fn a_pool_is_closed_only_after_the_commands_of_a_volume_that_is_not_served_any_m
 }
 
 #[test]
-fn what_cannot_get_copies_stays_as_it_is() {
+fn a_volume_that_cannot_get_copies_is_unchanged() {
     let cluster = Cluster::new(1, 2, 1);
     cluster.add_alone(VolumeKind::Thick);
     cluster.fill(0, BLOCKS, 1);
@@ -432,7 +432,7 @@ fn sole_copies(cluster: &Cluster) -> Vec<bool> {
 }
 
 #[test]
-fn a_new_one_in_a_second_pool_is_not_taken_for_the_volume() {
+fn a_new_copy_in_a_second_pool_is_not_mistaken_for_the_volume() {
     let cluster = with_a_new_one_in_a_second_pool();
     let server = cluster.servers[0];
     cluster.world.crash(server);

@@ -164,7 +164,7 @@ fn a_bad_block_on_one_copy_is_read_from_the_other_and_written_again() {
 }
 
 #[test]
-fn what_a_disk_did_not_read_is_shown_after_a_restart_until_somebody_has_seen_it() {
+fn read_errors_are_shown_after_a_restart_until_acknowledged() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
@@ -522,7 +522,7 @@ pub(super) fn shown_and_gone(seed: u64) {
 }
 
 #[test]
-fn what_came_from_another_copy_once_is_there_from_then_on() {
+fn a_block_fetched_from_another_copy_stays_readable() {
     each_seed(3, shown_and_gone);
 }
 
@@ -588,7 +588,7 @@ fn a_disk_with_too_many_bad_blocks_leaves() {
 
 /// A disk that hangs for a while: hosts wait a moment longer.
 #[test]
-fn what_the_disk_does_not_answer_comes_from_the_other_copy() {
+fn reads_that_the_disk_does_not_answer_come_from_the_other_copy() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);

@@ -53,7 +53,7 @@ fn budget(cluster: &Cluster, by: usize) -> Option<u64> {
 
 /// Two nodes are sources for a third one, for a volume each.
 #[test]
-fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
+fn the_sum_of_all_nodes_stays_within_the_clusters_limit() {
     const LIMIT: u64 = MIB;
     each_seed(2, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
@@ -108,7 +108,7 @@ fn what_all_nodes_give_together_stays_within_the_clusters_limit() {
 
 /// Some volumes are in sync early, instead of all of them late.
 #[test]
-fn a_node_brings_a_few_volumes_up_to_date_at_once_and_the_others_wait_for_their_turn() {
+fn a_node_resyncs_a_few_volumes_at_once_and_the_others_wait_for_their_turn() {
     each_seed(8, turns);
 }
 

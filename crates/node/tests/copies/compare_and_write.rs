@@ -231,7 +231,7 @@ fn plain_writes_come_before_or_after_an_exchange() {
 /// A node had a range when it crashed, and only some copies may have what it wrote there: after its restart,
 /// the node must not return the range.
 #[test]
-fn what_a_node_had_when_it_crashed_is_not_given_back_by_its_next_life() {
+fn ranges_of_a_crashed_node_are_not_released_by_its_next_incarnation() {
     // Without the rule, about one seed in eight fails.
     each_seed(8, |seed| exchanges(200 + seed, true, Harm::Restarts));
 }

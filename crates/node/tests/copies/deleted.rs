@@ -124,7 +124,7 @@ fn a_volume_of_a_node_that_has_just_joined_is_deleted_for_good() {
 /// A remaining volume is shown with the reason why it is not served, and is kept if the record says nothing
 /// about it.
 #[test]
-fn what_the_record_says_nothing_of_is_kept_and_shown_as_unusable() {
+fn copies_unknown_to_the_record_are_kept_and_shown_as_unusable() {
     let cluster = Cluster::new(1, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.world.crash(cluster.servers[1]);

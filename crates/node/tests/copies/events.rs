@@ -10,7 +10,7 @@ fn taken(cluster: &Cluster, by: usize) -> Vec<(&'static str, Option<&'static str
 }
 
 #[test]
-fn every_node_tells_that_one_is_lost_and_why_its_copy_was() {
+fn every_node_reports_a_lost_node_and_the_cause_for_its_copy() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);
@@ -52,7 +52,7 @@ fn every_node_tells_that_one_is_lost_and_why_its_copy_was() {
 }
 
 #[test]
-fn what_nodes_tell_of_the_record_has_the_same_revision() {
+fn events_of_the_record_have_the_same_revision_on_all_nodes() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);

@@ -202,7 +202,7 @@ fn what_was_written_before_a_pool_was_reopened_is_not_forgotten() {
 }
 
 #[test]
-fn what_could_not_be_served_is_not_kept_instead_of_what_is() {
+fn a_side_that_cannot_be_served_cannot_be_kept() {
     each_seed(3, |seed| {
         let cluster = Cluster::both_gone_on(seed);
         assert!(matches!(cluster.would_resolve(B, B), Err(ControlError::NotSplitYet { node: 2, .. })));

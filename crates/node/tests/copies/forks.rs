@@ -542,7 +542,7 @@ fn no_node_continues_alone_unasked() {
 }
 
 #[test]
-fn what_cannot_be_written_down_is_not_done() {
+fn a_fork_that_cannot_be_recorded_does_not_begin() {
     each_seed(2, |seed| {
         let cluster = Cluster::of_two(seed);
         cluster.put(A, 0..10, 1);
@@ -588,7 +588,7 @@ fn half_written(seed: u64) {
 }
 
 #[test]
-fn what_may_be_written_down_and_was_not_done_is_nothing() {
+fn a_recorded_fork_that_did_not_begin_is_void() {
     each_seed(3, half_written);
 }
 

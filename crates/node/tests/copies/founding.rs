@@ -48,7 +48,7 @@ fn has_everything(node: &Cluster) -> bool {
 }
 
 #[test]
-fn what_a_node_has_when_it_makes_a_cluster_survives_its_crash_at_any_moment() {
+fn the_objects_of_a_founder_survive_its_crash_at_any_moment() {
     let (mut before, mut between, mut after) = (0, 0, 0);
     for cut in 0..60 {
         let node = alone(cut);

@@ -91,7 +91,7 @@ fn written_since(seed: u64) {
 }
 
 #[test]
-fn what_is_written_since_stays() {
+fn later_writes_are_not_overwritten() {
     each_seed(10, written_since);
 }
 
@@ -127,7 +127,7 @@ pub(super) fn begun_late(seed: u64) {
 }
 
 #[test]
-fn what_has_waited_for_too_long_is_not_begun() {
+fn commands_that_waited_too_long_are_not_started() {
     each_seed(3, begun_late);
 }
 

@@ -84,7 +84,7 @@ fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
 }
 
 #[test]
-fn nobody_complains_of_a_link_with_a_node_that_is_down() {
+fn links_to_a_node_that_is_down_are_not_reported() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.world.crash(cluster.servers[2]);

@@ -140,7 +140,7 @@ fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_wr
 ///
 /// Once, the copy failed each UNMAP there as if its disk had failed a write, and a resync that brought zeros.
 #[test]
-fn what_a_map_that_cannot_be_read_names_can_be_unmapped() {
+fn blocks_of_an_unreadable_map_can_be_unmapped() {
     let cluster = Cluster::with_map_on_disk([3, 700]);
     cluster.spoil_maps(0);
     let (client, portal) = (cluster.client("host"), cluster.portal(0));

@@ -74,7 +74,7 @@ fn a_bad_block_of_the_only_source_is_lost_and_keeps_no_copy_out_of_sync() {
 }
 
 #[test]
-fn what_is_lost_is_there_again_when_a_copy_can_read_it() {
+fn a_lost_block_is_back_when_a_copy_can_read_it() {
     let cluster = lost_block(1, VolumeKind::Thick, DiskFaults::default().remapping());
     cluster.wait_until_in_sync(0, 2);
     cluster.wait_until_all_serve();

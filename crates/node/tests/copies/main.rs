@@ -365,7 +365,7 @@ async fn read(session: &Session, lba: u64) -> Result<u64, initiator::Error> {
 }
 
 #[test]
-fn what_is_written_on_one_node_is_read_on_all() {
+fn writes_through_one_node_are_read_through_all() {
     each_seed(3, |seed| {
         for kind in [VolumeKind::Thick, VolumeKind::Ram, VolumeKind::Log] {
             let cluster = Cluster::new(seed, 3, 2);

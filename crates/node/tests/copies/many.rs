@@ -86,7 +86,7 @@ fn a_volume_is_found_by_its_name_and_by_its_identity() {
 }
 
 #[test]
-fn what_stays_is_in_each_list_that_is_made_while_a_volume_goes() {
+fn volumes_that_stay_are_in_each_list_while_another_is_deleted() {
     each_seed(6, |seed| {
         let cluster = Cluster::new(seed, 2, 1);
         cluster.make_many(VOLUMES);

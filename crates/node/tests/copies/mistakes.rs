@@ -32,7 +32,7 @@ fn one_that_fails(scenario: fn(u64)) -> Option<u64> {
 
 /// Simulations of whole nodes hardly ever show this mistake: a late read detects a hanging disk, too.
 #[test]
-fn that_members_owe_acknowledgements_forever_is_noticed() {
+fn members_that_owe_acknowledgements_forever_are_noticed() {
     replica::canary::make(Some(Rule::NoOverdue));
     let noticed = one_that_fails(hanging_disk);
     replica::canary::make(None);
@@ -40,7 +40,7 @@ fn that_members_owe_acknowledgements_forever_is_noticed() {
 }
 
 #[test]
-fn that_a_part_of_a_copy_speaks_for_it_is_noticed() {
+fn a_part_that_speaks_for_its_copy_is_noticed() {
     assert_noticed(Canary::PartSpeaks, part_of_a_copy);
 }
 
@@ -50,58 +50,58 @@ fn a_command_that_continues_after_a_loss_is_noticed() {
 }
 
 #[test]
-fn that_a_write_begins_late_is_noticed() {
+fn a_write_that_begins_late_is_noticed() {
     assert_noticed(Canary::BeginLate, begun_late);
 }
 
 #[test]
-fn that_each_step_of_a_command_has_an_age_of_its_own_is_noticed() {
+fn a_command_whose_steps_have_separate_ages_is_noticed() {
     assert_noticed(Canary::AgeByStep, |seed| left_by_a_lost_path(seed, Long::Unmap));
     assert_noticed(Canary::AgeByStep, |seed| left_by_a_lost_path(seed, Long::Copy));
     assert_noticed(Canary::AgeByStep, |seed| left_by_a_lost_path(seed, Long::WriteSame));
 }
 
 #[test]
-fn that_a_read_does_not_look_again_is_noticed() {
+fn a_read_that_does_not_check_again_is_noticed() {
     assert_noticed(Canary::ReadOnce, nobody_sees_what_others_do_not);
 }
 
 #[test]
-fn that_a_copy_gives_another_what_it_may_not_show_yet_is_noticed() {
+fn a_copy_that_sends_unconfirmed_data_is_noticed() {
     assert_noticed(Canary::FetchOnce, shown_and_gone);
 }
 
 #[test]
-fn that_a_change_during_which_members_changed_has_no_name_is_noticed() {
+fn an_unnamed_change_across_members_is_noticed() {
     assert_noticed(Canary::InstallUnnamed, decided_beside_another);
 }
 
 #[test]
-fn that_a_write_is_taken_without_room_is_noticed() {
+fn a_write_accepted_without_space_is_noticed() {
     assert_noticed(Canary::RoomUnasked, both_full);
 }
 
 #[test]
-fn that_a_copy_fails_a_write_for_want_of_the_rest_is_noticed() {
+fn a_write_failed_for_lack_of_the_rest_is_noticed() {
     assert_noticed(Canary::MergeFails, bad_on_one);
 }
 
 #[test]
-fn that_a_write_is_taken_without_the_rest_is_noticed() {
+fn a_write_accepted_without_the_rest_is_noticed() {
     assert_noticed(Canary::RestUnasked, bad_on_both);
 }
 
 #[test]
-fn that_what_lost_nodes_have_left_is_not_waited_for_is_noticed() {
+fn not_waiting_for_orphans_is_noticed() {
     assert_noticed(Canary::OrphansOnce, left_by_a_lost_node);
 }
 
 #[test]
-fn that_a_change_is_decided_beside_another_is_noticed() {
+fn two_simultaneous_decisions_are_noticed() {
     assert_noticed(Canary::DecideBeside, decided_beside_another);
 }
 
 #[test]
-fn that_a_later_change_is_taken_for_an_earlier_one_is_noticed() {
+fn a_later_change_treated_as_an_earlier_one_is_noticed() {
     assert_noticed(Canary::TakeOlder, decided_on_both_sides_of_a_promotion);
 }

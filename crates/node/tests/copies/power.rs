@@ -69,7 +69,7 @@ fn the_last_copy_loses_nothing_that_was_unmapped_when_its_power_fails() {
 /// Writes that are acknowledged from the disk's cache are lost.
 #[cfg(debug_assertions)]
 #[test]
-fn that_the_last_copy_could_lose_something_is_noticed() {
+fn a_last_copy_that_could_lose_data_is_noticed() {
     use node::canary::{Canary, make};
     make(Some(Canary::NotDurable));
     let lost = (1..=3).map(|seed| lost(seed, 0..0)).sum::<usize>();

@@ -95,7 +95,7 @@ fn a_reservation_holds_on_all_nodes_and_survives_the_node_it_was_made_through() 
 }
 
 #[test]
-fn what_is_to_survive_survives_a_black_out() {
+fn persistent_reservations_survive_a_blackout() {
     each_seed(2, |seed| {
         for survives in [true, false] {
             let cluster = Cluster::new(seed, 3, 1);
@@ -266,7 +266,7 @@ pub(super) fn lost_and_back(seed: u64) {
 }
 
 #[test]
-fn what_came_when_its_node_was_lost_is_not_carried_out_when_it_is_back() {
+fn commands_received_by_a_lost_node_are_not_executed_when_it_is_back() {
     // Without the rule, about one seed in eight fails.
     each_seed(8, lost_and_back);
 }
@@ -391,7 +391,7 @@ pub(super) fn decided_on_both_sides_of_a_promotion(seed: u64) {
 }
 
 #[test]
-fn what_was_answered_is_so_though_somebody_becomes_a_member_meanwhile() {
+fn answered_changes_hold_though_a_member_joins_meanwhile() {
     each_seed(4, decided_on_both_sides_of_a_promotion);
 }
 
@@ -518,7 +518,7 @@ fn nothing_is_decided_beside_a_change_that_is_being_carried_out() {
 /// A node's agreement on a reservation while it was alone makes it differ from the other node, even without
 /// any read or write of a block.
 #[test]
-fn a_reservation_through_a_node_that_is_alone_is_not_given_up_silently() {
+fn a_reservation_through_an_isolated_node_is_not_dropped_silently() {
     each_seed(2, |seed| {
         for keep in [A, B] {
             let cluster = Cluster::of_two(seed);

@@ -266,7 +266,7 @@ fn a_scrub_that_hangs_does_not_keep_others_from_their_turn() {
 }
 
 #[test]
-fn what_is_in_memory_cannot_be_scrubbed_and_a_pool_is_scrubbed_without_it() {
+fn ram_volumes_are_not_scrubbed_and_a_pool_is_scrubbed_without_them() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Ram, 1);
     let refused = cluster.control(0, |control| async move {

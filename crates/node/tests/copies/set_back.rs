@@ -427,7 +427,7 @@ const RECORD: &str = "/ursa/record";
 
 /// A whole machine that was set back: the incarnation that it chooses next was used already.
 #[test]
-fn a_machine_that_was_set_back_takes_no_part_until_it_has_a_life_of_its_own() {
+fn a_machine_that_was_set_back_takes_no_part_until_it_has_its_own_incarnation() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
@@ -465,7 +465,7 @@ fn a_machine_that_was_set_back_takes_no_part_until_it_has_a_life_of_its_own() {
 /// Checks whether the copies, and what hosts read, are right in the end.
 #[cfg(debug_assertions)]
 #[test]
-fn that_a_pool_that_was_set_back_is_trusted_is_noticed() {
+fn trusting_a_pool_that_was_set_back_is_noticed() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use node::canary::{Canary, make};

@@ -50,7 +50,7 @@ impl Cluster {
 
 /// All nodes crash, and the record is unavailable: one of them starts and serves its sole copy.
 #[test]
-fn it_is_served_without_the_record() {
+fn a_sole_copy_is_served_without_the_record() {
     each_seed(4, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 1);
@@ -115,7 +115,7 @@ fn a_volume_that_had_another_copy_is_not_served_without_the_record() {
 }
 
 #[test]
-fn it_is_grown_renamed_and_deleted_as_any_other() {
+fn a_sole_copy_is_grown_renamed_and_deleted_like_any_other() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 1);
     let (client, portal) = (cluster.client("host"), cluster.portal(0));
@@ -200,7 +200,7 @@ fn one_in_memory_is_empty_after_a_start_and_served() {
 }
 
 #[test]
-fn it_is_back_when_its_pool_is() {
+fn a_sole_copy_is_back_when_its_pool_is() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 1);
     cluster.fill(0, BLOCKS, 1);
@@ -223,7 +223,7 @@ fn it_is_back_when_its_pool_is() {
 /// The record is to note a new size, which takes as long as its deadline, and does not answer. Meanwhile the
 /// volume is served, and afterwards it is still.
 #[test]
-fn it_is_back_with_its_pool_though_the_record_does_not_answer() {
+fn a_sole_copy_is_back_with_its_pool_without_the_record() {
     let cluster = Cluster::new(1, 3, 2);
     cluster.add_volume(VolumeKind::Thick, 1);
     cluster.fill(0, BLOCKS, 1);
@@ -280,7 +280,7 @@ fn named(name: &str, node: u16) -> (String, Vec<u16>) {
 }
 
 #[test]
-fn what_nodes_had_before_they_were_a_cluster_gets_into_its_record() {
+fn volumes_from_before_the_cluster_are_added_to_its_record() {
     let cluster = Cluster::apart(1, 2, 1, &Config::default(), &[512]);
     for (index, names) in [["db", "logs"], ["db", "mail"]].into_iter().enumerate() {
         cluster.control(index, move |control| async move {

@@ -38,7 +38,7 @@ pub(super) fn write_regions(cluster: &Cluster, by: usize, regions: std::ops::Ran
 }
 
 #[test]
-fn what_a_copy_misses_is_shown_until_it_has_it() {
+fn missing_data_is_shown_until_it_is_resynced() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);
@@ -83,7 +83,7 @@ fn what_a_copy_misses_is_shown_until_it_has_it() {
 /// Which node is reached first is random: here it is the third. The second, which would be asked first if
 /// both were reached, has marked the same regions, and is not told what was sent.
 #[test]
-fn what_one_node_has_given_is_not_given_again_by_another() {
+fn regions_sent_by_one_node_are_not_sent_again_by_another() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);
@@ -266,7 +266,7 @@ fn a_sync_keeps_to_the_budget_and_says_how_long_it_takes() {
 
 /// The nodes' counters show how much a resync has to send: not what hosts write, but what that adds.
 #[test]
-fn what_hosts_add_to_a_sync_is_counted() {
+fn host_writes_during_a_resync_are_counted() {
     each_seed(3, |seed| {
         let cluster = behind_by_four_mib(seed, 1);
         let dirtied = || -> u64 {
@@ -342,7 +342,7 @@ fn a_resync_resumes_where_it_was_after_a_restart_of_either_side() {
 /// What is empty at the source is not sent; neither is what a copy holds but may not hold according to its
 /// dirty map.
 #[test]
-fn what_is_empty_or_equal_is_not_copied() {
+fn empty_and_equal_regions_are_not_copied() {
     let cluster = Cluster::new(1, 3, 2);
     cluster.add_volume(VolumeKind::Ram, 2);
     write_regions(&cluster, 0, 0..10);

@@ -129,7 +129,7 @@ fn a_volume_of_a_later_version_is_served_on() {
 /// Even the copies in sync cannot be read: in the same epoch they are the same as before; in another one they
 /// are unknown.
 #[test]
-fn a_copy_of_which_nobody_can_tell_whether_it_is_in_sync_waits() {
+fn a_copy_waits_if_no_node_knows_whether_it_is_in_sync() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);

@@ -137,7 +137,7 @@ mod tests {
 
     /// INFORMATION is the offset of the threshold's descriptor in the Logical Block Provisioning mode page.
     #[test]
-    fn of_several_thresholds_the_last_one_is_reported() {
+    fn the_last_of_several_thresholds_is_reported() {
         let mut attentions = Attentions::default();
         attentions.add(UnitAttention::SoftThreshold(0));
         attentions.add(UnitAttention::CapacityChanged);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_answers() {
+    fn unknown_luns_do_not_answer() {
         let Step::Done(outcome) = absent(&cdb(&[0x12, 0, 0, 0, 36, 0])) else { panic!() };
         assert_eq!(
             outcome.data_in.to_vec()[..8],

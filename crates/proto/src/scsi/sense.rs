@@ -310,7 +310,7 @@ mod tests {
 
     /// SPC-4, EXTENDED COPY command errors detected during processing of segment descriptors.
     #[test]
-    fn a_copy_tells_what_its_source_or_target_answered() {
+    fn a_copy_reports_the_response_of_its_source_or_target() {
         let stopped = (SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_INITIALIZING_COMMAND_REQUIRED);
         let forwarded =
             Forwarded { side: Side::Source, status: Status::CheckCondition, sense: Some(stopped) };

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_need_not_survive_does_not() {
+    fn volatile_state_does_not_survive() {
         assert_eq!(LuState::default().to_durable(), []);
         let mut state = state();
         state.saved_mode = Mode::default();

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_broken_link_has_lost_is_asked_again() {
+    fn requests_lost_with_a_link_are_repeated() {
         let pair = config().remove(slot(2)).unwrap();
         let mut me = replica(0, &pair);
         let read = me.ask_confirmation();

@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_reached_is_asked_where_that_one_is_not() {
+    fn another_reachable_source_is_asked_if_the_first_is_unreachable() {
         let mut three = Three::new();
         three.link(0, 2);
         three.link(0, 1);

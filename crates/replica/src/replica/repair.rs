@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_since_is_not_overwritten() {
+    fn a_repair_does_not_overwrite_later_writes() {
         let mut replica = alone();
         let mark = replica.readable(Instant(1), &leases(), BLOCK).unwrap();
         replica.write(Command(1), BLOCK, Payload::Zeros, 0).unwrap();

@@ -46,7 +46,7 @@ fn a_write_is_settled_only_where_it_is_the_newest() {
 }
 
 #[test]
-fn what_is_older_than_what_was_forgotten_is_not_taken() {
+fn writes_older_than_forgotten_ones_are_refused() {
     let mut table = Table::new(GEOMETRY);
     let (blocks, part) = (Blocks::new(0, 4), Blocks::new(1, 2));
     for counter in [1, 2] {
@@ -65,7 +65,7 @@ fn what_is_older_than_what_was_forgotten_is_not_taken() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "was never in all of")]
-fn what_was_never_here_is_not_taken_for_late() {
+fn an_unknown_write_is_not_mistaken_for_a_late_one() {
     let mut table = Table::new(GEOMETRY);
     let blocks = Blocks::new(0, 4);
     table.write(blocks, ts(2), &payload(blocks, 2));
@@ -76,7 +76,7 @@ fn what_was_never_here_is_not_taken_for_late() {
 }
 
 #[test]
-fn what_is_in_doubt_gives_way_to_what_another_copy_holds_and_to_no_older_write() {
+fn a_doubtful_entry_yields_to_another_copys_and_to_no_older_write() {
     let mut table = Table::new(GEOMETRY);
     let (all, new) = (Blocks::new(0, 4), Blocks::new(2, 3));
     table.write(all, ts(5), &payload(all, 5));
@@ -175,7 +175,7 @@ fn agrees_with_one_entry_a_block() {
 }
 
 #[test]
-fn what_was_marked_before_all_was_forgotten_has_changed() {
+fn a_mark_from_before_everything_was_forgotten_counts_as_changed() {
     let mut table = Table::new(GEOMETRY);
     let blocks = Blocks::new(4, 6);
     let marks = [table.mark(), {

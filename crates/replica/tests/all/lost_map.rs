@@ -15,7 +15,7 @@ fn bits(copy: &Replica) -> [u64; Slot::MAX] {
 }
 
 #[test]
-fn what_is_marked_for_nobody_is_forgotten() {
+fn bits_for_no_member_are_forgotten() {
     let mut map = DirtyMap::new(GEOMETRY.regions());
     map.mark(0..GEOMETRY.regions(), Slots::ALL);
     let mut copy = Replica::new(slot(0), LIFE, GEOMETRY, map);

@@ -43,7 +43,7 @@ fn write(replica: &mut Replica, clock: u64) -> Timestamp {
 }
 
 #[test]
-fn of_two_writes_that_do_not_know_of_each_other_the_later_one_is_later() {
+fn independent_writes_keep_their_order() {
     for first in [0, 1] {
         let mut replicas = two();
         let earlier = write(&mut replicas[first], 1_000);
@@ -97,7 +97,7 @@ fn carry_out(copy: &mut Replica) -> (Vec<(Slot, Envelope)>, u32) {
 /// The blocks of a write cannot be read until it is everywhere: the loss of its coordinator must not cost a
 /// host more than the change of members.
 #[test]
-fn what_a_lost_coordinator_has_left_is_everywhere_as_soon_as_members_change() {
+fn orphans_of_a_lost_coordinator_are_everywhere_after_a_change_of_members() {
     let three = Config::initial(&[1, 2, 3].map(|node| (NodeId(node), Incarnation(1))), Revision(1));
     let mut copies = [1, 2].map(|index| {
         let map = DirtyMap::new(geometry().regions());

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_rate_is_no_jump() {
+    fn a_change_of_rate_does_not_count_as_a_jump() {
         let time = WorldTime::default();
         let clock = NodeClock::new(time.clone(), 0);
         clock.set_drift(100_000);

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_looks_only_while_work_comes_quickly() {
+    fn a_core_polls_only_while_work_arrives_quickly() {
         let limit = Duration::from_micros(20);
         let mut idle = Idle::new(limit);
         assert_eq!(idle.look(), Duration::ZERO);

@@ -53,7 +53,7 @@ async fn is_zero(disk: &Disk, offset: u64, len: usize) -> bool {
 }
 
 #[test]
-fn what_was_written_is_read_after_reopening() {
+fn writes_are_read_back_after_reopening() {
     run(|| async {
         let directory = Directory::new("written");
         let path = directory.join("disk");
@@ -190,7 +190,7 @@ fn a_closed_disk_can_be_opened_at_once() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn a_failed_open_says_why() {
     run(|| async {
         let directory = Directory::new("open");
         let open = async |path: &Path| Disk::open(path, OpenOptions::default()).await.err().unwrap();
@@ -313,7 +313,7 @@ fn reserved_space_is_taken_and_reads_zero() {
 }
 
 #[test]
-fn what_cannot_be_reserved_is_refused() {
+fn impossible_reservations_of_space_are_refused() {
     run(|| async {
         let Some(mounted) = Mounted::new("refused", "size=1m") else {
             return println!("skipped: this process may not mount a file system");

@@ -77,7 +77,7 @@ fn bytes_go_both_ways_and_end() {
 }
 
 #[test]
-fn it_listens_on_ipv6() {
+fn a_listener_works_on_ipv6() {
     run(|| async {
         let Ok(listener) = Listener::bind("[::1]:0".parse().unwrap()).await else {
             println!("skipped: no IPv6 here");
@@ -224,7 +224,7 @@ fn many_megabytes_go_out_in_partial_sends() {
 }
 
 #[test]
-fn a_send_that_was_given_up_breaks_the_stream() {
+fn a_cancelled_send_breaks_the_stream() {
     run(|| async {
         let (stream, mut socket) = with_plain_socket().await;
         let data = pattern(32 << 20);
@@ -431,7 +431,7 @@ fn a_reset_connection_is_an_error() {
 }
 
 #[test]
-fn what_was_given_up_is_not_sent() {
+fn cancelled_sends_are_not_sent() {
     run(|| async {
         let (stream, mut socket) = with_plain_socket().await;
         let stream = Rc::new(stream);

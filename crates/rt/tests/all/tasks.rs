@@ -210,7 +210,7 @@ fn a_turn_may_end_in_another_task_than_it_began_in() {
 }
 
 #[test]
-fn what_has_come_goes_before_work_in_parts() {
+fn completions_go_before_work_in_parts() {
     let parts = run(|| async {
         let done = Rc::new(Cell::new(0));
         let counted = Rc::clone(&done);

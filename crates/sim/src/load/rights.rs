@@ -207,14 +207,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a write took effect")]
-    fn what_was_registered_before_takes_no_effect() {
+    fn an_earlier_registration_has_no_effect() {
         let rights = Rights::default();
         rights.send(1, Registration::Since(1, 2), 3);
         rights.check_written(fence(ReservationType::WriteExclusiveRegistrantsOnly), 1);
     }
 
     #[test]
-    fn what_a_clear_has_left_without_registration_may_be_late() {
+    fn late_writes_of_cleared_registrants_are_allowed() {
         let rights = Rights::default();
         rights.clear();
         rights.begin(4);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a write took effect")]
-    fn what_was_registered_after_a_clear_takes_no_effect() {
+    fn a_registration_after_a_clear_has_no_effect() {
         let rights = Rights::default();
         rights.clear();
         rights.begin(4);

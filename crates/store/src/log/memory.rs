@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_log_must_have_it_gets() {
+    fn a_log_gets_its_minimum() {
         let memory = LogMemory::new(ByteLen(1000));
         let ((one, one_rung), (other, _)) = (join(&memory), join(&memory));
         assert!(one.take(700));

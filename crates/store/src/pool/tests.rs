@@ -819,7 +819,7 @@ fn rot_in_one_place_is_survived() {
 /// If nothing of the newest generation can be read, the pool does not fall back to the previous one: it opens
 /// when the disk can be read again.
 #[test]
-fn what_cannot_be_read_is_not_forgotten() {
+fn unreadable_metadata_is_not_forgotten() {
     let world = World::new(1);
     let node = machine(&world, used_disks(1, 512));
     let geometry = world.block_on(node, CORE, || async {

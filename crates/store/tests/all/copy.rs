@@ -355,7 +355,7 @@ async fn found(slice: &Slice, offset: u64, len: u64) -> Result<u8, u64> {
 }
 
 #[test]
-fn what_is_lost_cannot_be_read_until_it_is_written() {
+fn lost_blocks_cannot_be_read_until_written() {
     for (kind, block) in [(VolumeKind::Thick, 512), (VolumeKind::Thick, 4096), (VolumeKind::Log, 4096)] {
         let world = World::new(1);
         let node = machine(&world, &[(64 << 20, block)]);

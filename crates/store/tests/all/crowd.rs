@@ -52,7 +52,7 @@ async fn one(pool: Rc<Pool>, number: u8, mut rng: Rng) {
 }
 
 #[test]
-fn nobody_sees_anothers_bytes() {
+fn no_volume_shows_anothers_data() {
     for seed in 0..12 {
         let world = World::new(seed);
         let node = machine(&world, &[(3 << 20, 512), (2 << 20, 4096)]);

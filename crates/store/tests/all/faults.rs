@@ -146,7 +146,7 @@ fn memory_is_counted() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_requests_are_refused() {
     let world = World::new(1);
     let node = machine(&world, &[(4 << 20, 512)]);
     world.block_on(node, CORE, || async {

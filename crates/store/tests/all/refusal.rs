@@ -47,7 +47,7 @@ fn all_disks_are_needed_in_any_order() {
 }
 
 #[test]
-fn copies_and_strangers_are_refused() {
+fn images_and_foreign_disks_are_refused() {
     let world = World::new(1);
     let node = pool(&world, 2);
     let other = pool(&world, 1);

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_is_no_address_to_log_in_to() {
+    fn a_wildcard_is_not_offered_as_a_login_address() {
         let portal = |address: &str, local| portal(&[address.to_owned()], local);
         assert_eq!(portal("0.0.0.0:3260", true), "127.0.0.1:3260");
         assert_eq!(portal("[::]:3261", true), "[::1]:3261");

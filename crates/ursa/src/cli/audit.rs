@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_entry_it_is_is_said_where_there_are_several_nodes() {
+    fn the_node_of_an_entry_is_shown_if_there_are_several() {
         let entry = AuditEntry {
             id: 7,
             at: 1_800_000_000,

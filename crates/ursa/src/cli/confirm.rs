@@ -98,13 +98,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_node_says_is_shown_step_by_step() {
+    fn the_nodes_preview_is_shown_step_by_step() {
         let would = DryRun { would: vec!["a goes".into(), "b stays".into()], candidates: Vec::new() };
         assert_eq!(told("Delete a", &would), "Delete a\n  - a goes\n  - b stays\n");
     }
 
     #[test]
-    fn the_node_is_asked_only_where_somebody_is_to_be_told() {
+    fn the_node_is_asked_only_if_a_person_sees_the_answer() {
         let output = Output::new(Format::Table);
         let unasked = || -> Result<DryRun, ClientError> { panic!("nobody is told") };
         let confirm = |yes| Confirm { yes, dry_run: false };

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_uses_a_disk_is_said() {
+    fn the_use_of_a_disk_is_shown() {
         let disk = |name: &str, change: fn(&mut BlockDevice)| {
             let mut disk = BlockDevice {
                 path: format!("/dev/{name}"),

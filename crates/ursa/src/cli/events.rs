@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_not_told_again() {
+    fn repeated_events_are_shown_once() {
         let mut told = Told::default();
         told.note(lost(&[1], 7, 100));
         assert!(told.has(&lost(&[1, 2], 7, 100)));

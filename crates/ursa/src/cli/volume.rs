@@ -600,7 +600,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn what_may_be_lost_is_unknown_only_where_nobody_could_tell() {
+    fn losses_are_unknown_only_if_no_node_reports_them() {
         let unknown = samples::volume("db", vec![samples::copy(0, 1, CopyState::InSync)]);
         let text = "if node 1 is lost: unavailable".to_owned();
         let losses = vec![Loss { node: 1, outcome: LossOutcome::Unavailable, text }];

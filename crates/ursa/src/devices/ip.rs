@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_longer_than_a_node_has_it_stay_is_not_ours() {
+    fn an_address_with_a_longer_lifetime_is_not_ours() {
         let links = parse(SHOWN).unwrap();
         let is_ours = |address: &str| holders(&links, address.parse().unwrap())[0].is_ours;
         assert!(!is_ours("127.0.0.1"), "for good");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_on_late_stays_for_less() {
+    fn an_address_set_late_has_a_shorter_lifetime() {
         let now = Instant::now();
         let seconds = |left| seconds_until(now + Duration::from_millis(left), now).ok();
         assert_eq!([3_999, 3_000, 1_000].map(seconds), [Some(3), Some(3), Some(1)]);

@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(server.read(&mut byte).unwrap(), 0, "the end passes, too");
     }
     #[test]
-    fn what_is_kept_by_a_lossy_gate_is_lost_and_its_connection_with_it() {
+    fn a_lossy_gate_drops_traffic_and_its_connection() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let gate = Gate::new(listener.local_addr().unwrap(), true).unwrap();
         let connect = || {

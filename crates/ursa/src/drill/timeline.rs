@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_without_a_path_is_no_event() {
+    fn a_moment_without_a_path_is_not_an_event() {
         let mut timeline = Timeline::new(at(1000), &[]);
         for (ms, what) in
             [(1010, What::NoPath), (1050, What::Resumed), (2000, What::NoPath), (2500, What::Resumed)]

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_data_is_no_error_of_a_request() {
+    fn wrong_data_does_not_count_as_a_request_error() {
         let wrong = initiator::WrongSector { sector: 7, expected: 2, found: [0; 3], whole: false };
         let found = Found {
             outage: None,

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_unevenly_may_be_full_sooner_or_later() {
+    fn uneven_growth_widens_the_forecast() {
         let days = [5.0, 15.0, 5.0, 15.0, 10.0, 5.0, 15.0];
         let steps = hours(169, |hour| {
             let (day, of_day) = ((hour / 24) as usize, (hour % 24) as f64 / 24.0);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_full_soon_is_said_to_be() {
+    fn a_pool_that_may_be_full_soon_is_marked() {
         assert!(hours(169, |hour| Some(700.0 + hour as f64)).is_soon());
         let full = hours(169, |hour| Some(850.0 + hour as f64));
         assert!(full.is_soon() && full.text().contains("less than a day"), "{}", full.text());

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_missing_and_nothing_else() {
+    fn rows_that_cannot_be_written_are_missing_and_nothing_else() {
         let (dir, mut kept) = kept();
         // A file has the directory's name.
         fs::write(dir.path().join("history"), "x").unwrap();

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_a_map_that_forgets_whatever_the_clock_does() {
+    fn the_ring_equals_a_bounded_map_whatever_the_clock_does() {
         let mut rng = Rng::new(7);
         let mut kept = Kept::new();
         // By place: the last row written there.
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_as_if_it_had_never_been() {
+    fn damaged_rows_are_ignored() {
         let mut kept = Kept::new();
         let first = START / 1000 * 1000;
         (0..4).for_each(|n| kept.write(first + 10 * n, n as f64));

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_version_knows_is_no_harm() {
+    fn unknown_fields_of_another_version_do_no_harm() {
         let mut bytes = row(&[(Value::ReadOperations, 7.0), (Value::OutOfSync, 1.0)]).encode();
         for (count, expected) in [(1u16, None), (60, Some(1.0)), (u16::MAX, Some(1.0))] {
             bytes[20..22].copy_from_slice(&count.to_le_bytes());

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_is_no_argument_of_sudo_and_its_question_takes_nothing_that_is_pasted() {
+    fn the_secret_is_not_an_argument_of_sudo_and_its_prompt_reads_no_pasted_lines() {
         for system in [HostSystem::Linux, HostSystem::Esxi, HostSystem::Windows, HostSystem::Proxmox] {
             let text = text(system, &setup(TWO, Some("web")));
             for line in text.lines().filter(|line| line.contains("$SECRET")) {

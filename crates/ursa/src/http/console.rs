@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_has_is_not_sent_again() {
+    fn cached_files_are_not_sent_again() {
         let page = file(INDEX);
         for (tag, status) in [(page.tag, 304), ("*", 304), ("\"other\"", 200)] {
             let asked = [(IF_NONE_MATCH, HeaderValue::from_static(tag))].into_iter().collect();

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_tried_is_not_done() {
+    fn calls_without_a_dry_run_refuse_it() {
         assert_eq!(checked("POST", "/v1/volumes?dry_run=true", "/v1/volumes"), None);
         assert_eq!(checked("POST", "/v1/volumes?x=dry_run=true", "/v1/volumes"), None);
         let refused = Some("dry_run_not_possible".to_owned());

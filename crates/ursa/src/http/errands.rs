@@ -337,7 +337,7 @@ mod tests {
     use crate::http::access::needs;
 
     #[test]
-    fn what_names_something_of_a_machine_is_carried_out_where_the_query_says() {
+    fn calls_on_machine_objects_run_on_the_named_node() {
         let document = serde_json::to_value(crate::http::api().into_openapi()).unwrap();
         for (method, path) in OF_NODES.into_iter().chain(AT_NODES) {
             let call = &document["paths"][path][method.to_lowercase()];
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_query_has_to_say_names_nothing_of_a_machine() {
+    fn calls_without_a_node_parameter_name_no_machine_objects() {
         for (method, path) in OF_VOLUMES.into_iter().chain(OF_JOBS) {
             let needed =
                 needs().find(|(of, route, _)| (*of, *route) == (method, path)).map(|(.., need)| need);

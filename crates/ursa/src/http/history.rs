@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_measured_at_multiples_of_ten_seconds() {
+    fn history_is_sampled_at_multiples_of_ten_seconds() {
         let at = |millis| until_next(UNIX_EPOCH + Duration::from_millis(millis)).as_millis();
         assert_eq!((at(1_800_000_000_000), at(1_800_000_003_250), at(1_800_000_009_999)), (10_000, 6_750, 1));
     }

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_is_not_remembered_and_counts() {
+    async fn failures_are_not_cached_and_count() {
         let paced = Paced::<u32>::new(EVERY);
         assert_eq!(paced.get(|| async { Err("x") }).await, Err("x"));
         let began = Instant::now();

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pinned_cores_are_left_alone_and_by_all_threads_that_are_started_later() {
+    fn control_threads_avoid_pinned_cores_even_if_started_later() {
         let mine = || sched_getaffinity(None).unwrap();
         let first = (0..CpuSet::MAX_CPU).find(|processor| mine().is_set(*processor)).unwrap();
         std::thread::spawn(move || {

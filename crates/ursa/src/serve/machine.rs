@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_firmware_tells_what_the_processor_hides() {
+    fn the_firmware_reveals_a_hypervisor_that_the_processor_hides() {
         let hidden = [("proc/cpuinfo", REAL), ("sys/class/dmi/id/sys_vendor", "QEMU\n")];
         assert_eq!(seen(&hidden).hypervisor, Some(HypervisorSign::Firmware));
         let hyper_v = [
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_only_hypervisors_have_tells_too() {
+    fn a_device_that_only_hypervisors_have_reveals_one_too() {
         for path in [
             "dev/vmclock0",
             "proc/device-tree/hypervisor/compatible",

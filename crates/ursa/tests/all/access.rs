@@ -29,7 +29,7 @@ fn with_token(node: &Node, token: &str, arguments: &[&str]) -> (Option<i32>, Str
 }
 
 #[test]
-fn the_command_line_here_needs_nothing_and_strangers_get_nothing() {
+fn the_local_command_line_needs_no_login_and_others_get_nothing() {
     let node = Node::start(&[]);
     node.ok(&["volume", "create", "db", "--size", "1G"]);
     for path in ["/v1/volumes", "/v1/node", "/v1/users", "/v1/audit"] {

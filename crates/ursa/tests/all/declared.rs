@@ -86,7 +86,7 @@ fn a_file_is_applied_once_and_changes_only_what_differs() {
 }
 
 #[test]
-fn what_fails_says_what_was_done_and_what_not() {
+fn a_failed_apply_says_what_was_done_and_what_was_not() {
     let node = Node::start(&[]);
     let path = file(
         &node,

@@ -129,7 +129,7 @@ fn a_directory_that_cannot_be_is_named() {
 }
 
 #[test]
-fn no_node_is_an_exit_code_of_its_own() {
+fn no_node_answering_has_its_own_exit_code() {
     let nobody = format!("http://{}", free_address());
     refused(&mut ursa(&["volume", "list", "--api", &nobody]), 3, &["no node answers", "ursa serve", "--api"]);
 }

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_text_is_taken_for_markup() {
+    fn text_is_escaped() {
         assert_eq!(escape("<a href=\"x\">'&'</a>"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;&lt;/a&gt;");
     }
 }

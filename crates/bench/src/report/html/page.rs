@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_comes_first() {
+    fn lost_requests_come_first() {
         let page = page(&sample::document(vec![sample::run(), sample::lost()]));
         let alarm = page.find("LOST: iscsi://10.0.0.7:3260/").unwrap();
         assert!(alarm < page.find("<svg").unwrap());

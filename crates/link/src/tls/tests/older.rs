@@ -125,7 +125,7 @@ fn the_two_understand_each_other_in_either_role_and_each_suite() {
 }
 
 #[test]
-fn what_the_older_says_in_one_flight_with_the_handshakes_end_is_not_lost() {
+fn data_of_an_older_peer_in_one_flight_with_the_handshakes_end_is_not_lost() {
     let nodes = Nodes::new();
     let [mut server, _] = nodes.ends();
     let mut client = Older::client(&nodes.authority, provider().cipher_suites[0]);

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_removed_whose_vote_is_needed() {
+    fn no_node_is_removed_whose_vote_is_needed() {
         let all = [(1, true), (2, true), (3, true)];
         assert!(decides_without(3, &all));
         // The failed node may be removed. Of the other two, none may be: the last one would be half of two.

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_side_has_is_added_and_what_both_have_stays() {
+    fn objects_of_one_side_are_added_and_those_of_both_stay() {
         let ours = KnownAccess {
             targets: vec![target("both", &[map(0, 1, "any")]), target("ours", &[])],
             hosts: vec![host("both", "a")],

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_life_knows_what_nobody_has_acknowledged() {
+    fn unacknowledged_errors_survive_a_restart() {
         let errors = failing();
         let (changes, written) = errors.unwritten(at(160), YEAR_2027);
         let [(at_key, Some(value))] = &changes[..] else { panic!("{changes:?}") };
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_while_it_was_acknowledged_is_still_to_be_seen() {
+    fn errors_during_an_acknowledgement_are_not_acknowledged() {
         let errors = failing();
         let seen = errors.open_of(PLACE.0);
         errors.disks.borrow_mut().get_mut(&PLACE).unwrap().note(at(101), 0, VOLUME, 1);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_changed_is_not_written_again() {
+    fn unchanged_scrubs_are_not_written_again() {
         let kept = Kept::default();
         kept.set_progress(POOL, VOLUME, progress(4096));
         kept.unwritten.take();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_deleted_from_the_record() {
+    fn scrubs_of_missing_volumes_are_deleted_from_the_record() {
         let kept = Kept::default();
         kept.set_progress(POOL, VOLUME, progress(0));
         kept.set_progress(OTHER, VOLUME, progress(0));

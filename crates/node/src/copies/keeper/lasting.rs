@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lasts_since_the_copy_left_and_until_it_is_in_sync() {
+    fn the_duration_counts_from_leaving_until_in_sync() {
         use StandingEntry::{InSync, Joining, Outside as Out};
         let lasting = |seconds, at_least| Lasting { age: Duration::from_secs(seconds), at_least };
         let whole = volume(&[(1, InSync), (2, InSync)]);

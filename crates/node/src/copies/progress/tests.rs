@@ -101,7 +101,7 @@ fn a_sync_shows_its_rate_over_the_last_seconds_and_what_is_left() {
 }
 
 #[test]
-fn what_hosts_add_makes_it_take_longer() {
+fn host_writes_increase_the_time_left() {
     let next = Part::Source(SyncNext::Read(3));
     // 8 MiB a second are copied, and `added` MiB a second are added.
     let shown = |added: u64| {
@@ -214,7 +214,7 @@ fn sources_are_added_up_and_override_observers() {
 }
 
 #[test]
-fn what_a_node_said_long_ago_does_not_count() {
+fn old_reports_of_a_node_do_not_count() {
     let heard = Heard { at: at(0), reports: vec![report(&Progress::new(at(0), Local::default()), 0)] };
     assert_eq!((heard.fresh(at(3000)).len(), heard.fresh(at(3001)).len()), (1, 0));
 }

@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_scarce_is_written_in_whole_blocks() {
+    fn scarce_data_is_written_in_whole_blocks() {
         let of = |offset: u64, len: usize| -> Vec<(u64, usize)> {
             let data = Chain::copy_of(&vec![7; len]);
             parts(ByteOffset(offset), &data).map(|(at, part)| (at.0, part.len())).collect()

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_in_a_full_file_system_is_no_room() {
+    fn a_gap_in_a_full_file_system_does_not_count_as_space() {
         let of = |free: u64, total: u64| suffices(Some(Room { file_system: 1, free, total, promised: 0 }));
         assert!(!of(63 << 20, 1 << 40));
         assert!(of(64 << 20, 1 << 40));

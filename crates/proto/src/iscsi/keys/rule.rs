@@ -241,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_one_side_answers_the_other_accepts(ours in 512u32..=16_777_215, offered in 512u32..=16_777_215) {
+        fn answers_of_one_side_are_accepted_by_the_other(ours in 512u32..=16_777_215, offered in 512u32..=16_777_215) {
             let rule = Key::MaxBurstLength.definition().rule;
             let answer = rule.answer(Value::Number(ours), &offered.to_string());
             prop_assert_eq!(answer, Answer::Result(Value::Number(ours.min(offered))));

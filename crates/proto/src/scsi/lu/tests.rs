@@ -430,7 +430,7 @@ fn a_port_that_is_in_no_group_is_as_the_unit_says() {
 
 /// Adding or removing a port does not change the state of the remaining ports.
 #[test]
-fn another_port_is_no_news() {
+fn another_port_causes_no_unit_attention() {
     let mut rig = Rig::new();
     let mut fewer = config();
     fewer.port_groups[0].ports.remove(1);
@@ -455,7 +455,7 @@ fn another_port_is_no_news() {
 }
 
 #[test]
-fn report_luns_tells_of_new_units() {
+fn report_luns_shows_new_units() {
     let mut rig = Rig::new();
     rig.unit.attention(A, UnitAttention::ReportedLunsChanged);
     let luns = rig.data(A, &[0xa0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);

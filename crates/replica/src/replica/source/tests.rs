@@ -300,7 +300,7 @@ fn a_copy_whose_disk_hangs_does_not_ask_while_it_compares() {
 /// Once, the copy waited for room with what it was given first, and never got the zeros that would make
 /// some.
 #[test]
-fn what_a_copy_has_no_room_for_comes_after_all_others() {
+fn regions_without_space_come_after_all_others() {
     let mut pair = Pair::new();
     pair.give(1);
     assert!(pair.outside.put_off(ApplyId(1)));
@@ -378,7 +378,7 @@ fn a_region_is_put_off_when_all_of_its_writes_have_ended() {
 
 /// A region is not written around a loss whose note found no room: its zeros would pass for data.
 #[test]
-fn what_follows_a_note_that_was_put_off_is_known() {
+fn later_notes_than_a_postponed_one_are_known() {
     let mut pair = Pair::new();
     let read = pair.begin();
     let lost = LostBlocks { blocks: Blocks::new(0, 1), holders: Slots::NONE };
@@ -466,7 +466,7 @@ fn an_excluded_joiner_receives_nothing_and_nothing_is_forgotten() {
 }
 
 #[test]
-fn what_is_to_be_given_anyway_is_not_added() {
+fn regions_that_are_sent_anyway_are_not_added() {
     let mut pair = Pair::new();
     assert_eq!(pair.source.begin_regions(1, Receivers::All), 1);
     // The first region is on its way, the second waits, the third was equal.

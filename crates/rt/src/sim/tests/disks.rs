@@ -36,7 +36,7 @@ fn with_disk(seed: u64) -> (World, NodeId) {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn writes_are_read_back() {
     let (world, node) = with_disk(1);
     world.block_on(node, CoreId(0), || async {
         let disk = open("/d").await;

@@ -283,7 +283,7 @@ fn a_cut_link_holds_bytes_until_it_heals() {
 }
 
 #[test]
-fn what_was_given_up_never_arrives() {
+fn a_cancelled_send_never_arrives() {
     for seed in 0..20 {
         let pair = pair(seed);
         pair.world.cut(pair.client, pair.server);

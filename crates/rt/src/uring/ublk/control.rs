@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_the_kernel_does_not_know_is_no_failure() {
+    fn an_unknown_kernel_command_is_not_a_failure() {
         // ENOTSUPP of the kernel's own errno.h, EOPNOTSUPP, EINVAL.
         assert!(is_unknown(524) && is_unknown(95) && is_unknown(22));
         // ENODEV, EINTR, EBUSY.

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_is_written_is_read_also_after_reopening() {
+fn writes_are_read_back_even_after_reopening() {
     let world = World::new(1);
     let node = machine(&world, 1, 16 << 20, 1);
     world.block_on(node, CORE, || async {

@@ -58,7 +58,7 @@ async fn wait_until_swept(pool: &Pool, slice: &Slice) {
 
 /// Each checkpoint removes a part of the leaves only, so none takes long.
 #[test]
-fn what_a_deleted_volume_took_is_free_at_once_and_in_steps() {
+fn the_space_of_a_deleted_volume_is_freed_in_steps_without_delay() {
     const LEAVES: u64 = 400;
     let world = World::new(1);
     let node = machine(&world, 1, 32 << 20, 1);
@@ -237,7 +237,7 @@ fn the_zones_of_a_deleted_volume_go_back_though_the_log_is_idle() {
 
 /// The volume was deleted while the log was not open, as after a crash right after the deletion.
 #[test]
-fn what_a_deleted_volume_left_is_removed_when_the_log_opens() {
+fn leftovers_of_a_deleted_volume_are_removed_when_the_log_opens() {
     let world = World::new(1);
     let node = machine(&world, 1, 16 << 20, 1);
     world.block_on(node, CORE, || async {

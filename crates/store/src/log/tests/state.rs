@@ -102,7 +102,7 @@ fn each_part_of_the_state_comes_from_the_copy_that_has_it() {
 
 /// A write of the state that never reached the disk leaves what an earlier root had there.
 #[test]
-fn an_older_state_is_not_taken_for_the_newest_one() {
+fn an_older_state_is_not_mistaken_for_the_newest_one() {
     let (image, id, [first, second]) = closed();
     let slot = |at: u64| {
         let mut slot = vec![0; BLOCK as usize];

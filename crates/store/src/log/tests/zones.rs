@@ -39,7 +39,7 @@ fn zones_go_back_to_the_pool() {
 /// If the file system under a pool's file is full, there is no zone, hence no room. Nothing fails, and writes
 /// continue when there is room.
 #[test]
-fn a_full_file_system_is_no_zone_and_no_failure() {
+fn a_full_file_system_yields_no_zone_and_no_failure() {
     let world = World::new(1);
     let node = machine(&world, 0, 0, 1);
     world.set_space(node, Some(16 << 20));

@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_a_mark_of_its_own_and_is_known_as_ours() {
+    fn our_devices_are_recognized_by_their_own_mark() {
         let mark = draw_mark();
         assert_eq!(mark as u32, 0x7572_7361);
         assert!(is_ours(mark) && is_ours(0x7572_7361) && is_ours(0xffff_ffff_7572_7361));

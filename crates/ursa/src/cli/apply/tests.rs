@@ -108,7 +108,7 @@ fn conflicts(file: &str, present: &Present, expected: &str) {
 }
 
 #[test]
-fn what_is_as_it_shall_be_is_left_alone() {
+fn objects_that_match_the_file_are_not_changed() {
     let plan = changes(FILE, &present(), true, &[]);
     assert_eq!(plan::text(&plan.shown()), "Nothing to do: the configuration matches the file.\n");
 }
@@ -131,7 +131,7 @@ fn where_copies_are_is_compared_if_the_file_says_it() {
 }
 
 #[test]
-fn what_is_exported_changes_nothing() {
+fn an_exported_file_changes_nothing() {
     let mut present = present();
     let policy = ChosenPolicy { policy: SplitBrainPolicy::Heartbeat, by: "me".into(), at: 9 };
     present.volumes[0].split_brain_policy = Some(policy);
@@ -240,7 +240,7 @@ fn a_copy_is_added_in_the_pool_of_the_file() {
 }
 
 #[test]
-fn what_differs_is_changed() {
+fn differences_are_changed() {
     let file = FILE
         .replace("\"10G\"", "\"20G\"\nsplit-brain-policy = \"heartbeat\"\naccept-split-brain = true")
         .replace("[2, 1]", "[1, 2, 3]")
@@ -260,7 +260,7 @@ fn what_differs_is_changed() {
 }
 
 #[test]
-fn what_the_file_does_not_name_stays_unless_pruned() {
+fn objects_not_in_the_file_stay_unless_pruned() {
     let mut present = present();
     present.volumes.push(volume("old", &[]));
     present.hosts.push(host("web", &[], false));
@@ -427,7 +427,7 @@ fn a_target_gets_another_alias_in_place() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_done() {
+fn impossible_changes_are_refused_before_anything_is_done() {
     let present = present();
     for (from, to, expected) in [
         ("\"10G\"", "\"5G\"", "its size is 10G, and volumes can only grow"),

@@ -301,7 +301,7 @@ fn others(node: Option<u16>, samples: Vec<LiveSample>) -> Frame {
 }
 
 #[test]
-fn what_all_nodes_do_is_summed_up() {
+fn figures_of_all_nodes_are_summed_up() {
     let frame = others(None, vec![sample(1, 100.0, 100.0), sample(2, 300.0, 200.0)]);
     let expected = "\
 all nodes, 2 of 2 nodes up   MISSING: node 3 (it is late)
@@ -331,7 +331,7 @@ own          0       0        0        0           0      -       -      -
 }
 
 #[test]
-fn what_one_node_does_is_its_own() {
+fn figures_of_one_node_are_its_own() {
     let frame = others(Some(1), vec![sample(1, 100.0, 100.0)]);
     assert_eq!(frame.node, "node 1 (server1)");
     assert_eq!(frame.volumes.iter().map(|row| row.volume.as_str()).collect::<Vec<_>>(), ["db"]);

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_one_line_and_that_ends() {
+    fn the_progress_is_one_line_that_ends() {
         assert_eq!(told(true, &[0, 50]), "\r0 % of 100M compared \r50 % of 100M compared \n");
         assert_eq!(told(true, &[]), "", "what is over at once has no line");
         assert_eq!(told(false, &[0, 50]), "", "nobody looks on");

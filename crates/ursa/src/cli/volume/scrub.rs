@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_scrub_has_found_is_shown() {
+    fn the_result_of_a_scrub_is_shown() {
         let scrub = Scrub {
             state: ScrubState::Done,
             total_bytes: 1 << 30,

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_node_has_left_goes_and_nothing_else() {
+    fn leftovers_of_a_killed_node_are_removed_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path();
         let leave = |address: &str, locked| {

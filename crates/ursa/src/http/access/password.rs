@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_as_long_as_somebody() {
+    fn an_unknown_user_takes_as_long_as_a_known_one() {
         let passwords = Passwords::start().unwrap();
         runtime().block_on(async {
             let kept = passwords.hash("correct horse".into()).await.unwrap();

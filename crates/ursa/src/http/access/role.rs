@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_declared_needs_more_than_there_is() {
+    fn an_undeclared_call_is_refused_to_every_role() {
         assert_eq!(need(&Method::GET, "/v1/secrets"), None);
         assert_eq!(need(&Method::PUT, "/v1/volumes"), None);
         assert_eq!(need(&Method::HEAD, "/v1/volumes"), Some(VIEWER));

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_ends_when_idle_when_old_and_when_told() {
+    fn a_session_ends_when_idle_when_old_and_at_logout() {
         let (mut sessions, now) = (Sessions::default(), Instant::now());
         let secret = sessions.begin(now, "alice", 7);
         let almost = IDLE_MAX - Duration::from_secs(1);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_line_in_it_is_no_line() {
+    fn a_line_break_in_a_name_does_not_forge_an_entry() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path()).unwrap();
         log.write(AuditEntry { who: "a\n{\"id\":9}\n".into(), ..entry("login") }).unwrap();

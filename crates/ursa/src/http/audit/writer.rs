@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_a_disk_that_hangs() {
+    async fn a_hanging_disk_delays_no_response() {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("audit");
         fs::create_dir(&directory).unwrap();

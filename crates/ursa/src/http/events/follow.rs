@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_tell_comes_in_the_order_of_time_and_once() {
+    fn events_of_nodes_are_streamed_once_and_in_order_of_time() {
         let mut course = course(&[(1, 10), (2, 70)]);
         let of_1 = page(vec![event(1, 11, 101, Some(5)), event(1, 12, 104, Some(6))]);
         let of_2 = page(vec![event(2, 71, 102, Some(5)), event(2, 72, 103, None)]);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_node_is_said_once_and_tells_the_rest_when_it_is_back() {
+    fn a_silent_node_is_reported_once_and_catches_up_when_it_is_back() {
         let mut course = course(&[(1, 10), (2, 70)]);
         let of_1 = || BTreeMap::from([(1, Page { items: Vec::new(), gap: false, next: 10 })]);
         assert_eq!(shown(&course.next(of_1(), vec![missing(2)])), ["missing 2"]);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_node_that_has_told_nothing_yet_comes_what_is_newer_than_the_reader() {
+    fn a_node_not_seen_before_sends_events_newer_than_the_reader() {
         let mut course = course(&[(1, 10)]);
         let of_2 = page(vec![event(2, 70, 99, None), event(2, 71, 100, None)]);
         let round = course.next([(2, of_2)].into(), Vec::new());

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_node_tells_later_is_no_news_and_what_one_tells_again_is() {
+    fn late_reports_of_other_nodes_are_duplicates_and_repeats_by_one_node_are_not() {
         let mut told = Told::default();
         assert!(told.is_news(&of_record(1, 100, 7, "a")) && told.is_news(&lost(1, 100)));
         assert!(!told.is_news(&of_record(2, 900, 7, "a")) && !told.is_news(&lost(2, 103)));

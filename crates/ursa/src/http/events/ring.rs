@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_records_is_about_no_node_but_the_one_it_names() {
+    fn events_of_the_record_concern_only_the_node_they_name() {
         let ring = Ring::new(START);
         ring.tell(Some(2), Duration::ZERO, made("a").of_revision(Some(7)));
         ring.tell(Some(2), Duration::ZERO, made("b").of_revision(Some(8)).of_node(3));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_happened_until_a_time_is_read_backwards() {
+    fn events_before_a_time_are_read_backwards() {
         let ring = Ring::new(START);
         for (name, age) in [("a", 300), ("b", 200), ("c", 100)] {
             ring.tell(None, Duration::from_secs(age), made(name));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_found_among_all_others() {
+    fn wanted_events_are_found_among_all_others() {
         let ring = Ring::new(START);
         let nothing = ring.after(None, 10, &ALL).next;
         let tell = |event| ring.tell(None, Duration::from_secs(100), event);

@@ -200,7 +200,7 @@ fn copies_out_of_sync_are_found_by_what_becomes_of_them() {
 }
 
 #[test]
-fn what_ends_automatically_comes_after_what_does_not() {
+fn findings_that_clear_automatically_come_last() {
     let nodes = Some(vec![node(1), node(2), down(3)]);
     let observed = Observed { nodes, volumes: vec![syncing(samples::sync())], ..cluster() };
     finds(observed, &[(Warning, Code::NodeDown), (Warning, Code::ResyncRunning)]);
@@ -332,7 +332,7 @@ fn a_pool_that_is_forecast_to_be_full_is_advice_until_it_is_nearly_full() {
 }
 
 #[test]
-fn what_nodes_report_about_the_cluster_is_one_finding() {
+fn reports_of_several_nodes_about_the_cluster_are_one_finding() {
     let of = |reports| findings(&Observed { reports, ..cluster() });
     let late = |at, report| Report { since: Some(Since::exactly(at)), ..report };
     let found = of(vec![late(990, etcd_lost(1)), late(980, etcd_lost(3))]);
@@ -376,7 +376,7 @@ fn lost_blocks_are_critical() {
 }
 
 #[test]
-fn what_scrubs_have_found_is_a_finding_of_the_volume_on_its_node() {
+fn scrub_results_are_findings_of_the_volume_on_its_node() {
     let of = |kind| findings(&Observed { reports: vec![report(1, kind)], ..cluster() }).remove(0);
     let (id, volume) = ("7".to_owned(), "db".to_owned());
     let found = of(FaultKind::ScrubUnrepaired { id: id.clone(), volume: volume.clone(), blocks: 1, lba: 40 });

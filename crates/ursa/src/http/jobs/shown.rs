@@ -275,7 +275,7 @@ mod tests {
     use StandingEntry::{InSync, Joining, Outside};
 
     #[test]
-    fn what_becomes_of_a_copy_is_a_job() {
+    fn work_on_a_copy_is_a_job() {
         assert!(of_volume(&volume(&[(1, InSync, None), (2, InSync, None)], &[])).is_empty());
         let sync = of_volume(&volume(&[(1, InSync, None), (2, Joining, None)], &[(1, Cause::Restarted)]));
         assert_eq!((sync.len(), sync[0].kind, sync[0].node), (1, JobKind::Sync, Some(2)));

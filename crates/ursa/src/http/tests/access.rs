@@ -423,7 +423,7 @@ fn metrics_are_open_to_this_machine_alone() {
 }
 
 #[test]
-fn what_is_done_and_tried_is_written_down_without_secrets() {
+fn changes_and_attempts_are_logged_without_secrets() {
     let rig = Rig::new();
     user(&rig, "root", "admin");
     user(&rig, "alice", "viewer");
@@ -532,7 +532,7 @@ fn users_and_tokens_survive_a_restart_and_are_not_stored_in_plain_text() {
 }
 
 #[test]
-fn bodies_of_strangers_are_short() {
+fn unauthenticated_bodies_are_limited() {
     let rig = Rig::new();
     let long = "x".repeat(20 << 10);
     let body = json!({"name": long, "password": PASSWORD});

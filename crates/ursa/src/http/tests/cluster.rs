@@ -33,7 +33,7 @@ fn a_node_alone_is_in_no_cluster() {
 }
 
 #[test]
-fn what_cannot_be_a_cluster_is_refused_and_leaves_nothing() {
+fn an_invalid_cluster_is_refused_and_leaves_nothing() {
     let rig = Rig::new();
     for listen in [json!([]), json!(["server1"]), json!(["0.0.0.0"]), json!(["[::]:3270"])] {
         let problem = rig.post("/v1/cluster", json!({"listen": listen})).refused(422, "field_invalid");
@@ -60,7 +60,7 @@ fn make_host(rig: &Rig, name: &str, initiator: &str) {
 }
 
 #[test]
-fn what_a_joining_node_has_becomes_the_clusters_or_all_that_collides_is_listed() {
+fn a_joining_node_is_merged_or_all_collisions_are_listed() {
     let (first, second) = (Rig::new(), Rig::new());
     make_volume(&first, "db", SHARED, 0);
     make_host(&first, "web", "a");

@@ -54,7 +54,7 @@ fn make(rig: &Rig, name: &str) -> Answer {
 
 /// A script takes "not found" for "deleted", and creates what it did not find.
 #[test]
-fn what_one_node_has_made_is_found_by_the_other_at_once() {
+fn an_object_created_on_one_node_is_found_by_the_other_at_once() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     for number in 0..20 {
@@ -72,7 +72,7 @@ fn what_one_node_has_made_is_found_by_the_other_at_once() {
 }
 
 #[test]
-fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() {
+fn requests_to_a_node_without_a_copy_are_executed_by_one_that_has_one() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     let _carrying = first.carry_out();
@@ -159,7 +159,7 @@ fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() 
 }
 
 #[test]
-fn what_a_node_cannot_write_down_it_does_not_do_for_another_one() {
+fn forwarded_changes_are_refused_if_they_cannot_be_logged() {
     let first = Rig::prepared(|dir| std::fs::write(dir.join("audit"), "in the way").unwrap());
     let second = Rig::new();
     cluster_of(&first, &second);
@@ -313,7 +313,7 @@ fn reads_of_another_node_have_a_shorter_timeout_than_changes() {
 }
 
 #[test]
-fn a_volume_that_its_node_does_not_tell_of_was_made_all_the_same() {
+fn a_volume_is_created_although_its_node_does_not_report_it() {
     let first = Rig::with(|_| {}, |config| config.show = Show::new(|_, _| Box::pin(std::future::pending())));
     let second = Rig::new();
     cluster_of(&first, &second);
@@ -363,7 +363,7 @@ fn any_node_makes_tokens_and_says_that_nobody_joins_without_the_one_that_has_the
 }
 
 #[test]
-fn what_taking_a_node_out_would_do_is_said_and_not_done() {
+fn a_dry_run_of_removing_a_node_changes_nothing() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     make(&first, "db").json(201);

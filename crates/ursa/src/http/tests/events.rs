@@ -47,7 +47,7 @@ fn changes_are_reported_with_names() {
 }
 
 #[test]
-fn what_has_happened_to_a_volume_is_found_by_its_identity_and_not_taken_for_anothers() {
+fn events_of_a_volume_are_found_by_id_and_not_mixed_with_anothers() {
     let rig = Rig::new();
     let first = until(&rig, 0, "node_started").last().unwrap()["id"].as_u64().unwrap();
     let make = |name: &str| {
@@ -74,7 +74,7 @@ fn what_has_happened_to_a_volume_is_found_by_its_identity_and_not_taken_for_anot
 }
 
 #[test]
-fn what_has_happened_to_one_thing_is_found_among_all_others() {
+fn events_of_one_subject_are_found_among_all_others() {
     let rig = Rig::new();
     let first = until(&rig, 0, "node_started").last().unwrap()["id"].as_u64().unwrap();
     rig.post("/v1/volumes", json!({"name": "db", "size": 1 << 20, "map": false})).json(201);

@@ -32,7 +32,7 @@ fn make_host(rig: &Rig, name: &str) {
 }
 
 #[test]
-fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
+fn any_node_lists_the_events_of_all_and_shared_ones_once() {
     let (first, mut second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     let (_first, carrying) = (first.carry_out(), second.carry_out());
@@ -264,7 +264,7 @@ fn paging_back_passes_a_second_with_more_events_than_a_page() {
 }
 
 #[test]
-fn a_node_without_a_cluster_tells_its_own() {
+fn a_node_without_a_cluster_lists_its_own_events() {
     let rig = Rig::new();
     make_host(&rig, "a");
     wait("it has seen it", || !of_code(&seen(&rig), "host_created").is_empty());

@@ -20,7 +20,7 @@ fn points(history: &Value, series: &str) -> Vec<Option<f64>> {
 }
 
 #[test]
-fn what_was_kept_is_shown_step_by_step() {
+fn recorded_values_are_shown_step_by_step() {
     let rig = Rig::new();
     let nothing = rig.get("/v1/history?series=cpu").json(200);
     assert!(points(&nothing, "cpu").iter().all(Option::is_none));

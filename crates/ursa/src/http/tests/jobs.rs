@@ -75,7 +75,7 @@ fn every_node_shows_how_jobs_ended() {
 }
 
 #[test]
-fn a_job_that_nobody_has_is_not_found() {
+fn an_unknown_job_is_not_found() {
     let rig = Rig::new();
     for id in ["copy.ab.2", "verify.ab.2", "change.5", "change.5.2", "%20"] {
         rig.get(&format!("/v1/jobs/{id}")).refused(404, "job_not_found");

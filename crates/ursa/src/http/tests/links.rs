@@ -10,7 +10,7 @@ fn links(rig: &Rig, path: &str) -> Vec<Value> {
 }
 
 #[test]
-fn any_node_tells_of_the_links_between_all() {
+fn any_node_lists_the_links_between_all() {
     let (first, mut second) = (Rig::new(), Rig::new());
     first.get("/v1/links").refused(409, "no_cluster");
     first.get("/v1/links?node=all").refused(409, "no_cluster");

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::rig::Rig;
 
 #[test]
-fn a_node_tells_what_it_is_until_it_stops() {
+fn a_node_describes_itself_until_it_stops() {
     let mut rig = Rig::new();
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(rig.get("/v1/health").json(200), json!({"status": "ok", "version": version}));
@@ -26,7 +26,7 @@ fn a_node_tells_what_it_is_until_it_stops() {
 }
 
 #[test]
-fn it_describes_itself() {
+fn the_node_describes_itself() {
     let rig = Rig::new();
     let document = rig.get("/v1/openapi.json").json(200);
     assert_eq!(document["openapi"], "3.1.0");

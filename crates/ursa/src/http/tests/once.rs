@@ -37,7 +37,7 @@ fn the_same_key_gets_the_same_answer() {
 }
 
 #[test]
-fn what_would_be_done_is_said_and_not_done() {
+fn a_dry_run_describes_and_changes_nothing() {
     let rig = Rig::new();
     let new = json!({"name": "db", "size": MIB});
     let would = rig.post("/v1/volumes?dry_run=true", new.clone()).json(200);
@@ -97,7 +97,7 @@ fn what_would_be_done_is_said_and_not_done() {
 }
 
 #[test]
-fn what_growing_and_renaming_would_do_is_said() {
+fn dry_runs_of_growing_and_renaming() {
     let rig = Rig::new();
     for name in ["db", "other"] {
         rig.post("/v1/volumes", json!({"name": name, "size": 4 * MIB, "map": false})).json(201);
@@ -133,7 +133,7 @@ fn what_growing_and_renaming_would_do_is_said() {
 }
 
 #[test]
-fn what_a_policy_an_export_and_the_end_of_a_user_would_do_is_said() {
+fn dry_runs_of_a_policy_an_export_and_deleting_a_user() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
     let prefer = json!({"policy": "prefer", "by": "eva"});

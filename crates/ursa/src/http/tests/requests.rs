@@ -8,7 +8,7 @@ use super::rig::Rig;
 use crate::http::guard::Peer;
 
 #[test]
-fn what_cannot_be_is_refused_with_its_place() {
+fn invalid_requests_are_refused_with_their_position() {
     let rig = Rig::new();
     let problem = rig
         .post("/v1/volumes", json!({"name": "db", "size": 1 << 20, "sise": 1}))

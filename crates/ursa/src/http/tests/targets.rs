@@ -86,7 +86,7 @@ fn a_targets_alias_and_secret_change_and_its_maps_stay() {
 }
 
 #[test]
-fn an_alias_is_what_initiators_can_be_told() {
+fn an_alias_must_be_representable_for_initiators() {
     let rig = Rig::new();
     let path = format!("/v1/targets/{TARGET}");
     let longest = "ü".repeat(127) + "n";

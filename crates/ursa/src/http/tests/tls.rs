@@ -129,7 +129,7 @@ fn one_port_takes_tls_and_plain_requests() {
 }
 
 #[test]
-fn another_certificate_is_not_taken_for_it_and_nonsense_ends_one_connection() {
+fn another_certificate_is_refused_and_garbage_ends_one_connection() {
     let rig = Rig::new();
     let served = Served::start(&rig);
     let other = tempfile::tempdir().unwrap();

@@ -80,7 +80,7 @@ fn a_volume_is_mapped_as_requested() {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_not_made() {
+fn a_volume_that_cannot_be_mapped_is_not_created() {
     let rig = Rig::new();
     let create = |more: serde_json::Value| {
         let mut new = json!({"name": "db", "size": 4 * MIB});
@@ -129,7 +129,7 @@ fn a_volume_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn it_grows_and_changes_its_name() {
+fn a_volume_is_grown_and_renamed() {
     let rig = Rig::new();
     let before = rig.post("/v1/volumes", json!({"name": "db", "size": 4 * MIB})).json(201);
     rig.post("/v1/volumes", json!({"name": "other", "size": MIB})).json(201);

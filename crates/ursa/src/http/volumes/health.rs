@@ -77,7 +77,7 @@ mod tests {
     const FAILED: Option<Unserved<'_>> = Some(Unserved::Problem("a write to this copy failed"));
 
     #[test]
-    fn a_failed_copy_is_no_loss_while_another_one_is_in_sync() {
+    fn a_failed_copy_does_not_count_as_a_loss_while_another_one_is_in_sync() {
         for copies in [[OutOfSync, InSync], [InSync, InSync]] {
             assert_eq!(unserved(&failed(&copies), &[]), None);
         }

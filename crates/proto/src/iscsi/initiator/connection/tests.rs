@@ -292,7 +292,7 @@ fn waiting_commands_can_be_withdrawn() {
 }
 
 #[test]
-fn what_the_target_tells() {
+fn notices_of_the_target_are_reported() {
     let mut connection = connection();
     let message = |event| AsyncMessage { event, lun: LUN, numbers: numbers(10, 3) };
     let mut bytes = message(AsyncEvent::Scsi).encode(6).to_vec();

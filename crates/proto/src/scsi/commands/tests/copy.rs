@@ -218,7 +218,7 @@ fn a_copy_that_runs_is_not_forgotten_for_results() {
 /// Each running copy needs its own record; otherwise its results would be lost, and a second copy with its
 /// identifier would be accepted.
 #[test]
-fn there_are_no_more_copies_at_once_than_results_can_be_held_of() {
+fn extended_copies_are_limited_by_the_results_that_can_be_kept() {
     let mut unit = unit(BlockSize::B512);
     let begin = |unit: &mut LogicalUnit, id| copy(unit, &list(id, 0, &[TARGET], &[segment(0)]));
     let mut running = Vec::new();
@@ -306,7 +306,7 @@ fn results_belong_to_a_nexus() {
 }
 
 #[test]
-fn what_became_of_more_copies_than_are_kept() {
+fn results_of_more_copies_than_are_kept() {
     let mut unit = unit(BlockSize::B512);
     for id in 0..=64 {
         let Step::Copy(pending, _) = copy(&mut unit, &list(id, 0, &[TARGET], &[segment(0)])) else {

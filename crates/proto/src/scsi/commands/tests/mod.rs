@@ -134,7 +134,7 @@ fn every_command_is_in_the_document() {
 }
 
 #[test]
-fn what_is_compared_is_one_block() {
+fn compare_and_write_takes_one_block() {
     let mut unit = unit(BlockSize::B512);
     let limits = cdb(0x12, &[(1, &[1]), (2, &[0xb0]), (4, &[64])]);
     assert_eq!(done(start(&mut unit, &limits, &[])).data_in.to_vec()[5], 1);

@@ -18,7 +18,7 @@ fn a_read_gives_its_data() {
 }
 
 #[test]
-fn what_a_failed_read_says() {
+fn the_sense_of_a_failed_read() {
     let mut unit = unit(BlockSize::B4096);
     let mut fail = |error| {
         let (pending, _) = block(start(&mut unit, &[0x28, 0, 0, 0, 0, 5, 0, 0, 2, 0], &[]));
@@ -146,7 +146,7 @@ fn lba_status(lba: u64, allocation: u32) -> [u8; 16] {
 }
 
 #[test]
-fn lba_status_tells_extents() {
+fn lba_status_reports_extents() {
     let mut unit = unit(BlockSize::B512);
     let (pending, op) = block(start(&mut unit, &lba_status(5, 8 + 32 + 15), &[]));
     assert!(matches!(op, BlockOp::LbaStatus { start: Lba(5), max: 2 }));

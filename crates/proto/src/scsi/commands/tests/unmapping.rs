@@ -148,7 +148,7 @@ fn write_same_refuses() {
 }
 
 #[test]
-fn what_a_unit_cannot_do_is_not_reported() {
+fn unsupported_commands_are_not_reported() {
     // REPORT SUPPORTED OPERATION CODES, one command without service action; SUPPORT is in bits 2 to 0 of
     // byte 1.
     let support = |unit: &mut LogicalUnit, opcode| {

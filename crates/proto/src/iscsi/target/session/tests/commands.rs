@@ -237,7 +237,7 @@ fn in_place_data_may_be_a_part_of_the_buffer() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_sense() {
+fn impossible_commands_are_refused_with_sense() {
     let refused = |header: ScsiCommand, data: &[u8]| {
         let mut peer = Peer::new();
         peer.send(header.encode(data.len() as u32), data);

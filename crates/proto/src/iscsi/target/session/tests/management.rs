@@ -85,7 +85,7 @@ fn the_memory_of_an_aborted_write_is_free_when_the_driver_has_ended_it() {
 
 /// Aborting frees places in the window, but not without limit.
 #[test]
-fn what_was_aborted_and_runs_on_is_bounded() {
+fn aborted_commands_that_still_run_are_bounded() {
     let mut peer = Peer::new();
     let (mut number, mut running) = (FIRST, Vec::new());
     // The driver ends none of them.
@@ -372,7 +372,7 @@ fn missing_data_is_written_off_with_the_response() {
 }
 
 #[test]
-fn what_waits_for_room_gets_none_of_what_is_aborted_with_it() {
+fn waiting_commands_get_no_space_of_those_aborted_with_them() {
     let config = SessionConfig { data_bytes_max: 8192, ..config() };
     let mut peer = Peer::with(negotiated(), config);
     let other_lun = [0, 1, 0, 0, 0, 0, 0, 0];
@@ -399,7 +399,7 @@ fn a_cold_reset_ends_the_session() {
 /// CLEAR TASK SET, a reset or PREEMPT AND ABORT by another session: commands that wait for their data belong
 /// to the task set.
 #[test]
-fn what_waits_for_data_is_aborted_from_above() {
+fn commands_that_wait_for_data_are_aborted_by_the_caller() {
     const TASK_ABORTED: u8 = 0x40;
     let unit = Lun::new(0).unwrap();
     let mut peer = Peer::new();
@@ -432,7 +432,7 @@ fn what_waits_for_data_is_aborted_from_above() {
 }
 
 #[test]
-fn what_waits_for_memory_is_aborted_at_once() {
+fn commands_that_wait_for_memory_are_aborted_at_once() {
     let config = SessionConfig { data_bytes_max: 8192, ..config() };
     let mut peer = Peer::with(negotiated(), config);
     peer.send(write(1, FIRST, 8192).encode(0), &[]);
@@ -453,7 +453,7 @@ fn what_waits_for_memory_is_aborted_at_once() {
 
 /// Data that is being received in place arrives completely first.
 #[test]
-fn what_is_received_in_place_is_aborted_when_it_is_there() {
+fn commands_received_in_place_are_aborted_when_complete() {
     const LENGTH: usize = 64 << 10;
     let mut peer = Peer::new();
     peer.send(write(1, FIRST, LENGTH as u32).encode(0), &[]);
