@@ -9,9 +9,9 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 
 use super::input::Parameters;
+use super::node_param::OfNode;
 use super::refusal::Refusal;
 use super::state::State;
-use super::there::OfNode;
 use crate::block_devices;
 
 /// The block devices of a node's machine, by name, and what uses them.

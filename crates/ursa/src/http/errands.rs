@@ -42,7 +42,7 @@ use super::audit::Deed;
 use super::deadline::REQUEST_DEADLINE;
 use super::refusal::{Refusal, RefusalCode};
 use super::state::State;
-use super::{dry_run, there, volumes};
+use super::{dry_run, node_param, volumes};
 
 /// Calls that another node executes if this one does not have the volume.
 const OF_VOLUMES: [(&str, &str); 9] = [
@@ -67,7 +67,7 @@ const AT_NODES: [(&str, &str); 5] = [
 /// The call whose body names the volume.
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
 
-/// Calls about objects of one node: the node that the query names executes them ([`there::OfNode`]).
+/// Calls about objects of one node: the node that the query names executes them ([`node_param::OfNode`]).
 const OF_NODES: [(&str, &str); 15] = [
     ("DELETE", "/v1/sessions/{tsih}"),
     ("GET", "/v1/disks"),
@@ -260,7 +260,7 @@ async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next)
     if does && let Some(refusal) = not_written_down(&state).await {
         return refusal.into_response();
     }
-    let action = format!("{} {}{}", call.0, request.uri().path(), there::said(request.uri()));
+    let action = format!("{} {}{}", call.0, request.uri().path(), node_param::said(request.uri()));
     let response = next.run(request).await;
     if does {
         let code = response.extensions().get::<RefusalCode>().map(|code| code.0.clone());

@@ -26,10 +26,10 @@ use store::{MetadataState, VolumeInfo};
 use super::dry_run::Answer;
 use super::input::{Json, Parameters, Segments};
 use super::jobs;
+use super::node_param::{AskedOfNode, OfNode};
 use super::peers::{self, Whose};
 use super::refusal::{Refusal, with_causes};
 use super::state::State;
-use super::there::{AskedOfNode, OfNode};
 
 /// All pools of the queried node, by name; with `node=all`, of all nodes.
 ///

@@ -28,8 +28,8 @@ use tower::ServiceExt;
 
 use super::access::network_of;
 use super::guard::Peer;
-use super::patience::{Patience, WRITE_DEADLINE};
 use super::state::State;
+use super::write_timeout::{WRITE_DEADLINE, WriteTimeout};
 
 /// The number of connections from this machine, and again from all other machines.
 ///
@@ -254,6 +254,6 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_DEADLINE)
-        .serve_connection(TokioIo::new(Patience::new(stream, WRITE_DEADLINE)), service);
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream, WRITE_DEADLINE)), service);
     watcher.watch(connection).await
 }

@@ -11,10 +11,10 @@ use axum::response::{IntoResponse, Response};
 
 use super::dry_run;
 use super::input::{Parameters, Segments};
+use super::node_param::AskedOfNode;
 use super::peers::{self, Whose};
 use super::refusal::Refusal;
 use super::state::State;
-use super::there::AskedOfNode;
 
 /// All sessions with the queried node, by number; with `node=all`, with all nodes.
 ///

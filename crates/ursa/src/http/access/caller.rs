@@ -79,7 +79,7 @@ async fn by_token(state: &State, token: String, is_local: bool) -> Result<Caller
         return Ok(Caller { name: LOCAL.into(), role: Role::Admin, by: ProvedBy::Local });
     }
     let (id, secret) = token_parts(&token).ok_or_else(unknown_token)?;
-    if !state.access.strangers.may_have(state, id, secret).await? {
+    if !state.access.unauthenticated.may_have(state, id, secret).await? {
         return Err(unknown_token());
     }
     // It may have been deleted since the last lookup.

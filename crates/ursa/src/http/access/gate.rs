@@ -18,9 +18,9 @@ use crate::http::audit::Deed;
 use crate::http::dry_run;
 use crate::http::events::AUDIT_UNAVAILABLE;
 use crate::http::guard::Peer;
+use crate::http::node_param;
 use crate::http::refusal::{Refusal, RefusalCode, was_not_looked_at};
 use crate::http::state::State;
-use crate::http::there;
 
 /// When to retry a change that was refused because the audit log cannot be written.
 const AUDIT_AGAIN_SECONDS: u64 = 10;
@@ -52,7 +52,7 @@ pub(in crate::http) async fn pass(
     };
     let changes = !is_safe(request.method());
     // With the node that the query names.
-    let action = format!("{} {}{}", request.method(), request.uri().path(), there::said(request.uri()));
+    let action = format!("{} {}{}", request.method(), request.uri().path(), node_param::said(request.uri()));
     let address = address_of(&request);
     let refused = match () {
         () if caller.role < role => Some(role_too_low(&caller, role)),

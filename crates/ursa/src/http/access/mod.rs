@@ -14,7 +14,7 @@ mod role;
 mod secret;
 mod session;
 mod slowdown;
-mod strangers;
+mod unauthenticated;
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(super) use self::password::TooMany;
 use self::session::Sessions;
 use self::slowdown::Slowdown;
 pub(super) use self::slowdown::network_of;
-use self::strangers::Strangers;
+use self::unauthenticated::Unauthenticated;
 use super::audit::Audit;
 use super::refusal::Refusal;
 use super::state::State;
@@ -66,7 +66,7 @@ pub struct Access {
     metrics_without_token: bool,
     sessions: Mutex<Sessions>,
     slowdown: Mutex<Slowdown>,
-    strangers: Strangers,
+    unauthenticated: Unauthenticated,
     /// The digest of the setup link's secret, and when it was drawn. `None` once the first user exists.
     set_up: Mutex<Option<(Digested, Instant)>>,
 }
@@ -85,7 +85,7 @@ impl Access {
             metrics_without_token: opening.metrics_without_token,
             sessions: Mutex::default(),
             slowdown: Mutex::default(),
-            strangers: Strangers::default(),
+            unauthenticated: Unauthenticated::default(),
             set_up: Mutex::default(),
         })
     }
@@ -121,12 +121,12 @@ impl Access {
 
     /// Checks that the node runs, for unauthenticated callers.
     pub(super) async fn health(&self, state: &State) -> Result<(), Refusal> {
-        self.strangers.health(state).await
+        self.unauthenticated.health(state).await
     }
 
     /// Whether there was ever a user, for unauthenticated callers; `None`: it is not known yet.
     pub(super) async fn is_set_up(&self, state: &State) -> Result<Option<bool>, Refusal> {
-        self.strangers.is_set_up(state).await
+        self.unauthenticated.is_set_up(state).await
     }
 
     pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {

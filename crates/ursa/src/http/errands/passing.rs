@@ -18,7 +18,7 @@ use super::super::access::Caller;
 use super::super::input::whole;
 use super::super::refusal::Refusal;
 use super::super::state::State;
-use super::super::{jobs, there};
+use super::super::{jobs, node_param};
 use super::{AT_NODES, Errand, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
 
 /// What a call that another node may execute is about.
@@ -43,7 +43,7 @@ pub(in crate::http) async fn pass_on(
 ) -> Response {
     let Some(call) = call_of(&request) else { return next.run(request).await };
     let may_name = OF_NODES.contains(&call) || AT_NODES.contains(&call);
-    let node = there::named(request.uri()).filter(|_| may_name);
+    let node = node_param::named(request.uri()).filter(|_| may_name);
     if node.is_none() && OF_NODES.contains(&call) {
         return next.run(request).await;
     }

@@ -92,7 +92,7 @@ pub(super) async fn take_all(state: State) {
         };
         let Ok((taken, number, reports)) = state.node.call(next).await else { return state.events.close() };
         if let Some(reports) = reports {
-            state.opened.beginnings.note(unix_now(), &reports);
+            state.opened.first_seen.note(unix_now(), &reports);
             looked = Some(Instant::now());
         }
         if let Some(started) = started.take() {

@@ -5,7 +5,7 @@
 //! and from what the queried node knows; [`identity`] determines code and subject of each, [`words`] its
 //! text.
 
-mod beginnings;
+mod first_seen;
 mod identity;
 mod judge;
 mod own;

@@ -12,7 +12,7 @@ use ::node::control::FaultKind;
 use api::Since;
 use serde::{Deserialize, Serialize};
 
-use super::beginnings::Beginnings;
+use super::first_seen::FirstSeen;
 use crate::clock::unix_now;
 use crate::http::access::Access;
 
@@ -75,7 +75,7 @@ pub(in crate::http) fn reports(control: &Control, opened: &Opened) -> Vec<Report
         let mut report = Report { fault, since: None, node, node_name: node_name.clone() };
         report.since = match age {
             Some(age) => Some(Since::exactly(now.saturating_sub(age.as_secs()))),
-            None => opened.beginnings.of(&report),
+            None => opened.first_seen.of(&report),
         };
         report
     };
@@ -108,7 +108,7 @@ fn faults(control: &Control, opened: &Opened) -> Vec<(OwnFault, Option<Duration>
 #[derive(Default)]
 pub struct Opened {
     access: OnceLock<Weak<Access>>,
-    pub(in crate::http) beginnings: Beginnings,
+    pub(in crate::http) first_seen: FirstSeen,
     /// The pools of this node that will be full soon, with their forecasts, when it last looked.
     full_soon: RwLock<Vec<(String, String)>>,
 }

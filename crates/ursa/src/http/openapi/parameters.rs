@@ -11,7 +11,7 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::openapi::{KnownFormat, RefOr, Required, Schema, SchemaFormat};
 
 use crate::http::access::Need;
-use crate::http::once::{KEY, KEY_BYTES_MAX};
+use crate::http::idempotency::{KEY, KEY_BYTES_MAX};
 
 const FORMAT: &str = "uint64";
 

@@ -7,9 +7,9 @@ use api::{FlowCounters, LatencyBucket, Problem, VolumeCounters};
 use axum::extract::State as Extracted;
 
 use crate::http::input::{Parameters, Segments};
+use crate::http::node_param::OfNode;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
-use crate::http::there::OfNode;
 
 /// I/O counters of a volume on a node: operations, bytes, and a latency histogram, since the node began to
 /// serve it.

@@ -12,9 +12,9 @@ use axum::response::{IntoResponse, Response};
 use super::wait_for_end;
 use crate::http::input::{Parameters, Segments};
 use crate::http::jobs::id;
+use crate::http::node_param::OfNode;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
-use crate::http::there::OfNode;
 
 /// Scrubs a volume on a node: reads everything in use from the node's disks while hosts use the volume, and
 /// repairs bad blocks from another copy in sync.

@@ -15,9 +15,9 @@ use super::wait_for_end;
 use crate::clock::unix_now;
 use crate::http::input::{Parameters, Segments};
 use crate::http::jobs::id;
+use crate::http::node_param::OfNode;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
-use crate::http::there::OfNode;
 
 /// Verifies a volume: compares its copies that are in sync, by SHA-256, while hosts use it.
 ///

@@ -17,7 +17,7 @@ const NOTED_MAX: usize = 1024;
 
 /// When faults began.
 #[derive(Default)]
-pub(in crate::http) struct Beginnings(Mutex<Noted>);
+pub(in crate::http) struct FirstSeen(Mutex<Noted>);
 
 #[derive(Default)]
 struct Noted {
@@ -29,7 +29,7 @@ struct Noted {
 /// Identifies a fault.
 type Key = (FindingCode, Subject);
 
-impl Beginnings {
+impl FirstSeen {
     /// Notes the faults that exist now, and forgets the others. A fault that exists at the first check may
     /// have begun before.
     pub(in crate::http) fn note(&self, now: u64, reports: &[Report]) {
@@ -66,27 +66,27 @@ mod tests {
 
     #[test]
     fn a_fault_began_when_it_was_first_seen() {
-        let beginnings = Beginnings::default();
+        let first_seen = FirstSeen::default();
         let (old, new) = (report("a"), report("b"));
-        assert_eq!(beginnings.of(&old), None);
-        beginnings.note(10, std::slice::from_ref(&old));
-        beginnings.note(20, &[old.clone(), new.clone()]);
-        beginnings.note(30, &[old.clone(), new.clone()]);
-        assert_eq!(beginnings.of(&old), Some(Since { at: 10, or_earlier: true }), "from before the start");
-        assert_eq!(beginnings.of(&new), Some(Since::exactly(20)));
+        assert_eq!(first_seen.of(&old), None);
+        first_seen.note(10, std::slice::from_ref(&old));
+        first_seen.note(20, &[old.clone(), new.clone()]);
+        first_seen.note(30, &[old.clone(), new.clone()]);
+        assert_eq!(first_seen.of(&old), Some(Since { at: 10, or_earlier: true }), "from before the start");
+        assert_eq!(first_seen.of(&new), Some(Since::exactly(20)));
         // When the fault occurs again, it is a new one.
-        beginnings.note(40, &[]);
-        assert_eq!(beginnings.of(&new), None);
-        beginnings.note(50, std::slice::from_ref(&new));
-        assert_eq!(beginnings.of(&new), Some(Since::exactly(50)));
+        first_seen.note(40, &[]);
+        assert_eq!(first_seen.of(&new), None);
+        first_seen.note(50, std::slice::from_ref(&new));
+        assert_eq!(first_seen.of(&new), Some(Since::exactly(50)));
     }
 
     #[test]
     fn memory_is_bounded() {
-        let beginnings = Beginnings::default();
+        let first_seen = FirstSeen::default();
         let many: Vec<Report> = (0..=NOTED_MAX).map(|n| report(&format!("p{n:05}"))).collect();
-        beginnings.note(10, &many);
-        assert!(beginnings.of(&many[NOTED_MAX - 1]).is_some());
-        assert_eq!(beginnings.of(&many[NOTED_MAX]), None);
+        first_seen.note(10, &many);
+        assert!(first_seen.of(&many[NOTED_MAX - 1]).is_some());
+        assert_eq!(first_seen.of(&many[NOTED_MAX]), None);
     }
 }

@@ -13,17 +13,17 @@ use tokio::time::{Instant, Sleep, sleep};
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A connection with a deadline for writes.
-pub(super) struct Patience<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
     deadline: Duration,
     /// The deadline of the write that waits.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patience<S> {
+impl<S> WriteTimeout<S> {
     /// Wraps a connection.
-    pub(super) fn new(stream: S, deadline: Duration) -> Patience<S> {
-        Patience { stream, deadline, until: None }
+    pub(super) fn new(stream: S, deadline: Duration) -> WriteTimeout<S> {
+        WriteTimeout { stream, deadline, until: None }
     }
 
     /// The result of a write, or a timeout if the write has waited for too long.
@@ -41,7 +41,7 @@ impl<S> Patience<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -51,7 +51,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -122,11 +122,11 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_does_not_read_is_dropped_and_a_slow_one_is_not() {
         let deadline = Duration::from_millis(200);
-        let mut stuck = Patience::new(Slow { every: None, until: None }, deadline);
+        let mut stuck = WriteTimeout::new(Slow { every: None, until: None }, deadline);
         let result = poll_fn(|context| Pin::new(&mut stuck).poll_write(context, &[7])).await;
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::TimedOut);
 
-        let mut slow = Patience::new(Slow { every: Some(deadline / 4), until: None }, deadline);
+        let mut slow = WriteTimeout::new(Slow { every: Some(deadline / 4), until: None }, deadline);
         for _ in 0..8 {
             let written = poll_fn(|context| Pin::new(&mut slow).poll_write(context, &[7])).await;
             assert_eq!(written.unwrap(), 1);

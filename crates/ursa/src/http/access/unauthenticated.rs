@@ -9,7 +9,7 @@ use ::node::Control;
 
 use super::Digested;
 use super::lock;
-use crate::http::paced::Paced;
+use crate::http::coalesce::Paced;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
@@ -24,7 +24,7 @@ const TOKENS_EVERY: Duration = Duration::from_millis(100);
 type Tokens = BTreeMap<String, Digested>;
 
 /// Rate-limited lookups for unauthenticated callers.
-pub(super) struct Strangers {
+pub(super) struct Unauthenticated {
     health: Paced<()>,
     set_up: Paced<Option<bool>>,
     tokens: Paced<Tokens>,
@@ -32,9 +32,9 @@ pub(super) struct Strangers {
     known: Mutex<Tokens>,
 }
 
-impl Default for Strangers {
-    fn default() -> Strangers {
-        Strangers {
+impl Default for Unauthenticated {
+    fn default() -> Unauthenticated {
+        Unauthenticated {
             health: Paced::new(SOON),
             set_up: Paced::new(SOON),
             tokens: Paced::new(TOKENS_EVERY),
@@ -43,7 +43,7 @@ impl Default for Strangers {
     }
 }
 
-impl Strangers {
+impl Unauthenticated {
     /// Checks that the node runs.
     ///
     /// # Errors
