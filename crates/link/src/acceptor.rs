@@ -54,7 +54,7 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
             Ok(_) => return,
             Err(refusal) => AcceptError::ByMe { refused: hub.refused(refusal, &hello), hello },
         },
-        Ok(Ok(Agreed::Obituary)) => return wire.linger().await,
+        Ok(Ok(Agreed::DeathNotice)) => return wire.linger().await,
         Ok(Ok(Agreed::Join(admission))) => {
             match join::serve(&mut wire, hub.limits.handshake, admission).await {
                 Ok(JoinAnswered::Joined(node)) => {
@@ -108,7 +108,7 @@ enum Agreed {
     /// The other side may join, if this admission accepts it.
     Join(Admission),
     /// A watcher has reported that a life is over, and was believed.
-    Obituary,
+    DeathNotice,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -151,7 +151,7 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     }
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
     let hello = Hello::read(wire, opening).await?.ok_or(AcceptError::Foreign)?;
-    if preamble.purpose == Purpose::Obituary {
+    if preamble.purpose == Purpose::DeathNotice {
         return believe(hub, wire, hello).await;
     }
     // Of two nodes, the one with the higher number connects.
@@ -181,7 +181,7 @@ async fn believe(hub: &Rc<Hub>, wire: &mut Wire, hello: Hello) -> Result<Agreed,
     let mine = Hello { refusal: verdict.err(), ..hub.hello(name, hello.attempt) };
     wire.send(&mine.encode()).await?;
     let refused = |refusal| AcceptError::ByMe { refused: hub.refused(refusal, &hello), hello };
-    verdict.map(|()| Agreed::Obituary).map_err(refused)
+    verdict.map(|()| Agreed::DeathNotice).map_err(refused)
 }
 
 async fn agree_to_join(hub: &Rc<Hub>, wire: &mut Wire, preamble: Preamble) -> Result<Agreed, AcceptError> {

@@ -34,7 +34,7 @@ pub(crate) enum Purpose {
     /// A new node joins the cluster.
     Join,
     /// A watcher reports that a life of a node is over.
-    Obituary,
+    DeathNotice,
 }
 
 /// The first bytes of a connection, never encrypted.
@@ -65,7 +65,7 @@ impl Preamble {
         let purpose = match self.purpose {
             Purpose::Link => 1,
             Purpose::Join => 2,
-            Purpose::Obituary => 3,
+            Purpose::DeathNotice => 3,
         };
         opening(self.versions, [purpose, u8::from(self.tls)])
     }
@@ -88,7 +88,7 @@ impl Opening {
         let purpose = match what {
             1 => Purpose::Link,
             2 => Purpose::Join,
-            3 => Purpose::Obituary,
+            3 => Purpose::DeathNotice,
             _ => return Opening::Foreign,
         };
         match detail {
@@ -343,9 +343,9 @@ mod tests {
         assert_eq!(parse(preamble.encode()), Opening::Preamble(preamble));
         let join = Preamble { purpose: Purpose::Join, ..preamble };
         assert_eq!(parse(*b"URSA\x03\x02\x01\x02"), Opening::Preamble(join));
-        let obituary = Preamble { purpose: Purpose::Obituary, ..preamble };
-        assert_eq!(obituary.encode(), *b"URSA\x03\x03\x01\x02");
-        assert_eq!(parse(obituary.encode()), Opening::Preamble(obituary));
+        let death_notice = Preamble { purpose: Purpose::DeathNotice, ..preamble };
+        assert_eq!(death_notice.encode(), *b"URSA\x03\x03\x01\x02");
+        assert_eq!(parse(death_notice.encode()), Opening::Preamble(death_notice));
         let later = Versions::new(3, 9).unwrap();
         assert_eq!(
             parse(*b"URSA\x09\x01\x01\x03"),

@@ -18,6 +18,7 @@
 
 mod acceptor;
 mod credentials;
+mod death_notice;
 mod dialler;
 mod frame;
 mod hello;
@@ -26,7 +27,6 @@ mod join;
 mod link;
 mod links;
 mod name;
-mod obituary;
 mod protocol;
 mod room;
 mod said;
@@ -41,12 +41,12 @@ pub use credentials::{
     ClusterAuthority, CredentialsError, FileError, NODE_KEY_FILE, NodeCredentials, OpenToken, Secret,
     SecretDigest, Token, TokenError, UnixSeconds, Unredeemed,
 };
+pub use death_notice::{DeathNotice, DeathNoticeError};
 pub use frame::{Decoder, Frame, HEAD_MAX, HEADER_BYTES, Malformed, PAYLOAD_MAX, encode};
 pub use hello::Refusal;
 pub use join::{ABOUT_MAX, JoinAnswer, JoinError, JoinRequest, Joined, join};
 pub use link::Link;
 pub use links::{Handler, Links, PeerState, StartError};
 pub use name::{ClusterId, LinkName, Role};
-pub use obituary::{Obituary, ObituaryError};
 pub use protocol::{Capabilities, Negotiated, Protocol, Versions};
 pub use settings::{DOUBT, Limits, Peer, SILENCE, Settings};

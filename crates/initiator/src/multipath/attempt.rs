@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use base::{Buf, Instant, LbaRange};
 use proto::iscsi::initiator::Transfer;
 
+use super::failover::Hold;
 use super::path::Link;
 use super::shared::Shared;
-use super::trial::Hold;
 use crate::command::Command;
 use crate::session::good;
 use crate::{Error, Pending};

@@ -10,18 +10,18 @@
 mod access;
 mod attempt;
 mod backoff;
-mod doubt;
 mod event;
+mod failover;
 mod failure;
 mod find;
-mod life;
 mod options;
+mod outcome;
 mod path;
+mod path_lifetime;
 mod policy;
 mod reservations;
 mod shared;
-mod trial;
-mod verdict;
+mod suspect;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -304,7 +304,7 @@ fn add_paths(
             let index = shared.paths.borrow().len();
             let path = Rc::new(Path::new(index, name, crate::options::random_isid(), lun));
             shared.add_path(Rc::clone(&path));
-            tasks.borrow_mut().push(rt::spawn(life::keep(Rc::clone(shared), path)));
+            tasks.borrow_mut().push(rt::spawn(path_lifetime::keep(Rc::clone(shared), path)));
         }
     }
 }

@@ -132,7 +132,7 @@ pub(super) struct Link {
     pub(super) lun: Lun,
     /// The target port group of the port, as the unit reported it.
     pub(super) port_group: Cell<Option<u16>>,
-    /// Its target acts on what it reports about other nodes: see [`super::life::watch_others`].
+    /// Its target acts on what it reports about other nodes: see [`super::path_lifetime::watch_others`].
     pub(super) fences: Cell<bool>,
     pub(super) began: Instant,
     /// A later login has replaced it: its target has ended the session and the commands in it.

@@ -18,10 +18,10 @@ use std::rc::Rc;
 
 use super::event::What;
 use super::failure::{Failure, Why};
-use super::life::persistently;
+use super::outcome::{Verdict, judge};
 use super::path::{Link, Path};
+use super::path_lifetime::persistently;
 use super::shared::Shared;
-use super::verdict::{Verdict, judge};
 use super::{EffectKnown, Multipath};
 use crate::Error;
 use crate::command::{PersistentReserveOut, ReadKeys, ReservationType, ServiceAction};

@@ -7,10 +7,10 @@ use base::Instant;
 use rt::sync::{Notify, Semaphore};
 
 use super::access::{View, eligible};
-use super::doubt::{Doubt, Place};
 use super::event::{Event, Events, What};
 use super::path::{Link, Path, PathState, PathStatus};
 use super::policy::{Load, Selector};
+use super::suspect::{Doubt, Place};
 use super::{Capacity, MultipathOptions};
 use crate::command::{AccessState, PortGroup, UnitName};
 

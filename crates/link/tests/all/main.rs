@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod credentials;
+mod death_notice;
 mod joining;
 mod loopback;
 mod node;
-mod obituary;
 mod recorder;
 mod refusals;
 mod world;

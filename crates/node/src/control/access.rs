@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::change::{Changing, WaitsFor, Work};
 use super::cluster::{KNOWN_ACCESS, KnownAccess};
 use super::doing::Doing;
-use super::predecessor::outlive;
+use super::previous_run::retry_while_held;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::access::{
@@ -482,7 +482,7 @@ impl Control {
     /// Repairs the record after a failed write, so that it accepts changes again. The caller holds it.
     async fn repair_record(&self) -> Result<(), ControlError> {
         let Some(repair) = self.record.borrow().repair()? else { return Ok(()) };
-        let disk = outlive(async || repair.write().await).await?;
+        let disk = retry_while_held(async || repair.write().await).await?;
         self.record.borrow_mut().repaired(repair, disk);
         tracing::info!("the node's record accepts changes again");
         Ok(())

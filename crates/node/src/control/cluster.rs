@@ -126,7 +126,7 @@ pub enum EnterError {
     Follow(#[from] cluster::Error),
     /// TLS does not accept the node's credentials.
     #[error(transparent)]
-    Obituary(#[from] link::ObituaryError),
+    DeathNotice(#[from] link::DeathNoticeError),
     /// The node cannot listen for links.
     #[error(transparent)]
     Links(#[from] link::StartError),
@@ -147,7 +147,7 @@ impl EnterError {
     /// The cause, as a code for programs.
     fn cause(&self) -> &'static str {
         match self {
-            EnterError::Credentials(_) | EnterError::Obituary(_) => "credentials",
+            EnterError::Credentials(_) | EnterError::DeathNotice(_) => "credentials",
             EnterError::Record(_) | EnterError::File(_) | EnterError::Force(_) => "record",
             EnterError::NotInEtcd | EnterError::InEtcd | EnterError::Etcd(_) => "etcd",
             EnterError::Follow(_) => "record_silent",

@@ -13,8 +13,8 @@ use store::{MetadataState, Pool, PoolId, StoreError, VolumeInfo};
 
 use super::change::{Changing, WaitsFor, Work};
 use super::doing::Doing;
+use super::peer_query::SHOW_DEADLINE;
 use super::pools::{PoolRecord, key};
-use super::showing::SHOW_DEADLINE;
 use super::turns::Thing;
 use super::{Control, ControlError, Opened};
 use crate::copies::{Answer, Ask, NodeEntry};

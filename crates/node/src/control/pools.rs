@@ -17,7 +17,7 @@ use super::doing::Doing;
 use super::filling::Filling;
 use super::leaving::DiskLeaving;
 use super::overcommit::{Overcommit, Promises};
-use super::predecessor::outlive;
+use super::previous_run::retry_while_held;
 use super::read_errors::DiskReadErrors;
 use super::scrubbing::PoolScrubs;
 use super::turns::Thing;
@@ -219,7 +219,7 @@ impl Control {
             let found = Pool::check_open(&paths, &options).await?;
             let name = name.map_or_else(|| found.contents.name.clone(), String::from);
             control.check_identity(found.id, &name)?;
-            let pool = outlive(async || Pool::open(&paths, options.clone()).await).await?;
+            let pool = retry_while_held(async || Pool::open(&paths, options.clone()).await).await?;
             let names = pool.volumes().into_iter().map(|volume| Thing::VolumeName(volume.name));
             let things: Vec<Thing> = names.chain([Thing::Pool(name.clone())]).collect();
             let held = changing.hold(things).await;

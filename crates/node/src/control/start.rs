@@ -18,7 +18,7 @@ use super::change::{Changes, Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::ended::EndedJobs;
 use super::pools::{POOLS, PoolRecord};
-use super::predecessor::outlive;
+use super::previous_run::retry_while_held;
 use super::read_errors::ReadErrors;
 use super::scrubbing::Scrubs;
 use super::turns::Thing;
@@ -102,7 +102,7 @@ impl Control {
     /// See [`StartError`].
     pub(crate) async fn start(config: &Config) -> Result<Rc<Control>, StartError> {
         let path = config.data_dir.join("record");
-        let record = rt::timeout(RECORD_DEADLINE, outlive(async || Record::open(&path).await)).await;
+        let record = rt::timeout(RECORD_DEADLINE, retry_while_held(async || Record::open(&path).await)).await;
         let record = record.map_err(|rt::Elapsed| StartError::RecordSilent(path))??;
         let known: Option<NodeRecord> = record.get(NODE);
         let id = known.as_ref().and_then(|node| HostId::parse(&node.id)).unwrap_or_else(HostId::random);
@@ -206,7 +206,7 @@ impl Control {
     ) -> Result<(), ControlError> {
         changing.waits_for(WaitsFor::Disks(paths.iter().chain(&uncertain).cloned().collect()));
         let options = OpenPool { uncertain: uncertain.clone(), ..self.opening_pool() };
-        match outlive(async || Pool::open(&paths, options.clone()).await).await {
+        match retry_while_held(async || Pool::open(&paths, options.clone()).await).await {
             _ if !self.is_awaited(&name) => {
                 tracing::info!(pool = name, "a forgotten pool has responded and is closed again");
                 Ok(())
@@ -307,7 +307,7 @@ impl Control {
     pub(crate) async fn listen(&self, portals: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
         let mut listeners = Vec::with_capacity(portals.len());
         for address in portals {
-            let listener = outlive(async || portal::listen(*address).await).await;
+            let listener = retry_while_held(async || portal::listen(*address).await).await;
             listeners.push(listener.map_err(|error| StartError::Listen(*address, error))?);
         }
         Ok(listeners)

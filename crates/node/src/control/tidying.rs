@@ -13,7 +13,7 @@ use replica::Revision;
 use store::{Pool, PoolId};
 
 use super::Control;
-use super::remains::forget_deleted;
+use super::leftovers::forget_deleted;
 use crate::copies::{DeletedVolume, DroppedCopy, Keeper, SpaceEntry, VolumeEntry};
 use crate::parts;
 use crate::under_way::UnderWay;

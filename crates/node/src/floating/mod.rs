@@ -14,9 +14,9 @@
 mod absence;
 mod decision;
 mod devices;
+mod emit_events;
 mod here;
 mod holding;
-mod telling;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -25,8 +25,8 @@ use proto::iscsi::FLOATING_GROUP_MIN;
 use serde::{Deserialize, Serialize};
 
 pub use self::devices::{AddressOn, AddressWork, Devices, DevicesAnswer};
+pub(crate) use self::emit_events::{has_holder_up, tell_address, tell_holder};
 pub(crate) use self::here::{Floating, Here};
-pub(crate) use self::telling::{has_holder_up, tell_address, tell_holder};
 
 /// The prefix of floating addresses in the cluster's record.
 pub(crate) const ADDRESSES: &str = "address/";

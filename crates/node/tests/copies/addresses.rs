@@ -174,11 +174,11 @@ fn an_announced_death_moves_the_address_at_once() {
         let machines = Machines::new(seed, 3, None);
         let first = machines.wait(TAKEN_WITHIN, |_| true);
         let index = usize::from(first) - 1;
-        let will = machines.cluster.control(index, |control| async move { control.last_will() });
-        let will = will.expect("it is in a cluster");
-        assert_eq!(will.addresses().len(), 1, "its watcher takes it off");
+        let handoff = machines.cluster.control(index, |control| async move { control.handoff() });
+        let handoff = handoff.expect("it is in a cluster");
+        assert_eq!(handoff.addresses().len(), 1, "its watcher takes it off");
         machines.crash(first);
-        watcher(&machines.cluster, will);
+        watcher(&machines.cluster, handoff);
         machines.wait(Duration::from_secs(1), |node| node != first);
     });
 }

@@ -268,9 +268,9 @@ fn with_a_writer(seed: u64) -> (Cluster, NodeId, Rc<Session>) {
 
 /// The third node is lost, and the others know it at once.
 fn lose_third(cluster: &Cluster) {
-    let will = cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
+    let handoff = cluster.control(2, |control| async move { control.handoff() }).expect("it is in a cluster");
     cluster.world.crash(cluster.servers[2]);
-    assert_eq!(watcher(cluster, will), 2, "both of the others believe it");
+    assert_eq!(watcher(cluster, handoff), 2, "both of the others believe it");
 }
 
 /// A node's comparison takes long, and members change meanwhile: its range is of an earlier epoch, and

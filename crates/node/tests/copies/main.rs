@@ -430,10 +430,10 @@ fn a_lost_node_is_a_stall_and_returns_with_what_it_missed() {
 }
 
 /// Acts as the watcher of a process that was killed, on the same machine.
-fn watcher(cluster: &Cluster, will: node::control::LastWill) -> usize {
+fn watcher(cluster: &Cluster, handoff: node::control::Handoff) -> usize {
     let machine = cluster.client("watcher");
     cluster.world.block_on(machine, CoreId(0), move || async move {
-        will.carry_out(None, Duration::from_secs(2)).await.unwrap()
+        handoff.carry_out(None, Duration::from_secs(2)).await.unwrap()
     })
 }
 
@@ -447,11 +447,11 @@ fn an_announced_death_is_a_short_stall() {
             let session = log_in(portal, "client").await.unwrap();
             write(&session, 0, 1).await.unwrap();
         });
-        let will =
-            cluster.control(0, |control| async move { control.last_will() }).expect("it is in a cluster");
+        let handoff =
+            cluster.control(0, |control| async move { control.handoff() }).expect("it is in a cluster");
         cluster.world.crash(cluster.servers[0]);
         let lost = cluster.world.now();
-        assert_eq!(watcher(&cluster, will.clone()), 2, "both of the others believe it");
+        assert_eq!(watcher(&cluster, handoff.clone()), 2, "both of the others believe it");
         cluster.world.block_on(client, CoreId(0), move || async move {
             let session = log_in(portal, "client").await.unwrap();
             write(&session, 1, 2).await.unwrap();
@@ -464,7 +464,7 @@ fn an_announced_death_is_a_short_stall() {
         // A late report about an earlier process does not affect the present one.
         cluster.start(0);
         cluster.wait_until_in_sync(1, 3);
-        assert_eq!(watcher(&cluster, will), 0, "they have seen a later life");
+        assert_eq!(watcher(&cluster, handoff), 0, "they have seen a later life");
         cluster.world.run_for(Duration::from_secs(1));
         assert_eq!(cluster.in_sync(1), 3);
     });

@@ -337,9 +337,9 @@ pub(super) fn decided_on_both_sides_of_a_promotion(seed: u64) {
     const STORES: Duration = Duration::from_millis(400);
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);
-    let will = cluster.control(0, |control| async move { control.last_will() }).expect("it is in a cluster");
+    let handoff = cluster.control(0, |control| async move { control.handoff() }).expect("it is in a cluster");
     cluster.world.crash(cluster.servers[0]);
-    assert_eq!(super::watcher(&cluster, will), 2, "both of the others believe it");
+    assert_eq!(super::watcher(&cluster, handoff), 2, "both of the others believe it");
     cluster.world.run_for(Duration::from_secs(1));
     assert_eq!(cluster.in_sync(1), 2);
     cluster.start(0);
@@ -435,7 +435,7 @@ const THEN: Duration = Duration::from_millis(300);
 pub(super) fn left_by_a_lost_node(seed: u64) {
     let cluster = Cluster::new(seed, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);
-    let will = cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
+    let handoff = cluster.control(2, |control| async move { control.handoff() }).expect("it is in a cluster");
     registered(&cluster, "victim", 2, VICTIM, |session| async move {
         rt::sleep(THEN).await;
         // No response comes.
@@ -453,7 +453,7 @@ pub(super) fn left_by_a_lost_node(seed: u64) {
     cluster.world.run_for(Duration::from_millis(150));
     assert!(!fenced.get(), "the node that carries the write out waits for the first one");
     cluster.world.crash(cluster.servers[2]);
-    assert_eq!(super::watcher(&cluster, will), 2, "both of the others believe it");
+    assert_eq!(super::watcher(&cluster, handoff), 2, "both of the others believe it");
     let has_orphans = |index: usize| {
         cluster.world.block_on(cluster.servers[index], CoreId(0), || async {
             node::copies::Copies::current().slices().iter().any(|copy| copy.has_orphans())

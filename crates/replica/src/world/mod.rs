@@ -134,7 +134,7 @@ pub struct World {
     links: BTreeMap<(usize, usize), Option<Wire>>,
     /// Watchers' messages on their way: when each arrives, at which node, from which slot, and whose life is
     /// over.
-    obituaries: Vec<(Instant, usize, usize, NodeId, Incarnation)>,
+    death_notices: Vec<(Instant, usize, usize, NodeId, Incarnation)>,
     /// Separate, so that what watchers do does not change the rest of a seed.
     watchers: Rng,
     /// Likewise for what happens to clocks.
@@ -196,7 +196,7 @@ impl World {
             record: vec![Config::initial(&members, Revision(1))],
             nodes,
             links,
-            obituaries: Vec::new(),
+            death_notices: Vec::new(),
             watchers: Rng::new(seed ^ 0x0b17_0a2f),
             clocks: Rng::new(seed ^ 0xc10c),
             writes: BTreeMap::new(),

@@ -36,10 +36,10 @@ impl World {
 
     pub(super) fn deliver_obituaries(&mut self) {
         let now = self.now;
-        let (due, later) = std::mem::take(&mut self.obituaries)
+        let (due, later) = std::mem::take(&mut self.death_notices)
             .into_iter()
             .partition(|(due, to, ..)| *due <= now && self.nodes[*to].standstill.is_none());
-        self.obituaries = later;
+        self.death_notices = later;
         let due: Vec<(Instant, usize, usize, NodeId, Incarnation)> = due;
         for (_, to, of, id, life) in due {
             if !self.nodes[to].up {
@@ -65,7 +65,7 @@ impl World {
         for to in (0..self.nodes.len()).filter(|to| *to != of) {
             let within = if self.watchers.one_in(4) { 2000 } else { 10 };
             let delay = Duration::from_micros(self.watchers.below(within * 1000));
-            self.obituaries.push((self.now + delay, to, of, id, life));
+            self.death_notices.push((self.now + delay, to, of, id, life));
         }
     }
 

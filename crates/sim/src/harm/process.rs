@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use node::Handle;
-use node::control::LastWill;
+use node::control::Handoff;
 use rt::CoreId;
 use rt::sim::NodeStatus;
 
@@ -57,15 +57,15 @@ impl Harms<'_> {
         if !cluster.is_started(index) {
             return false;
         }
-        let will: Option<LastWill> = cluster.control(index, |control| async move { control.last_will() });
+        let handoff: Option<Handoff> = cluster.control(index, |control| async move { control.handoff() });
         if cluster.status(index) != NodeStatus::Running {
             return false;
         }
         self.kill(index);
-        if let Some(will) = will {
+        if let Some(handoff) = handoff {
             drop(cluster.world.spawn_on(cluster.watcher, CoreId(0), move || async move {
                 // A node that the report does not reach learns of the death by silence.
-                let _ = will.carry_out(None, TELL_MAX).await;
+                let _ = handoff.carry_out(None, TELL_MAX).await;
             }));
         }
         true

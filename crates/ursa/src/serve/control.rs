@@ -125,15 +125,15 @@ impl Control {
     }
 }
 
-/// How often the watcher is checked and its will updated.
+/// How often the watcher is checked and its handoff updated.
 const GUARD_EVERY: Duration = Duration::from_millis(500);
 
 /// Keeps a watcher process running for as long as the node is in a cluster.
 async fn guard(node: Handle, mut farewell: oneshot::Receiver<()>) {
     let mut guarded = Guarded::default();
     loop {
-        if let Ok(will) = node.call(|control| async move { control.last_will() }).await {
-            guarded.keep(will);
+        if let Ok(handoff) = node.call(|control| async move { control.handoff() }).await {
+            guarded.keep(handoff);
         }
         tokio::select! {
             told = &mut farewell => {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use node::control::LastWill;
+use node::control::Handoff;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::{COMMAND, FAREWELL};
@@ -13,24 +13,24 @@ use super::{COMMAND, FAREWELL};
 #[derive(Debug, Default)]
 pub struct Guarded {
     watcher: Option<Child>,
-    /// The will that the watcher received last.
-    handed: Option<LastWill>,
+    /// The handoff that the watcher received last.
+    handed: Option<Handoff>,
     /// The log already says that no watcher could be started.
     complained: bool,
 }
 
 impl Guarded {
-    /// Ensures that a watcher runs and has this will.
-    pub fn keep(&mut self, will: Option<LastWill>) {
+    /// Ensures that a watcher runs and has this handoff.
+    pub fn keep(&mut self, handoff: Option<Handoff>) {
         if self.watcher.as_mut().is_some_and(|watcher| !matches!(watcher.try_wait(), Ok(None))) {
             tracing::warn!("the watcher process has exited; starting another one");
             (self.watcher, self.handed) = (None, None);
         }
-        if will.is_none() || will == self.handed {
+        if handoff.is_none() || handoff == self.handed {
             return;
         }
-        match self.hand(will.as_ref()) {
-            Ok(()) => (self.handed, self.complained) = (will, false),
+        match self.hand(handoff.as_ref()) {
+            Ok(()) => (self.handed, self.complained) = (handoff, false),
             Err(error) => {
                 self.dismiss();
                 if !std::mem::replace(&mut self.complained, true) {
@@ -40,13 +40,13 @@ impl Guarded {
         }
     }
 
-    fn hand(&mut self, will: Option<&LastWill>) -> io::Result<()> {
+    fn hand(&mut self, handoff: Option<&Handoff>) -> io::Result<()> {
         if self.watcher.is_none() {
             self.watcher = Some(start()?);
         }
         let pipe = self.watcher.as_mut().and_then(|watcher| watcher.stdin.as_mut());
         let pipe = pipe.ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut line = serde_json::to_vec(&will)?;
+        let mut line = serde_json::to_vec(&handoff)?;
         line.push(b'\n');
         // Does not block: a watcher that does not read is replaced.
         pipe.write_all(&line)

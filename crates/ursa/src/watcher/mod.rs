@@ -4,7 +4,7 @@
 //! second: it might be alive and answer reads. A process that was killed does neither, and the kernel of its
 //! machine knows that at once. So a node of a cluster has a watcher: this program again, which sleeps and
 //! takes a few megabytes. It holds a pidfd of the node's process and receives through a pipe what to report
-//! to which nodes ([`node::control::LastWill`]). When the process is dead with all of its threads, the
+//! to which nodes ([`node::control::Handoff`]). When the process is dead with all of its threads, the
 //! watcher reports that in the node's name, and exits. Why this is safe: `docs/why/watcher.md`.
 //!
 //! [`guarded`] is the node's side, [`watch`] the watcher's.

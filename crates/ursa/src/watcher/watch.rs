@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use node::control::LastWill;
+use node::control::Handoff;
 use rt::CoreId;
 use rt::uring::{self, Running};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -57,17 +57,17 @@ fn watch(pid: Pid) -> io::Result<()> {
     if getppid() != Some(pid) {
         return Ok(());
     }
-    let Some(will) = wait_for_death(&node)? else { return Ok(()) };
+    let Some(handoff) = wait_for_death(&node)? else { return Ok(()) };
     // Nodes that receive the report take over the addresses at once.
-    take_off_all(will.addresses(), TAKE_OFF_LIMIT);
-    tell(will)
+    take_off_all(handoff.addresses(), TAKE_OFF_LIMIT);
+    tell(handoff)
 }
 
-/// Waits until the process is dead with all of its threads; returns its last will.
+/// Waits until the process is dead with all of its threads; returns its last handoff.
 ///
-/// `None`: it said farewell, or never sent a will.
-fn wait_for_death(node: &OwnedFd) -> io::Result<Option<LastWill>> {
-    let (mut lines, mut will) = (Lines::default(), None);
+/// `None`: it said farewell, or never sent a handoff.
+fn wait_for_death(node: &OwnedFd) -> io::Result<Option<Handoff>> {
+    let (mut lines, mut handoff) = (Lines::default(), None);
     let mut open = true;
     loop {
         let mut polled = vec![PollFd::new(node, PollFlags::IN)];
@@ -90,13 +90,13 @@ fn wait_for_death(node: &OwnedFd) -> io::Result<Option<LastWill>> {
                 if line == FAREWELL {
                     return Ok(None);
                 }
-                will = serde_json::from_str(&line)?;
+                handoff = serde_json::from_str(&line)?;
             }
             // Read everything that the node sent before its death counts.
             continue;
         }
         if is_dead {
-            return Ok(will);
+            return Ok(handoff);
         }
     }
 }
@@ -125,15 +125,15 @@ impl Lines {
     }
 }
 
-fn tell(will: LastWill) -> io::Result<()> {
-    let credentials = will.credentials().map_err(io::Error::other)?;
-    let start = Arc::new(Mutex::new(Some((will, credentials))));
+fn tell(handoff: Handoff) -> io::Result<()> {
+    let credentials = handoff.credentials().map_err(io::Error::other)?;
+    let start = Arc::new(Mutex::new(Some((handoff, credentials))));
     let core = uring::Config { processors: vec![0], pin: false, poll: Duration::ZERO };
     let running = Running::start(core, move |_: CoreId| {
         let start = start.lock().ok().and_then(|mut start| start.take());
         async move {
-            let Some((will, credentials)) = start else { return };
-            match will.carry_out(Some(&credentials), TELL_LIMIT).await {
+            let Some((handoff, credentials)) = start else { return };
+            match handoff.carry_out(Some(&credentials), TELL_LIMIT).await {
                 Ok(told) => eprintln!("ursa: the node's process has died; {told} other nodes were notified"),
                 Err(error) => {
                     eprintln!("ursa: the node's process has died, and no other node was notified: {error}")

@@ -18,7 +18,7 @@ use super::super::entry::{
 };
 use super::super::split_brain::policy_key;
 use super::agreement::Agreement;
-use super::doubt::Doubt;
+use super::suspect::Doubt;
 use super::unreadable::{Legible, Reading};
 use super::{Keeper, Kept};
 use crate::control::{Control, show_capacity};

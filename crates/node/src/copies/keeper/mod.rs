@@ -14,7 +14,7 @@ mod agreement;
 mod beat;
 mod budget;
 mod cuts;
-mod doubt;
+mod emit_events;
 mod engine;
 mod error;
 mod following;
@@ -32,8 +32,8 @@ mod proposals;
 mod questions;
 mod rest;
 mod stalling;
+mod suspect;
 mod syncs;
-mod telling;
 mod unreadable;
 mod verifying;
 
@@ -55,7 +55,6 @@ use self::agreement::Agreement;
 pub use self::agreement::{Agreed, Told, Version};
 use self::budget::Dealt;
 use self::cuts::Cuts;
-use self::doubt::Doubt;
 pub use self::engine::Engine;
 pub use self::error::ClusterError;
 pub use self::fork::{ForkShown, ForkState};
@@ -66,6 +65,7 @@ use self::listing::Searched;
 pub use self::membership::Expelled;
 use self::rest::Rest;
 use self::stalling::Stalls;
+use self::suspect::Doubt;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
 use self::unreadable::{Legible, Unreadable, legible};
@@ -119,7 +119,7 @@ pub struct Keeper {
     questions: RefCell<BTreeMap<u64, (NodeId, Sender<Answered>)>>,
     last_question: Cell<u64>,
     syncs: RefCell<Syncs>,
-    told: RefCell<telling::Told>,
+    told: RefCell<emit_events::Told>,
     outside: RefCell<Outside>,
     dealt: RefCell<Dealt>,
     searched: RefCell<Searched>,
@@ -261,7 +261,7 @@ impl Keeper {
             questions: RefCell::default(),
             last_question: Cell::new(0),
             syncs: RefCell::default(),
-            told: RefCell::new(telling::Told::new(rt::now())),
+            told: RefCell::new(emit_events::Told::new(rt::now())),
             outside: RefCell::new(Outside::new(rt::now())),
             dealt: RefCell::default(),
             searched: RefCell::default(),

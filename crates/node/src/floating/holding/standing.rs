@@ -9,7 +9,7 @@ use replica::{Incarnation, NodeId};
 
 use super::super::absence::{Absence, News, Whereabouts};
 use super::super::decision::{Device, Holder, Seen};
-use super::super::telling::{absence_event, return_event};
+use super::super::emit_events::{absence_event, return_event};
 use super::super::{
     AFTER_LOSS, ASK_HOLDER_EVERY, AddressEntry, CONFIRM_EVERY, DOUBT_AFTER, HOLD_LENGTH, HolderEntry,
     LET_GO_MIN, Life, REACHED_MIN, SILENCE_LENGTH, holder_key,

@@ -46,7 +46,7 @@ impl Held for std::io::Error {
 }
 
 /// Repeats `attempt` until no other process holds the resource, for at most five seconds.
-pub(super) async fn outlive<T, E: Held>(attempt: impl AsyncFn() -> Result<T, E>) -> Result<T, E> {
+pub(super) async fn retry_while_held<T, E: Held>(attempt: impl AsyncFn() -> Result<T, E>) -> Result<T, E> {
     let deadline = rt::now() + PATIENCE;
     loop {
         match attempt().await {

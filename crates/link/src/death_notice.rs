@@ -16,7 +16,7 @@ use crate::wire::{Wire, WireError};
 use crate::{ClusterId, Limits, NodeCredentials, Protocol, Role, Versions};
 
 /// A life of a node that is over.
-pub struct Obituary {
+pub struct DeathNotice {
     cluster: ClusterId,
     node: NodeId,
     incarnation: Incarnation,
@@ -25,7 +25,7 @@ pub struct Obituary {
 
 /// Why a node was not notified.
 #[derive(Debug, thiserror::Error)]
-pub enum ObituaryError {
+pub enum DeathNoticeError {
     /// TLS does not accept the credentials.
     #[error("the credentials are not valid")]
     Tls(#[source] rustls::Error),
@@ -37,32 +37,40 @@ pub enum ObituaryError {
     Refused(Refusal),
 }
 
-impl Obituary {
+impl DeathNotice {
     /// The end of this life of the node that has these credentials.
     ///
     /// # Errors
-    /// [`ObituaryError::Tls`].
-    pub fn new(credentials: &NodeCredentials, incarnation: Incarnation) -> Result<Obituary, ObituaryError> {
-        let tls = Some(Configs::new(credentials).map_err(ObituaryError::Tls)?);
-        Ok(Obituary { cluster: credentials.cluster(), node: credentials.node(), incarnation, tls })
+    /// [`DeathNoticeError::Tls`].
+    pub fn new(
+        credentials: &NodeCredentials,
+        incarnation: Incarnation,
+    ) -> Result<DeathNotice, DeathNoticeError> {
+        let tls = Some(Configs::new(credentials).map_err(DeathNoticeError::Tls)?);
+        Ok(DeathNotice { cluster: credentials.cluster(), node: credentials.node(), incarnation, tls })
     }
 
     /// The same without credentials, for simulated worlds: nodes that have credentials refuse it.
-    pub fn unproven(cluster: ClusterId, node: NodeId, incarnation: Incarnation) -> Obituary {
-        Obituary { cluster, node, incarnation, tls: None }
+    pub fn unproven(cluster: ClusterId, node: NodeId, incarnation: Incarnation) -> DeathNotice {
+        DeathNotice { cluster, node, incarnation, tls: None }
     }
 
     /// Notifies the node that listens at the address. When this returns, that node has acted on it.
     ///
     /// # Errors
-    /// See [`ObituaryError`].
-    pub async fn tell(&self, to: NodeId, address: SocketAddr, limits: &Limits) -> Result<(), ObituaryError> {
-        let unreached = |error: WireError| ObituaryError::Unreached(address, base::chain(&error));
+    /// See [`DeathNoticeError`].
+    pub async fn tell(
+        &self,
+        to: NodeId,
+        address: SocketAddr,
+        limits: &Limits,
+    ) -> Result<(), DeathNoticeError> {
+        let unreached = |error: WireError| DeathNoticeError::Unreached(address, base::chain(&error));
         let exchange = async {
             let stream = Stream::connect(address, limits.connect).await?;
             let mut wire = Wire::new(stream, Versions::CURRENT);
             let tls = self.tls.is_some();
-            wire.send(&Preamble { versions: wire.versions(), purpose: Purpose::Obituary, tls }.encode())
+            wire.send(&Preamble { versions: wire.versions(), purpose: Purpose::DeathNotice, tls }.encode())
                 .await?;
             if let Some(tls) = &self.tls {
                 wire.start_tls(tls.client(to)?).await?;
@@ -78,7 +86,7 @@ impl Obituary {
         let answer = rt::timeout(limits.handshake, exchange).await.map_err(late)?.map_err(unreached)?;
         match answer {
             Some(Hello { refusal: None, .. }) => Ok(()),
-            Some(Hello { refusal: Some(refusal), .. }) => Err(ObituaryError::Refused(refusal)),
+            Some(Hello { refusal: Some(refusal), .. }) => Err(DeathNoticeError::Refused(refusal)),
             None => Err(unreached(WireError::Closed)),
         }
     }

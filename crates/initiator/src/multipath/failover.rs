@@ -8,11 +8,11 @@ use std::time::Duration;
 use base::{Instant, LbaRange};
 
 use super::attempt::Miss;
-use super::doubt::Place;
 use super::failure::{EffectKnown, Failure, Tried, Why};
+use super::outcome::{Done, Fate, Verdict, judge};
 use super::path::Link;
 use super::shared::Shared;
-use super::verdict::{Done, Fate, Verdict, judge};
+use super::suspect::Place;
 use crate::Error;
 use crate::command::{Command, Effect};
 

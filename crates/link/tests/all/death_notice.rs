@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::mpsc;
 
-use link::{NodeCredentials, Obituary, ObituaryError, Peer, Refusal};
+use link::{DeathNotice, DeathNoticeError, NodeCredentials, Peer, Refusal};
 use replica::{Incarnation, NodeId};
 use rt::CoreId;
 
@@ -11,7 +11,7 @@ use crate::node::{CLUSTER, CORES, Life, Node, PATIENCE, authority, limits};
 use crate::recorder::Told;
 
 /// Reports it from a thread of `by`: any process could.
-fn tell(by: &Node, of: Obituary, to: &Node) -> Result<(), ObituaryError> {
+fn tell(by: &Node, of: DeathNotice, to: &Node) -> Result<(), DeathNoticeError> {
     let (told, result) = mpsc::channel();
     let (id, address) = (to.id, to.address);
     let call = by.handle.call(CoreId(0), move || async move {
@@ -29,7 +29,7 @@ fn deaths(node: &Node) -> Vec<(CoreId, Told)> {
 #[test]
 fn only_the_node_itself_is_believed_and_only_of_its_latest_life() {
     let authority = authority();
-    let of = |credentials: &NodeCredentials, life| Obituary::new(credentials, Incarnation(life)).unwrap();
+    let of = |credentials: &NodeCredentials, life| DeathNotice::new(credentials, Incarnation(life)).unwrap();
     let own = authority.issue(NodeId(1)).unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let a = Node::live(
@@ -43,18 +43,18 @@ fn only_the_node_itself_is_believed_and_only_of_its_latest_life() {
     b.wait_for_links(3);
 
     // Without credentials.
-    let unproven = Obituary::unproven(CLUSTER, NodeId(1), Incarnation(2));
-    assert!(matches!(tell(&a, unproven, &b), Err(ObituaryError::Unreached(..))));
+    let unproven = DeathNotice::unproven(CLUSTER, NodeId(1), Incarnation(2));
+    assert!(matches!(tell(&a, unproven, &b), Err(DeathNoticeError::Unreached(..))));
     // From another cluster's authority.
     let foreign = crate::node::authority().issue(NodeId(1)).unwrap();
-    assert!(matches!(tell(&a, of(&foreign, 2), &b), Err(ObituaryError::Unreached(..))));
+    assert!(matches!(tell(&a, of(&foreign, 2), &b), Err(DeathNoticeError::Unreached(..))));
     // For a node that is no longer in the cluster.
     let stranger = authority.issue(NodeId(7)).unwrap();
     let refused = tell(&a, of(&stranger, 2), &b);
-    assert!(matches!(refused, Err(ObituaryError::Refused(Refusal::Membership))), "{refused:?}");
+    assert!(matches!(refused, Err(DeathNoticeError::Refused(Refusal::Membership))), "{refused:?}");
     // For a life that ended long ago.
     let refused = tell(&a, of(&own, 1), &b);
-    assert!(matches!(refused, Err(ObituaryError::Refused(Refusal::Incarnation))), "{refused:?}");
+    assert!(matches!(refused, Err(DeathNoticeError::Refused(Refusal::Incarnation))), "{refused:?}");
     assert_eq!(deaths(&b), []);
 
     // Only the node has its credentials; the link cannot know that this life is still running.

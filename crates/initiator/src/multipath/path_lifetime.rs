@@ -9,9 +9,9 @@ use proto::iscsi::FLOATING_GROUP_MIN;
 
 use super::backoff::Backoff;
 use super::event::What;
+use super::outcome::{Done, Fate, Verdict, judge};
 use super::path::{Link, Path, PathState};
 use super::shared::Shared;
-use super::verdict::{Done, Fate, Verdict, judge};
 use crate::command::{AccessState, Identity};
 use crate::error::told;
 use crate::{Capacity, Error, Lun, Options, Session};

@@ -1,13 +1,13 @@
 //! What a watcher of this process tells the other nodes when the process is dead (R11 of
 //! `docs/why/replication.md`).
 //!
-//! The watcher is a process of its own. This process hands it the will, and does so again after each change.
+//! The watcher is a process of its own. This process sends it the handoff, and does so again after each change.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use base::Instant;
-use link::{Limits, NodeCredentials, Obituary};
+use link::{DeathNotice, Limits, NodeCredentials};
 use replica::{Incarnation, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// Which life it is, and which nodes the watcher tells about its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastWill {
+pub struct Handoff {
     /// The node and its life, and the other nodes.
     place: Place,
     /// The directory with its credentials.
@@ -31,19 +31,19 @@ pub struct LastWill {
 }
 
 impl Control {
-    /// The will for the watcher; `None` if the node is not in a cluster.
-    pub fn last_will(&self) -> Option<LastWill> {
+    /// The handoff for the watcher; `None` if the node is not in a cluster.
+    pub fn handoff(&self) -> Option<Handoff> {
         let keeper = self.keeper().ok()?;
         let place = self.place()?;
         let entries: Vec<NodeEntry> = keeper.list(NODES);
         let others = entries.into_iter().filter(|entry| entry.id != place.node);
         let members = others.map(|entry| Member { node: entry.id, addresses: entry.addresses }).collect();
         let addresses = self.addresses_on();
-        Some(LastWill { place: Place { members, ..place }, directory: cluster_path(), addresses })
+        Some(Handoff { place: Place { members, ..place }, directory: cluster_path(), addresses })
     }
 }
 
-impl LastWill {
+impl Handoff {
     /// Loads the credentials with which the watcher speaks for the node.
     ///
     /// # Errors
@@ -72,25 +72,25 @@ impl LastWill {
         limit: Duration,
     ) -> Result<usize, EnterError> {
         let life = Incarnation(self.place.incarnation);
-        let obituary = match credentials {
-            Some(credentials) => Obituary::new(credentials, life)?,
-            None => Obituary::unproven(cluster_id(&self.place)?, NodeId(self.place.node), life),
+        let death_notice = match credentials {
+            Some(credentials) => DeathNotice::new(credentials, life)?,
+            None => DeathNotice::unproven(cluster_id(&self.place)?, NodeId(self.place.node), life),
         };
         let until = rt::now() + limit;
         let limits = Limits { connect: limit, handshake: limit, ..Limits::default() };
-        let told = self.place.members.iter().map(|member| tell(&obituary, member, &limits, until));
+        let told = self.place.members.iter().map(|member| tell(&death_notice, member, &limits, until));
         Ok(rt::join_all(told).await.into_iter().filter(|told| *told).count())
     }
 }
 
 /// Tells one node; returns whether it knows.
-async fn tell(obituary: &Obituary, to: &Member, limits: &Limits, until: Instant) -> bool {
+async fn tell(death_notice: &DeathNotice, to: &Member, limits: &Limits, until: Instant) -> bool {
     let attempts = async {
         for address in to.addresses.iter().cycle() {
-            match obituary.tell(NodeId(to.node), *address, limits).await {
+            match death_notice.tell(NodeId(to.node), *address, limits).await {
                 Ok(()) => return true,
                 // It has seen a later life, or does not know the node: there is nothing to tell it.
-                Err(link::ObituaryError::Refused(_)) => return false,
+                Err(link::DeathNoticeError::Refused(_)) => return false,
                 Err(_) => rt::sleep(AGAIN).await,
             }
         }
