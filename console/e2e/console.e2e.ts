@@ -40,7 +40,7 @@ async function item(name: string) {
   await page.getByRole('menuitem', { name }).click()
 }
 
-it('is set up with the link that the first start has printed', async () => {
+it('creates the first user with the link that the node printed', async () => {
   const link = cluster.node(1).setUpLink
   for (const look of WIDTHS) {
     const stranger = await openPage(browser, look, wrong)
@@ -70,7 +70,7 @@ it('is set up with the link that the first start has printed', async () => {
   await stranger.context().close()
 })
 
-it('says what a node alone is, and makes a cluster of three', async () => {
+it('describes a standalone node, and creates a cluster of three', async () => {
   await go('#/')
   await said('This node is up and reports no problem')
   await said(/This node is not in a cluster and has no volumes yet/)
@@ -100,7 +100,7 @@ it('says what a node alone is, and makes a cluster of three', async () => {
   await cluster.allVote()
 })
 
-it('makes a mirrored volume that the API then has', async () => {
+it('creates a mirrored volume that the API lists', async () => {
   await go('#/create')
   await field(/^Name/).fill('no good')
   await said('Only letters, digits')
@@ -134,7 +134,7 @@ it('makes a mirrored volume that the API then has', async () => {
   expect(volume.maps).toEqual([{ target: 'iqn.2026-11.io.ursa:mail', lun: 0, host: 'local' }])
 })
 
-it('knows volumes and pools of all nodes, and changes those', async () => {
+it('shows volumes and pools of all nodes, and changes them', async () => {
   const volume = expectStatus(await cluster.node(2).ask('GET', '/v1/volumes/mail')).body
   expect(volume.copies.some((copy: { here: boolean }) => copy.here)).toBe(false)
   // A volume whose copies are all on other nodes is included: a node with a copy executes all actions on it.
@@ -199,7 +199,7 @@ it('knows volumes and pools of all nodes, and changes those', async () => {
   expect((await cluster.node(3).ask('GET', '/v1/pools/spare')).status).toBe(404)
 })
 
-it('says what an address is for, and keeps one for data', async () => {
+it('shows the role of an address, and reserves one for data', async () => {
   const address = `${cluster.node(1).address}:3270`
   const roles = async () => (await cluster.node(2).ask('GET', '/v1/nodes')).body?.items?.find((node: { id: number }) => node.id === 1)?.link_roles ?? {}
   const networks = page.getByRole('region', { name: 'Networks by role' })
@@ -227,7 +227,7 @@ it('says what an address is for, and keeps one for data', async () => {
   await until('it is for all links again', async () => Object.keys(await roles()).length === 0)
 })
 
-it('adds a floating address, and removes it', async () => {
+it('adds and removes a floating IP', async () => {
   // A loopback address that no node has: whether this machine lets nodes add it does not matter here.
   const address = '127.78.0.9'
   const listed = async () => expectStatus(await cluster.node(2).ask('GET', '/v1/floating-ips')).body.items
@@ -257,7 +257,7 @@ it('adds a floating address, and removes it', async () => {
   await until('it is gone', async () => (await listed()).length === 0)
 })
 
-it('draws the links between all nodes, and says how both of each two see them', async () => {
+it('draws the links between all nodes as both ends see them', async () => {
   await go('#/topology')
   const links = page.getByRole('region', { name: 'Links between nodes' })
   for (const [one, other] of [[1, 2], [1, 3], [2, 3]] as const) {
@@ -269,7 +269,7 @@ it('draws the links between all nodes, and says how both of each two see them', 
   await page.locator('svg a[aria-label^="Links between n2 (node 2) and n3 (node 3): up."]').waitFor({ state: 'attached' })
 })
 
-it('shows what a node refuses, with what to do', async () => {
+it('shows why a node refuses a change, and what to do', async () => {
   await go('#/nodes')
   await page.getByRole('row', { name: /^n3/ }).getByRole('button', { name: 'Start maintenance' }).click()
   await button('Start').click()
@@ -302,7 +302,7 @@ const MISSED_MIN = SYNC_SECONDS * 1.5 * 2 ** 20
 const copy3 = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies?.[1]
 const inSync = async () => (await copy3())?.state === 'in_sync'
 
-it('shows a node that was killed, what it means, and its return to the end of the sync', async () => {
+it('shows a killed node, its effects, and its return until the resync is complete', async () => {
   // The resyncs are limited to 16 MiB a second, so that they are visible.
   await go('#/jobs')
   await field('Limit per second').fill('16M')
@@ -404,7 +404,7 @@ async function load(options: string[]) {
   expect(code).toBe(0)
 }
 
-it('changes volumes and hosts as the command line does', async () => {
+it('changes volumes and hosts like the command line', async () => {
   await go('#/hosts')
   await button('Create host group').click()
   await field(/^Name/).fill('web')
@@ -456,7 +456,7 @@ it('changes volumes and hosts as the command line does', async () => {
   await until('it has grown', async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.size === 256 * 2 ** 20)
 })
 
-it('takes back a copy that is being added, after it has asked', async () => {
+it('cancels a copy that is being added, after confirmation', async () => {
   // At 1 MiB a second it takes long.
   expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/resync-limit', { bytes_per_second: 2 ** 20 }))
   expectStatus(await cluster.node(1).ask('POST', '/v1/volumes/mail/copies', { node: 2 }))
@@ -487,7 +487,7 @@ it('takes back a copy that is being added, after it has asked', async () => {
   await page.getByLabel('Recently ended').getByText('cancelled').first().waitFor()
 })
 
-it('moves a copy by the wizard', async () => {
+it('moves a copy with the wizard', async () => {
   await go('#/volumes/mail/copies')
   await page.getByLabel('Move copy to another node').check()
   await field(/^From$/).click()
@@ -505,7 +505,7 @@ it('moves a copy by the wizard', async () => {
   })
 })
 
-it('makes a copy anew in another pool of its node', async () => {
+it('rebuilds a copy in another pool of its node', async () => {
   const file = join(cluster.node(2).dir, 'second.pool')
   expectStatus(await cluster.node(2).ask('POST', '/v1/pools', { name: 'second', disks: [{ path: file, size: 2 ** 30 }] }))
   await go('#/volumes/mail/copies')
@@ -527,7 +527,7 @@ it('makes a copy anew in another pool of its node', async () => {
   expect(pools.find((pool) => pool.name === 'second')?.volumes).toBe(1)
 })
 
-it('lets each role do what it may, and says why not the rest', async () => {
+it('allows each role its actions, and explains why others are disabled', async () => {
   await go('#/users')
   for (const [name, role] of [['olga', 'operator'], ['vera', 'viewer']] as const) {
     await button('Create user').click()
@@ -587,7 +587,7 @@ it('lets each role do what it may, and says why not the rest', async () => {
 /** Timeout for every screen in four looks. */
 const LOOK_DEADLINE_MS = 600_000
 
-it('looks right on every screen, in both themes and on a phone', async () => {
+it('renders every screen, in both themes and on a phone', async () => {
   const login = await page.context().storageState()
   expect(await lookAtAll(browser, { url: cluster.node(1).url, volume: 'mail', login, prefix: 'screen' }, wrong)).toEqual([])
   expect(wrong).toEqual([])

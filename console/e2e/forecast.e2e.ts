@@ -30,7 +30,7 @@ async function tell(page: Page, told: { text: string; soon: boolean }) {
   })
 }
 
-it('is said beside each pool', async () => {
+it('is shown next to each pool', async () => {
   const login = await logIn(browser, cluster.node(1), 'admin', wrong)
   for (const look of WIDTHS) {
     const page = await openPage(browser, look, wrong, login)

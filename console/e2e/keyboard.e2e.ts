@@ -62,7 +62,7 @@ async function tabTo(name: string | RegExp) {
   throw new Error(`Tab does not lead to ${name}, but to ${passed.join(' | ')}`)
 }
 
-it('leads past the menu, and to every screen', async () => {
+it('skips the menu, and reaches every screen', async () => {
   await go('#/')
   await page.keyboard.press('Tab')
   expect(await focused()).toBe('Skip to content')
@@ -81,7 +81,7 @@ it('leads past the menu, and to every screen', async () => {
   await tabTo('Grow')
 })
 
-it('makes a volume by the wizard', async () => {
+it('creates a volume with the wizard', async () => {
   await go('#/volumes')
   await tabTo('Create volume')
   await page.keyboard.press('Enter')
@@ -151,7 +151,7 @@ async function goesRound(back: string | RegExp) {
   })
 }
 
-it('is kept by dialogues, which give it back', async () => {
+it('stays in dialogs, and returns when they close', async () => {
   for (const [screen, name] of [['users', 'Create user'], ['users', 'Change your password'], ['users', 'Create token'], ['hosts', 'Create host group'], ['nodes', 'Add node'], ['nodes', 'Start maintenance'], ['pools', 'Create pool'], ['volumes/mail', 'Grow']] as const) {
     await go(`#/${screen}`)
     await tabTo(name)
@@ -166,7 +166,7 @@ it('is kept by dialogues, which give it back', async () => {
   await goesRound('More')
 })
 
-it('deletes what was made, and goes on from the content', async () => {
+it('deletes the volume, and continues from the content', async () => {
   await go('#/volumes/typed')
   await tabTo('More')
   await page.keyboard.press('Enter')
@@ -204,7 +204,7 @@ const USABLE = (on: Page) =>
     return usable.map((element) => (element.getAttribute('aria-label') ?? element.textContent ?? '').trim() || element.outerHTML.slice(0, 120))
   })
 
-it('reaches everything on every screen, and is seen', async () => {
+it('reaches every control on every screen, with a visible focus', async () => {
   for (const on of [page, dark]) {
     /** Kinds of elements already checked: the look of a focused element does not depend on its position. */
     const seen = new Set<string>()

@@ -126,13 +126,13 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     expect(await lookAtDialogues(browser, { url: cluster.node(1).url, login, prefix: 'fresh' }, FRESH, wrong)).toEqual([])
   }, DEADLINE_MS)
 
-  it('of a node that is taken out, as long as it has no copies', async () => {
+  it('of removing a node that has no copies', async () => {
     await cluster.join()
     const remove: Dialogue = { name: 'take-out', screen: 'nodes', open: pressBeside('node 3', 'Remove') }
     expect(await lookAtDialogues(browser, { url: cluster.node(1).url, login, prefix: 'ask' }, [remove], wrong)).toEqual([])
   }, DEADLINE_MS)
 
-  it('of a cluster at work', async () => {
+  it('of a busy cluster', async () => {
     await ask('POST', '/v1/hosts', { name: 'web', initiators: ['iqn.1993-08.org.debian:01:5ad4e2f0c1'], addresses: ['10.1.0.0/16'], chap: { user: 'web', secret: 'twelve bytes or so' } })
     await ask('POST', '/v1/hosts', { name: 'hypervisors', initiators: ['iqn.1998-01.com.vmware:esx1-4a5b', 'iqn.1998-01.com.vmware:esx2-9c1d'] })
     await ask('POST', '/v1/volumes', { name: 'mail', size: 192 * MIB, nodes: [1, 3] })
@@ -149,7 +149,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     await photograph('work', 'mail')
   }, DEADLINE_MS)
 
-  it('of what is asked', async () => {
+  it('of confirmations', async () => {
     const place = { url: cluster.node(1).url, login, prefix: 'ask' }
     try {
       expect(await lookAtDialogues(browser, place, dialogues('mail'), wrong)).toEqual([])
@@ -213,7 +213,7 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
       return (await new Promise((resolve) => host.once('exit', resolve))) === 0
     })
 
-  it('at work', async () => {
+  it('of a busy cluster', async () => {
     await ask('POST', '/v1/volumes', { name: 'mail', size: 64 * MIB, copies: 2 })
     await ask('POST', '/v1/volumes', { name: 'orders-database', size: 128 * MIB, copies: 2 })
     await until('both copies are in sync', async () => (await shown(2))?.copies?.every((copy: { state: string }) => copy.state === 'in_sync'))
@@ -223,7 +223,7 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
     expect(await lookAtAll(browser, { url: cluster.node(1).url, login, prefix: 'two', volume: 'mail' }, wrong)).toEqual([])
   }, DEADLINE_MS)
 
-  it('of a volume that is split', async () => {
+  it('of a volume in split brain', async () => {
     // The second continues alone and is lost; the first one returns and continues, too: each has data that
     // the other lacks.
     await until('the second node knows what was chosen', async () => (await shown(2))?.split_brain_policy?.policy === 'heartbeat')
@@ -283,7 +283,7 @@ describe.skipIf(SHOTS === undefined || !existsSync(ETCD))('photographs of a reco
   const inSync = async () => (await asked('/v1/volumes/orders'))?.copies?.every((copy: { state: string }) => copy.state === 'in_sync')
   const place = (prefix: string) => ({ url: cluster.node(1).url, login, prefix, volume: 'orders' })
 
-  it('at work', async () => {
+  it('of a busy cluster', async () => {
     expectStatus(await cluster.node(1).ask('POST', '/v1/volumes', { name: 'orders', size: 1024 * MIB, nodes: [1, 2] }))
     await until('both copies are in sync', inSync)
     expect(await lookAtAll(browser, { ...place('etcd'), screens: ['', 'volumes/VOLUME', 'volumes/VOLUME/copies', 'create', 'topology', 'nodes'] }, wrong)).toEqual([])
@@ -307,7 +307,7 @@ describe.skipIf(SHOTS === undefined || !existsSync(ETCD))('photographs of a reco
     expect(await lookAtDialogues(browser, place('failed'), [...failed('default on n1'), ...failed('spare on n2')], wrong)).toEqual([])
   }, DEADLINE_MS)
 
-  it('of an etcd that is away', async () => {
+  it('of an unreachable etcd', async () => {
     await etcd.kill()
     await until('the node says so', async () => (await asked('/v1/node'))?.record?.answers === false)
     expect(await lookAtAll(browser, { ...place('etcd-away'), screens: ['', 'nodes', 'volumes/VOLUME'] }, wrong)).toEqual([])

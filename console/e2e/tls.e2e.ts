@@ -60,7 +60,7 @@ afterAll(async () => {
 
 const cookies = async () => (await page.context().cookies(node.secureUrl)).map(({ name, domain, path, secure, httpOnly, sameSite }) => ({ name, domain, path, secure, httpOnly, sameSite }))
 
-it('is refused by a browser that does not know its certificate', async () => {
+it('is refused by a browser that does not trust its certificate', async () => {
   const stranger = await startBrowser()
   try {
     const theirs = await openPage(stranger, LIGHT, wrong)
@@ -70,12 +70,12 @@ it('is refused by a browser that does not know its certificate', async () => {
   }
 })
 
-it('names its address, and the node prints by what it is known', () => {
+it('has a certificate for its address, with the fingerprint that the node prints', () => {
   expect(certificate.checkIP(node.address)).toBe(node.address)
   expect(readFileSync(node.log, 'utf8')).toContain(`certificate SHA-256 ${certificate.fingerprint256}`)
 })
 
-it('is set up by the link, into a session that never leaves TLS', async () => {
+it('creates the first user with the link, in a session that never leaves TLS', async () => {
   const token = node.setUpLinks.find((link) => link.startsWith('https:'))?.split('token=')[1]
   expect(token, 'the address for other machines has a link of its own').toBeTruthy()
   expect(await cookies()).toEqual([])
@@ -95,13 +95,13 @@ it('is set up by the link, into a session that never leaves TLS', async () => {
   await plain.close()
 })
 
-it('logs out, and in', async () => {
+it('logs out and in again', async () => {
   await logOut()
   await logIn()
   expect((await cookies()).map((cookie) => cookie.name)).toEqual([COOKIE])
 })
 
-it('shows what goes on, as it happens', async () => {
+it('shows live figures', async () => {
   const streamed = page.waitForResponse((response) => new URL(response.url()).pathname === '/v1/live')
   await page.goto('about:blank')
   await page.goto(`${node.secureUrl}/#/`)
@@ -120,7 +120,7 @@ it('shows what goes on, as it happens', async () => {
   await page.getByText('Volume mail resized to 64M. Hosts see the new size after a rescan.').first().waitFor()
 })
 
-it('is over when somebody logs out', async () => {
+it('ends the session at logout', async () => {
   const secret = (await page.context().cookies(node.secureUrl)).find((cookie) => cookie.name === COOKIE)?.value ?? ''
   expect(await statusWith(secret)).toBe(200)
   await logOut()

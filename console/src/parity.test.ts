@@ -8,35 +8,35 @@ import { describe, expect, it } from 'vitest'
 
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
   leave_cluster: 'for a node that is no longer in its cluster, on that machine (docs/use/console.md)',
-  force_new_cluster: 'for one survivor of a disaster, at that machine (docs/use/console.md)',
-  health: 'for load balancers and monitoring: the console asks for the node itself',
+  force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
+  health: 'for load balancers and monitoring: the console requests the node itself',
   remove_disk: 'not yet: it shows the progress',
   show_host: 'it is in the list of host groups',
   show_job: 'it is in the list of jobs',
-  show_live: 'it has the stream',
+  show_live: 'it uses the stream',
   show_pool: 'it is in the list of pools',
   show_target: 'it is in the list of targets',
-  stream_events: 'it looks every two seconds',
+  stream_events: 'it polls every two seconds',
 }
 
 const NOT_ON_THE_COMMAND_LINE: Record<string, string> = {
-  access_state: 'whether there is anybody who can log in: it does not log in',
-  change_password: 'one’s own, proved by the one before: `ursa user set --password` gives any user another one',
+  access_state: 'whether any user exists: the command line does not log in',
+  change_password: 'for one’s own password, given the old one: `ursa user set --password` sets the password of any user',
   health: 'for load balancers and monitoring: `ursa status --check` says more',
-  log_in: 'it proves itself by a token',
-  log_out: 'it proves itself by a token',
-  set_up: '`ursa user create` makes the first user, on the node itself',
-  show_host_setup: '`ursa host-setup` has the text in itself, and needs no node',
-  show_scrub: '`ursa volume show` and `ursa job show` say it',
-  show_pool_remains: '`ursa pool forget --dry-run` says it',
-  stream_events: '`ursa events --follow` asks every second',
+  log_in: 'it authenticates with a token',
+  log_out: 'it authenticates with a token',
+  set_up: '`ursa user create` creates the first user, on the node itself',
+  show_host_setup: '`ursa host-setup` contains the text, and needs no node',
+  show_scrub: '`ursa volume show` and `ursa job show` show it',
+  show_pool_remains: '`ursa pool forget --dry-run` shows it',
+  stream_events: '`ursa events --follow` polls every second',
   stream_live: '`ursa top` reads the metrics, and samples of other nodes',
 }
 
 const ANY_NODE = 'whichever node has a copy in sync may do it'
-const BY_TIME = 'it goes back by time, which all nodes have: numbers are each node’s own'
-const MANY_AT_ONCE = 'it shows so many at once that a second seldom has more'
-const AS_TYPED = 'it would be asked for anew with each letter that is typed; the dialog says what becomes of it'
+const BY_TIME = 'it pages by time, which all nodes share: numbers belong to one node'
+const MANY_AT_ONCE = 'it shows many at once, and a second rarely has more'
+const AS_TYPED = 'it would be requested again with each letter that is typed; the dialog says what happens'
 
 /** Query parameters that the console never sends, of calls that it makes. */
 const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
@@ -55,20 +55,20 @@ const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
   'verify_volume node': ANY_NODE,
 }
 
-const TAKES_NOTHING_AWAY = '`--dry-run` goes with what destroys something or takes it away'
+const REMOVES_NOTHING = '`--dry-run` is for commands that destroy or remove something'
 
 /** The same for the command line. */
 const NO_PARAMETER_OF_THE_COMMAND_LINE: Record<string, string> = {
-  'change_volume dry_run': TAKES_NOTHING_AWAY,
-  'set_split_brain_policy dry_run': TAKES_NOTHING_AWAY,
+  'change_volume dry_run': REMOVES_NOTHING,
+  'set_split_brain_policy dry_run': REMOVES_NOTHING,
 }
 
 /** Request fields that no file of the command line names. */
 const NOT_SAID: Record<string, string> = {
-  'prefer_node node': 'its client makes the request of a number (`client.prefer_node`)',
+  'prefer_node node': 'its client builds the request from a number (`client.prefer_node`)',
 }
 
-const SELDOM_CHOSEN = 'few volumes need it, and it is explained where the command is (docs/use/pools.md)'
+const SELDOM_CHOSEN = 'few volumes need it, and the command is documented (docs/use/pools.md)'
 
 /** Request fields that no screen sends. */
 const NOT_SENT: Record<string, string> = {
@@ -78,17 +78,17 @@ const NOT_SENT: Record<string, string> = {
   'create_volume compression': SELDOM_CHOSEN,
   'create_volume reserve': SELDOM_CHOSEN,
   'create_volume when_full': SELDOM_CHOSEN,
-  'set_split_brain_policy by': 'who chooses is who is logged in',
+  'set_split_brain_policy by': 'it is the logged-in user',
 }
 
 /** Response fields that no screen reads. The command line prints whole responses as JSON or YAML. */
 const NOT_SHOWN: Record<string, string> = {
-  'Candidate rule': 'for programs: its text says it',
-  'CopySync copied_bytes': 'how far a sync is is said by what is left of all',
-  'Event revision': 'for who collects events of several nodes, to know those that are the same',
-  'Event subject_id': 'what the page of a volume asks by',
-  'Events gap': 'after a number, by which the console never asks',
-  'HistorySeries unit': 'each chart knows what it counts',
+  'Candidate rule': 'for programs: the text says the same',
+  'CopySync copied_bytes': 'the progress is shown as what is left of the total',
+  'Event revision': 'for programs that collect events of several nodes, to recognize duplicates',
+  'Event subject_id': 'the page of a volume uses it in its query',
+  'Events gap': 'for `after`, which the console never sends',
+  'HistorySeries unit': 'each chart knows its unit',
   'Pool extent': 'nodes round to it',
   'Volume compression': SELDOM_CHOSEN,
   'Volume compression_ratio_percent': '`ursa volume list` shows it',
@@ -235,7 +235,7 @@ function callsOfClient(): Map<string, Made[]> {
 const namesOf = (list: Operation[]) => list.map(({ id }) => id).sort()
 
 describe('the API', () => {
-  it('is read as it is', () => {
+  it('is parsed correctly', () => {
     expect(operations.length).toBeGreaterThan(60)
     expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', parameters: ['node', 'dry_run'], body: { schema: 'PoolAddDisk', fields: ['path', 'reserve', 'size', 'wipe'], by: { PoolAddDisk: ['path', 'reserve', 'size', 'wipe'] } } })
   })
@@ -245,18 +245,18 @@ describe('the console', () => {
   const made = sourcesOfConsole.flatMap(callsOf)
   const asked = new Set(made.map((one) => one.call))
 
-  it('can do what the API can', () => {
+  it('makes every call of the API', () => {
     expect(namesOf(operations.filter((operation) => !asked.has(operation.call)))).toEqual(Object.keys(NOT_IN_THE_CONSOLE).sort())
   })
 
-  it('asks for nothing that the API does not have', () => {
+  it('makes no call that the API lacks', () => {
     const known = new Set(operations.map((operation) => operation.call))
     expect([...asked].filter((one) => !known.has(one))).toEqual([])
   })
 
   // A field counts as sent if it is a key of an object, or is assigned, in a file that makes the call or
   // names the type of its body.
-  it('lets people say all that a request can', () => {
+  it('can send every request field', () => {
     const unsent = operations.flatMap(({ id, call, body }) => {
       if (!body || id in NOT_IN_THE_CONSOLE) return []
       const files = sourcesOfConsole.filter((source) => callsOf(source).some((one) => one.call === call) || new RegExp(`\\b${body.schema}\\b`).test(source)).join('\n')
@@ -267,7 +267,7 @@ describe('the console', () => {
 
   // By its name, in any file: `volume.naa`, or destructured, as in `({ cpu, polling })`. So a field that
   // shares its name with another one counts as read, too.
-  it('shows all that an answer has', () => {
+  it('shows every response field', () => {
     expect(answered.length).toBeGreaterThan(250)
     const source = sourcesOfConsole.join('\n')
     const unread = answered.filter((one) => {
@@ -278,7 +278,7 @@ describe('the console', () => {
   })
 
   // The bench's measurement is meaningful only if the console sends these requests.
-  it('asks for what bench/control asks for in its place', () => {
+  it('makes the requests that bench/control makes in its place', () => {
     const overview = text('bench/control').match(/^OVERVIEW = \{\n(.*?)^\}/ms)![1]!
     const asked = [...overview.matchAll(/"(\/v1\/[^"]+)"/g)].map(([, path]) => path!)
     expect(asked.length).toBeGreaterThan(5)
@@ -286,7 +286,7 @@ describe('the console', () => {
     expect(asked.filter((path) => !isMade(path))).toEqual([])
   })
 
-  it('says behind the question mark what a call can have there', () => {
+  it('can send every query parameter', () => {
     expect(leftOut([...made, ...sourcesOfConsole.flatMap(triedOf)])).toEqual(Object.keys(NO_PARAMETER_OF_THE_CONSOLE).sort())
   })
 })
@@ -298,13 +298,13 @@ describe('the command line', () => {
   const used = new Set(sourcesOfCommandLine.flatMap((source) => [...source.matchAll(/\bclient\s*\.(\w+)\(/g)].map(([, name]) => name!)))
   const made = [...methods].filter(([name]) => used.has(name)).flatMap(([, calls]) => calls)
 
-  it('can do what the API can', () => {
+  it('makes every call of the API', () => {
     const asked = new Set(made.map((one) => one.call))
     expect(namesOf(operations.filter((operation) => !asked.has(operation.call)))).toEqual(Object.keys(NOT_ON_THE_COMMAND_LINE).sort())
   })
 
   // A field counts as set if it is a key of a struct, or is assigned, in a file that names the type.
-  it('lets people say all that a request can', () => {
+  it('can send every request field', () => {
     const unsaid = operations.flatMap(({ id, body }) => {
       if (!body || id in NOT_ON_THE_COMMAND_LINE) return []
       return Object.entries(body.by).flatMap(([schema, fields]) => {
@@ -315,7 +315,7 @@ describe('the command line', () => {
     expect(unsaid.sort()).toEqual(Object.keys(NOT_SAID).sort())
   })
 
-  it('says behind the question mark what a call can have there', () => {
+  it('can send every query parameter', () => {
     expect(leftOut(made)).toEqual(Object.keys(NO_PARAMETER_OF_THE_COMMAND_LINE).sort())
   })
 })

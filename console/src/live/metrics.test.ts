@@ -10,7 +10,7 @@ const READ: FlowCounters = {
   latencies: [{ bound: 0.001, operations: 90 }, { bound: 0.002, operations: 99 }, { operations: 100 }],
 }
 
-it('reads what a node says', () => {
+it('reads a node’s metrics', () => {
   const read = countersOf(READ)
   expect(read).toEqual({ operations: 100, seconds: 0.05, bytes: 409600, buckets: [[0.001, 90], [0.002, 99], [Infinity, 100]] })
   expect(quantile(read, 0.5)).toBe(0.001)
@@ -18,7 +18,7 @@ it('reads what a node says', () => {
   expect(quantile(read, 1)).toBe(0.002)
 })
 
-it('counts between two looks, also over a restart', () => {
+it('counts between two readings, even across a restart', () => {
   const after = countersOf(READ)
   const before = { operations: 40, seconds: 0.02, bytes: 163840, buckets: [[0.001, 40], [0.002, 40], [Infinity, 40]] as [number, number][] }
   expect(between(before, after)).toMatchObject({ operations: 60, bytes: 245760, buckets: [[0.001, 50], [0.002, 59], [Infinity, 60]] })
@@ -26,7 +26,7 @@ it('counts between two looks, also over a restart', () => {
   expect(between(undefined, after).operations).toBe(100)
 })
 
-it('says how many fell into each range', () => {
+it('counts operations in each bucket', () => {
   const read = countersOf(READ)
   const write = { ...none(), operations: 1, buckets: [[0.0005, 0], [0.001, 1], [0.002, 1], [Infinity, 1]] as [number, number][] }
   expect(distribution({ read, write })).toEqual([

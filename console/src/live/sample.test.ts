@@ -3,7 +3,7 @@ import { sampleOf } from './sample'
 
 const idle = { operations: 0, bytes: 0 }
 
-it('adds up nodes, and weighs their latencies by what they did', () => {
+it('adds up nodes, and weights their latencies by operations', () => {
   const first = { read: { operations: 300, bytes: 3000, mean_us: 100, p99_us: 256 }, write: idle }
   const second = { read: { operations: 100, bytes: 1000, mean_us: 500, p99_us: 1024 }, write: { operations: 2, bytes: 8192, mean_us: 2000 } }
   expect(sampleOf(7, [first, second])).toEqual({
@@ -19,6 +19,6 @@ it('adds up nodes, and weighs their latencies by what they did', () => {
   })
 })
 
-it('knows no latency of what was not done', () => {
+it('has no latency without operations', () => {
   expect(sampleOf(7, [])).toMatchObject({ reads: 0, writeBytes: 0, readLatency: undefined, writeP99: undefined })
 })

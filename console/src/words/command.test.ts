@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { changeCopy, createVolume, onNode, quoted, ursa } from './command'
 
-it('says only what is not the default', () => {
+it('omits defaults', () => {
   expect(createVolume({ name: 'db', size: 10 * 2 ** 30 })).toBe('ursa volume create db --size 10G')
   expect(
     createVolume({ name: 'db', size: 2 ** 30, kind: 'ram', block_size: 4096, nodes: [1, 3], host: 'web', target: 'iqn.2026-11.io.ursa:x', lun: 0, pool: 'fast' }),
@@ -12,13 +12,13 @@ it('says only what is not the default', () => {
   expect(createVolume({ name: '', size: 1000, copies: 2, map: false, host: 'web' })).toBe('ursa volume create NAME --size 1000 --copies 2 --no-map')
 })
 
-it('quotes what a shell would take apart', () => {
+it('quotes what a shell would split', () => {
   expect(quoted('a b')).toBe("'a b'")
   expect(quoted("it's")).toBe("'it'\\''s'")
   expect(ursa('host', 'create', '$(reboot)')).toBe("ursa host create '$(reboot)'")
 })
 
-it('names the node whose own something is', () => {
+it('names the node of an object', () => {
   expect(ursa('pool', 'reopen', 'fast', ...onNode(2))).toBe('ursa pool reopen fast --node 2')
   expect(ursa('pool', 'reopen', 'fast', ...onNode(undefined))).toBe('ursa pool reopen fast')
 })

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { comparisonWord } from './comparison'
 import { moment } from './size'
 
-it('says how copies were compared last, and when they are next', () => {
+it('shows the last verify and the next one', () => {
   const [last, next] = [1_700_000_000, 1_702_592_000]
   expect(comparisonWord(undefined)).toBeUndefined()
   expect(comparisonWord({ next })).toBe(`never; next after ${moment(next)}`)

@@ -15,15 +15,15 @@ describe('disks to choose from', () => {
   ]
   const names = (wanted: 'unused' | 'pool') => diskChoices(disks, wanted).map((one) => one.name)
 
-  it('are those that nothing is lost with', () => {
+  it('are empty and unused', () => {
     expect(names('unused')).toEqual(['sdb', 'sdf1'])
   })
 
-  it('are those that have been a pool’s where one is imported', () => {
+  it('hold a pool when one is imported', () => {
     expect(names('pool')).toEqual(['sdc'])
   })
 
-  it('say what they are', () => {
+  it('have a description', () => {
     expect(diskLine(disks[1]!)).toBe('sdb, 1GiB, DISK 9, empty')
     expect(diskLine(disks[5]!)).toBe('sdf1, 1GiB, partition of sdf, empty')
     expect(diskLine(disks[2]!)).toBe('sdc, 1GiB, a disk of a pool')

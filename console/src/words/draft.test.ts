@@ -7,14 +7,14 @@ const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, fre
 const known: Known = { nodes: [node(1), node(2), node(3, { witness: true })], volumes: [volume('db', [[2, 'in_sync']])], pools: [pool], targets: [{ name: 'iqn.2026-11.io.ursa:x', maps: [{ lun: 0, host: 'local', volume_id: 'v' }] }] }
 const good = { ...emptyDraft, name: 'mail', size: '512M', place: 'copies' as const }
 
-it('accepts what a node would', () => {
+it('accepts what a node accepts', () => {
   expect(problemsOf(good, known)).toEqual({})
   expect(problemsOf({ ...good, place: undefined }, { ...known, nodes: [] })).toEqual({})
   expect(requestOf(good)).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: true, copies: 2 })
   expect(requestOf({ ...good, place: 'nodes', nodes: [2], map: false, host: 'web', lun: 3 })).toEqual({ name: 'mail', size: 2 ** 29, kind: 'thick', block_size: 512, map: false, nodes: [2] })
 })
 
-it('says what is wrong before it is sent', () => {
+it('shows what is wrong before the request is sent', () => {
   const wrong = (change: object) => Object.keys(problemsOf({ ...good, ...change }, known))
   expect(wrong({ name: 'db' })).toEqual(['name'])
   expect(wrong({ name: 'a b' })).toEqual(['name'])
@@ -40,7 +40,7 @@ it('says what is wrong before it is sent', () => {
   expect(wrong({ name: 'X', lun: 0 })).toEqual(['lun'])
 })
 
-it('takes a single copy, on a node that Ursa chooses or somebody does', () => {
+it('accepts a single copy, on a node chosen by Ursa or by the user', () => {
   const single = (change: object, nodes = known.nodes) => [problemsOf({ ...good, ...change }, { ...known, nodes }), whereWords(requestOf({ ...good, ...change }), nodes)]
   expect(single({ copies: 1 })).toEqual([{}, 'with a single copy, on a node chosen by Ursa'])
   expect(single({ place: 'nodes', nodes: [2] })).toEqual([{}, 'with a single copy on n2'])
@@ -53,12 +53,12 @@ it('takes a single copy, on a node that Ursa chooses or somebody does', () => {
   expect(placedBy('copies', emptyDraft, [node(1), node(2, { witness: true })])).toEqual({ place: 'copies', copies: 1 })
 })
 
-it('asks for slices and native blocks only when they are wanted, and can be had', () => {
+it('requests slices and native blocks only if chosen and possible', () => {
   expect(requestOf({ ...good, slices: 8, native512: true })).toMatchObject({ slices: 8, native_512: true })
   expect(requestOf({ ...good, blockSize: 4096, native512: true })).not.toHaveProperty('native_512')
 })
 
-it('looks at the pools of the nodes where copies are to be', () => {
+it('checks the pools of the nodes that get copies', () => {
   const of = (id: number, name: string, more: Partial<Pool> = {}): Pool => ({ ...pool, name, node: id, node_name: `n${id}`, ...more })
   const three: Known = { ...known, nodes: [node(1), node(2), node(3)], pools: [of(1, 'default'), of(2, 'fast'), of(2, 'slow'), of(3, 'fast', { free: 0 })] }
   const names = (change: object) => poolsOf({ ...good, ...change }, three).map((one) => `${one.node} ${one.name}`)

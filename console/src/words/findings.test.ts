@@ -11,14 +11,14 @@ describe('findings', () => {
   const advice = finding('no-witness', { kind: 'cluster' }, { severity: 'info' })
   const split = finding('split-brain', { kind: 'volume', name: 'db', id: '7' }, { severity: 'critical' })
 
-  it('look as their severity, and those that end automatically as work', () => {
+  it('are coloured by severity, and those that clear automatically as work in progress', () => {
     expect([down, resync, advice, split].map(toneOf)).toEqual(['warning', 'working', 'info', 'critical'])
   })
-  it('are as bad as the worst of them, and advice is no problem', () => {
+  it('are as severe as the worst one, and advice does not count', () => {
     expect([[split, down], [down, resync], [resync, advice], [advice], []].map(worstTone)).toEqual(['critical', 'warning', 'working', 'ok', 'ok'])
     expect(problemsIn([split, down, resync, advice])).toBe(2)
   })
-  it('are known again by their code and subject, whatever they say', () => {
+  it('are recognized by code and subject, whatever their text', () => {
     expect(keyOf({ ...down, cause: 'in other words' })).toBe(keyOf(down))
     const others: Finding[] = [{ ...down, code: 'node-silent' }, { ...down, subject: { ...down.subject, node: 2 } }, { ...down, seen_by: [2] }]
     expect(new Set([down, ...others].map(keyOf)).size).toBe(4)
@@ -33,13 +33,13 @@ describe('findings', () => {
   })
 })
 
-it('claims no more than what is known when nothing is found', () => {
+it('claims only what is known if there are no findings', () => {
   const three = [node(1), node(2), node(3)]
   expect(allWell(three, [volume('db', [[1, 'in_sync']])], [pool])).toBe('All 3 nodes are up and report no problems, all volumes are served, all copies are in sync, all pools are online. No action needed.')
   expect(allWell(null, [], [{ ...pool, state: 'exported' }])).toBe('This node is up and reports no problems. No action needed.')
 })
 
-it('knows which findings are of a pool', () => {
+it('knows which findings concern a pool', () => {
   const one: Pool = { ...pool, name: 'fast', node: 2, disks: [{ path: '/dev/sdb', total: 0, free: 0 }, { path: '/dev/sdc', total: 0, free: 0 }] }
   const setBack = (name: string, node: number) => finding('pool-set-back', { kind: 'pool', name, node })
   const readFailed = (name: string, node?: number) => finding('read-failed', { kind: 'disk', name, node })

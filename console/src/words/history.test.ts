@@ -3,7 +3,7 @@ import { addUp } from './history'
 
 const series = (name: string, node: number, points: (number | null)[]) => ({ unit: 'ratio' as const, series: name, node, node_name: `n${node}`, points })
 
-it('adds up nodes step by step, and leaves gaps where nothing was kept', () => {
+it('adds up nodes step by step, and leaves gaps where nothing was recorded', () => {
   const found = addUp({
     from: 1000,
     step_s: 10,
@@ -30,6 +30,6 @@ it('adds up nodes step by step, and leaves gaps where nothing was kept', () => {
   expect(found.outOfSync).toEqual([9, undefined, 0])
 })
 
-it('of nothing makes nothing', () => {
+it('returns nothing for no series', () => {
   expect(addUp({ from: 0, step_s: 10, series: [] })).toEqual({ load: [], cores: [], outOfSync: [] })
 })

@@ -16,7 +16,7 @@ it('knows which host lacks a path', () => {
   ])
 })
 
-it('says what goes through a path a second', () => {
+it('shows the rate of a path per second', () => {
   const before = session('iqn.a', 1, { commands: 10, bytes_received: 1000, bytes_sent: 0 })
   const after = session('iqn.a', 1, { commands: 30, bytes_received: 5000, bytes_sent: 200 })
   expect(ratesBetween([before], [after, session('iqn.a', 2)], 2)).toEqual(new Map([[sessionKey(after), { commands: 10, received: 2000, sent: 100 }]]))

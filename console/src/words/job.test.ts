@@ -7,7 +7,7 @@ import { elsewhere, missingLine } from './missing'
 const job = (more: Partial<Job> = {}): Job => ({ id: 'copy.1', kind: 'sync', subject: 'db', state: 'running', node: 2, can_be_cancelled: false, ...more })
 const nodes = [node(1), node(2)]
 
-it('says what is done, and with which nodes', () => {
+it('describes the work and its nodes', () => {
   expect(jobWord(job(), nodes)).toBe('on n2: resyncing')
   expect(jobWord(job({ state: 'waiting', node: 7 }), nodes)).toBe('on node 7: waiting to resync')
   expect(jobWord(job({ state: 'paused', paused: { by: 'eva', since: 9 } }), nodes)).toBe('on n2: paused by eva')
@@ -19,7 +19,7 @@ it('says what is done, and with which nodes', () => {
   expect(jobWord(job({ kind: 'change', state: 'waiting', node: null }), [])).toBe('waiting')
 })
 
-it('says what has ended, and how', () => {
+it('describes what ended, and how', () => {
   const cause = 'its node restarted'
   const moved = job({ kind: 'move_copy', from_node: 1, state: 'ended', cause, ended: { at: 40 } })
   expect(endWord(moved, nodes)).toBe('from n1 to n2: move of a copy')
@@ -32,7 +32,7 @@ it('says what has ended, and how', () => {
   expect(endWord(job({ kind: 'change', node: null }), [])).toBe('')
 })
 
-it('says what a comparison has found', () => {
+it('shows the result of a verify', () => {
   const compared = (different_bytes: number, unchecked_bytes = 0) => job({ kind: 'verify', state: 'ended', ended: { at: 40, took_s: 48, found: { equal: different_bytes + unchecked_bytes === 0, different_bytes, unchecked_bytes } } })
   expect(endWord(compared(0), nodes)).toBe('verify of its copies, by n2')
   expect(endLine(compared(0), 45)).toBe('5 s ago, took 48 s')
@@ -42,14 +42,14 @@ it('says what a comparison has found', () => {
   expect(endState({ ...compared(0, 512), state: 'failed' })).toEqual({ word: 'failed', tone: 'warning' })
 })
 
-it('says how far it is, and leaves out what is not known', () => {
+it('shows the progress, and omits what is unknown', () => {
   expect(jobLine(job({ bytes_done: 2 ** 30, bytes_total: 4 * 2 ** 30, rate: 2 ** 26, eta_s: 48 }))).toBe('1GiB of 4GiB done, 64MiB/s, 48 s to go')
   expect(jobLine(job({ state: 'paused', bytes_done: 1, bytes_total: 2, rate: 9, eta_s: 48 }))).toBe('1B of 2B done')
   expect(jobLine(job({ age_s: 5 }))).toBe('for 5 s')
   expect(jobLine(job({ bytes_done: 0, bytes_total: 0, rate: 0, eta_s: null }))).toBe('')
 })
 
-it('says what keeps it from getting on', () => {
+it('says what it waits for', () => {
   const cause = 'its node restarted'
   expect(jobWhy(job(), 100)).toBe('')
   expect(jobWhy(job({ cause }), 100)).toBe('Cause: its node restarted.')
@@ -58,19 +58,19 @@ it('says what keeps it from getting on', () => {
   expect(jobWhy(job({ limited_by: 'paused', paused: { by: 'eva', since: 40 } }), 100)).toBe('paused by eva 1 min ago: this copy adds no redundancy until it is in sync.')
 })
 
-it('says what stays when it is taken back', () => {
+it('says what stays when it is cancelled', () => {
   expect(cancelMeaning(job({ kind: 'move_copy' }))).toContain('the old one stays')
   expect(cancelMeaning(job({ kind: 'remove_copy' }))).toBe('The copy stays where it is.')
   expect(cancelMeaning(job({ kind: 'verify' }))).toContain('changes no data')
 })
 
-it('names nodes whose part is missing', () => {
+it('names nodes whose jobs are missing', () => {
   expect(missingLine('Pools', [{ node: 3, node_name: 'n3', reason: 'it did not answer' }, { node: 4, node_name: '', reason: 'it is down' }])).toBe(
     'Pools of n3 (node 3) are missing: it did not answer. Pools of node 4 are missing: it is down.',
   )
 })
 
-it('has another node do what is its own', () => {
+it('sends changes to the node of the job', () => {
   expect(elsewhere({}, null)).toBeUndefined()
   expect(elsewhere({ node: 1 }, nodes)).toBeUndefined()
   expect(elsewhere({ node: 2 }, nodes)).toBe(2)

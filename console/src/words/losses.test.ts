@@ -14,13 +14,13 @@ describe('the loss of a node', () => {
     expect(two).toMatchObject({ outcome: 'continues', stops: [], goesOn: 1 })
     expect(other).toMatchObject({ outcome: 'nothing', stops: [], goesOn: 0 })
   })
-  it('is the loss of what is in its memory where it is in no cluster', () => {
+  it('loses RAM volumes on a standalone node', () => {
     expect(lossAlone([])).toBe('This node is not in a cluster and has no volumes yet.')
     expect(lossAlone([volume('a', []), volume('b', [])])).toBe('This node is not in a cluster. If it is lost, 2 volumes are unavailable until it returns.')
     const mixed = [volume('a', []), volume('b', [], { kind: 'ram' })]
     expect(lossAlone(mixed)).toBe('This node is not in a cluster. If it is lost, the data of b is lost (in memory); 1 volume is unavailable until it returns.')
   })
-  it('is as bad as the worst of them, and names what is concerned', () => {
+  it('is as bad as the worst outcome, and names the volumes', () => {
     const stops = volume('a', [[1, 'in_sync'], [2, 'out_of_sync']], { losses: losses('unavailable', 'nothing') })
     const lost = volume('b', [[1, 'in_sync']], { kind: 'ram', losses: losses('data_lost') })
     const alone = volume('c', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('split_brain_risk', 'continues') })
@@ -28,7 +28,7 @@ describe('the loss of a node', () => {
     expect(one).toMatchObject({ outcome: 'data_lost', stops: ['a'], lost: ['b'], goesOn: 1 })
     expect(two).toMatchObject({ outcome: 'continues', stops: [], lost: [], goesOn: 1 })
   })
-  it('is none of a node that is down, and none where a volume does not say', () => {
+  it('is not shown for a node that is down, or if a volume does not report it', () => {
     const a = volume('a', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('unavailable', 'down') })
     const unknown = volume('b', [[1, 'in_sync']])
     const [one, two] = lossesByNode([a, unknown], [node(1), node(2, { up: false })])

@@ -22,7 +22,7 @@ describe('names', () => {
     expect(isName(name)).toBe(taken)
   })
 
-  it('are not complained of before they are begun', () => {
+  it('show no error before anything is typed', () => {
     expect(nameProblem('')).toBeUndefined()
     expect(nameProblem('db')).toBeUndefined()
     expect(nameProblem('-')).toContain('must start with a letter or digit')

@@ -3,7 +3,7 @@ import { node } from './fixtures'
 import { downWord, nodeSince } from './nodes'
 import { lasting } from './since'
 
-it('tells a node that is cut off from one that is down', () => {
+it('distinguishes a node that is cut off from one that is down', () => {
   expect([node(3, { up: false }), node(3, { up: false, reached_by: [2] })].map(downWord)).toEqual(['down', 'cut off'])
 })
 
@@ -13,6 +13,6 @@ it('knows since when a node is down, or in maintenance', () => {
   expect(nodeSince(node(2))).toBeUndefined()
 })
 
-it('says how sure an age is', () => {
+it('shows how certain an age is', () => {
   expect([lasting('3 min', { at: 5 }), lasting('3 min', { at: 5, or_earlier: true }), lasting('3 min', undefined)]).toEqual(['for 3 min', 'for at least 3 min', 'seen here for 3 min'])
 })

@@ -5,7 +5,7 @@ import { isShort, logSpace, poolChoices, poolProblem } from './pools'
 const GIB = 2 ** 30
 const pool = (name: string, more: Partial<Pool> = {}): Pool => ({ name, state: 'online', disks: [], extent: 1, free: GIB, used: GIB, total: 2 * GIB, volumes: 0, ...more })
 
-it('takes the pool that a node would', () => {
+it('selects the pool that a node would use', () => {
   expect(poolProblem([pool('fast')], null, GIB)).toBeUndefined()
   expect(poolProblem([pool('fast'), pool('default')], null, 0)).toBeUndefined()
   expect(poolProblem([pool('fast'), pool('slow')], null, 0)).toBe('There are several pools: choose one')
@@ -16,14 +16,14 @@ it('takes the pool that a node would', () => {
   expect(poolProblem([], null, 0)).toMatch(/^This node has no pool/)
 })
 
-it('offers each name once, with what is free', () => {
+it('offers each name once, with the free space', () => {
   const offered = poolChoices([pool('fast', { node: 1, node_name: 'n1' }), pool('slow', { node: 1, state: 'disk_failed' }), pool('fast', { node: 2, node_name: '', free: 0 })])
   expect(offered.map((one) => [one.value, one.disabled])).toEqual([['fast', false], ['slow', true]])
   expect(offered[0]?.label).toBe('fast: 1GiB free of 2GiB on n1, 0B free of 2GiB on node 2')
   expect(offered[1]?.label).toBe('slow: 1GiB free of 2GiB')
 })
 
-it('says what log volumes have, and when a pool is short', () => {
+it('shows the space of log volumes, and when a pool is overcommitted', () => {
   const logs = { lent: GIB, used: GIB / 4, room: GIB / 2, percent: 91 }
   expect(logSpace(logs)).toBe('Log volumes use 256MiB of 1GiB lent to them, and can take 512MiB more.')
   expect(isShort(pool('fast', { used: 1.7 * GIB }))).toBe(false)

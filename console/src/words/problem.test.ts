@@ -15,19 +15,19 @@ describe('a refusal', () => {
   })
 })
 
-describe('a change that was not answered for', () => {
-  it('goes on, where the node says so', () => {
+describe('a change without an answer', () => {
+  it('continues if the node says so', () => {
     expect(headline({ code: 'unfinished', title: 'Gateway Timeout' }, { change: 'created' })).toEqual({ title: 'Still in progress', severity: 'working', link: '#/jobs' })
   })
 
-  it.each(['node_unanswered', 'member_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is not said to be undone: %s', (code) => {
+  it.each(['node_unanswered', 'member_unanswered', 'core_silent', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is not reported as not made: %s', (code) => {
     const { title, severity, first } = headline({ code, title: 'Gateway Timeout' }, { change: 'created' })
     expect([title, severity]).toEqual(['Result unknown: may have been created', 'warning'])
     expect(first).toMatch(/^check /)
   })
 
   // A read changes nothing.
-  it.each(['node_unanswered', 'timeout', 'no_answer', 'cut_off', 'gateway'])('is none where something was to be shown: %s', (code) => {
+  it.each(['node_unanswered', 'timeout', 'no_answer', 'cut_off', 'gateway'])('does not apply to reads: %s', (code) => {
     expect(headline({ code, title: 'No answer' }, { what: 'The nodes cannot be listed' })).toEqual({ title: 'The nodes cannot be listed: no answer', severity: 'critical' })
   })
 })

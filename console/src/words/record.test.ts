@@ -5,14 +5,14 @@ import { agreement, etcdDecides, exposure, recordWord, singleMeans } from './rec
 
 const node: Node = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [] }
 
-it('knows where the record is to be, without a cluster, too', () => {
+it('knows where the record will be, even without a cluster', () => {
   expect(etcdDecides({ ...node, record_place: 'etcd' })).toBe(true)
   expect(etcdDecides({ ...node, record_place: 'nodes' })).toBe(false)
   expect(etcdDecides(node)).toBe(false)
   expect(etcdDecides(undefined)).toBe(false)
 })
 
-it('says where the record is, and whether it answers', () => {
+it('shows where the record is, and whether it answers', () => {
   expect(recordWord(undefined)).toBeUndefined()
   expect(recordWord(null)).toBeUndefined()
   expect(recordWord({ place: 'nodes', answers: true })).toBe('on the voters; available')
@@ -20,7 +20,7 @@ it('says where the record is, and whether it answers', () => {
   expect(recordWord({ place: 'etcd', answers: false })).toBe('in etcd; unavailable: volume I/O continues, but nothing can be changed and no node can be declared lost')
 })
 
-it('names who decides', () => {
+it('names what decides', () => {
   const db = volume('db', [[1, 'in_sync'], [2, 'in_sync']])
   expect(agreement(db, false)).toContain('the majority of the voters')
   expect(agreement(db, true)).not.toMatch(/vote|majority/)
@@ -28,7 +28,7 @@ it('names who decides', () => {
   for (const etcd of [false, true]) expect(agreement(volume('db', [[2, 'in_sync']]), etcd), 'nobody could continue').toBeUndefined()
 })
 
-it('says what is outlived: with etcd no third node is needed', () => {
+it('says which losses a volume survives: with etcd, no third node is needed', () => {
   expect(exposure('thick', 1, 3, true)).toBe('Single copy: it is unavailable while the node is down, and its data is lost if its pool is lost. The node serves it even without quorum, and you can add a copy on another node later')
   expect(exposure('thick', 2, 2, false)).toContain('a third node')
   expect(exposure('thick', 2, 2, true)).toBe('It survives the loss of any one of its nodes, after a pause of about a second, as long as etcd is available')
@@ -38,7 +38,7 @@ it('says what is outlived: with etcd no third node is needed', () => {
   expect(exposure('thick', 3, 3, true)).toContain('a second one later')
 })
 
-it('says of what is in memory when its data is lost, not that a node brings it back', () => {
+it('says when data in memory is lost, not that it returns with its node', () => {
   expect(exposure('ram', 1, 3, false)).toMatch(/^Single copy: its data is lost whenever the node restarts\. /)
   expect(singleMeans('ram')).toBe('its data is lost whenever the node restarts')
   expect(singleMeans('thick')).toContain('its data is lost if its pool is lost')

@@ -13,7 +13,7 @@ it('has a word for each health', () => {
   expect(state('degraded')).toMatchObject({ tone: 'warning', word: 'degraded' })
 })
 
-it('says of a volume that others serve it, and not the node that is asked', () => {
+it('says that other nodes serve a volume, and this one does not', () => {
   const both = (more: Partial<Volume>) => volumeState(volume('db', [[1, 'in_sync'], [3, 'in_sync']], { serving: false, ...more })).word
   expect(both({})).toBe('not on this node')
   expect(both({ health: 'degraded', problem: 'a write to this copy failed' })).toBe('not on this node')
@@ -21,7 +21,7 @@ it('says of a volume that others serve it, and not the node that is asked', () =
   expect(volumeState(volume('db', [[2, 'in_sync'], [3, 'in_sync']], { serving: false })).tone, 'it has no copy').toBe('ok')
 })
 
-it('says which nodes have a volume, and where it is shown', () => {
+it('shows the nodes of a volume', () => {
   const there = volume('my db', [[2, 'in_sync']], { serving: false })
   expect(volumeState(there)).toEqual({ tone: 'ok', word: 'in sync', why: 'Served by one node, single copy.' })
   expect([isElsewhere(there), nodesWord(there), copiesWord(there), volumeLink(there)]).toEqual([true, 'n2', '1 of 1 in sync', '#/volumes/my%20db'])
@@ -29,12 +29,12 @@ it('says which nodes have a volume, and where it is shown', () => {
   expect(nodesWord(volume('db', [[1, 'in_sync'], [3, 'out_of_sync']]))).toBe('n1, n3')
 })
 
-it('says of a volume of a node without a cluster that this node has it', () => {
+it('shows this node for a volume without a cluster', () => {
   const single = volume('db', [])
   expect([isElsewhere(single), nodesWord(single), copiesWord(single), volumeState(single).word]).toEqual([false, 'this node', 'single copy', 'in sync'])
 })
 
-it('names the nodes that count what hosts do, the best one first', () => {
+it('lists the nodes that count host I/O, the best one first', () => {
   const asked = (copies: Parameters<typeof volume>[1]) => servers(volume('db', copies)).map((one) => one.node)
   expect(asked([[2, 'in_sync'], [1, 'out_of_sync'], [3, 'in_sync']])).toEqual([1, 2, 3])
   // The node that receives the request has no copy of it, and counts nothing of it.
