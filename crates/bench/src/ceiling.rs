@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn each_write_is_made_as_often_as_there_are_copies() {
+    fn each_write_counts_once_per_copy() {
         let disks = Disks { raw: RawDisk { reads: Some(100.0), writes: Some(60.0) }, disks: 4, copies: 2 };
         assert_eq!(disks.ceiling(100), Some(120.0));
         assert_eq!(disks.ceiling(30), Some(100.0 * 4.0 * 0.7 + 60.0 * 4.0 * 0.3 / 2.0));

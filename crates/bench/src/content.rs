@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn mixed_data_is_as_asked_for() {
+    fn mixed_data_has_the_requested_shares() {
         let (units, zeros) = units(Content::Mixed { compressible: 50, dedup: 25 });
         let duplicates: usize = units.values().filter(|count| **count > 1).sum();
         assert!((320..480).contains(&duplicates), "{duplicates}");

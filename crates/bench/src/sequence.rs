@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn random_requests_go_everywhere_and_stay_inside() {
+    fn random_requests_cover_the_whole_range_and_no_more() {
         for (align, choices) in [(4096, 5), (512, 33)] {
             let mut seen = offsets(Access::Random { align }, 0, 2000);
             assert!(seen.iter().all(|offset| offset % align == 0 && offset + 4096 <= REGION.len));

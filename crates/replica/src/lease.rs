@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_ended_before_it_asked_for_anything_gets_nothing() {
+    fn a_dead_incarnation_that_requests_late_gets_no_lease() {
         let (a, mut b) = (leases(), leases());
         b.handle_death(A, Incarnation(1));
         assert_eq!(b.handle_request(at(5000), A, a.request(at(5000))), None);

@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_let_in_where_all_members_reach_it_and_not_soon_after_it_owed_them() {
+    fn a_copy_is_admitted_if_all_members_reach_it_and_not_soon_after_it_was_overdue() {
         let mut case = Case::new(1);
         case.view.overdue = Slots::NONE.with(slot(1));
         case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(1));
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_comes_back_by_joining() {
+    fn a_copy_returns_by_joining() {
         let mut case = Case::new(1);
         case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         case.goes_on(2051);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_held_up_between_two_reads_has_not_seen_its_clock_stop() {
+    fn a_thread_delayed_between_two_reads_does_not_report_a_stopped_clock() {
         let clocks = Clocks::default();
         let mut stops = Stops::new(&clocks);
         for _ in 0..5 {

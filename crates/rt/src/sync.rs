@@ -287,7 +287,7 @@ mod notify_tests {
     use super::*;
 
     #[test]
-    fn until_looks_again_at_each_notify_and_at_nothing_else() {
+    fn until_checks_again_at_each_notify_and_at_nothing_else() {
         let (bell, ready, looks) = (Notify::new(), Cell::new(false), Cell::new(0));
         // Nothing waited for this one: it does not mean that the condition holds.
         bell.notify();

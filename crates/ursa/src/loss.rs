@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_copy_is_said_to_be_the_only_one() {
+    fn a_single_copy_is_reported_as_the_only_one() {
         let said = single_copy(VolumeKind::Thick, "node 1 (san1)");
         assert!(said.contains("while node 1 (san1) is down") && said.contains("DATA IS LOST"), "{said}");
         assert!(single_copy(VolumeKind::Ram, "this node").contains("whenever this node restarts"));

@@ -157,7 +157,7 @@ fn a_target_that_falls_silent_is_reported() {
 }
 
 #[test]
-fn a_file_is_made_filled_and_verified() {
+fn a_file_is_created_filled_and_verified() {
     let dir = TempDir::new_in(".").expect("a temporary directory can be made");
     let path = dir.path().join("file");
     let path = path.to_str().expect("our own path");

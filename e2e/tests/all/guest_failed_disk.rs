@@ -71,7 +71,7 @@ fn io_to_the_only_copy_on_a_failed_disk_waits_for_a_while_and_ends_in_an_error()
 }
 
 #[test]
-fn io_goes_by_the_node_of_another_copy_when_the_disk_of_one_fails() {
+fn io_uses_the_node_of_another_copy_when_the_disk_of_one_fails() {
     let nodes = cluster_of_three();
     let export = create(&nodes, "1,2");
     let Some(guest) = Guest::start("degraded") else { return };

@@ -41,22 +41,22 @@ fn round_trip(spec: VolumeSpec) {
 }
 
 #[test]
-fn an_image_goes_to_a_volume_and_back() {
+fn an_image_is_copied_to_a_volume_and_back() {
     round_trip(VolumeSpec::new("image", SIZE as u64));
 }
 
 #[test]
-fn an_image_goes_to_4096_byte_blocks_and_back() {
+fn an_image_is_copied_to_4096_byte_blocks_and_back() {
     round_trip(VolumeSpec::new("image-4k", SIZE as u64).block_size(4096));
 }
 
 #[test]
-fn an_image_goes_to_memory_and_back() {
+fn an_image_is_copied_to_memory_and_back() {
     round_trip(VolumeSpec::new("image-ram", SIZE as u64).kind(e2e::Kind::Ram));
 }
 
 #[test]
-fn an_image_goes_to_a_log_and_back() {
+fn an_image_is_copied_to_a_log_and_back() {
     round_trip(VolumeSpec::new("image-log", SIZE as u64).kind(e2e::Kind::Log));
 }
 

@@ -244,7 +244,7 @@ fn join(first: &Node, node: &Node) {
 /// Two of three nodes are given up; one of them returns, leaves, is removed, and joins again, with a volume
 /// whose only copy it has all the time.
 #[test]
-fn a_node_that_was_removed_comes_back_with_its_volumes() {
+fn a_node_that_was_removed_returns_with_its_volumes() {
     let mut nodes = [Node::start(), Node::start(), Node::start()];
     nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
     // A volume of its own, with which it joins.

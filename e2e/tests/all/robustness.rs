@@ -292,7 +292,7 @@ fn a_slow_reader_gets_all_of_it_and_slows_nobody() {
 ///
 /// Some initiators do not send that data.
 #[test]
-fn an_abort_waits_for_data_that_was_asked_for_but_not_for_ever() {
+fn an_abort_waits_for_requested_data_but_not_forever() {
     const ABORT_TASK_SET: u8 = 2;
     const LBA: u64 = 8192;
     let (_turn, server, export) = start();

@@ -55,7 +55,7 @@ fn a_request_names_the_host_and_carries_what_was_set() {
 }
 
 #[test]
-fn nothing_comes_back_from_a_deletion() {
+fn a_deletion_returns_nothing() {
     let (client, thread) = server("HTTP/1.1 204 No Content\r\n\r\n");
     client.delete_map("iqn.2026-11.io.ursa:db", 3, Some("a/b")).unwrap();
     let request = thread.join().unwrap();

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_and_samples_are_looked_at() {
+    fn both_ends_and_samples_are_checked() {
         let places = places(1 << 30, 4096);
         assert_eq!(places[..2], [(0, 1 << 20), ((1 << 30) - (1 << 20), 1 << 30)]);
         assert_eq!(places.len(), 258);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn small_devices_are_looked_at_whole() {
+    fn small_devices_are_checked_entirely() {
         assert_eq!(places(1 << 20, 512), [(0, 1 << 20)]);
         assert_eq!(places(0, 512), [(0, 0)]);
         let tight = places((2 << 20) + 512, 512);

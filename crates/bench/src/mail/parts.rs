@@ -97,7 +97,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn targets_are_divided_where_there_are_too_few() {
+    fn targets_are_split_if_there_are_too_few() {
         let region = Region { start: 0, len: GIB };
         let places = |regions: &[Region]| parts(regions).unwrap().map(|part| (part.place, part.region.len));
         assert_eq!(places(&[region; 3]), [(0, GIB), (1, GIB), (2, GIB)]);

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_steady_or_it_is_said_why_not() {
+    fn a_run_is_steady_or_the_report_says_why_not() {
         let windows: Vec<TaskNotes> =
             (0..20).map(|at| window(30, if at < 4 { 90 } else { 10 + at % 2 })).collect();
         let (from, why) = steadiness(&windows, true, 0);

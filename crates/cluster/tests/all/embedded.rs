@@ -179,7 +179,7 @@ fn a_survivor_becomes_a_cluster_of_its_own() {
 }
 
 #[test]
-fn a_file_is_made_once_and_used_once() {
+fn a_file_is_created_once_and_used_by_one_process() {
     let dir = tempfile::tempdir().unwrap();
     let at = path(&dir, 1);
     let file = File::create(&at, &Saved::founding(5, node(1))).unwrap();
@@ -369,7 +369,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_full_disk_costs_a_node_its_part_only_until_there_is_room() {
+fn a_full_disk_suspends_a_voter_only_until_there_is_space() {
     let Some(small) = SmallDisk::mount() else {
         eprintln!("passed over: this user may not mount a file system");
         return;

@@ -500,7 +500,7 @@ fn a_user_proves_to_be_it_by_a_password() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_said_at_once() {
+fn invalid_settings_are_reported_at_once() {
     let settings = |endpoint: &str, prefix: &str| {
         let access = Access { endpoints: vec![endpoint.to_owned()], ..Access::default() };
         Settings { access, prefix: prefix.to_owned() }

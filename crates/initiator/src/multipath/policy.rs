@@ -298,7 +298,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn choices_are_what_the_words_say(
+        fn policies_choose_paths_as_named(
             policy in policies(),
             count in 1usize..5,
             steps in proptest::collection::vec((0usize..10, 0usize..4, any::<bool>()), 1..120),

@@ -235,7 +235,7 @@ fn a_silent_path_is_avoided_before_it_is_abandoned() {
 }
 
 #[test]
-fn optimized_paths_are_used_and_others_when_there_are_none() {
+fn optimized_paths_are_used_and_others_only_without_them() {
     let array = Array::new(2, &[1, 1, 1]);
     let unit = open(&array);
     let read_one = |unit: Rc<Multipath>| async move { read(&unit, 0).await };

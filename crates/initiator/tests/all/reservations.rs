@@ -99,7 +99,7 @@ fn a_host_holds_a_reservation_by_all_of_its_paths() {
 }
 
 #[test]
-fn a_path_that_comes_later_is_registered() {
+fn a_path_added_later_is_registered() {
     for seed in 0..4 {
         let array = Array::new(seed, &[1, 1]);
         let a = host(&array, "a");

@@ -129,12 +129,12 @@ fn said_by_each(members: [Member; 2], dialler: &str, acceptor: &str) {
 }
 
 #[test]
-fn nothing_is_said_where_nothing_is_wrong() {
+fn nothing_is_reported_if_nothing_is_wrong() {
     assert_eq!(warnings([Member::new(1), Member::new(2)]), Vec::<String>::new());
 }
 
 #[test]
-fn another_cluster_is_said_once() {
+fn another_cluster_is_reported_once() {
     let other = Member { cluster: ClusterId([8; 16]), ..Member::new(2) };
     said_once([Member::new(1), other], "belongs to another cluster: correct its address, or let it join");
 }
@@ -154,7 +154,7 @@ fn an_unknown_peer_is_reported_once() {
 }
 
 #[test]
-fn the_wrong_node_is_said_once() {
+fn the_wrong_node_is_reported_once() {
     let pair = |tls: &dyn Fn(u16) -> Option<NodeCredentials>| {
         let other = Member { id: 3, knows: Vec::new(), tls: tls(3), ..Member::new(1) };
         [other, Member { id: 5, knows: vec![1], tls: tls(5), ..Member::new(2) }]
@@ -169,7 +169,7 @@ fn the_wrong_node_is_said_once() {
 }
 
 #[test]
-fn tls_on_one_side_is_said_once() {
+fn tls_on_one_side_is_reported_once() {
     let authority = ClusterAuthority::create(CLUSTER).unwrap();
     let with = |id: u16| Member { tls: Some(authority.issue(NodeId(id)).unwrap()), ..Member::new(id) };
     said_once([with(1), Member::new(2)], "one node uses TLS and the other does not");
@@ -178,7 +178,7 @@ fn tls_on_one_side_is_said_once() {
 }
 
 #[test]
-fn another_authority_is_said_once() {
+fn another_authority_is_reported_once() {
     let with = |id: u16| {
         let authority = ClusterAuthority::create(CLUSTER).unwrap();
         Member { tls: Some(authority.issue(NodeId(id)).unwrap()), ..Member::new(id) }
@@ -191,7 +191,7 @@ fn another_authority_is_said_once() {
 }
 
 #[test]
-fn versions_that_do_not_fit_are_said_once_with_both_ranges() {
+fn incompatible_versions_are_reported_once_with_both_ranges() {
     let later = Protocol { versions: Versions::new(2, 4).unwrap(), ..Protocol::default() };
     let authority = ClusterAuthority::create(CLUSTER).unwrap();
     for tls in [false, true] {

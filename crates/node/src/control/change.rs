@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn zeroing_gets_on_until_it_is_done_or_its_disk_does_not_answer() {
+    fn zeroing_progresses_until_done_or_its_disk_stops_answering() {
         let second = |at: u64| Instant(at * 1_000_000_000);
         let zeroing = Zeroing { done: ByteLen(5), total: ByteLen(9), began: second(100), moved: second(103) };
         let zeroed = Zeroed::at(second(104), zeroing);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_comes_first_and_the_oldest_of_its_kind_goes() {
+    fn the_newest_job_comes_first_and_the_oldest_of_its_kind_is_dropped() {
         let ended = EndedJobs::default();
         for number in 0..3 {
             ended.note(at(number), change(number));

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_know_the_levels_by_what_is_available() {
+    fn hosts_learn_the_levels_from_the_available_space() {
         assert_eq!(THRESHOLDS.available, [20, 10, 5]);
     }
 

@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_comparison_has_ended_is_said() {
+    fn the_result_of_a_verify_is_reported() {
         use VerificationState::{Done, Stopped};
         assert_eq!(how_ended(&compared(Done, &[1, 2], &[])), (JobOutcome::Done, None));
         let differ = "copies differ in 64K";

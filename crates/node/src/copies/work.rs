@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_comes_in_sync_is_the_end_of_its_sync() {
+    fn a_resync_ends_when_its_copy_is_in_sync() {
         let before = entry(&[(1, InSync, None), (2, Outside, None)], &MISSED);
         let joins = entry(&[(1, InSync, None), (2, Joining, None)], &MISSED);
         let after = entry(&[(1, InSync, None), (2, InSync, None)], &[]);

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_said_with_what_it_may_have_cost() {
+    fn damage_is_reported_with_what_may_be_lost() {
         assert_eq!(chosen([Slot::Broken(header(4)), whole(3)]), (1, 3, Some(RecordMissing::Change(4))));
         assert_eq!(chosen([Slot::Damaged, whole(3)]), (1, 3, Some(RecordMissing::Perhaps)));
         assert_eq!(chosen([Slot::Blank, whole(3)]), (1, 3, Some(RecordMissing::Perhaps)));

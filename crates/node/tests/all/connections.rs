@@ -455,7 +455,7 @@ fn end_under_load(seed: u64, breaks: bool) {
 
 /// The writes are on their way on one connection when the reset is sent on another.
 #[test]
-fn nothing_lands_after_a_reset_that_another_connection_asked_for() {
+fn nothing_lands_after_a_reset_requested_by_another_connection() {
     each_seed(10, |seed| {
         let rig = rig(seed);
         rig.world.set_disk_latency(rig.server, DISK, slow_writes());

@@ -175,7 +175,7 @@ fn read_errors_are_shown_until_their_acknowledgement_is_durable() {
 }
 
 #[test]
-fn a_pool_that_its_file_system_has_no_room_for_is_overcommitted() {
+fn a_pool_larger_than_its_file_systems_free_space_is_overcommitted() {
     let rig = Rig::new(1, 2);
     rig.add(Shape { name: "taken", ..Shape::thick() });
     let make = |name: &'static str| {

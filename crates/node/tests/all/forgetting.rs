@@ -41,7 +41,7 @@ fn two_pools(seed: u64) -> Rig {
 }
 
 #[test]
-fn a_pool_whose_disk_is_dead_is_forgotten_and_comes_back_with_its_maps() {
+fn a_pool_whose_disk_is_dead_is_forgotten_and_returns_with_its_maps() {
     each_seed(2, |seed| {
         for unmap in [false, true] {
             let rig = two_pools(seed);

@@ -48,7 +48,7 @@ async fn mapped(session: &Session, blocks: u64) -> (Vec<LbaRange>, usize) {
 }
 
 #[test]
-fn one_command_looks_at_a_part_of_a_large_volume() {
+fn one_command_covers_part_of_a_large_volume() {
     for slices in [1, 2] {
         let size = ByteLen(11 << 30);
         let rig = Rig::with_config(1, 2, Config { ram_bytes_max: size.0, ..Config::default() });

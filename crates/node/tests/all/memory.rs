@@ -121,7 +121,7 @@ fn at_once<F: Future<Output = ()> + 'static>(
 }
 
 #[test]
-fn many_verifications_stay_within_their_session_s_memory() {
+fn many_verifies_stay_within_their_sessions_memory() {
     let verify = |session: Rc<Session>, out: Transfer| async move {
         session.command(Lun(0), cdb16([0x8f, 0], 2048), out).await.unwrap();
     };
@@ -134,7 +134,7 @@ fn many_verifications_stay_within_their_session_s_memory() {
 }
 
 #[test]
-fn many_repeated_writes_stay_within_their_session_s_memory() {
+fn many_repeated_writes_stay_within_their_sessions_memory() {
     let write_same = |session: Rc<Session>, out: Transfer| async move {
         session.command(Lun(0), cdb16([0x93, 0], 2048), out).await.unwrap();
     };
@@ -142,7 +142,7 @@ fn many_repeated_writes_stay_within_their_session_s_memory() {
 }
 
 #[test]
-fn many_read_modify_writes_stay_within_their_session_s_memory() {
+fn many_read_modify_writes_stay_within_their_sessions_memory() {
     let or_write = |session: Rc<Session>, out: Transfer| async move {
         session.command(Lun(0), cdb16([0x8b, 0], 64), out).await.unwrap();
     };
@@ -156,7 +156,7 @@ fn many_read_modify_writes_stay_within_their_session_s_memory() {
 }
 
 #[test]
-fn many_copies_stay_within_their_session_s_memory() {
+fn many_copies_stay_within_their_sessions_memory() {
     let copy = |session: Rc<Session>, _: Transfer| async move {
         let (source, target) = (naa(&session, 0).await, naa(&session, 1).await);
         let copy = commands::Copy { source, source_lba: 0, target, target_lba: 0, blocks: 512 };

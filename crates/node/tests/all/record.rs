@@ -235,7 +235,7 @@ fn has_target(rig: &Rig, name: &'static str) -> bool {
 
 /// The copy is damaged in its header or in its payload, or is lost.
 #[test]
-fn a_damaged_newer_copy_is_said_and_the_older_one_is_used_and_kept() {
+fn a_damaged_newer_copy_is_reported_and_the_older_one_is_used_and_kept() {
     let damages: [fn(&mut DiskImage, u64); 3] = [
         |image, at| image.write(at + 20, b"decay"),
         |image, at| image.write(at + 4096 + 20, b"decay"),

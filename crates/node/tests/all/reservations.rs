@@ -203,7 +203,7 @@ fn no_copy_of_a_preempted_initiator_lands_after_the_answer() {
 }
 
 #[test]
-fn reservations_survive_a_power_cut_if_that_was_asked_for() {
+fn reservations_survive_a_power_cut_if_requested() {
     each_seed(2, |seed| {
         for aptpl in [true, false] {
             let rig = Rig::new(seed, 2);

@@ -176,7 +176,7 @@ fn a_volume_is_deleted_though_commands_of_another_one_do_not_come_back() {
 }
 
 #[test]
-fn a_volume_that_is_made_on_a_silent_disk_is_there_when_it_answers() {
+fn a_volume_created_on_a_hanging_disk_exists_when_the_disk_responds() {
     each_seed(4, |seed| {
         let (rig, _session) = two_pools(seed);
         rig.world.set_disk_latency(rig.server, DISK, silence());

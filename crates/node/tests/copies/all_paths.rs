@@ -78,7 +78,7 @@ pub(super) fn nobody_sees_what_others_do_not(seed: u64) {
 }
 
 #[test]
-fn a_write_is_seen_through_all_nodes_or_none() {
+fn a_write_is_visible_through_all_nodes_or_none() {
     each_seed(3, nobody_sees_what_others_do_not);
 }
 

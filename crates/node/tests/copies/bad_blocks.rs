@@ -700,7 +700,7 @@ fn a_copy_of_which_a_slice_cannot_be_opened_takes_no_part() {
 
 /// The copy that returns is not the only one: it stays out of sync, and does not come and go again and again.
 #[test]
-fn a_copy_of_which_a_slice_cannot_be_opened_is_not_let_in() {
+fn a_copy_with_a_slice_that_cannot_be_opened_is_not_admitted() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);

@@ -86,7 +86,7 @@ fn a_node_that_was_paused_with_its_clock_gives_no_old_read() {
 
 /// A volume with a single member needs no confirmation; nor does one whose other member is gone for good.
 #[test]
-fn a_confirmed_read_needs_nobody_where_there_is_nobody() {
+fn a_confirmed_read_asks_no_one_without_other_members() {
     each_seed(2, |seed| {
         let cluster = Cluster::with_config(seed, 2, 2, &Config { read_confirm: true, ..Config::default() });
         cluster.add_volume(VolumeKind::Thick, 2);

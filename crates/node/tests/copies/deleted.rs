@@ -61,7 +61,7 @@ fn a_node_that_was_down_deletes_its_copy_when_it_is_back() {
 
 /// Its node serves it without the record, and still deletes it.
 #[test]
-fn a_volume_whose_only_copy_is_out_of_reach_is_deleted_and_goes_when_its_node_is_back() {
+fn a_volume_whose_only_copy_is_unreachable_is_deleted_when_its_node_is_back() {
     each_seed(4, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         let kind = if seed.is_multiple_of(2) { VolumeKind::Ram } else { VolumeKind::Thick };

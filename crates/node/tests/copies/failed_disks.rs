@@ -172,7 +172,7 @@ fn a_copy_whose_disk_hangs_while_it_stores_a_reservation_leaves() {
 /// Found by the simulator: a node without hosts expects no acknowledgments and owes none. It added a copy
 /// again at once that another node had removed because of a hanging disk.
 #[test]
-fn a_copy_whose_disk_hangs_is_not_let_in_by_a_node_that_did_not_notice() {
+fn a_copy_whose_disk_hangs_is_not_admitted_by_a_node_that_did_not_notice() {
     let cluster = Cluster::new(1, 3, 1);
     cluster.add_volume(VolumeKind::Thick, 3);
     let long = Duration::from_secs(600)..Duration::from_secs(601);
@@ -198,7 +198,7 @@ fn a_copy_whose_disk_hangs_is_not_let_in_by_a_node_that_did_not_notice() {
 /// Found by the simulator: slices whose disk had not failed, or that had not been written since, could be
 /// resynced. So the copy came in sync and removed itself again, ten times a second.
 #[test]
-fn a_copy_whose_disk_failed_is_let_in_only_when_its_pool_was_opened_again() {
+fn a_copy_whose_disk_failed_is_admitted_only_after_its_pool_was_reopened() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
@@ -243,7 +243,7 @@ fn the_only_copy_in_sync_is_read_on_and_written_again_when_its_pool_is_opened_ag
 /// The copies of a pool that is forgotten while it is open must not stay members: the next start does not
 /// find them. Nor may they keep its disks open: then the pool could not be imported again.
 #[test]
-fn a_copy_whose_pool_is_forgotten_leaves_and_comes_back_with_it() {
+fn a_copy_whose_pool_is_forgotten_leaves_and_returns_with_it() {
     for kind in [VolumeKind::Thick, VolumeKind::Log] {
         let cluster = Cluster::new(1, 2, 2);
         cluster.add_volume(kind, 2);

@@ -427,7 +427,7 @@ fn anything(seed: u64) -> bool {
 }
 
 #[test]
-fn whatever_happens_is_one_disk_or_is_said_to_be_split() {
+fn whatever_happens_the_volume_is_one_disk_or_reported_as_split() {
     let splits = Cell::new(0);
     let seeds = std::env::var("URSA_SEEDS").map_or(12, |seeds| seeds.parse().unwrap());
     each_seed(seeds, |seed| splits.set(splits.get() + u64::from(anything(seed))));
@@ -638,7 +638,7 @@ fn word_before_the_end(seed: u64) {
 }
 
 #[test]
-fn a_word_is_about_what_there_was_when_it_was_spoken() {
+fn a_decision_covers_only_what_existed_when_it_was_made() {
     each_seed(3, word_before_the_end);
 }
 

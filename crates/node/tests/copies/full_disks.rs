@@ -148,7 +148,7 @@ fn with_both_full_reads_and_overwrites_continue_and_allocations_are_refused() {
 }
 
 #[test]
-fn the_only_copy_in_sync_is_written_again_when_there_is_room() {
+fn the_only_copy_in_sync_accepts_writes_again_when_there_is_space() {
     each_seed(3, |seed| {
         let cluster = cluster(seed);
         cluster.world.crash(cluster.servers[1]);

@@ -122,7 +122,7 @@ pub(super) fn left_by_a_lost_path(seed: u64, long: Long) {
 }
 
 #[test]
-fn nothing_of_a_long_command_comes_after_what_was_written_by_another_path() {
+fn no_step_of_a_long_command_follows_a_write_through_another_path() {
     each_seed(4, |seed| {
         left_by_a_lost_path(seed, Long::Unmap);
         left_by_a_lost_path(seed, Long::Copy);
@@ -133,7 +133,7 @@ fn nothing_of_a_long_command_comes_after_what_was_written_by_another_path() {
 
 /// On a path that works the command takes as long as necessary, even if its initiator sends nothing else.
 #[test]
-fn a_long_unmap_comes_to_its_end_where_its_path_works() {
+fn a_long_unmap_completes_if_its_path_works() {
     each_seed(2, |seed| {
         let cluster = Long::Unmap.slow_cluster(seed);
         let (host, portal) = (cluster.client("host"), cluster.portal(0));

@@ -34,7 +34,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
+fn a_cut_between_two_of_three_nodes_is_reported_by_both() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         let linked = || [0, 1, 2].map(|index| cluster.linked_with(index));

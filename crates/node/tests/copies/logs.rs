@@ -98,7 +98,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_block_that_has_rotted_comes_from_the_other_copy_and_is_written_again() {
+fn a_rotten_block_is_read_from_the_other_copy_and_rewritten() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
         cluster.add_volume(VolumeKind::Log, 2);
@@ -387,7 +387,7 @@ fn copies_in_full_pools_are_in_sync_again_when_blocks_were_unmapped() {
 ///
 /// Once, such a resync stood still: all regions on their way waited for room.
 #[test]
-fn a_resync_brings_the_zeros_that_make_room_for_what_comes_before_them() {
+fn a_resync_sends_the_zeros_that_free_space_for_earlier_data() {
     for nodes in [2, 3] {
         each_seed(2, |seed| {
             let cluster = Cluster::new(seed, nodes, 1);

@@ -88,7 +88,7 @@ fn a_lost_block_is_back_when_a_copy_can_read_it() {
 
 /// A disk retries for seconds before it reports a read error.
 #[test]
-fn a_block_whose_error_comes_late_is_lost_all_the_same() {
+fn a_block_whose_error_comes_late_counts_as_lost_too() {
     let late = DiskFaults::default().remapping().failing_after(Duration::from_secs(3));
     let cluster = lost_block(1, VolumeKind::Thick, late);
     assert!(
@@ -102,7 +102,7 @@ fn a_block_whose_error_comes_late_is_lost_all_the_same() {
 
 /// Of two copies in sync, one fails to read the block at once, and the other one's disk retries for seconds.
 #[test]
-fn a_third_copy_comes_in_sync_though_another_ones_error_comes_late() {
+fn a_third_copy_resyncs_although_anothers_error_comes_late() {
     let cluster = Cluster::new(1, 3, 2);
     cluster.add_volume(VolumeKind::Thick, 3);
     cluster.write_marked([5]);
@@ -140,7 +140,7 @@ fn a_region_that_only_another_copy_can_read_is_sent() {
 /// Lost blocks are requested again and again, but not so often that a disk that retries for seconds does
 /// nothing else.
 #[test]
-fn a_disk_that_fails_slowly_is_seldom_asked_for_what_is_lost() {
+fn a_disk_that_fails_slowly_is_rarely_asked_for_lost_blocks() {
     let late = DiskFaults::default().remapping().failing_after(Duration::from_secs(3));
     let cluster = lost_block(1, VolumeKind::Thick, late);
     assert!(cluster.world.run_until(|| cluster.in_sync(0) == 2, Duration::from_secs(60)));
@@ -155,7 +155,7 @@ fn a_disk_that_fails_slowly_is_seldom_asked_for_what_is_lost() {
 
 /// A disk that cannot read at all has not lost a block.
 #[test]
-fn a_source_that_reads_nothing_of_a_region_gives_nothing_as_lost() {
+fn a_source_that_reads_nothing_of_a_region_reports_nothing_as_lost() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Thick, 2);
     cluster.world.crash(cluster.servers[1]);

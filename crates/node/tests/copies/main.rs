@@ -562,7 +562,7 @@ fn check_all(seed: u64, history: &[Vec<Op>]) {
 }
 
 #[test]
-fn nothing_strange_is_seen_while_nodes_crash_and_links_break() {
+fn histories_are_linearizable_while_nodes_crash_and_links_break() {
     each_seed(12, |seed| {
         faults(seed);
     });

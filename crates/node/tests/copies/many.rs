@@ -119,7 +119,7 @@ fn volumes_that_stay_are_in_each_list_while_another_is_deleted() {
 
 /// The proposing node looks at some volumes in each turn, and over several turns at all of them.
 #[test]
-fn the_loss_of_a_node_and_its_return_are_seen_in_every_volume() {
+fn the_loss_of_a_node_and_its_return_show_in_every_volume() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.make_many(MANY);
     assert_eq!(cluster.all_in_sync(0), 2 * MANY);

@@ -123,7 +123,7 @@ fn a_copy_is_added_and_another_removed_while_the_volume_is_used() {
 
 /// A host is logged in at each node, and uses one of them: the idle sessions delay nothing.
 #[test]
-fn a_copy_goes_though_a_host_that_asks_for_nothing_is_logged_in_there() {
+fn a_copy_is_removed_although_an_idle_host_is_logged_in_there() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 2);
@@ -435,7 +435,7 @@ fn moves_and_faults(seed: u64) {
 }
 
 #[test]
-fn nothing_strange_is_seen_while_copies_come_and_go() {
+fn histories_are_linearizable_while_copies_come_and_go() {
     each_seed(12, moves_and_faults);
 }
 

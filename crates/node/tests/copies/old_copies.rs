@@ -44,7 +44,7 @@ fn pools_of_the_second(cluster: &Cluster) -> Vec<String> {
 /// A copy whose disk is lost is rebuilt in another pool of its node. The disk returns with the old copy,
 /// which is never taken for the new one.
 #[test]
-fn a_lost_disk_is_replaced_and_comes_back() {
+fn a_lost_disk_is_replaced_and_returns() {
     each_seed(3, |seed| {
         let cluster = a_lost_disk_is_back(seed);
         cluster.start(1);

@@ -355,7 +355,7 @@ fn without_another_copy_only_the_command_that_needs_the_block_fails() {
 }
 
 #[test]
-fn so_it_is_with_the_only_copy_that_there_is() {
+fn the_same_holds_for_the_only_copy() {
     let cluster = cluster(1, 2, 1);
     cluster.spoil(0, [BAD], DiskFaults::default().remapping());
     only_the_command_fails(&cluster, 0);
@@ -429,7 +429,7 @@ fn a_bad_block_of_a_copy_that_missed_writes_is_healed_by_its_sync() {
 /// Partial writes succeed all the same, through either node, because the other copy can be read. The copy
 /// goes out of sync, even if no host reads there.
 #[test]
-fn a_part_of_a_block_is_written_beside_a_disk_that_hangs() {
+fn part_of_a_block_is_written_although_a_disk_hangs() {
     each_seed(3, |seed| {
         for by in 0..2 {
             let cluster = cluster(seed, 2, 2);

@@ -58,7 +58,7 @@ fn where_too_few_have_room_each_says_why_and_nothing_is_left() {
 }
 
 #[test]
-fn by_default_a_volume_of_a_cluster_has_two_copies_and_never_one_unsaid() {
+fn by_default_a_volume_of_a_cluster_has_two_copies() {
     let cluster = Cluster::new(1, 2, 1);
     cluster.create(0, new("db", 8, Some(Placement::Default))).unwrap();
     assert_eq!(cluster.nodes_of("db"), [1, 2]);

@@ -124,7 +124,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_node_that_cannot_follow_the_record_lets_nobody_in_after_a_while() {
+fn a_node_that_cannot_follow_the_record_refuses_logins_after_a_while() {
     let (cluster, files) = with_files(1);
     cluster.add_volume(VolumeKind::Thick, 3);
     cluster.wait_until_all_serve();

@@ -511,7 +511,7 @@ pub(super) fn decided_beside_another(seed: u64) {
 }
 
 #[test]
-fn nothing_is_decided_beside_a_change_that_is_being_carried_out() {
+fn nothing_is_decided_during_another_change() {
     each_seed(4, decided_beside_another);
 }
 

@@ -103,7 +103,7 @@ fn regions_sent_by_one_node_are_not_sent_again_by_another() {
 
 /// During the resync of a copy, hosts are served best by the third one; with two copies there is none.
 #[test]
-fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
+fn the_source_of_a_resync_is_non_optimized_if_there_is_another() {
     let states = |cluster: &Cluster, by: usize| -> Vec<AccessState> {
         cluster.control(by, move |control| async move {
             let (_, paths) = control.keeper().unwrap().some_paths(None).0.remove(0);
@@ -388,7 +388,7 @@ fn a_disk_that_hangs_is_a_stall_of_two_seconds() {
 /// The source lets a copy in. If another copy in sync did not reach it, writes through that one would wait
 /// forever.
 #[test]
-fn a_copy_is_not_let_in_before_all_in_sync_reach_it() {
+fn a_copy_is_not_admitted_before_all_in_sync_reach_it() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);
@@ -417,7 +417,7 @@ fn a_copy_is_not_let_in_before_all_in_sync_reach_it() {
 /// Promises that its node made before it died may hold for a second after its start. Until then it confirms
 /// no write, and all writes would wait for it.
 #[test]
-fn a_copy_is_not_let_in_while_its_node_takes_part_in_nothing() {
+fn a_copy_is_not_admitted_while_its_node_takes_no_part() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 2);
         cluster.add_volume(VolumeKind::Thick, 3);

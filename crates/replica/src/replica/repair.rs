@@ -269,7 +269,7 @@ mod tests {
     /// No table knows of a block that is being rewritten. If the power fails meanwhile, the disk may have
     /// lost neighboring blocks, and the other copy has noted nothing.
     #[test]
-    fn its_bits_stay_until_the_block_is_written_again() {
+    fn bits_of_a_bad_block_stay_until_it_is_rewritten() {
         let a_node_stops = |replica: &mut Replica| replica.settle();
         let the_disk_hangs = |replica: &mut Replica| (0..60).for_each(|_| replica.handle_tick());
         for what_happens in [a_node_stops as fn(&mut Replica), the_disk_hangs] {
@@ -298,7 +298,7 @@ mod tests {
     /// A copy outside has got the region meanwhile. The rewrite may still change neighboring blocks if the
     /// power fails, and waits for these bits if they are not on the disk yet.
     #[test]
-    fn its_bits_stay_though_a_copy_outside_was_given_the_region() {
+    fn bits_of_a_bad_block_stay_though_a_copy_out_of_sync_received_the_region() {
         let three = Config::initial(&[1, 2, 3].map(|node| (NodeId(node), LIFE)), Revision(1));
         let config = three.remove(slot(2)).unwrap();
         let mut map = DirtyMap::new(GEOMETRY.regions());

@@ -219,7 +219,7 @@ fn a_copy_keeps_the_identity_that_it_was_created_with() {
 
 /// Of two volumes that are created with the same identity at the same time, one is refused.
 #[test]
-fn one_of_two_that_claim_an_identity_is_made() {
+fn one_of_two_creations_with_one_identity_succeeds() {
     let world = World::new(1);
     let node = machine(&world, &[(4 << 20, 512)]);
     world.block_on(node, CORE, || async {

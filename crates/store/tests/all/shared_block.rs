@@ -20,7 +20,7 @@ const SHARED: u64 = 2;
 /// UNMAP concurrent with writes of the same disk block: zeroing part of it reads, changes and writes it back,
 /// like a write.
 #[test]
-fn zeroing_a_part_of_a_disk_block_does_not_undo_writes_beside_it() {
+fn zeroing_part_of_a_disk_block_does_not_undo_writes_next_to_it() {
     for seed in 0..20 {
         let world = World::new(seed);
         let node = machine(&world, &[(4 << 20, DISK_BLOCK as u32)]);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_disk_does_not_read_is_said_of_the_copy_that_leaves_for_it() {
+    fn the_unreadable_range_is_shown_for_the_copy_that_leaves_because_of_it() {
         let range = DiskRange {
             node: Some(3),
             pool: "main".into(),

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_is_down_is_seen_at_once() {
+    fn a_link_that_is_down_is_obvious() {
         let role = |up, of, age, silence| RoleLinks {
             up,
             of,

@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_down_is_seen_at_once() {
+    fn a_node_that_is_down_is_obvious() {
         let node = |id, up, witness| ClusterNode {
             id,
             name: format!("server{id}"),

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_are_spared_stay_in_sync() {
+    fn unaffected_copies_stay_in_sync() {
         let passed = |out_ms, sent_bytes| spared(out_ms, &Moved { sent_bytes, ..Moved::default() }).passed;
         assert!(passed(None, 0));
         assert!(!passed(None, 4096) && !passed(Some(700), 0));

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_that_nobody_can_know() {
+    fn a_forecast_claims_only_what_is_known() {
         let few = hours(3, |_| Some(1.0));
         assert_eq!(few.text(), "No forecast yet: it needs 4 h of history, and has 2 h.");
         assert_eq!((few.outlook, few.is_soon()), (Outlook::Unknown, false));

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_over_when_its_cause_is() {
+    fn an_error_ends_with_its_cause() {
         let mut kept = Kept::new();
         fs::create_dir(kept.path()).unwrap();
         let row = Row { at: START, step: 10, values: Default::default(), pools: Vec::new() };

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn proxmox_takes_the_device_that_there_is() {
+    fn proxmox_uses_the_existing_device() {
         let text = |portals, naa: Option<&str>| {
             let naa = naa.map(str::to_owned);
             super::text(HostSystem::Proxmox, &Setup { naa, ..setup(portals, None) })

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_when_there_are_too_many() {
+    fn the_oldest_answer_is_dropped_when_there_are_too_many() {
         let (answers, now) = (Answers::default(), Instant::now());
         for n in 0..=KEYS_MAX {
             done(&answers, now + Duration::from_secs(n as u64), &n.to_string());

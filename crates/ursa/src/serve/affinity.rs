@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_used_if_there_are_any() {
+    fn other_processors_are_used_if_available() {
         assert_eq!(without(set(&[0, 1, 2, 3]), &[0, 2]), Some(set(&[1, 3])));
         assert_eq!(without(set(&[0, 1]), &[0, 1]), None);
         assert_eq!(without(set(&[1]), &[CpuSet::MAX_CPU]), Some(set(&[1])));

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_data_directory_that_is_there_is_closed_to_others() {
+    fn an_existing_data_directory_is_closed_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_links_are_for_the_owner_alone_and_go_when_there_is_a_user() {
+    fn the_links_are_readable_by_the_owner_only_and_removed_once_a_user_exists() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("setup-link");
         for token in ["old", "new"] {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::node::{Node, ursa};
 
 #[test]
-fn a_volume_from_its_making_to_its_end() {
+fn a_volume_from_creation_to_deletion() {
     let node = Node::start(&[]);
     let text = node.ok(&["volume", "create", "db", "--size", "1G"]);
     for part in [

@@ -57,7 +57,7 @@ fn a_kill_keeps_everything() {
 }
 
 #[test]
-fn volumes_named_at_the_start_are_made_once() {
+fn volumes_named_at_the_start_are_created_once() {
     let arguments = ["--volume", "demo=1G", "--volume", "fast=64M,ram"];
     let node = Node::start(&arguments);
     let before = node.json(&["volume", "list"]);
@@ -80,7 +80,7 @@ fn a_first_start_that_was_cut_off_does_not_hinder_the_next() {
 }
 
 #[test]
-fn the_default_pool_is_made_once() {
+fn the_default_pool_is_created_once() {
     let node = Node::start(&[]);
     node.ok(&["pool", "export", "default", "--yes"]);
     let node = Node::start_in(node.kill(), &[]);

@@ -34,7 +34,7 @@ pub fn lose_file(node: Node, file: &str) -> (Node, String) {
 }
 
 #[test]
-fn a_pool_that_is_gone_is_forgotten_and_comes_back() {
+fn a_pool_that_is_gone_is_forgotten_and_returns() {
     let (node, file) = with_second_pool();
     let refused = node.refused(1, &["pool", "forget", "second", "--yes"]);
     assert!(refused.contains("open") && refused.contains("ursa pool export"), "{refused}");

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn ceilings_are_shown_where_there_are_any() {
+    fn ceilings_are_shown_if_known() {
         let mut with = sample::run();
         let raw = crate::RawDisk { reads: Some(20_000.0), writes: None };
         with.ceiling = crate::record::Ceiling::of(crate::Disks { raw, disks: 1, copies: 1 }, &with);

@@ -70,7 +70,7 @@ impl Networks {
 }
 
 #[test]
-fn replication_goes_back_to_its_own_network_when_that_is_there_again() {
+fn replication_returns_to_its_own_network_when_that_recovers() {
     let networks = Networks::new(1);
     let ([common, _], [own, _]) = (networks.first, networks.second);
     networks.cluster.settle();
@@ -94,7 +94,7 @@ fn replication_goes_back_to_its_own_network_when_that_is_there_again() {
 }
 
 #[test]
-fn a_control_link_goes_by_another_network_when_its_own_falls_silent() {
+fn a_control_link_moves_to_another_network_when_its_own_falls_silent() {
     for seed in 0..10 {
         let networks = Networks::new(seed);
         let ([beats, _], [data, _]) = (networks.first, networks.second);

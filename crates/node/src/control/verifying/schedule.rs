@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_interrupted_goes_first() {
+    fn an_interrupted_verify_goes_first() {
         let mut interrupted = candidate(7, Some(NOW - DAY));
         let (began, size, done) = (NOW - 60, 1 << 30, 1 << 20);
         let progress =

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_up_and_not_reached_for_a_while_is_said() {
+    fn only_nodes_that_are_up_and_unreachable_for_a_while_are_reported() {
         let at = |seconds: u64| Instant(seconds * 1_000_000_000);
         let set = |nodes: &[u16]| nodes.iter().map(|node| NodeId(*node)).collect::<BTreeSet<_>>();
         let mut cuts = Cuts::default();

@@ -142,7 +142,7 @@ mod tests {
         }
 
         #[test]
-        fn binary_comes_back(bytes in proptest::collection::vec(any::<u8>(), 1..40)) {
+        fn binary_values_round_trip(bytes in proptest::collection::vec(any::<u8>(), 1..40)) {
             prop_assert_eq!(parse_binary(&binary(&bytes), bytes.len()), Some(bytes.clone()));
             prop_assert_eq!(parse_binary(&binary(&bytes), bytes.len() - 1), None);
         }

@@ -182,7 +182,7 @@ fn log_pages() {
 }
 
 #[test]
-fn mode_select_is_seen_by_all() {
+fn mode_select_is_visible_to_all() {
     let mut rig = Rig::new();
     let list = [0, 0, 0, 0, 0x8a, 0x0a, 0x06, 0x10, 0x08, 0x40, 0, 0, 0xff, 0xff, 0, 0];
     let outcome = rig.run(A, &[0x15, 0x10, 0, 0, 16, 0], &list);
@@ -525,7 +525,7 @@ fn report_supported_operation_codes() {
 /// Group numbers, IMMED, and all of CONTROL except NACA: usage data does not include fields that are not
 /// evaluated.
 #[test]
-fn usage_data_claims_what_is_looked_at() {
+fn usage_data_claims_the_evaluated_bits() {
     const LBA: [u8; 4] = [0xff; 4];
     let mut rig = Rig::new();
     let mut usage = |opcode: u8| {

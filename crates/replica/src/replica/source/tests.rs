@@ -171,7 +171,7 @@ fn a_read_for_an_earlier_life_is_not_given_to_the_next() {
 }
 
 #[test]
-fn a_copy_is_not_given_more_lost_blocks_than_it_can_note() {
+fn a_copy_receives_no_more_lost_blocks_than_it_can_record() {
     let is_given = |had: LostUnits| {
         let mut pair = Pair::with_lost(had);
         let read = pair.begin();
@@ -356,7 +356,7 @@ fn what_was_put_off_does_not_wait_for_regions_that_cannot_be_read() {
 /// If the region were given again before that, it could be found equal, and then the old write would
 /// land.
 #[test]
-fn a_region_is_put_off_when_all_of_its_writes_have_ended() {
+fn a_region_is_postponed_when_all_of_its_writes_have_ended() {
     let mut pair = Pair::new();
     let read = pair.begin();
     let lost = LostBlocks { blocks: Blocks::new(0, 1), holders: Slots::NONE };

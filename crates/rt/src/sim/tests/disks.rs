@@ -231,7 +231,7 @@ fn corruption_is_silent() {
 }
 
 #[test]
-fn one_write_goes_astray() {
+fn one_write_is_misdirected() {
     let (world, node) = with_disk(1);
     let written = |astray| {
         world.lead_write_astray(node, "/d", 512..1024, astray);
@@ -337,7 +337,7 @@ fn a_write_under_way_may_survive_in_part_and_a_killed_process_loses_nothing() {
 }
 
 #[test]
-fn an_image_goes_from_world_to_world() {
+fn an_image_moves_between_worlds() {
     let mut image = DiskImage::new(SIZE, 4096);
     image.write(4096, &[9; 4096]);
     let (world, node) = one_node(3);

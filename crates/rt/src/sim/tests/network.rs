@@ -148,7 +148,7 @@ fn bytes_arrive_in_order_cut_at_will() {
 }
 
 #[test]
-fn bandwidth_is_what_it_is_said_to_be() {
+fn bandwidth_is_as_configured() {
     let slow = NetProfile { bandwidth: 1_000_000, ..NetProfile::default() };
     let passed = transfer(1, 1_000_000, slow).now();
     assert!((SECOND..3 * SECOND).contains(&(passed - SECOND)), "{passed:?}");

@@ -114,7 +114,7 @@ fn a_sparse_volume_is_small() {
 /// cleaned. So few blocks were live in them that the pool lent no more; the cleaner went round and round, and
 /// writes waited forever.
 #[test]
-fn segments_that_cannot_be_cleaned_are_made_up_for() {
+fn segments_that_cannot_be_cleaned_are_replaced() {
     const BLOCKS: u64 = 48;
     const STAY: u64 = 12;
     let world = World::new(1);

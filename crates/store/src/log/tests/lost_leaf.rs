@@ -59,7 +59,7 @@ fn is_unreadable(read: Result<u64, SliceError>) -> bool {
 ///
 /// Before, these slots stayed live for good. The cleaner moved them again and again, and gained nothing.
 #[test]
-fn the_space_of_blocks_whose_leaf_was_lost_comes_back() {
+fn the_space_of_blocks_whose_leaf_was_lost_is_freed() {
     for writes_again in [true, false] {
         let world = World::new(1);
         let node = machine(&world, 1, 8 << 20, 1);

@@ -392,7 +392,7 @@ fn addresses_come_last_and_go_first() {
 }
 
 #[test]
-fn a_lun_that_goes_makes_room() {
+fn a_removed_lun_frees_its_number() {
     let mut present = present();
     present.volumes.push(volume("new", &[]));
     let file = FILE.replace("volume = \"db\"\nhost = \"esx\"", "volume = \"new\"\nhost = \"esx\"\nlun = 0");

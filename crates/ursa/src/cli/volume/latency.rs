@@ -92,7 +92,7 @@ Since node 2 began to serve it.
     }
 
     #[test]
-    fn where_nothing_was_done_it_says_so() {
+    fn no_operations_are_reported_as_such() {
         let nothing = VolumeCounters::default();
         assert_eq!(histogram(&nothing), "No reads or writes.\n\nSince this node began to serve it.\n");
         let idle = VolumeCounters { node: None, read: flow([0; 4]), write: flow([0; 4]) };

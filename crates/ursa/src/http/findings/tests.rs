@@ -184,7 +184,7 @@ fn a_split_brain_is_worse_than_a_node_that_continues_alone() {
 }
 
 #[test]
-fn copies_out_of_sync_are_found_by_what_becomes_of_them() {
+fn findings_of_copies_out_of_sync_depend_on_their_resync() {
     let of = |volume: Volume| Observed { volumes: vec![volume], ..cluster() };
     finds(of(syncing(samples::sync())), &[(Warning, Code::ResyncRunning)]);
     finds(of(volume(&[(1, InSync), (2, OutOfSync)])), &[(Warning, Code::CopyOutOfSync)]);

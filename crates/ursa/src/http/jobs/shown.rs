@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_job_has_ended_is_said() {
+    fn the_end_of_a_job_is_reported() {
         let found = Verification {
             volume: "db".into(),
             state: VerificationState::Done,

@@ -133,7 +133,7 @@ fn every_call_is_refused_without_the_role_and_without_login() {
 }
 
 #[test]
-fn the_first_user_is_made_by_the_link_and_once() {
+fn the_link_creates_the_first_user_once() {
     let rig = Rig::new();
     assert_eq!(send(&rig, &Proof::Nothing, "GET", "/v1/access/state", None).json(200)["setup_needed"], true);
     let set_up = |token: &str, name: &str| {

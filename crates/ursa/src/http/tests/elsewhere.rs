@@ -8,7 +8,7 @@ use super::rig::{MIB, Rig};
 const TARGET: &str = "iqn.2026-11.io.ursa:other";
 
 #[test]
-fn a_volume_is_seen_and_changed_through_a_node_without_a_copy() {
+fn a_volume_is_shown_and_changed_through_a_node_without_a_copy() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     let _carrying = first.carry_out();

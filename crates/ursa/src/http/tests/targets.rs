@@ -108,7 +108,7 @@ fn an_alias_must_be_representable_for_initiators() {
 }
 
 #[test]
-fn a_target_with_maps_goes_by_force() {
+fn a_target_with_maps_is_deleted_only_by_force() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "a", "size": MIB, "target": TARGET})).json(201);
     rig.delete(&format!("/v1/targets/{TARGET}?force=true")).empty(204);

@@ -5,7 +5,7 @@ use super::rig::{MIB, Rig};
 const TARGET: &str = "iqn.2026-11.io.ursa:db";
 
 #[test]
-fn a_volume_can_be_used_as_soon_as_it_is_made() {
+fn a_volume_can_be_used_as_soon_as_it_is_created() {
     let rig = Rig::new();
     let volume = rig.post("/v1/volumes", json!({"name": "db", "size": 4 * MIB})).json(201);
     assert_eq!(volume["name"], "db");
@@ -29,7 +29,7 @@ fn a_volume_can_be_used_as_soon_as_it_is_made() {
 }
 
 #[test]
-fn the_target_that_was_made_with_a_volume_goes_with_it_whatever_it_is_called_then() {
+fn a_volumes_own_target_is_deleted_with_it_even_after_a_rename() {
     let rig = Rig::new();
     // A target that an administrator has created stays, whatever its name.
     rig.post("/v1/targets", json!({"name": "iqn.2026-11.io.ursa:own"})).json(201);
@@ -153,7 +153,7 @@ fn a_volume_is_grown_and_renamed() {
 }
 
 #[test]
-fn a_volume_in_use_goes_by_force_alone() {
+fn a_volume_in_use_is_deleted_only_by_force() {
     let rig = Rig::new();
     rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
     rig.delete("/v1/volumes/db").refused(409, "volume_mapped");

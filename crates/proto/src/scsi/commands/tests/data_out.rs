@@ -70,7 +70,7 @@ fn a_command_with_less_data_than_its_cdb_asks_for_does_nothing() {
 }
 
 #[test]
-fn every_command_is_looked_at() {
+fn every_command_is_checked() {
     for operation in &OPERATIONS {
         let has_data = commands().iter().any(|(cdb, _)| cdb[0] == operation.opcode);
         let has_none = WITHOUT.contains(&operation.opcode);

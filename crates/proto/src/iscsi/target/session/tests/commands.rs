@@ -344,7 +344,7 @@ fn an_immediate_command_takes_no_number() {
 }
 
 #[test]
-fn digests_are_made_and_checked() {
+fn digests_are_generated_and_checked() {
     let negotiated = Negotiated { header_digest: true, data_digest: true, ..negotiated() };
     let mut peer = Peer::with(negotiated, config());
     let data = pattern(1001);

@@ -141,7 +141,7 @@ fn the_data_of_what_was_aborted_and_runs_on_is_bounded() {
 
 /// No window bounds the data of immediate commands.
 #[test]
-fn immediate_writes_with_data_that_there_is_no_room_for_are_rejected() {
+fn immediate_writes_without_room_for_their_data_are_rejected() {
     const LENGTH: usize = 16384;
     let config = SessionConfig { data_bytes_max: 2 * LENGTH, ..config() };
     let mut peer = Peer::with(negotiated(), config);
@@ -306,7 +306,7 @@ fn sets_and_resets_take_what_they_are_about() {
 
 /// RFC 7143 4.2.3.3 a. Until the data has arrived, the task's tag is in use on every connection.
 #[test]
-fn functions_on_many_tasks_wait_for_data_that_was_asked_for() {
+fn functions_on_many_tasks_wait_for_requested_data() {
     for function in [
         TaskManagementFunction::AbortTaskSet,
         TaskManagementFunction::ClearTaskSet,

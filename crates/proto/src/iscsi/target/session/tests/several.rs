@@ -297,7 +297,7 @@ fn a_reset_waits_for_commands_that_were_sent_before_it_on_another_connection() {
 
 /// The former connection asked for these: their responses are dropped.
 #[test]
-fn the_new_connection_hears_nothing_of_what_the_former_one_asked() {
+fn the_new_connection_gets_no_answers_to_the_former_one() {
     let mut peer = two();
     peer.send_on(1, reset(7, FIRST).encode(), &[]);
     let [Event::Task { id: reset, .. }] = peer.events()[..] else { panic!("no task management") };
@@ -348,7 +348,7 @@ fn there_are_as_many_connections_as_the_first_login_settled() {
 }
 
 #[test]
-fn a_session_whose_only_connection_does_not_come_again_is_over() {
+fn a_session_whose_only_connection_does_not_return_ends() {
     let mut peer = Peer::new();
     let id = peer.session.expect_connection(0).unwrap();
     assert_eq!(peer.close_event(), (LEADING, CloseReason::Reinstated));

@@ -64,7 +64,7 @@ impl Peer {
 }
 
 #[test]
-fn a_ping_comes_back_with_its_data() {
+fn a_ping_is_answered_with_its_data() {
     let mut peer = Peer::new();
     peer.send(nop(5, TargetTag::RESERVED).encode(5), b"hello");
     match peer.answer() {
@@ -279,7 +279,7 @@ fn a_drained_initiator_may_log_out() {
 }
 
 #[test]
-fn a_session_in_whose_place_another_came_ends_without_a_word() {
+fn a_replaced_session_ends_silently() {
     let mut peer = Peer::new();
     peer.send(command(1, FIRST).encode(0), &[]);
     let id = peer.command().id;
