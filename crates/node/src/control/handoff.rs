@@ -1,7 +1,8 @@
 //! What a watcher of this process tells the other nodes when the process is dead (R11 of
 //! `docs/why/replication.md`).
 //!
-//! The watcher is a process of its own. This process sends it the handoff, and does so again after each change.
+//! The watcher is a process of its own. This process sends it the handoff, and does so again after each
+//! change.
 
 use std::path::PathBuf;
 use std::time::Duration;

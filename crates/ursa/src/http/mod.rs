@@ -16,10 +16,10 @@ mod console;
 mod deadline;
 mod disks;
 mod dry_run;
-mod errands;
 mod events;
 mod findings;
 mod forecasts;
+mod forwarding;
 mod guard;
 mod history;
 mod host_setup;
@@ -60,9 +60,9 @@ use utoipa_axum::routes;
 
 pub use self::access::{Access, CredentialLeft, Opening};
 pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
-pub use self::errands::Errands;
 pub use self::events::Ring as EventRing;
 pub use self::findings::{Opened, severity_of};
+pub use self::forwarding::Forwarding;
 pub use self::inquiries::Inquiries;
 pub use self::live::Live;
 pub use self::peers::show;
@@ -171,7 +171,7 @@ fn router(state: State) -> Router {
     let document = move || async move { ([(CONTENT_TYPE, "application/json")], document) };
     api.route("/v1/openapi.json", get(document))
         .route("/metrics", get(crate::metrics::scrape))
-        .route_layer(from_fn_with_state(state.clone(), errands::pass_on))
+        .route_layer(from_fn_with_state(state.clone(), forwarding::pass_on))
         // This layer covers every route above. The console's files below are the same for everybody.
         .route_layer(from_fn_with_state(state.clone(), access::pass))
         .merge(console::routes())

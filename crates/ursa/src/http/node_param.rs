@@ -2,7 +2,7 @@
 //! only within a node. Volumes with copies belong to the cluster: for them the parameter selects the node
 //! that executes the call.
 //!
-//! The queried node forwards the call ([`super::errands`]). Handlers check the node again
+//! The queried node forwards the call ([`super::forwarding`]). Handlers check the node again
 //! (`Control::check_is_here`), since the same name on another node means a different object.
 
 use axum::extract::Query;

@@ -83,7 +83,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
         tokio::spawn(super::forecasts::watch(state.clone())),
         tokio::spawn(super::live::sample(state.clone())),
         tokio::spawn(super::live::ask_all(state.clone())),
-        tokio::spawn(super::errands::carry_out_all(state.clone())),
+        tokio::spawn(super::forwarding::carry_out_all(state.clone())),
         tokio::spawn(super::inquiries::answer_all(state.clone())),
     ];
     let ring = Arc::clone(&state.events);

@@ -10,9 +10,9 @@ use ::node::{Control, Handle};
 use rt::uring::CoreStats;
 
 use super::access::Access;
-use super::errands::Errands;
 use super::events::Ring as EventRing;
 use super::findings::Opened;
+use super::forwarding::Forwarding;
 use super::idempotency::Answers;
 use super::inquiries::Inquiries;
 use super::live::Live;
@@ -45,7 +45,7 @@ pub struct State {
     /// What other nodes have reported about their volumes.
     pub elsewhere: Elsewhere,
     /// Changes that other nodes forward to this one.
-    pub errands: Arc<Errands>,
+    pub forwarding: Arc<Forwarding>,
     /// Questions of other nodes about events and the audit log.
     pub inquiries: Arc<Inquiries>,
     /// Responses to requests with an `Idempotency-Key`, which may be repeated.

@@ -22,7 +22,7 @@ use super::{ServeError, data_dir, notify};
 use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::{
-    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, Errands, EventRing, Inquiries,
+    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, EventRing, Forwarding, Inquiries,
     Listeners, Live, Opened, Opening, State, Streams,
 };
 use crate::watcher::Guarded;
@@ -40,7 +40,7 @@ pub struct Control {
     /// The current rates.
     pub live: Arc<Live>,
     /// Executes changes that other nodes forward.
-    pub errands: Arc<Errands>,
+    pub forwarding: Arc<Forwarding>,
     /// Answers other nodes' requests for events and the audit log.
     pub inquiries: Arc<Inquiries>,
     /// What other nodes learn about the HTTP interface.
@@ -263,7 +263,7 @@ impl Http {
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
             live: Arc::clone(&control.live),
-            errands: Arc::clone(&control.errands),
+            forwarding: Arc::clone(&control.forwarding),
             inquiries: Arc::clone(&control.inquiries),
             history: control.history.clone(),
             streams: Streams::default(),

@@ -39,7 +39,7 @@ use self::settings::{Settings, SettingsError};
 use crate::cli::Outcome;
 use crate::devices;
 use crate::history::History;
-use crate::http::{self, CertificateError, Errands, Inquiries, Live, Opened};
+use crate::http::{self, CertificateError, Forwarding, Inquiries, Live, Opened};
 use crate::size::Size;
 
 /// Why `ursa serve` failed.
@@ -141,12 +141,12 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let start = Arc::new(Mutex::new(Some((wanted, ready))));
     let history = History::start(&settings.node.data_dir);
     let live = Arc::new(Live::default());
-    let errands = Arc::new(Errands::default());
+    let forwarding = Arc::new(Forwarding::default());
     let opened = Arc::new(Opened::default());
     let inquiries = Arc::new(Inquiries::default());
     let show = http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
     let devices = devices::devices().map_err(ServeError::Control)?;
-    let config = Arc::new(node::Config { show, carry: errands.carry(), devices, ..settings.node.clone() });
+    let config = Arc::new(node::Config { show, carry: forwarding.carry(), devices, ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);
         let start = match core {
@@ -163,7 +163,7 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
         cores: running.handle(),
         history,
         live,
-        errands,
+        forwarding,
         inquiries,
         opened,
         core_stats: Arc::new(running.stats_reader()),

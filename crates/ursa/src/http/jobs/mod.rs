@@ -2,7 +2,7 @@
 //!
 //! Jobs on copies belong to the cluster, and every node reports them. Verifications, scrubs and changes
 //! belong to a node: other nodes ask it for them ([`super::peers`]), and forward calls about them to it
-//! ([`super::errands`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
+//! ([`super::forwarding`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
 
 pub(super) mod id;
 mod shown;

@@ -3,7 +3,7 @@
 use node::floating::Devices;
 use serde_json::{Value, json};
 
-use super::errands::wait;
+use super::forwarding::wait;
 use super::rig::Rig;
 
 fn addresses(rig: &Rig) -> Vec<Value> {

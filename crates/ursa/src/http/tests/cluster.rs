@@ -4,7 +4,7 @@ use std::{fs, thread};
 
 use serde_json::json;
 
-use super::errands::{free_address, wait};
+use super::forwarding::{free_address, wait};
 use super::rig::{MIB, Rig};
 use crate::clock::unix_now;
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::errands::{cluster_of, wait};
+use super::forwarding::{cluster_of, wait};
 use super::rig::{MIB, Rig};
 
 const TARGET: &str = "iqn.2026-11.io.ursa:other";

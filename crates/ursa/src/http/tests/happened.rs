@@ -5,7 +5,7 @@ use axum::http::Request;
 use axum::http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use super::errands::{cluster_of, wait};
+use super::forwarding::{cluster_of, wait};
 use super::rig::{MIB, Rig};
 
 fn items(list: &Value) -> Vec<Value> {

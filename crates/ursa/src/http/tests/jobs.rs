@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::http::HeaderValue;
 use serde_json::{Value, json};
 
-use super::errands::{cluster_of, wait};
+use super::forwarding::{cluster_of, wait};
 use super::rig::{MIB, Rig, with_json};
 
 /// The IDs of jobs except changes: which changes take long enough to be remembered depends on the machine.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::errands::{cluster_of, wait};
+use super::forwarding::{cluster_of, wait};
 use super::rig::Rig;
 
 fn links(rig: &Rig, path: &str) -> Vec<Value> {

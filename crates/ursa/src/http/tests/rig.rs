@@ -28,8 +28,8 @@ use crate::history::History;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
 use crate::http::{
-    Elsewhere, Errands, EventRing, Inquiries, Live, Opened, State, Streams, errands, events, inquiries, live,
-    router,
+    Elsewhere, EventRing, Forwarding, Inquiries, Live, Opened, State, Streams, events, forwarding, inquiries,
+    live, router,
 };
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -109,7 +109,7 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let history = History::start(dir.path());
         let live = Arc::new(Live::default());
-        let errands = Arc::new(Errands::default());
+        let forwarding = Arc::new(Forwarding::default());
         let opened = Arc::new(Opened::default());
         let inquiries = Arc::new(Inquiries::default());
         let mut config = Config {
@@ -124,7 +124,7 @@ impl Rig {
                 Arc::clone(&opened),
                 Arc::clone(&inquiries),
             ),
-            carry: errands.carry(),
+            carry: forwarding.carry(),
             ..Config::default()
         };
         set(&mut config);
@@ -161,7 +161,7 @@ impl Rig {
             elsewhere: Elsewhere::default(),
             inquiries,
             answers: Arc::default(),
-            errands,
+            forwarding,
             live,
             history,
             streams: Streams::default(),
@@ -173,8 +173,8 @@ impl Rig {
         Rig { dir, running: Some(running), tokio, state, router }
     }
 
-    /// Executes errands of other nodes, and answers their questions about events and the audit log, until the
-    /// result is dropped. The rig's own tasks run only while requests are sent to it.
+    /// Executes forwarded calls of other nodes, and answers their questions about events and the audit log,
+    /// until the result is dropped. The rig's own tasks run only while requests are sent to it.
     pub(super) fn carry_out(&self) -> Carrying {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let state = self.state.clone();
@@ -182,7 +182,10 @@ impl Rig {
             let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             tokio.block_on(async {
                 let both = async {
-                    tokio::join!(errands::carry_out_all(state.clone()), inquiries::answer_all(state.clone()))
+                    tokio::join!(
+                        forwarding::carry_out_all(state.clone()),
+                        inquiries::answer_all(state.clone())
+                    )
                 };
                 tokio::select! {
                     _ = both => {}

@@ -1,9 +1,9 @@
-//! Errands: calls that another node executes. They concern a volume of which this node has no copy, or
-//! another node's pools, sessions or jobs. A node that has the volume, with or without other copies, or the
-//! node that the call names executes the call, and the queried node passes its response on.
+//! Calls that another node executes. They concern a volume of which this node has no copy, or another node's
+//! pools, sessions or jobs. A node that has the volume, with or without other copies, or the node that the
+//! call names executes the call, and the queried node passes its response on.
 //!
 //! The queried node checks the caller's role and writes its audit log ([`super::access`]). The executing node
-//! accepts errands only from nodes of its cluster, over their link, and only calls of [`OF_VOLUMES`],
+//! accepts forwarded calls only from nodes of its cluster, over their link, and only calls of [`OF_VOLUMES`],
 //! [`OF_NODES`], [`OF_AUTHORITY`] and [`OF_JOBS`]. It checks the role again, so that a node whose table of
 //! calls is out of date grants no more rights than this one would.
 //!
@@ -15,7 +15,7 @@
 //! administrator finds them. Nor does a join token grant more: the record lists the members of the cluster,
 //! and every node can write it. What this costs, and why: `docs/why/access.md`.
 //!
-//! This module defines errands and executes them; [`passing`] forwards them.
+//! This module defines forwarded calls and executes them; [`passing`] forwards them.
 
 mod passing;
 
@@ -100,8 +100,8 @@ const OF_JOBS: [(&str, &str); 4] = [
 /// Headers of the response that are passed on.
 const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, RETRY_AFTER, LOCATION];
 
-/// The number of errands that are executed concurrently, and of those that may wait. Each takes some KiB for
-/// its body and response.
+/// The number of forwarded calls that are executed concurrently, and of those that may wait. Each takes some
+/// KiB for its body and response.
 const AT_ONCE_MAX: usize = 64;
 
 const _: () =
@@ -109,7 +109,7 @@ const _: () =
 
 /// A call for another node to execute.
 #[derive(Serialize, Deserialize)]
-struct Errand {
+struct ForwardedCall {
     method: String,
     /// Path and query.
     target: String,
@@ -120,7 +120,7 @@ struct Errand {
     asked: String,
 }
 
-/// The response to an errand.
+/// The response to a forwarded call.
 #[derive(Serialize, Deserialize)]
 struct Outcome {
     status: u16,
@@ -128,41 +128,41 @@ struct Outcome {
     body: String,
 }
 
-/// The name of the queried node, attached to the request of an errand.
+/// The name of the queried node, attached to the request of a forwarded call.
 #[derive(Clone)]
 struct AskedAt(String);
 
-/// An errand on its way from core 0 to the task that executes it.
+/// A forwarded call on its way from core 0 to the task that executes it.
 struct Given {
-    errand: String,
+    forwarded: String,
     outcome: rt::sync::Sender<String>,
 }
 
 /// The channel from core 0, where links end, to the routes.
-pub struct Errands {
+pub struct Forwarding {
     sender: mpsc::Sender<Given>,
     receiver: Mutex<Option<mpsc::Receiver<Given>>>,
 }
 
-impl Default for Errands {
-    fn default() -> Errands {
+impl Default for Forwarding {
+    fn default() -> Forwarding {
         let (sender, receiver) = mpsc::channel(AT_ONCE_MAX);
-        Errands { sender, receiver: Mutex::new(Some(receiver)) }
+        Forwarding { sender, receiver: Mutex::new(Some(receiver)) }
     }
 }
 
-impl Errands {
-    /// The handler for errands that other nodes forward.
+impl Forwarding {
+    /// The handler for calls that other nodes forward.
     pub fn carry(self: &Arc<Self>) -> Carry {
-        let errands = Arc::clone(self);
-        Carry::new(move |errand| {
+        let forwarding = Arc::clone(self);
+        Carry::new(move |forwarded| {
             let (outcome, ended) = rt::sync::oneshot();
-            let begun = errands.sender.try_send(Given { errand, outcome });
+            let begun = forwarding.sender.try_send(Given { forwarded, outcome });
             Box::pin(async move {
                 if begun.is_err() {
                     return Err(Refused::TooManyRequests { most: AT_ONCE_MAX });
                 }
-                // The errand has begun, so the refusal counts as its response.
+                // The forwarded call has begun, so the refusal counts as its response.
                 Ok(ended.await.unwrap_or_else(|_| written(&Outcome::refused(&cut_off()))))
             })
         })
@@ -170,10 +170,10 @@ impl Errands {
 }
 
 #[cfg(test)]
-impl Errands {
-    /// Executes an errand of a caller with this role: status and body of the response.
+impl Forwarding {
+    /// Executes a forwarded call of a caller with this role: status and body of the response.
     pub(super) async fn carried(state: State, call: (&str, &str), role: api::Role) -> (u16, String) {
-        let errand = Errand {
+        let forwarded = ForwardedCall {
             method: call.0.into(),
             target: call.1.into(),
             content_type: None,
@@ -181,27 +181,27 @@ impl Errands {
             caller: Caller { name: "eva".into(), role, by: api::ProvedBy::Session },
             asked: "san3".into(),
         };
-        let outcome = carry_out(router(state), &written(&errand)).await;
+        let outcome = carry_out(router(state), &written(&forwarded)).await;
         (outcome.status, outcome.body)
     }
 
-    /// The number of errands that wait.
+    /// The number of forwarded calls that wait.
     pub(super) fn waiting(&self) -> usize {
         let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         receiver.as_ref().map_or(0, mpsc::Receiver::len)
     }
 }
 
-/// Executes errands of other nodes for as long as the node runs.
+/// Executes forwarded calls of other nodes for as long as the node runs.
 pub(super) async fn carry_out_all(state: State) {
-    let receiver = state.errands.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(mut errands) = receiver else { return };
+    let receiver = state.forwarding.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut forwarding) = receiver else { return };
     let (router, room) = (router(state), Arc::new(Semaphore::new(AT_ONCE_MAX)));
-    while let Some(Given { errand, outcome }) = errands.recv().await {
+    while let Some(Given { forwarded, outcome }) = forwarding.recv().await {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let router = router.clone();
         tokio::spawn(async move {
-            outcome.send(written(&carry_out(router, &errand).await));
+            outcome.send(written(&carry_out(router, &forwarded).await));
             drop(permit);
         });
     }
@@ -211,28 +211,30 @@ pub(super) async fn carry_out_all(state: State) {
 fn router(state: State) -> Router {
     let (api, _) = super::api().split_for_parts();
     api.route_layer(from_fn_with_state(state.clone(), admit))
-        .fallback(|| async { no_errand() })
+        .fallback(|| async { no_forwarded_call() })
         .with_state(state)
 }
 
-async fn carry_out(router: Router, errand: &str) -> Outcome {
-    let Ok(errand) = serde_json::from_str::<Errand>(errand) else { return Outcome::refused(&no_errand()) };
-    let (asked, who) = (&errand.asked, &errand.caller.name);
-    let action = format!("{} {}", errand.method, errand.target);
-    match errand.method.as_str() {
+async fn carry_out(router: Router, forwarded: &str) -> Outcome {
+    let Ok(forwarded) = serde_json::from_str::<ForwardedCall>(forwarded) else {
+        return Outcome::refused(&no_forwarded_call());
+    };
+    let (asked, who) = (&forwarded.asked, &forwarded.caller.name);
+    let action = format!("{} {}", forwarded.method, forwarded.target);
+    match forwarded.method.as_str() {
         // An open page of the console sends a request every few seconds.
         "GET" => tracing::debug!(asked, who, action, "carried out for another node"),
         _ => tracing::info!(asked, who, action, "carried out for another node"),
     }
-    let mut request = Request::builder().method(errand.method.as_str()).uri(&errand.target);
-    if let Some(content_type) = &errand.content_type {
+    let mut request = Request::builder().method(forwarded.method.as_str()).uri(&forwarded.target);
+    if let Some(content_type) = &forwarded.content_type {
         request = request.header(CONTENT_TYPE, content_type);
     }
-    let Ok(mut request) = request.body(Body::from(errand.body)) else {
-        return Outcome::refused(&no_errand());
+    let Ok(mut request) = request.body(Body::from(forwarded.body)) else {
+        return Outcome::refused(&no_forwarded_call());
     };
-    request.extensions_mut().insert(errand.caller);
-    request.extensions_mut().insert(AskedAt(errand.asked));
+    request.extensions_mut().insert(forwarded.caller);
+    request.extensions_mut().insert(AskedAt(forwarded.asked));
     let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
     let (parts, body) = response.into_parts();
     // The body is complete, and is text: this node has created it.
@@ -248,13 +250,17 @@ async fn carry_out(router: Router, errand: &str) -> Outcome {
     }
 }
 
-/// Admits calls that may be errands, from callers with the required role.
+/// Admits calls that may be forwarded, from callers with the required role.
 async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
-    let Some(call) = call_of(&request) else { return no_errand().into_response() };
-    let Some(Need::Role(role)) = need(request.method(), call.1) else { return no_errand().into_response() };
+    let Some(call) = call_of(&request) else { return no_forwarded_call().into_response() };
+    let Some(Need::Role(role)) = need(request.method(), call.1) else {
+        return no_forwarded_call().into_response();
+    };
     let caller = request.extensions().get::<Caller>().filter(|caller| caller.role >= role).cloned();
     let asked = request.extensions().get::<AskedAt>().cloned();
-    let (Some(caller), Some(AskedAt(asked))) = (caller, asked) else { return no_errand().into_response() };
+    let (Some(caller), Some(AskedAt(asked))) = (caller, asked) else {
+        return no_forwarded_call().into_response();
+    };
     let does = call.0 != "GET" && !dry_run::is_asked(request.uri());
     // Even for local tokens: whoever runs the queried node does not necessarily run this one.
     if does && let Some(refusal) = not_written_down(&state).await {
@@ -280,7 +286,7 @@ fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
     calls.find(|(method, path)| *method == asked && *path == route)
 }
 
-/// The node stops while it executes an errand.
+/// The node stops while it executes a forwarded call.
 fn cut_off() -> Refusal {
     let detail =
         "the node that carries out the request is stopping; it is unknown whether the request was completed";
@@ -288,7 +294,7 @@ fn cut_off() -> Refusal {
         .hint("check before you repeat it: `ursa volume show`, `ursa pool list`, `ursa events`")
 }
 
-fn no_errand() -> Refusal {
+fn no_forwarded_call() -> Refusal {
     let detail =
         "the responsible node does not accept the forwarded request: the nodes may run different versions";
     Refusal::new(StatusCode::CONFLICT, "node_refused", detail).hint("send the request to that node directly")
@@ -358,9 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_is_read_as_it_was_written() {
+    fn a_forwarded_call_is_decoded_as_it_was_encoded() {
         let caller = Caller { name: "eva".into(), role: Role::Operator, by: ProvedBy::Session };
-        let errand = Errand {
+        let forwarded = ForwardedCall {
             method: "PATCH".into(),
             target: "/v1/volumes/db?dry_run=true".into(),
             content_type: Some("application/json".into()),
@@ -368,8 +374,8 @@ mod tests {
             caller: caller.clone(),
             asked: "san3".into(),
         };
-        let read: Errand = serde_json::from_str(&written(&errand)).unwrap();
-        assert_eq!((read.target, read.body, read.caller), (errand.target, errand.body, caller));
+        let read: ForwardedCall = serde_json::from_str(&written(&forwarded)).unwrap();
+        assert_eq!((read.target, read.body, read.caller), (forwarded.target, forwarded.body, caller));
     }
 
     #[tokio::test]

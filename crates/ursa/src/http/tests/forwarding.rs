@@ -13,7 +13,7 @@ use initiator::{Options, Session};
 use serde_json::{Value, json};
 
 use super::rig::{Answer, MIB, Rig, with_json};
-use crate::http::Errands;
+use crate::http::Forwarding;
 
 /// Until two nodes have connected, on a busy machine.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
@@ -288,10 +288,10 @@ fn a_node_that_is_lost_while_it_carries_something_out_may_have_done_it() {
     let (mut first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     make(&second, "db").json(201);
-    // Node 1 executes no errands.
+    // Node 1 executes no forwarded calls.
     let problem = thread::scope(|scope| {
         let asked = scope.spawn(|| second.patch("/v1/volumes/db", json!({"name": "mail"})));
-        wait("node 1 has it", || first.state.errands.waiting() == 1);
+        wait("node 1 has it", || first.state.forwarding.waiting() == 1);
         first.stop();
         asked.join().unwrap().refused(504, "node_unanswered")
     });
@@ -305,7 +305,7 @@ fn reads_of_another_node_have_a_shorter_timeout_than_changes() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     make(&second, "db").json(201);
-    // Node 1 executes no errands.
+    // Node 1 executes no forwarded calls.
     let began = Instant::now();
     let problem = second.get("/v1/volumes/db/counters").refused(503, "copy_unreachable");
     assert_eq!(problem["candidates"][0]["node"], 1);
@@ -493,7 +493,7 @@ fn a_node_checks_the_role_behind_a_forwarded_request_itself() {
     let rig = Rig::new();
     rig.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
     let carried = |method, target, role| {
-        rig.tokio().block_on(Errands::carried(rig.state.clone(), (method, target), role))
+        rig.tokio().block_on(Forwarding::carried(rig.state.clone(), (method, target), role))
     };
     let export = "/v1/pools/default/export?node=1&dry_run=true";
     let (status, body) = carried("POST", export, Role::Operator);

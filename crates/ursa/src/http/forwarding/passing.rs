@@ -1,4 +1,4 @@
-//! Forwarding errands: which calls the queried node forwards, to which node, and how it responds.
+//! Forwarding calls: which calls the queried node forwards, to which node, and how it responds.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use super::super::input::whole;
 use super::super::refusal::Refusal;
 use super::super::state::State;
 use super::super::{jobs, node_param};
-use super::{AT_NODES, Errand, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
+use super::{AT_NODES, ForwardedCall, MAP, OF_AUTHORITY, OF_JOBS, OF_NODES, Outcome, call_of, written};
 
 /// What a call that another node may execute is about.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ async fn at_another_node(
     };
     let caller = parts.extensions.get::<Caller>()?.clone();
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let errand = Errand {
+    let forwarded = ForwardedCall {
         method: method.to_owned(),
         target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
         content_type: content_type.map(str::to_owned),
@@ -119,17 +119,17 @@ async fn at_another_node(
         caller,
         asked: state.name.clone(),
     };
-    let errand = control::Request { text: written(&errand), changes: method != "GET" };
+    let forwarded = control::Request { text: written(&forwarded), changes: method != "GET" };
     let to = about.clone();
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {
-            About::Volume(volume) => control.pass_on(&volume, &errand).await,
+            About::Volume(volume) => control.pass_on(&volume, &forwarded).await,
             // There is no such job: this node says so.
             About::Job(node) if !control.node_names().contains_key(&node) => Passage::Stays,
-            About::Node(node) | About::Job(node) => control.pass_on_to(node, &errand).await?,
+            About::Node(node) | About::Job(node) => control.pass_on_to(node, &forwarded).await?,
             // If no such node is known, this node tries itself and reports the reason.
             About::Authority => match control.token_maker() {
-                Some(node) => control.pass_on_to(node, &errand).await?,
+                Some(node) => control.pass_on_to(node, &forwarded).await?,
                 None => Passage::Stays,
             },
         };
