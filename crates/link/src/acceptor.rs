@@ -7,11 +7,11 @@ use std::time::Duration;
 use base::chain;
 use rt::{DetachedStream, Listener};
 
+use crate::endpoint::Endpoint;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
-use crate::hub::Hub;
 use crate::join::{self, Admission, JoinAnswered, JoinWireError, Rejection};
+use crate::mesh::Mesh;
 use crate::room::Room;
-use crate::seat::Seat;
 use crate::wire::{Wire, WireError};
 use crate::{LinkName, Versions};
 
@@ -19,25 +19,25 @@ use crate::{LinkName, Versions};
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections forever.
-pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Room>) {
+pub(crate) async fn accept(mesh: Rc<Mesh>, listener: Rc<Listener>, room: Rc<Room>) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
                 let Some(place) = room.enter(address.ip()).await else {
-                    if hub.said.is_news(None, &format!("{} is full", address.ip())) {
+                    if mesh.said.is_news(None, &format!("{} is full", address.ip())) {
                         tracing::warn!(%address, "too many connections from one address that are not links: some are closed");
                     }
                     continue;
                 };
-                let hub = Rc::clone(&hub);
+                let mesh = Rc::clone(&mesh);
                 rt::spawn(async move {
                     let _place = place;
-                    welcome(&hub, stream, address).await;
+                    welcome(&mesh, stream, address).await;
                 })
                 .detach();
             }
             Err(error) => {
-                if hub.said.is_news(None, &error.to_string()) {
+                if mesh.said.is_news(None, &error.to_string()) {
                     let address = listener.local_address();
                     tracing::warn!(%address, %error, "cannot accept a connection from another node");
                 }
@@ -47,16 +47,16 @@ pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Room>)
     }
 }
 
-async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
-    let mut wire = Wire::new(stream.attach(), hub.protocol.versions);
-    let error = match rt::timeout(hub.limits.handshake, agree(hub, &mut wire)).await {
-        Ok(Ok(Agreed::Link(hello))) => match hub.admit(wire, hello).await {
+async fn welcome(mesh: &Rc<Mesh>, stream: DetachedStream, address: SocketAddr) {
+    let mut wire = Wire::new(stream.attach(), mesh.protocol.versions);
+    let error = match rt::timeout(mesh.limits.handshake, agree(mesh, &mut wire)).await {
+        Ok(Ok(Agreed::Link(hello))) => match mesh.admit(wire, hello).await {
             Ok(_) => return,
-            Err(refusal) => AcceptError::ByMe { refused: hub.refused(refusal, &hello), hello },
+            Err(refusal) => AcceptError::ByMe { refused: mesh.refused(refusal, &hello), hello },
         },
         Ok(Ok(Agreed::DeathNotice)) => return wire.linger().await,
         Ok(Ok(Agreed::Join(admission))) => {
-            match join::serve(&mut wire, hub.limits.handshake, admission).await {
+            match join::serve(&mut wire, mesh.limits.handshake, admission).await {
                 Ok(JoinAnswered::Joined(node)) => {
                     wire.linger().await;
                     return tracing::info!(%address, "{node} joined the cluster");
@@ -87,16 +87,16 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
     let refusal = match &error {
         AcceptError::ByPeer { refused, .. } => Some(refused.refusal),
         // A node with a lower number asked whether it is a member, and it is one.
-        AcceptError::ByMe { refused, hello } if refused.refusal == Refusal::Name && hello.from < hub.me => {
+        AcceptError::ByMe { refused, hello } if refused.refusal == Refusal::Name && hello.from < mesh.me => {
             return tracing::debug!(%address, reason, "a node asked whether it is a member");
         }
         _ => None,
     };
     if let Some(node) = node {
-        hub.note_trouble(node, &reason, refusal);
+        mesh.note_trouble(node, &reason, refusal);
     }
     // Clients use another port with each attempt.
-    if hub.said.is_news(node, &format!("{} {reason}", address.ip())) {
+    if mesh.said.is_news(node, &format!("{} {reason}", address.ip())) {
         tracing::warn!(%address, reason, "an incoming connection was not accepted as a link");
     }
 }
@@ -133,7 +133,7 @@ enum AcceptError {
     ByPeer { refused: Refused, hello: Hello },
 }
 
-async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
+async fn agree(mesh: &Rc<Mesh>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
     let preamble = match Opening::parse(opening, wire.versions()) {
         Opening::Preamble(preamble) => preamble,
@@ -141,51 +141,51 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
         Opening::Refused(..) | Opening::Foreign => return Err(AcceptError::Foreign),
     };
     if preamble.purpose == Purpose::Join {
-        return agree_to_join(hub, wire, preamble).await;
+        return agree_to_join(mesh, wire, preamble).await;
     }
-    if preamble.tls != hub.tls.is_some() {
+    if preamble.tls != mesh.tls.is_some() {
         return refuse(wire, Refusal::Security, preamble.versions).await;
     }
-    if let Some(tls) = &hub.tls {
+    if let Some(tls) = &mesh.tls {
         wire.start_tls(tls.server().map_err(WireError::Tls)?).await?;
     }
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
     let hello = Hello::read(wire, opening).await?.ok_or(AcceptError::Foreign)?;
     if preamble.purpose == Purpose::DeathNotice {
-        return believe(hub, wire, hello).await;
+        return believe(mesh, wire, hello).await;
     }
     // Of two nodes, the one with the higher number connects.
-    let connects = if hello.from > hub.me { Ok(()) } else { Err(Refusal::Name) };
-    let verdict = hub.judge_link(&hello, wire).and(connects);
+    let connects = if hello.from > mesh.me { Ok(()) } else { Err(Refusal::Name) };
+    let verdict = mesh.judge_link(&hello, wire).and(connects);
     let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
-    let mut mine = hub.hello(name, hello.attempt);
+    let mut mine = mesh.hello(name, hello.attempt);
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
-    verdict.map_err(|refusal| AcceptError::ByMe { refused: hub.refused(refusal, &hello), hello })?;
+    verdict.map_err(|refusal| AcceptError::ByMe { refused: mesh.refused(refusal, &hello), hello })?;
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await.map_err(AcceptError::Undone)?;
     let agreed = Hello::read(wire, opening).await?.ok_or(AcceptError::Foreign)?;
     match agreed.refusal {
         None if agreed == hello => Ok(Agreed::Link(hello)),
         None => Err(AcceptError::Foreign),
-        Some(refusal) => Err(AcceptError::ByPeer { refused: hub.refused(refusal, &hello), hello }),
+        Some(refusal) => Err(AcceptError::ByPeer { refused: mesh.refused(refusal, &hello), hello }),
     }
 }
 
 /// Accepts that a life is over if a watcher with its node's credentials says so; acts on it before answering.
-async fn believe(hub: &Rc<Hub>, wire: &mut Wire, hello: Hello) -> Result<Agreed, AcceptError> {
-    let verdict = hub.judge(&hello, wire);
+async fn believe(mesh: &Rc<Mesh>, wire: &mut Wire, hello: Hello) -> Result<Agreed, AcceptError> {
+    let verdict = mesh.judge(&hello, wire);
     if verdict.is_ok() {
-        Seat::current().handler().died(hello.from, hello.incarnation);
+        Endpoint::current().handler().died(hello.from, hello.incarnation);
     }
     let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
-    let mine = Hello { refusal: verdict.err(), ..hub.hello(name, hello.attempt) };
+    let mine = Hello { refusal: verdict.err(), ..mesh.hello(name, hello.attempt) };
     wire.send(&mine.encode()).await?;
-    let refused = |refusal| AcceptError::ByMe { refused: hub.refused(refusal, &hello), hello };
+    let refused = |refusal| AcceptError::ByMe { refused: mesh.refused(refusal, &hello), hello };
     verdict.map(|()| Agreed::DeathNotice).map_err(refused)
 }
 
-async fn agree_to_join(hub: &Rc<Hub>, wire: &mut Wire, preamble: Preamble) -> Result<Agreed, AcceptError> {
-    let (Some(tls), Some(admission), true) = (&hub.tls, hub.admission(), preamble.tls) else {
+async fn agree_to_join(mesh: &Rc<Mesh>, wire: &mut Wire, preamble: Preamble) -> Result<Agreed, AcceptError> {
+    let (Some(tls), Some(admission), true) = (&mesh.tls, mesh.admission(), preamble.tls) else {
         return refuse(wire, Refusal::Join, preamble.versions).await;
     };
     wire.start_tls(tls.join().map_err(WireError::Tls)?).await?;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use base::{Instant, chain};
 use rt::Stream;
 
+use crate::endpoint::Endpoint;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal, Refused};
-use crate::hub::{Hub, Member};
-use crate::seat::Seat;
+use crate::mesh::{Member, Mesh};
 use crate::wire::{Wire, WireError};
 use crate::{Limits, LinkName, Peer, Role};
 
@@ -55,7 +55,7 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 /// Of two nodes, the one with the higher number connects; without this question the other would never learn
 /// that it was removed while it was away. The peer refuses the link in any case and says why: if all is well,
 /// because the other side must connect.
-pub(crate) async fn ask_for_membership(hub: Rc<Hub>, member: Rc<Member>) {
+pub(crate) async fn ask_for_membership(mesh: Rc<Mesh>, member: Rc<Member>) {
     let name = LinkName { peer: member.id, role: Role::Control, number: 0 };
     for turn in 0.. {
         rt::sleep(ASK_EVERY).await;
@@ -64,7 +64,7 @@ pub(crate) async fn ask_for_membership(hub: Rc<Hub>, member: Rc<Member>) {
         }
         let addresses = member.peer.borrow().addresses_of(Role::Control, 0);
         let address = addresses.get(turn % addresses.len().max(1)).copied();
-        let Err(error) = attempt(&hub, name, address, Patience::alone(&hub.limits), ready(false)).await
+        let Err(error) = attempt(&mesh, name, address, Patience::alone(&mesh.limits), ready(false)).await
         else {
             continue;
         };
@@ -73,7 +73,7 @@ pub(crate) async fn ask_for_membership(hub: Rc<Hub>, member: Rc<Member>) {
             continue;
         }
         match refusal {
-            Some(_) => hub.note_trouble(member.id, &chain(&error), refusal),
+            Some(_) => mesh.note_trouble(member.id, &chain(&error), refusal),
             // This node is still a member, or the peer does not answer: the side that connects reports what
             // is wrong with links.
             None => member.forget_refusal(),
@@ -111,31 +111,31 @@ impl Patience {
 }
 
 /// Keeps a link up.
-pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number: u16) {
+pub(crate) async fn keep_up(mesh: Rc<Mesh>, member: Rc<Member>, role: Role, number: u16) {
     let name = LinkName { peer: member.id, role, number };
-    let mut backoff = Backoff::new(&hub);
+    let mut backoff = Backoff::new(&mesh);
     let mut attempts = 0;
     loop {
         let began = rt::now();
         let peer = member.peer.borrow().clone();
         let addresses = peer.addresses_of(role, number);
         let address = addresses.get(attempts % addresses.len().max(1)).copied();
-        match attempt(&hub, name, address, Patience::alone(&hub.limits), ready(true)).await {
+        match attempt(&mesh, name, address, Patience::alone(&mesh.limits), ready(true)).await {
             Ok(serial) => {
-                let last = stay(&hub, &member, name, Place { serial, address, peer }).await;
+                let last = stay(&mesh, &member, name, Place { serial, address, peer }).await;
                 // Whatever has ended the link, this network may be the cause, so the next one is tried first.
                 // If it was not the cause, the link returns after a while.
                 attempts = addresses.iter().position(|known| Some(*known) == last).map_or(0, |at| at + 1);
-                if rt::now().since(began) > hub.limits.backoff_max {
-                    backoff = Backoff::new(&hub);
+                if rt::now().since(began) > mesh.limits.backoff_max {
+                    backoff = Backoff::new(&mesh);
                 }
             }
             Err(error) => {
                 attempts += 1;
                 let address = address.map(|address| address.to_string()).unwrap_or_default();
                 let reason = chain(&error);
-                hub.note_trouble(member.id, &reason, error.of_peer());
-                if hub.said.is_news(Some(member.id), &format!("{role} {address} {reason}")) {
+                mesh.note_trouble(member.id, &reason, error.of_peer());
+                if mesh.said.is_news(Some(member.id), &format!("{role} {address} {reason}")) {
                     tracing::warn!(address, reason, "{name} cannot be established; this node keeps trying");
                 }
             }
@@ -160,15 +160,15 @@ struct Place {
 /// again from time to time: the right network is worth interrupting the link. The same holds if the address
 /// has become one for another role. And a control link whose peer is silent moves to another network, before
 /// it is given up, if the peer answers there.
-async fn stay(hub: &Rc<Hub>, member: &Member, name: LinkName, place: Place) -> Option<SocketAddr> {
+async fn stay(mesh: &Rc<Mesh>, member: &Member, name: LinkName, place: Place) -> Option<SocketAddr> {
     let Place { mut serial, mut address, mut peer } = place;
-    let mut look_at = rt::now() + hub.limits.fail_back;
+    let mut look_at = rt::now() + mesh.limits.fail_back;
     let mut looks = 0;
     let mut doubted = rt::now();
     loop {
         let others = elsewhere(&peer, name, address);
-        let heard = if others.is_empty() { None } else { Seat::current().heard(name) };
-        let doubt_at = heard.map(|heard| heard.max(doubted) + hub.limits.doubt);
+        let heard = if others.is_empty() { None } else { Endpoint::current().heard(name) };
+        let doubt_at = heard.map(|heard| heard.max(doubted) + mesh.limits.doubt);
         let next = doubt_at.map_or(look_at, |doubt_at| doubt_at.min(look_at));
         let is_up = || member.has(name.role, name.number, serial);
         let news = member.changed.until(|| !is_up() || *member.peer.borrow() != peer);
@@ -179,14 +179,14 @@ async fn stay(hub: &Rc<Hub>, member: &Member, name: LinkName, place: Place) -> O
         let found = if is_news || look_at <= rt::now() {
             peer = member.peer.borrow().clone();
             let better = peer.better_than(address, name.role, name.number);
-            let found = go_back(hub, name, &better, looks).await;
-            look_at = rt::now() + hub.limits.fail_back;
+            let found = go_back(mesh, name, &better, looks).await;
+            look_at = rt::now() + mesh.limits.fail_back;
             looks += 1;
             found
         } else if let Some(heard) = heard
-            && Seat::current().heard(name) == Some(heard)
+            && Endpoint::current().heard(name) == Some(heard)
         {
-            let found = go_elsewhere(hub, name, &others, heard).await;
+            let found = go_elsewhere(mesh, name, &others, heard).await;
             doubted = rt::now();
             found
         } else {
@@ -213,27 +213,27 @@ fn elsewhere(peer: &Peer, name: LinkName, address: Option<SocketAddr>) -> Vec<So
 
 /// Tries one of the addresses where the link belongs, taking turns.
 async fn go_back(
-    hub: &Rc<Hub>,
+    mesh: &Rc<Mesh>,
     name: LinkName,
     better: &[SocketAddr],
     turn: usize,
 ) -> Option<(u64, SocketAddr)> {
     let address = *better.get(turn % better.len().max(1))?;
-    let patience = Patience::beside(&hub.limits, name.role);
-    let serial = attempt(hub, name, Some(address), patience, ready(true)).await.ok()?;
+    let patience = Patience::beside(&mesh.limits, name.role);
+    let serial = attempt(mesh, name, Some(address), patience, ready(true)).await.ok()?;
     Some((serial, address))
 }
 
 /// Tries addresses one after the other, until the peer agrees at one of them or is heard again on the link:
 /// then one of the two nodes was busy, and the network is intact.
 async fn go_elsewhere(
-    hub: &Rc<Hub>,
+    mesh: &Rc<Mesh>,
     name: LinkName,
     addresses: &[SocketAddr],
     heard: Instant,
 ) -> Option<(u64, SocketAddr)> {
-    let is_silent = || Seat::current().heard(name).is_none_or(|last| last == heard);
-    let patience = Patience::beside(&hub.limits, name.role);
+    let is_silent = || Endpoint::current().heard(name).is_none_or(|last| last == heard);
+    let patience = Patience::beside(&mesh.limits, name.role);
     for address in addresses {
         if !is_silent() {
             return None;
@@ -242,7 +242,7 @@ async fn go_elsewhere(
             rt::sleep(LAST_CHANCE).await;
             is_silent()
         };
-        match attempt(hub, name, Some(*address), patience, still_silent).await {
+        match attempt(mesh, name, Some(*address), patience, still_silent).await {
             Ok(serial) => {
                 tracing::warn!(%address, "{name} was silent: it moved to another address");
                 return Some((serial, *address));
@@ -255,7 +255,7 @@ async fn go_elsewhere(
 
 /// Makes a link at the address, if it is still wanted when the other side has agreed.
 async fn attempt(
-    hub: &Rc<Hub>,
+    mesh: &Rc<Mesh>,
     name: LinkName,
     address: Option<SocketAddr>,
     patience: Patience,
@@ -263,26 +263,26 @@ async fn attempt(
 ) -> Result<u64, DialError> {
     let address = address.ok_or(DialError::Nowhere)?;
     let stream = Stream::connect(address, patience.connect).await.map_err(DialError::Connect)?;
-    let agreed = rt::timeout(patience.handshake, agree(hub, name, stream, wanted)).await;
+    let agreed = rt::timeout(patience.handshake, agree(mesh, name, stream, wanted)).await;
     let (wire, hello) = agreed.map_err(|_| DialError::Late)??;
-    hub.admit(wire, hello).await.map_err(|refusal| DialError::ByMe(hub.refused(refusal, &hello)))
+    mesh.admit(wire, hello).await.map_err(|refusal| DialError::ByMe(mesh.refused(refusal, &hello)))
 }
 
 /// Returns the other side's hello when both sides want the link.
 async fn agree(
-    hub: &Rc<Hub>,
+    mesh: &Rc<Mesh>,
     name: LinkName,
     stream: Stream,
     wanted: impl Future<Output = bool>,
 ) -> Result<(Wire, Hello), DialError> {
-    let ours = hub.protocol.versions;
+    let ours = mesh.protocol.versions;
     let mut wire = Wire::new(stream, ours);
-    let preamble = Preamble { versions: ours, purpose: Purpose::Link, tls: hub.tls.is_some() };
+    let preamble = Preamble { versions: ours, purpose: Purpose::Link, tls: mesh.tls.is_some() };
     wire.send(&preamble.encode()).await?;
-    if let Some(tls) = &hub.tls {
+    if let Some(tls) = &mesh.tls {
         wire.start_tls(tls.client(name.peer).map_err(WireError::Tls)?).await?;
     }
-    let mut mine = hub.hello(name, hub.next_attempt());
+    let mut mine = mesh.hello(name, mesh.next_attempt());
     wire.send(&mine.encode()).await?;
     // A refusal of the preamble is shorter than a hello.
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
@@ -291,18 +291,18 @@ async fn agree(
     }
     let hello = Hello::read(&mut wire, opening).await?.ok_or(DialError::Foreign)?;
     if let Some(refusal) = hello.refusal {
-        return Err(DialError::ByPeer(hub.refused(refusal, &hello)));
+        return Err(DialError::ByPeer(mesh.refused(refusal, &hello)));
     }
     let is_answer = (hello.from, hello.role, hello.number, hello.attempt)
         == (name.peer, name.role, name.number, mine.attempt);
-    let verdict = if is_answer { hub.judge_link(&hello, &wire) } else { Err(Refusal::OtherNode) };
+    let verdict = if is_answer { mesh.judge_link(&hello, &wire) } else { Err(Refusal::OtherNode) };
     // The side that receives the last hello has the link: until then an existing link is unaffected.
     if !wanted.await {
         return Err(DialError::Unwanted);
     }
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
-    verdict.map_err(|refusal| DialError::ByMe(hub.refused(refusal, &hello)))?;
+    verdict.map_err(|refusal| DialError::ByMe(mesh.refused(refusal, &hello)))?;
     Ok((wire, hello))
 }
 
@@ -313,8 +313,8 @@ struct Backoff {
 }
 
 impl Backoff {
-    fn new(hub: &Hub) -> Backoff {
-        Backoff { next: hub.limits.backoff_min, max: hub.limits.backoff_max }
+    fn new(mesh: &Mesh) -> Backoff {
+        Backoff { next: mesh.limits.backoff_min, max: mesh.limits.backoff_max }
     }
 
     /// Between half and all of a time that doubles up to the limit, so that many links that broke together do

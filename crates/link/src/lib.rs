@@ -11,26 +11,27 @@
 //! the first link with a later life is up. A node gets no link if it is not a member, proves to be another
 //! node than it claims, or is in an earlier life than one that was seen.
 //!
-//! Structure: core 0 has the [`hub`]. It accepts ([`acceptor`]) and makes ([`dialler`]) connections; two
-//! sides agree by hellos ([`hello`], [`wire`]). Then the connection moves to the core of its link ([`seat`],
-//! [`link`]), which decodes [`frame`]s and hands them to the [`Handler`] that the user has installed there.
+//! Structure: core 0 has the [`mesh`]. It accepts ([`acceptor`]) and makes ([`dialler`]) connections; two
+//! sides agree by hellos ([`hello`], [`wire`]). Then the connection moves to the core of its link
+//! ([`endpoint`], [`link`]), which decodes [`frame`]s and hands them to the [`Handler`] that the user has
+//! installed there.
 //! The format is in `docs/formats/replication-link.md`.
 
 mod acceptor;
 mod credentials;
 mod death_notice;
 mod dialler;
+mod endpoint;
 mod frame;
 mod hello;
-mod hub;
 mod join;
 mod link;
 mod links;
+mod mesh;
 mod name;
 mod protocol;
 mod room;
 mod said;
-mod seat;
 mod settings;
 mod tls;
 mod wire;

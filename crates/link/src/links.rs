@@ -10,10 +10,10 @@ use std::time::Duration;
 use replica::{Incarnation, NodeId};
 use rt::{CoreId, Listener, Task};
 
-use crate::hub::{Hub, Identification};
+use crate::endpoint::Endpoint;
 use crate::link::{Bounds, Link};
+use crate::mesh::{Identification, Mesh};
 use crate::room::Room;
-use crate::seat::Seat;
 use crate::{Frame, JoinAnswer, JoinRequest, Limits, LinkName, Peer, Refusal, Settings, acceptor};
 
 /// What the user does with links: one handler on each core, called there.
@@ -95,7 +95,7 @@ async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr
 
 /// The links of this node with all others of its cluster, on core 0.
 pub struct Links {
-    hub: Rc<Hub>,
+    mesh: Rc<Mesh>,
     addresses: Vec<SocketAddr>,
     /// Addresses that are not available now, with the error of the system.
     missing: Rc<RefCell<BTreeMap<SocketAddr, String>>>,
@@ -129,20 +129,20 @@ impl Links {
         for core in 0..rt::cores() {
             let install_handler = install_handler.clone();
             let core = CoreId(u16::try_from(core).expect("cores have numbers of 16 bits"));
-            rt::call(core, move || async move { Seat::install(install_handler(), bounds) }).await;
+            rt::call(core, move || async move { Endpoint::install(install_handler(), bounds) }).await;
         }
         let room = Room::new(limits.handshakes);
-        let hub = Hub::new(Identification { me, cluster, generation, incarnation, protocol, limits, tls });
-        rt::set_local(Rc::clone(&hub));
+        let mesh = Mesh::new(Identification { me, cluster, generation, incarnation, protocol, limits, tls });
+        rt::set_local(Rc::clone(&mesh));
         let links =
-            Links { hub, addresses: Vec::new(), missing: Rc::default(), accepting: RefCell::default() };
+            Links { mesh, addresses: Vec::new(), missing: Rc::default(), accepting: RefCell::default() };
         let mut addresses = Vec::new();
         for (address, listener) in listening {
-            let (hub, room, missing) = (Rc::clone(&links.hub), Rc::clone(&room), Rc::clone(&links.missing));
+            let (mesh, room, missing) = (Rc::clone(&links.mesh), Rc::clone(&room), Rc::clone(&links.missing));
             let accepting = match listener {
                 Ok(listener) => {
                     addresses.push(listener.local_address());
-                    rt::spawn(acceptor::accept(hub, Rc::new(listener), room))
+                    rt::spawn(acceptor::accept(mesh, Rc::new(listener), room))
                 }
                 Err(error) => {
                     addresses.push(address);
@@ -150,7 +150,7 @@ impl Links {
                     missing.borrow_mut().insert(address, error.to_string());
                     rt::spawn(async move {
                         let listener = listen_later(address, &missing).await;
-                        acceptor::accept(hub, Rc::new(listener), room).await;
+                        acceptor::accept(mesh, Rc::new(listener), room).await;
                     })
                 }
             };
@@ -164,7 +164,7 @@ impl Links {
     /// Links with nodes that are not among them end. If the addresses of a member or their roles have
     /// changed, links that are up stay until new ones are up where they belong.
     pub fn set_peers(&self, peers: Vec<Peer>) {
-        self.hub.set_peers(peers);
+        self.mesh.set_peers(peers);
     }
 
     /// From now on `admission` decides which nodes may join through this one, which must have TLS; until then
@@ -176,17 +176,17 @@ impl Links {
     where
         F: Future<Output = Result<JoinAnswer, Vec<u8>>> + 'static,
     {
-        self.hub.let_join(Some(Rc::new(move |request| Box::pin(admission(request)))));
+        self.mesh.let_join(Some(Rc::new(move |request| Box::pin(admission(request)))));
     }
 
     /// From now on no node may join through this one.
     pub fn let_nobody_join(&self) {
-        self.hub.let_join(None);
+        self.mesh.let_join(None);
     }
 
     /// Whether this node has heard from a later generation of the cluster: then its own cluster was given up.
     pub fn is_outdated(&self) -> bool {
-        self.hub.is_outdated()
+        self.mesh.is_outdated()
     }
 
     /// Addresses at which this node should listen and cannot now, with the error of the system.
@@ -203,17 +203,17 @@ impl Links {
 
     /// Whether links are encrypted and both sides prove their identities.
     pub fn are_encrypted(&self) -> bool {
-        self.hub.tls.is_some()
+        self.mesh.tls.is_some()
     }
 
     /// The states of the other members, in the order of their numbers.
     pub fn peers(&self) -> Vec<PeerState> {
-        self.hub.peers()
+        self.mesh.peers()
     }
 
     /// Ends all links. When this returns, every core was notified, and no link comes up again.
     pub async fn stop(&self) {
         drop(self.accepting.take());
-        self.hub.stop().await;
+        self.mesh.stop().await;
     }
 }

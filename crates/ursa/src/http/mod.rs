@@ -144,7 +144,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(history::show))
         .routes(routes!(forecasts::list))
         .routes(routes!(people::login::state))
-        .merge(of_strangers())
+        .merge(unauthenticated_routes())
         .routes(routes!(people::login::log_out))
         .routes(routes!(people::login::who_am_i))
         .routes(routes!(people::login::change_password))
@@ -156,7 +156,7 @@ fn api() -> OpenApiRouter<State> {
 }
 
 /// The calls with a body that unauthenticated callers may make.
-fn of_strangers() -> OpenApiRouter<State> {
+fn unauthenticated_routes() -> OpenApiRouter<State> {
     OpenApiRouter::new()
         .routes(routes!(people::login::set_up))
         .routes(routes!(people::login::log_in))

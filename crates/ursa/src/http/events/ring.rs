@@ -25,9 +25,9 @@ pub(super) const EVENTS_MAX: usize = 4096;
 const NUMBERS_PER_SECOND: u64 = 1 << 20;
 
 /// The number of events of one code per minute, so that one code cannot push out all others. The limit is
-/// lower for events that strangers can cause.
+/// lower for events that unauthenticated clients can cause.
 const OF_CODE_MAX: usize = 512;
-const OF_STRANGERS_MAX: usize = 10;
+const UNAUTHENTICATED_MAX: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The events of a node; see the module.
@@ -189,9 +189,9 @@ fn shown_range(range: ::node::copies::DiskRange) -> DiskRange {
 
 /// The number of events of this code that are kept per minute.
 fn most_in_a_minute(code: &str) -> usize {
-    let is_of_strangers =
+    let is_unauthenticated =
         [INITIATOR_DENIED, JOIN_REFUSED, LOGIN_THROTTLED].iter().any(|of| of.as_str() == code);
-    if is_of_strangers { OF_STRANGERS_MAX } else { OF_CODE_MAX }
+    if is_unauthenticated { UNAUTHENTICATED_MAX } else { OF_CODE_MAX }
 }
 
 /// The last `limit` of these, in their order.
@@ -356,12 +356,16 @@ mod tests {
         for n in 0..OF_CODE_MAX + 5 {
             ring.tell(None, Duration::ZERO, made(&n.to_string()));
         }
-        for _ in 0..OF_STRANGERS_MAX + 1 {
+        for _ in 0..UNAUTHENTICATED_MAX + 1 {
             ring.tell(None, Duration::ZERO, Happened::new(LOGIN_THROTTLED, "10.0.0.1", "slowed"));
         }
-        assert_eq!(ring.after(None, usize::MAX, &ALL).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX);
+        assert_eq!(ring.after(None, usize::MAX, &ALL).items.len(), OF_CODE_MAX + UNAUTHENTICATED_MAX);
         ring.tell_left_out(None);
-        assert_eq!(ring.after(None, usize::MAX, &ALL).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX, "not yet");
+        assert_eq!(
+            ring.after(None, usize::MAX, &ALL).items.len(),
+            OF_CODE_MAX + UNAUTHENTICATED_MAX,
+            "not yet"
+        );
         ring.kept().since -= MINUTE;
         ring.tell_left_out(None);
         let told: Vec<String> = ring.after(None, 2, &ALL).items.into_iter().map(|event| event.text).collect();

@@ -9,17 +9,17 @@ use replica::{Incarnation, NodeId};
 use rt::CoreId;
 use rt::sync::{Notify, Semaphore, oneshot};
 
+use crate::endpoint::Endpoint;
 use crate::hello::{Hello, Refusal, Refused};
 use crate::join::Admission;
 use crate::link::{End, Identity};
 use crate::said::Said;
-use crate::seat::Seat;
 use crate::tls::Configs;
 use crate::wire::{DetachedWire, Wire};
 use crate::{ClusterId, Limits, LinkName, Peer, PeerState, Protocol, Role, dialler};
 
 /// Core 0's state of all links; [`rt::local`] finds it there.
-pub(crate) struct Hub {
+pub(crate) struct Mesh {
     pub(crate) me: NodeId,
     pub(crate) cluster: ClusterId,
     pub(crate) generation: u64,
@@ -101,7 +101,7 @@ impl Member {
     }
 }
 
-/// The parameters of a hub.
+/// The parameters of a mesh.
 pub(crate) struct Identification {
     pub(crate) me: NodeId,
     pub(crate) cluster: ClusterId,
@@ -112,10 +112,10 @@ pub(crate) struct Identification {
     pub(crate) tls: Option<Configs>,
 }
 
-impl Hub {
-    pub(crate) fn new(identification: Identification) -> Rc<Hub> {
+impl Mesh {
+    pub(crate) fn new(identification: Identification) -> Rc<Mesh> {
         let Identification { me, cluster, generation, incarnation, protocol, limits, tls } = identification;
-        Rc::new(Hub {
+        Rc::new(Mesh {
             me,
             cluster,
             generation,
@@ -149,7 +149,7 @@ impl Hub {
     }
 
     /// Sets the other members.
-    pub(crate) fn set_peers(self: &Rc<Hub>, peers: Vec<Peer>) {
+    pub(crate) fn set_peers(self: &Rc<Mesh>, peers: Vec<Peer>) {
         let mut wanted: BTreeMap<NodeId, Peer> = peers.into_iter().map(|peer| (peer.id, peer)).collect();
         wanted.remove(&self.me);
         let gone: Vec<Rc<Member>> = {
@@ -216,12 +216,12 @@ impl Hub {
             drop(member.diallers.take());
         }
         for core in 0..self.cores {
-            rt::call(CoreId(core), || async { Seat::current().close() }).await;
+            rt::call(CoreId(core), || async { Endpoint::current().close() }).await;
         }
     }
 
     /// Starts to connect, if this node is the one that connects and does not do so yet.
-    fn dial(self: &Rc<Hub>, member: &Rc<Member>, role: Role, number: u16) {
+    fn dial(self: &Rc<Mesh>, member: &Rc<Member>, role: Role, number: u16) {
         if self.stopped.get() || member.removed.get() {
             return;
         }
@@ -241,7 +241,7 @@ impl Hub {
 
     /// Starts to connect the replication links, now that the peer has said how many cores it has: there are
     /// as many links as the side with more cores has cores.
-    fn dial_replication(self: &Rc<Hub>, member: &Rc<Member>, peer_cores: u16) {
+    fn dial_replication(self: &Rc<Mesh>, member: &Rc<Member>, peer_cores: u16) {
         let links = self.cores.max(peer_cores);
         (0..links).for_each(|number| self.dial(member, Role::Replication, number));
         let too_many = member.diallers.borrow_mut().split_off(&(Role::Replication, links));
@@ -311,14 +311,14 @@ impl Hub {
     /// side's.
     ///
     /// This runs to its end even if the caller is dropped.
-    pub(crate) async fn admit(self: &Rc<Hub>, wire: Wire, hello: Hello) -> Result<u64, Refusal> {
-        let hub = Rc::clone(self);
+    pub(crate) async fn admit(self: &Rc<Mesh>, wire: Wire, hello: Hello) -> Result<u64, Refusal> {
+        let mesh = Rc::clone(self);
         let (reply, result) = oneshot();
-        rt::spawn(async move { reply.send(hub.admit_in_turn(wire, hello).await) }).detach();
+        rt::spawn(async move { reply.send(mesh.admit_in_turn(wire, hello).await) }).detach();
         result.await.unwrap_or(Err(Refusal::Membership))
     }
 
-    async fn admit_in_turn(self: Rc<Hub>, wire: Wire, hello: Hello) -> Result<u64, Refusal> {
+    async fn admit_in_turn(self: Rc<Mesh>, wire: Wire, hello: Hello) -> Result<u64, Refusal> {
         let member = self.member(hello.from).ok_or(Refusal::Membership)?;
         let _turn = Turn::take(&member).await;
         if member.removed.get() || self.stopped.get() {
@@ -366,7 +366,7 @@ impl Hub {
 }
 
 async fn bring_up(core: CoreId, identity: Identity, wire: DetachedWire) {
-    rt::call(core, move || async move { Seat::current().bring_up(identity, wire) }).await;
+    rt::call(core, move || async move { Endpoint::current().bring_up(identity, wire) }).await;
 }
 
 impl Member {
@@ -384,8 +384,11 @@ impl Member {
         for ((role, number), live) in retired {
             let name = LinkName { peer: self.id, role, number };
             let serial = live.serial;
-            rt::call(name.core(cores), move || async move { Seat::current().retire(name, serial, end()) })
-                .await;
+            rt::call(
+                name.core(cores),
+                move || async move { Endpoint::current().retire(name, serial, end()) },
+            )
+            .await;
             // `ended` comes later, or never if the link has ended before; the dialler waits for the removal.
             if self.has(role, number, serial) {
                 self.live.borrow_mut().remove(&(role, number));

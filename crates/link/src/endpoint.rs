@@ -7,13 +7,13 @@ use std::rc::Rc;
 use base::Instant;
 use rt::CoreId;
 
-use crate::hub::Hub;
 use crate::link::{Bounds, End, Identity, Link};
+use crate::mesh::Mesh;
 use crate::wire::DetachedWire;
 use crate::{Handler, LinkName};
 
 /// A core's state of its links; [`rt::local`] finds it.
-pub(crate) struct Seat {
+pub(crate) struct Endpoint {
     handler: Rc<dyn Handler>,
     bounds: Bounds,
     links: RefCell<BTreeMap<LinkName, Rc<Link>>>,
@@ -21,13 +21,18 @@ pub(crate) struct Seat {
     closed: Cell<bool>,
 }
 
-impl Seat {
+impl Endpoint {
     /// Prepares this core for links.
     pub(crate) fn install(handler: Rc<dyn Handler>, bounds: Bounds) {
-        rt::set_local(Rc::new(Seat { handler, bounds, links: RefCell::default(), closed: Cell::new(false) }));
+        rt::set_local(Rc::new(Endpoint {
+            handler,
+            bounds,
+            links: RefCell::default(),
+            closed: Cell::new(false),
+        }));
     }
 
-    pub(crate) fn current() -> Rc<Seat> {
+    pub(crate) fn current() -> Rc<Endpoint> {
         rt::local().expect("every core is installed before any link is made")
     }
 
@@ -42,7 +47,7 @@ impl Seat {
     }
 
     /// Brings up a link on this connection, after ending an old one of the same name.
-    pub(crate) fn bring_up(self: &Rc<Seat>, identity: Identity, wire: DetachedWire) {
+    pub(crate) fn bring_up(self: &Rc<Endpoint>, identity: Identity, wire: DetachedWire) {
         let DetachedWire { stream, tls, incoming } = wire;
         if self.closed.get() {
             return;
@@ -61,10 +66,10 @@ impl Seat {
             "{name} is up"
         );
         self.handler.up(Rc::clone(&link));
-        let seat = Rc::clone(self);
+        let endpoint = Rc::clone(self);
         rt::spawn(async move {
-            Rc::clone(&link).run(Rc::clone(&seat.handler), incoming).await;
-            seat.remove(&link);
+            Rc::clone(&link).run(Rc::clone(&endpoint.handler), incoming).await;
+            endpoint.remove(&link);
         })
         .detach();
     }
@@ -105,8 +110,8 @@ impl Seat {
         link.tell(&*self.handler);
         let (name, serial) = (link.name(), link.serial());
         rt::send(CoreId(0), move || {
-            if let Some(hub) = rt::local::<Hub>() {
-                hub.ended(name, serial);
+            if let Some(mesh) = rt::local::<Mesh>() {
+                mesh.ended(name, serial);
             }
         });
     }
