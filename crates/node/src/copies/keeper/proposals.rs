@@ -20,7 +20,7 @@ use super::super::progress::{KeptOut, Part, SliceSync};
 use super::super::view::SliceView;
 use super::super::{Address, SliceCopy};
 use super::budget::Giving;
-use super::doubt::Doubt;
+use super::suspect::Doubt;
 use super::syncs::DiskTrouble;
 use super::unreadable::Legible;
 use super::{Keeper, Kept, RECORD_DEADLINE, json};
