@@ -36,7 +36,7 @@ impl Canary {
     /// The test tries that seed first, and then the others.
     pub const NOTICED: [(Canary, u64); 21] = [
         (Canary::Disks, 91),
-        (Canary::DisksBeside, 197),
+        (Canary::DisksBeside, 3),
         (Canary::Node(Mistake::AnswerEarly), 1),
         (Canary::Node(Mistake::NotDurable), 126),
         (Canary::Node(Mistake::InstallElsewhere), 0),
@@ -44,7 +44,7 @@ impl Canary {
         (Canary::Node(Mistake::NotStored), 10),
         (Canary::Node(Mistake::LockHere), 212),
         (Canary::Node(Mistake::ReadHere), 0),
-        (Canary::Node(Mistake::BadLeft), 19),
+        (Canary::Node(Mistake::BadLeft), 23),
         (Canary::Node(Mistake::FaultIgnored), 25),
         (Canary::Node(Mistake::FullIsBroken), 185),
         (Canary::Node(Mistake::TrustSetBack), 8),
@@ -52,7 +52,7 @@ impl Canary {
         (Canary::Store(Flaw::MoveUncopied), 220),
         (Canary::Store(Flaw::MoveUnfollowed), 66),
         (Canary::Rule(Rule::NoIntent), 0),
-        (Canary::Rule(Rule::NoEpoch), 90),
+        (Canary::Rule(Rule::NoEpoch), 149),
         (Canary::Rule(Rule::NoFloor), 137),
         (Canary::Rule(Rule::Unconfirmed), 69),
         (Canary::Rule(Rule::GrownUnseen), 143),
@@ -62,9 +62,9 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 36] = [
-        ("kill", Canary::Rule(Rule::CoordinatorIntent), 120),
-        ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
+    pub const SHOWN_BY: [(&str, Canary, u64); 35] = [
+        ("kill", Canary::Rule(Rule::CoordinatorIntent), 0),
+        ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 13),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
         ("power loss", Canary::DisksBeside, 6),
         ("black-out", Canary::Node(Mistake::NotStored), 10),
@@ -72,24 +72,24 @@ impl Canary {
         ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 242),
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 69),
-        ("clock leap", Canary::Clocks, 180),
+        ("clock leap", Canary::Clocks, 87),
         ("cut", Canary::Rule(Rule::NoLease), 11),
         ("isolation", Canary::Rule(Rule::NoLease), 6),
         ("lapse", Canary::Rule(Rule::NoLease), 5),
-        ("stutter", Canary::Rule(Rule::NoFloor), 19),
-        ("turn", Canary::Rule(Rule::NoFloor), 37),
+        ("stutter", Canary::Rule(Rule::NoFloor), 41),
+        ("turn", Canary::Rule(Rule::NoFloor), 60),
         ("watch of the record held", Canary::Rule(Rule::NoRevision), 166),
         ("full disk", Canary::Node(Mistake::FullIsBroken), 18),
         ("copy taken off", Canary::Rule(Rule::NoOwnDirty), 173),
         ("copy added", Canary::Rule(Rule::NoOwnDirty), 34),
         ("copy moved", Canary::Rule(Rule::NoOwnDirty), 13),
         ("growth", Canary::Rule(Rule::GrownUnseen), 143),
-        ("bad blocks", Canary::Node(Mistake::BadLeft), 19),
+        ("bad blocks", Canary::Node(Mistake::BadLeft), 23),
         ("blocks lost for good", Canary::Node(Mistake::ReadHere), 83),
         ("unreadable disk", Canary::Node(Mistake::ReadHere), 0),
         ("failing disk", Canary::Node(Mistake::FaultIgnored), 25),
         ("hanging disk", Canary::Node(Mistake::HangUnseen), 112),
-        ("dead disk", Canary::Node(Mistake::FaultIgnored), 52),
+        ("dead disk", Canary::Node(Mistake::FaultIgnored), 219),
         ("disk gone for good", Canary::Rule(Rule::NoOwnDirty), 34),
         ("disk set back", Canary::Node(Mistake::TrustSetBack), 63),
         ("machine set back", Canary::Node(Mistake::StartUnnumbered), 98),
@@ -98,7 +98,6 @@ impl Canary {
         (ROT, Canary::Node(Mistake::RotUnseen), 1),
         (TWO_DISKS, Canary::SecondDisks, 3),
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
-        (FULL_POOLS, Canary::Node(Mistake::FullIsBroken), 0),
     ];
 
     /// Faults for which no such mistake is known.
@@ -110,6 +109,7 @@ impl Canary {
         "reset of links",
         "slow disk",
         "answers of the record lost",
+        FULL_POOLS,
         // These end other faults.
         "start",
         "heal",

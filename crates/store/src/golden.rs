@@ -240,8 +240,8 @@ fn logs_are_as_documented() {
         change(&mut changed.logs);
         assert_eq!(Catalog::decode(&changed.encode(), 64 << 10), Err(Malformed::Logs));
     };
-    let (when_full, reserve) = (LOG_VOLUME.len() - 25, LOG_VOLUME.len() - 24);
-    for (at, byte) in [(when_full, 0), (when_full, 3), (reserve + 5, 2)] {
+    let [when_full, reserve, compression] = [26, 25, 17].map(|back| LOG_VOLUME.len() - back);
+    for (at, byte) in [(when_full, 0), (when_full, 3), (reserve + 5, 2), (compression, 2)] {
         let mut bytes = bytes.clone();
         bytes[START.len() + COPY.len() + at] = byte;
         let found = Catalog::decode(&bytes, 64 << 10);

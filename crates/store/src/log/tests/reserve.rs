@@ -111,7 +111,7 @@ fn writes_without_room_keep_nobody_busy() {
         let disks = pool.share_disks().attach();
         let (mine, its) = (slices(&pool, &disks, kept).remove(0), slices(&pool, &disks, other).remove(0));
         for at in 0..4 {
-            write(&mine, at, 1, Durability::Durable).await.unwrap();
+            write(&mine, at, 2, Durability::Durable).await.unwrap();
         }
         let filled = fill(&its, 0).await;
         check(&its).await;
@@ -122,7 +122,8 @@ fn writes_without_room_keep_nobody_busy() {
         };
         let (checkpoints, asks) = made();
         for number in 0..TRIES {
-            write(&mine, number % 4, number, Durability::Durable).await.unwrap();
+            // None of these can be compressed, so overwriting makes no room.
+            write(&mine, number % 4, 3 * number + 2, Durability::Durable).await.unwrap();
             let refused = rt::join_all((0..8).map(|more| write(&its, filled + more, 1, Durability::Durable)));
             assert_eq!(refused.await, [Err(SliceError::Full); 8], "{number}");
         }
