@@ -304,7 +304,7 @@ impl Running {
             used.cleaned = 0;
         }
         // All of the table's blocks are newer than the freeze.
-        self.settled = Some(self.live_quarters().saturating_sub(self.active.quarters()));
+        self.settled = Some((self.live_quarters().saturating_sub(self.active.quarters()), self.held(None)));
         self.exhausted = false;
     }
 }

@@ -212,9 +212,10 @@ struct Running {
     /// The pool had no space for a zone when so much of it had been freed ([`Lender::freed`]).
     no_zone_since: Option<u64>,
     /// How many quarters of slots were live at the last freeze whose checkpoint has ended, once all changes
-    /// until then were merged. Changes since then take as much as they free, except zeros, and blocks that
-    /// shrink more than those they replace. `None` before the first checkpoint.
-    settled: Option<u64>,
+    /// until then were merged; and how many were held for reserves then. Changes since then take as much as they
+    /// free, except zeros, and blocks that shrink more than those they replace. `None` before the first
+    /// checkpoint, and when reserves have changed.
+    settled: Option<(u64, u64)>,
     /// How many slots hosts may still write near low water. The cleaner earns them.
     credit: i64,
     written_by_hosts: u64,
@@ -439,7 +440,9 @@ impl Inner {
 
     /// Takes over the reserves of volumes.
     fn take_reserves(&self) {
-        self.state.borrow_mut().reserves = self.handle.reserves();
+        let mut state = self.state.borrow_mut();
+        state.reserves = self.handle.reserves();
+        state.settled = None;
     }
 
     /// Reports how full the log is.

@@ -208,18 +208,21 @@ impl Running {
         if self.active.is_empty() {
             return false;
         }
-        let Some(settled) = self.settled else { return true };
+        let Some((settled, held)) = self.settled else { return true };
         // The best case: what was zeroed or written since were live blocks that had not shrunk, the tables
         // are empty, and the branch has less than its reserve.
-        let percent = if self.reserves.contains_key(&branch) { LIVE_PERCENT } else { percent };
+        let is_reserved = self.reserves.contains_key(&branch);
+        let percent = if is_reserved { LIVE_PERCENT } else { percent };
+        // What others write into their reserves is live until it is merged, and no longer held: overwriting
+        // there makes no room.
+        let held = if is_reserved { self.held(Some(branch)) } else { held };
         let dead = (self.zeroed + self.active.blocks()) * u64::from(SLOT_QUARTERS);
         let live = (settled + self.active.quarters()).saturating_sub(dead);
-        let taken = live + self.held(Some(branch));
-        taken + quarters <= self.usable_beside(self.map_need_for(0)) * percent / 100
+        live + held + quarters <= self.usable_beside(self.map_need_for(0)) * percent / 100
     }
 
     /// How many quarters of slots are kept for the reserves of branches other than this one.
-    fn held(&self, but: Option<u32>) -> u64 {
+    pub(super) fn held(&self, but: Option<u32>) -> u64 {
         let others = self.reserves.iter().filter(|(branch, _)| Some(**branch) != but);
         others.map(|(branch, reserve)| held_for(*reserve, self.used_by(*branch))).sum()
     }
