@@ -195,7 +195,8 @@ impl Control {
             changing.waits_for(WaitsFor::ClusterRecord);
             let also = control.fill_record(&record.store).await?;
             let place = control.count_life(&changing, place, also).await?;
-            control.run_cluster(&place, record).await?;
+            let begun = control.run_cluster(&place, record).await;
+            control.begun_in_cluster(begun.map_err(ControlError::from)).await?;
             // Callers expect to find the node in the new cluster.
             if let Ok(keeper) = control.keeper() {
                 keeper.until_known(&node_key(keeper.me())).await;
@@ -287,7 +288,8 @@ impl Control {
                 // The cluster's record has them from now on.
                 also.extend(control.own_access().into_iter().map(|(key, _)| delete(key)));
             }
-            control.begin(&changing, place, also).await?;
+            let begun = control.begin(&changing, place, also).await;
+            control.begun_in_cluster(begun).await?;
             // Some of them may have been deleted from the record since.
             if let (Some(admitted), Ok(keeper)) = (admitted, control.keeper()) {
                 let revision = replica::Revision(admitted.revision);

@@ -133,9 +133,9 @@ impl Control {
         let there = self.has_shared_entry(SET_UP);
         let read = match self.keeper() {
             Ok(keeper) => !keeper.nodes().is_empty(),
-            // While the node cannot take part in its cluster, it does not know the cluster's users. Nobody
-            // may become the first user then.
-            Err(_) => self.cluster_failure().is_none(),
+            // While the node does not take part in its cluster, or not yet, it does not know the cluster's
+            // users. Nobody may become the first user then.
+            Err(_) => self.cluster_failure().is_none() && self.place().is_none(),
         };
         (there || read).then_some(there)
     }

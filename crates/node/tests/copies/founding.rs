@@ -3,7 +3,7 @@
 //! After its restart it is in no cluster, or the cluster has all of them; nothing was lost.
 
 use node::access::{HostGroup, HostName};
-use node::control::{Role, User, UserChange};
+use node::control::{ControlError, Role, User, UserChange};
 
 use super::*;
 
@@ -45,6 +45,39 @@ fn has_everything(node: &Cluster) -> bool {
         let targets = access.targets().count();
         targets == TARGETS && hosts == 1 && control.users().len() == 1 && control.is_set_up() == Some(true)
     })
+}
+
+/// The node is in its new cluster, and cannot follow the record yet.
+///
+/// Before, it took itself for a node without a cluster until its next start. Its users were in the cluster's
+/// record by then: somebody else could have become the first one, in a record that nobody reads any more.
+#[test]
+fn a_founder_that_cannot_follow_its_record_yet_tries_again() {
+    let node = alone(1);
+    let store = node.record.store(cluster::NodeId::new(1).unwrap());
+    let watches = node.control(0, move |_| async move {
+        let mut watches = Vec::new();
+        while let Ok(watch) = store.watch(cluster::Revision(0), Duration::from_secs(1)).await {
+            watches.push(watch);
+        }
+        watches
+    });
+    let listen = vec![SocketAddr::new(node.world.address(node.servers[0]), LINK_PORT)];
+    node.control(0, move |control| async move { control.init_cluster(listen).await.unwrap_err() });
+    let added = node.control(0, |control| async move {
+        assert!(control.place().is_some() && control.cluster_failure().is_some());
+        assert_eq!(control.is_set_up(), None, "the users are in the record, which cannot be read");
+        control.change_user(UserChange::First(user("mallory"))).await
+    });
+    assert!(matches!(added, Err(ControlError::ClusterFailed(_))), "{added:?}");
+    drop(watches);
+    let there = (0..200).any(|_| {
+        node.world.run_for(Duration::from_millis(100));
+        has_everything(&node)
+    });
+    assert!(there);
+    let failure = node.control(0, |control| async move { control.cluster_failure() });
+    assert!(failure.is_none(), "{failure:?}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::super::change::Work;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
+use super::Place;
 use crate::access::{HostGroup, Target};
 use crate::copies::{Keeper, RECORD_DEADLINE};
 use crate::events::code::{CLUSTER_FAILED, CLUSTER_RECOVERED};
@@ -78,7 +79,26 @@ impl Control {
             },
             Err(error) => error,
         };
-        self.note_cluster_failure(&error);
+        self.try_cluster_later(&place, &error).await;
+    }
+
+    /// Returns the outcome of the beginning of a node's first life in a cluster.
+    ///
+    /// If the node is in the cluster by then, and could not begin, it goes on as after such a start: its own
+    /// record has neither users nor targets any more, and must not get others.
+    pub(super) async fn begun_in_cluster(
+        self: &Rc<Control>,
+        begun: Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
+        if let (Err(error), Some(place)) = (&begun, self.place()) {
+            self.try_cluster_later(&place, error).await;
+        }
+        begun
+    }
+
+    /// Shows why the node cannot take part in the cluster that it is in, and tries again.
+    async fn try_cluster_later(self: &Rc<Control>, place: &Place, error: &ControlError) {
+        self.note_cluster_failure(error);
         // Hosts know the node's ports by its number, whether or not the cluster is available.
         let number = NodeNumber::new(place.node.into());
         on_all_cores(move || async move { Shard::current().set_place(number) }).await;
