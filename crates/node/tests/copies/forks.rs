@@ -473,6 +473,15 @@ fn an_outdated_copy_does_not_continue_alone() {
     each_seed(3, left_behind);
 }
 
+/// Whether a copy on B has found no space.
+fn is_short(cluster: &Cluster) -> bool {
+    (0..2).any(|core| {
+        cluster.world.inspect(cluster.servers[B], CoreId(core), || {
+            Copies::current().slices().iter().any(|copy| copy.has_no_room())
+        })
+    })
+}
+
 /// B has no space for a write, and asks the record to take its copy out of sync; whether the record does, is
 /// not known before A is back.
 #[test]
@@ -492,19 +501,50 @@ fn a_copy_that_may_have_taken_itself_out_does_not_continue_alone() {
             }
         };
         drop(cluster.world.spawn_on(client, CoreId(0), writer));
-        let is_short = || {
-            (0..2).any(|core| {
-                cluster.world.inspect(cluster.servers[B], CoreId(core), || {
-                    Copies::current().slices().iter().any(|copy| copy.has_no_room())
-                })
-            })
-        };
-        assert!(cluster.world.run_until(is_short, Duration::from_secs(5)));
+        assert!(cluster.world.run_until(|| is_short(&cluster), Duration::from_secs(5)));
         cluster.world.run_for(Duration::from_millis(100));
         cluster.world.crash(cluster.servers[A]);
         full_disks::make_room(&cluster, B);
         cluster.world.run_for(GOES_ON);
         assert!(!cluster.serves(B) && cluster.fork(B).is_none());
+        cluster.return_a();
+        cluster.wait_until_one();
+    });
+}
+
+/// B has asked the record to take its copy out of sync, the request was lost, and there is space again: once
+/// it knows that it is still in sync, it may continue alone.
+#[test]
+fn a_copy_that_has_stayed_in_sync_after_all_continues_alone() {
+    each_seed(4, |seed| {
+        let cluster = full_disks::of_nodes(seed, 2, 2);
+        cluster.choose(SplitBrainPolicy::Heartbeat).unwrap();
+        cluster.world.run_for(Duration::from_secs(5));
+        full_disks::fill(&cluster, B, 16 << 10);
+        cluster.record.begin(record_node(B), Fault::Unreachable);
+        // The record takes no more requests of this node: they do not take effect later, either.
+        let store = cluster.record.store(record_node(B));
+        for _ in 0..cluster::limits::CALLS_MAX {
+            drop(store.get("nothing", Duration::from_secs(1)));
+        }
+        let (client, portal) = (cluster.client("writer"), cluster.portal(A));
+        let writer = move || async move {
+            let session = log_in(portal, "writer").await.expect("it serves");
+            for number in 1..20 {
+                let _ = write(&session, full_disks::place(number), number).await;
+            }
+        };
+        drop(cluster.world.spawn_on(client, CoreId(0), writer));
+        assert!(cluster.world.run_until(|| is_short(&cluster), Duration::from_secs(5)));
+        cluster.world.run_for(Duration::from_millis(100));
+        full_disks::make_room(&cluster, B);
+        assert!(cluster.world.run_until(|| !is_short(&cluster), Duration::from_secs(15)));
+        assert_eq!(cluster.in_sync(A), 2);
+        cluster.record.end(record_node(B), Fault::Unreachable);
+        cluster.world.run_for(Duration::from_secs(2));
+        cluster.lose_a();
+        cluster.world.run_for(GOES_ON);
+        assert!(cluster.serves(B) && cluster.fork(B).is_some());
         cluster.return_a();
         cluster.wait_until_one();
     });

@@ -208,6 +208,14 @@ struct Kept {
     policy_key: String,
 }
 
+impl Kept {
+    /// Whether this life has asked the record to take the copy here out of sync, and does not know whether it
+    /// has.
+    fn may_have_left(&self) -> bool {
+        self.leaving == Some(self.revision)
+    }
+}
+
 /// What users see of a volume's copies.
 #[derive(Clone, Debug)]
 pub struct CopiesStatus {

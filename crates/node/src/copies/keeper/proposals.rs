@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
-use cluster::Outcome;
-use replica::{NodeId, Proposal, Reason, Slot, Slots, SyncFrom};
+use cluster::{Outcome, Transaction};
+use replica::{Config, NodeId, Proposal, Reason, Slot, Slots, SyncFrom};
 use store::VolumeId;
 
 use super::super::cause::Cause;
@@ -118,6 +118,7 @@ impl Keeper {
                 may_wait: self.may_wait_for_word(),
             };
             let mut proposals: Vec<(VolumeId, Proposal)> = Vec::new();
+            let mut unsettled: Vec<VolumeId> = Vec::new();
             after = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
                 if kept.legible != Legible::Whole {
                     rest = false;
@@ -126,6 +127,8 @@ impl Keeper {
                 let proposal = self.stewarded(&look, &views, id, kept);
                 let proposal = proposal.or_else(|| self.dropped(&look, id, kept));
                 rest = rest && proposal.is_none() && self.is_at_rest(&look, &views, kept);
+                let settles = proposal.is_none() && self.is_to_settle(&look, id, kept);
+                unsettled.extend(settles.then_some(id));
                 proposals.extend(proposal.map(|proposal| (id, proposal)));
             });
             // In the same turn: a proposal follows the newest configuration that is known now, and has to
@@ -133,6 +136,7 @@ impl Keeper {
             for (id, proposal) in proposals {
                 self.commit_proposal(id, proposal);
             }
+            unsettled.into_iter().for_each(|id| self.settle_leaving(id));
             if after.is_none() {
                 return rest;
             }
@@ -144,7 +148,8 @@ impl Keeper {
     /// what a slice of it knows changes.
     fn is_at_rest(&self, look: &Look, views: &Views, kept: &Kept) -> bool {
         let mut standings = kept.entry.copies.iter().map(|copy| copy.standing);
-        if kept.proposing || kept.doubt != Doubt::None || standings.any(|it| it != StandingEntry::InSync) {
+        let is_settled = !kept.proposing && !kept.may_have_left() && kept.doubt == Doubt::None;
+        if !is_settled || standings.any(|it| it != StandingEntry::InSync) {
             return false;
         }
         if !(kept.open || kept.reopens) {
@@ -351,18 +356,51 @@ impl Keeper {
             if told && !keeper.is_told(id, proposal.slot).await {
                 return keeper.propose_again(id);
             }
-            let result = keeper.store.cas(transaction, RECORD_DEADLINE).await;
-            match result {
-                // The watch delivers the change.
-                Ok(Outcome::Committed(_)) => return,
-                Ok(Outcome::Conflict { .. }) => {}
-                Err(error) => {
-                    tracing::warn!(volume = entry.name, %error, "the copies in sync could not be changed")
-                }
-            }
-            keeper.propose_again(id);
+            keeper.commit_entry(id, &entry.name, transaction).await;
         })
         .detach();
+    }
+
+    /// Commits a change of a volume's entry, unless another node was quicker.
+    async fn commit_entry(&self, id: VolumeId, name: &str, transaction: Transaction) {
+        match self.store.cas(transaction, RECORD_DEADLINE).await {
+            // The watch delivers the change.
+            Ok(Outcome::Committed(_)) => return,
+            Ok(Outcome::Conflict { .. }) => {}
+            Err(error) => {
+                tracing::warn!(volume = name, %error, "the copies in sync could not be changed")
+            }
+        }
+        self.propose_again(id);
+    }
+
+    /// Whether to find out if the record has taken the copy here out of sync: this life has asked it to, does
+    /// not know the outcome, and has no reason to ask again.
+    ///
+    /// Only while all members are heard, so that a decision can be expected.
+    fn is_to_settle(&self, look: &Look, id: VolumeId, kept: &Kept) -> bool {
+        let hears_all =
+            |config: &Config| self.is_in_sync(kept, config) && kept.steward.hears_all(look.now, config);
+        kept.may_have_left()
+            && kept.open
+            && !kept.proposing
+            && kept.membership.active().is_some_and(hears_all)
+            && !self.waits(look, id, kept)
+    }
+
+    /// Writes the entry of a volume as it is. If that is committed, the record has not taken the copy here out
+    /// of sync, and the transaction that would have done so cannot take effect any more.
+    fn settle_leaving(self: &Rc<Self>, id: VolumeId) {
+        let mut volumes = self.volumes_mut();
+        let Some(kept) = volumes.get_mut(&id).filter(|kept| !kept.proposing) else { return };
+        kept.proposing = true;
+        let key = volume_key(id);
+        let transaction =
+            Keeper::transaction().expect(&key, Some(kept.revision)).put(&key, json(&kept.entry));
+        let name = kept.entry.name.clone();
+        drop(volumes);
+        let keeper = Rc::clone(self);
+        rt::spawn(async move { keeper.commit_entry(id, &name, transaction).await }).detach();
     }
 
     /// Notes a range that a disk of this node failed to read, and that could not be repaired.

@@ -138,7 +138,7 @@ impl Keeper {
     /// Whether this node has asked the record to take its own copy out of sync, and does not know whether it
     /// has. If it has, the other node serves hosts without this one as soon as it is back.
     fn may_have_left(&self, id: VolumeId) -> bool {
-        self.volumes.borrow().get(&id).is_some_and(|kept| kept.leaving == Some(kept.revision))
+        self.volumes.borrow().get(&id).is_some_and(Kept::may_have_left)
     }
 
     /// The fork that would begin from the volume's newest configuration, as it is to be written down.
