@@ -2,6 +2,7 @@
 
 use node::control::{AddedCopy, ControlError, FaultKind};
 use node::events::code::POOL_SET_BACK;
+use rt::sim::DiskLatency;
 
 use super::set_back::log_in_at_last;
 use super::*;
@@ -315,6 +316,24 @@ fn volumes_from_before_the_cluster_are_added_to_its_record() {
     cluster.control(0, |control| async move {
         control.add_copy("logs", AddedCopy { node: 2, pool: None, instead_of: None }).await.unwrap();
     });
+}
+
+/// The first pool of a node cannot note that its volume is the cluster's, because its disk hangs.
+#[test]
+fn a_pool_that_hangs_keeps_no_volume_of_another_pool_out_of_the_record() {
+    let cluster = Cluster::apart(1, 2, 1, &Config::default(), &[512]);
+    cluster.add_pool(1, "second", "/dev/second");
+    cluster.control(1, |control| async move {
+        control.create_volume(own("db")).await.unwrap();
+        let logs = node::control::NewVolume { pool: Some("second".into()), ..own("logs") };
+        control.create_volume(logs).await.unwrap();
+    });
+    let hangs = Duration::from_secs(600);
+    let latency = DiskLatency { write: hangs..hangs + Duration::from_nanos(1), ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, latency);
+    cluster.enter();
+    let is_there = || recorded(&cluster, 1) == [named("logs", 2)];
+    assert!(cluster.world.run_until(is_there, Duration::from_secs(120)), "{:?}", recorded(&cluster, 1));
 }
 
 #[test]

@@ -114,10 +114,10 @@ impl Control {
             if let Err(error) = self.record_found(keeper, pool, id).await {
                 tracing::debug!(volume = %id, %error, "a volume of this node is not in the cluster's record yet");
                 match error {
-                    // The same is true of the others in this pool.
-                    ControlError::Store(_) => failed = Some(pool),
                     // Without a quorum, the same is true of all of them.
-                    _ => return,
+                    ControlError::Cluster(_) => return,
+                    // The same may be true of the others in this pool: a disk of it fails, or hangs.
+                    _ => failed = Some(pool),
                 }
             }
         }
