@@ -265,6 +265,12 @@ impl Control {
         let (pool, info) = self.volume_named(name)?;
         if let Some(running) = self.scrubs.running(info.id) {
             running.is_asked_for.set(true);
+            // If it was cancelled and is still in a step, which may take long, it continues.
+            if running.stopped.replace(false) {
+                self.scrubs.kept.set_progress(running.pool, info.id, running.progress());
+                let control = Rc::clone(self);
+                rt::spawn(async move { control.save_scrubs().await }).detach();
+            }
             return Ok(running.shown());
         }
         if let Some(unfit) = self.why_not_scrubbable(&info) {

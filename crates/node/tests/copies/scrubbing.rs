@@ -265,6 +265,29 @@ fn a_scrub_that_hangs_does_not_keep_others_from_their_turn() {
     assert!(cluster.unfinished(0).is_empty() && !cluster.scrubs(0).last.unwrap().stopped);
 }
 
+/// It is cancelled during a step, and ordered again before that ends.
+///
+/// Before, the order joined the cancelled scrub, which then stopped.
+#[test]
+fn a_cancelled_scrub_that_is_ordered_again_during_its_step_continues() {
+    let takes = Duration::from_secs(5);
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 1);
+    cluster.world.run_for(Duration::from_secs(1));
+    let latency = DiskLatency { read: takes..takes + Duration::from_nanos(1), ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[0], DISK, latency);
+    cluster.control(0, |control| async move { control.begin_scrub(Shape::thick().name).unwrap() });
+    cluster.world.run_for(Duration::from_secs(1));
+    cluster.control(0, |control| async move {
+        let id = control.volume(Shape::thick().name).unwrap().info.id;
+        control.stop_scrub(id).await;
+    });
+    assert!(cluster.scrubs(0).last.unwrap().stopped);
+    cluster.world.set_disk_latency(cluster.servers[0], DISK, DiskLatency::default());
+    assert_eq!(cluster.scrub(0).state, ScrubState::Done);
+    assert!(!cluster.scrubs(0).last.unwrap().stopped);
+}
+
 #[test]
 fn ram_volumes_are_not_scrubbed_and_a_pool_is_scrubbed_without_them() {
     let cluster = Cluster::new(1, 2, 2);
