@@ -50,6 +50,8 @@ pub enum Fault {
     Unreachable,
     /// Transactions take effect, but their callers never learn of it.
     AnswersLost,
+    /// Transactions never take effect, and their callers never learn of it. Not for nodes with files.
+    RequestsLost,
     /// Calls are answered, but watches see nothing until the fault ends.
     WatchHeld,
     /// The file of the node's copy accepts no writes: its file system is full. Only for nodes with files.
@@ -112,6 +114,10 @@ impl Shared {
     fn request(&mut self, id: NodeId, request: Request) {
         let node = self.node(id);
         let local = matches!(request, Request::Status { .. } | Request::Watch { .. });
+        if node.faults.contains(&Fault::RequestsLost) && matches!(request, Request::Cas { .. }) {
+            // Dropping it would report the loss; the caller must only find out at its deadline.
+            return std::mem::forget(request);
+        }
         if node.faults.contains(&Fault::Unreachable) && !local {
             // The caller gives up at its deadline.
             return if node.parked.len() < CALLS_MAX {

@@ -473,6 +473,16 @@ fn an_outdated_copy_does_not_continue_alone() {
     each_seed(3, left_behind);
 }
 
+/// Two nodes with a volume in files, with which B may continue alone. B has hardly any space left.
+fn almost_full(seed: u64) -> Cluster {
+    let cluster = full_disks::of_nodes(seed, 2, 2);
+    cluster.choose(SplitBrainPolicy::Heartbeat).unwrap();
+    // The second node has no vote by now, and knows that it may continue alone.
+    cluster.world.run_for(Duration::from_secs(5));
+    full_disks::fill(&cluster, B, 16 << 10);
+    cluster
+}
+
 /// Whether a copy on B has found no space.
 fn is_short(cluster: &Cluster) -> bool {
     (0..2).any(|core| {
@@ -482,27 +492,27 @@ fn is_short(cluster: &Cluster) -> bool {
     })
 }
 
-/// B has no space for a write, and asks the record to take its copy out of sync; whether the record does, is
-/// not known before A is back.
+/// B has no space for what a host writes through A, and asks the record to take its copy out of sync.
+fn run_out_of_space(cluster: &Cluster) {
+    let (client, portal) = (cluster.client("writer"), cluster.portal(A));
+    let writer = move || async move {
+        let session = log_in(portal, "writer").await.expect("it serves");
+        for number in 1..20 {
+            let _ = write(&session, full_disks::place(number), number).await;
+        }
+    };
+    drop(cluster.world.spawn_on(client, CoreId(0), writer));
+    assert!(cluster.world.run_until(|| is_short(cluster), Duration::from_secs(5)));
+    cluster.world.run_for(Duration::from_millis(100));
+}
+
+/// Whether the record takes B's copy out of sync, is not known before A is back.
 #[test]
 fn a_copy_that_may_have_taken_itself_out_does_not_continue_alone() {
     each_seed(4, |seed| {
-        let cluster = full_disks::of_nodes(seed, 2, 2);
-        cluster.choose(SplitBrainPolicy::Heartbeat).unwrap();
-        // The second node has no vote by now, and knows that it may continue alone.
-        cluster.world.run_for(Duration::from_secs(5));
-        full_disks::fill(&cluster, B, 16 << 10);
+        let cluster = almost_full(seed);
         cluster.record.begin(record_node(B), Fault::Unreachable);
-        let (client, portal) = (cluster.client("writer"), cluster.portal(A));
-        let writer = move || async move {
-            let session = log_in(portal, "writer").await.expect("it serves");
-            for number in 1..20 {
-                let _ = write(&session, full_disks::place(number), number).await;
-            }
-        };
-        drop(cluster.world.spawn_on(client, CoreId(0), writer));
-        assert!(cluster.world.run_until(|| is_short(&cluster), Duration::from_secs(5)));
-        cluster.world.run_for(Duration::from_millis(100));
+        run_out_of_space(&cluster);
         cluster.world.crash(cluster.servers[A]);
         full_disks::make_room(&cluster, B);
         cluster.world.run_for(GOES_ON);
@@ -512,36 +522,41 @@ fn a_copy_that_may_have_taken_itself_out_does_not_continue_alone() {
     });
 }
 
-/// B has asked the record to take its copy out of sync, the request was lost, and there is space again: once
-/// it knows that it is still in sync, it may continue alone.
+/// The record has refused for certain to take B's copy out of sync.
 #[test]
-fn a_copy_that_has_stayed_in_sync_after_all_continues_alone() {
+fn a_copy_that_could_not_take_itself_out_continues_alone() {
     each_seed(4, |seed| {
-        let cluster = full_disks::of_nodes(seed, 2, 2);
-        cluster.choose(SplitBrainPolicy::Heartbeat).unwrap();
-        cluster.world.run_for(Duration::from_secs(5));
-        full_disks::fill(&cluster, B, 16 << 10);
+        let cluster = almost_full(seed);
         cluster.record.begin(record_node(B), Fault::Unreachable);
-        // The record takes no more requests of this node: they do not take effect later, either.
+        // It takes no more requests of this node.
         let store = cluster.record.store(record_node(B));
         for _ in 0..cluster::limits::CALLS_MAX {
             drop(store.get("nothing", Duration::from_secs(1)));
         }
-        let (client, portal) = (cluster.client("writer"), cluster.portal(A));
-        let writer = move || async move {
-            let session = log_in(portal, "writer").await.expect("it serves");
-            for number in 1..20 {
-                let _ = write(&session, full_disks::place(number), number).await;
-            }
-        };
-        drop(cluster.world.spawn_on(client, CoreId(0), writer));
-        assert!(cluster.world.run_until(|| is_short(&cluster), Duration::from_secs(5)));
-        cluster.world.run_for(Duration::from_millis(100));
+        run_out_of_space(&cluster);
+        cluster.world.crash(cluster.servers[A]);
+        full_disks::make_room(&cluster, B);
+        cluster.world.run_for(GOES_ON);
+        assert!(cluster.serves(B) && cluster.fork(B).is_some());
+        cluster.return_a();
+        cluster.wait_until_one();
+    });
+}
+
+/// The request to take B's copy out of sync was lost, and there is space again: once B knows that its copy is
+/// in sync still, it may continue alone.
+#[test]
+fn a_copy_that_has_stayed_in_sync_after_all_continues_alone() {
+    each_seed(4, |seed| {
+        let cluster = almost_full(seed);
+        cluster.record.begin(record_node(B), Fault::RequestsLost);
+        run_out_of_space(&cluster);
         full_disks::make_room(&cluster, B);
         assert!(cluster.world.run_until(|| !is_short(&cluster), Duration::from_secs(15)));
         assert_eq!(cluster.in_sync(A), 2);
-        cluster.record.end(record_node(B), Fault::Unreachable);
-        cluster.world.run_for(Duration::from_secs(2));
+        cluster.record.end(record_node(B), Fault::RequestsLost);
+        // The node gives up the request, and asks again in another way.
+        cluster.world.run_for(Duration::from_secs(5));
         cluster.lose_a();
         cluster.world.run_for(GOES_ON);
         assert!(cluster.serves(B) && cluster.fork(B).is_some());

@@ -193,8 +193,9 @@ struct Kept {
     /// A change of its entry is being committed.
     proposing: bool,
     /// The revision of the entry that this life last asked the record to replace by one without this copy in
-    /// sync. While the entry has that revision, the record may or may not have done so.
-    leaving: Option<cluster::Revision>,
+    /// sync, and how many of these requests have not failed for certain. While the entry has that revision,
+    /// the record may or may not have done so.
+    leaving: Option<(cluster::Revision, u32)>,
     agreement: Agreement,
     doubt: Doubt,
     /// When it was last in sync and had the leases of all other members, as far as looks have noted that
@@ -212,7 +213,20 @@ impl Kept {
     /// Whether this life has asked the record to take the copy here out of sync, and does not know whether it
     /// has.
     fn may_have_left(&self) -> bool {
-        self.leaving == Some(self.revision)
+        self.leaving.is_some_and(|(revision, _)| revision == self.revision)
+    }
+
+    /// Notes that it asks the record for that.
+    fn note_leaving(&mut self) {
+        let before = self.leaving.filter(|(revision, _)| *revision == self.revision);
+        self.leaving = Some((self.revision, before.map_or(1, |(_, requests)| requests + 1)));
+    }
+
+    /// Notes that a request to replace the entry of this revision has failed for certain.
+    fn note_not_left(&mut self, revision: cluster::Revision) {
+        if let Some((_, requests)) = self.leaving.filter(|(of, _)| *of == revision) {
+            self.leaving = (requests > 1).then_some((revision, requests - 1));
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::budget::Giving;
 use super::suspect::Doubt;
 use super::syncs::DiskTrouble;
 use super::unreadable::Legible;
-use super::{Keeper, Kept, RECORD_DEADLINE, json};
+use super::{ClusterError, Keeper, Kept, RECORD_DEADLINE, json};
 use crate::canary::{Canary, makes};
 use crate::parts::{self, A_QUICK_TURN};
 use crate::shard::on_all_cores;
@@ -321,8 +321,9 @@ impl Keeper {
         let mut volumes = self.volumes_mut();
         let Some(kept) = volumes.get_mut(&id).filter(|kept| !kept.proposing) else { return };
         kept.proposing = true;
-        if proposal.slot == kept.slot && !proposal.config.in_sync().contains(kept.slot) {
-            kept.leaving = Some(kept.revision);
+        let leaves = proposal.slot == kept.slot && !proposal.config.in_sync().contains(kept.slot);
+        if leaves {
+            kept.note_leaving();
         }
         let before = kept.entry.copy_in(proposal.slot);
         let taken = before.filter(|copy| proposal.reason == Reason::Leaves && kept.entry.is_to_leave(copy));
@@ -356,22 +357,31 @@ impl Keeper {
             if told && !keeper.is_told(id, proposal.slot).await {
                 return keeper.propose_again(id);
             }
-            keeper.commit_entry(id, &entry.name, transaction).await;
+            let may_be_committed = keeper.commit_entry(id, &entry.name, transaction).await;
+            if leaves
+                && !may_be_committed
+                && let Some(kept) = keeper.volumes_mut().get_mut(&id)
+            {
+                kept.note_not_left(revision);
+            }
         })
         .detach();
     }
 
-    /// Commits a change of a volume's entry, unless another node was quicker.
-    async fn commit_entry(&self, id: VolumeId, name: &str, transaction: Transaction) {
-        match self.store.cas(transaction, RECORD_DEADLINE).await {
+    /// Commits a change of a volume's entry, unless another node was quicker. Returns whether it may take
+    /// effect.
+    async fn commit_entry(&self, id: VolumeId, name: &str, transaction: Transaction) -> bool {
+        let may_be_committed = match self.store.cas(transaction, RECORD_DEADLINE).await {
             // The watch delivers the change.
-            Ok(Outcome::Committed(_)) => return,
-            Ok(Outcome::Conflict { .. }) => {}
+            Ok(Outcome::Committed(_)) => return true,
+            Ok(Outcome::Conflict { .. }) => false,
             Err(error) => {
-                tracing::warn!(volume = name, %error, "the copies in sync could not be changed")
+                tracing::warn!(volume = name, %error, "the copies in sync could not be changed");
+                ClusterError::from(error).may_be_committed()
             }
-        }
+        };
         self.propose_again(id);
+        may_be_committed
     }
 
     /// Whether to find out if the record has taken the copy here out of sync: this life has asked it to, does
@@ -400,7 +410,10 @@ impl Keeper {
         let name = kept.entry.name.clone();
         drop(volumes);
         let keeper = Rc::clone(self);
-        rt::spawn(async move { keeper.commit_entry(id, &name, transaction).await }).detach();
+        rt::spawn(async move {
+            keeper.commit_entry(id, &name, transaction).await;
+        })
+        .detach();
     }
 
     /// Notes a range that a disk of this node failed to read, and that could not be repaired.
