@@ -147,7 +147,7 @@ pub enum MetadataState {
 /// How full a pool is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// The space for volumes.
+    /// The space for volumes. What is free on a disk that leaves the pool is not part of it.
     pub total: ByteLen,
     /// The free part of it.
     pub free: ByteLen,
@@ -555,12 +555,9 @@ impl Inner {
             failure: layout.disks.disk(place as u16).failure(),
         };
         let disks: Vec<DiskUsage> = layout.places().map(disk).collect();
-        Usage {
-            total: ByteLen(disks.iter().map(|disk| disk.total.0).sum()),
-            free: ByteLen(state.allocator.free() * extent),
-            extent: ByteLen(extent),
-            disks,
-        }
+        let used: u64 = disks.iter().map(|disk| disk.total.0.saturating_sub(disk.free.0)).sum();
+        let free = state.allocator.free() * extent;
+        Usage { total: ByteLen(used + free), free: ByteLen(free), extent: ByteLen(extent), disks }
     }
 }
 

@@ -164,9 +164,13 @@ fn a_disk_that_leaves_takes_nothing_new_until_it_stays() {
         let pool = Pool::create(existing(2), creating()).await.unwrap();
         let id = pool.create_volume(thick("db", 2 * MIB)).await.unwrap().id;
         let free = pool.usage().disks.iter().map(|disk| disk.free.0).min().unwrap();
+        let used = |pool: &Pool| pool.usage().total.0 - pool.usage().free.0;
+        let (total, used_before) = (pool.usage().total.0, used(&pool));
         pool.leave(&path(0)).await.unwrap();
         assert!(pool.usage().disks[0].leaving && !pool.usage().disks[1].leaving);
         assert_eq!(pool.usage().free.0, free);
+        assert_eq!(used(&pool), used_before, "the pool is smaller, and no fuller");
+        assert!(pool.usage().total.0 < total);
         let other = pool.leave(&path(1)).await;
         assert!(matches!(other, Err(StoreError::OtherDiskLeaving { .. })), "{other:?}");
         let still = pool.remove_disk(&path(0)).await;
@@ -183,6 +187,7 @@ fn a_disk_that_leaves_takes_nothing_new_until_it_stays() {
         assert!(matches!(full, Err(StoreError::NoSpace { .. })), "{full:?}");
         pool.stay().await.unwrap();
         assert_eq!(pool.leaving(), None);
+        assert_eq!(pool.usage().total.0, total);
         pool.create_volume(thick("full", free + MIB)).await.unwrap();
         let no_space = pool.leave(&path(0)).await;
         assert!(matches!(no_space, Err(StoreError::NoSpace { .. })), "{no_space:?}");
