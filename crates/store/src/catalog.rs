@@ -141,6 +141,9 @@ impl Compression {
     }
 }
 
+/// Set in the number of the kind of a volume that is being converted to another one.
+const CONVERTING: u8 = 0x80;
+
 /// The encoding of [`CopyState`] in the catalog.
 const COPY_NONE: u8 = 0;
 const COPY_BLANK: u8 = 1;
@@ -156,6 +159,15 @@ impl VolumeKind {
             VolumeKind::Thick => 1,
             VolumeKind::Ram => 2,
             VolumeKind::Log => 3,
+        }
+    }
+
+    /// The kind that a volume of this one can be converted to.
+    pub fn other(self) -> Option<VolumeKind> {
+        match self {
+            VolumeKind::Thick => Some(VolumeKind::Log),
+            VolumeKind::Log => Some(VolumeKind::Thick),
+            VolumeKind::Ram => None,
         }
     }
 
@@ -260,12 +272,40 @@ pub(crate) struct VolumeEntry {
     pub space: SpacePolicy,
     /// Whether the blocks of a log-structured volume are compressed; off for other volumes.
     pub compression: Compression,
+    /// The layout that it is being converted to.
+    pub next: Option<OtherLayout>,
+}
+
+/// Where a volume lies that is thick or log-structured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OtherLayout {
+    pub kind: VolumeKind,
+    /// As [`VolumeEntry::slices`].
+    pub slices: Vec<Vec<ExtentRun>>,
+    /// As [`VolumeEntry::branch`].
+    pub branch: u32,
+    /// As [`VolumeEntry::compression`].
+    pub compression: Compression,
 }
 
 impl VolumeEntry {
-    /// All extents of the volume.
+    /// All extents of the volume, with those of the layout that it is being converted to.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
-        self.slices.iter().flatten().chain(&self.map).copied()
+        let next = self.next.iter().flat_map(|next| next.slices.iter().flatten());
+        self.slices.iter().flatten().chain(&self.map).chain(next).copied()
+    }
+
+    /// What identifies it in the logs: its branch, and that of the layout that it is being converted to; and
+    /// whether the blocks there are compressed.
+    pub(crate) fn branches(&self) -> impl Iterator<Item = (u32, Compression)> {
+        let own = (self.kind == VolumeKind::Log).then_some((self.branch, self.compression));
+        let next = self.next.as_ref().filter(|next| next.kind == VolumeKind::Log);
+        own.into_iter().chain(next.map(|next| (next.branch, next.compression)))
+    }
+
+    /// Whether it lies in logs, or is about to.
+    pub(crate) fn needs_logs(&self) -> bool {
+        self.branches().next().is_some()
     }
 
     /// Whether its slices have dirty maps: other nodes have copies, or may have had some.
@@ -326,10 +366,9 @@ impl Catalog {
         let rooted = roots.iter().all(|runs| count(runs.iter().copied()) == roots_wanted);
         let sound = logs.values().all(|log| log.is_sound(extent_bytes));
         let mut branches = BTreeSet::new();
-        let mut volumes = self.volumes.values().filter(|volume| volume.kind == VolumeKind::Log);
-        let placed = volumes.all(|volume| {
+        let placed = self.volumes.values().filter(|volume| volume.needs_logs()).all(|volume| {
             let has_logs = usize::from(volume.stripe.slices()) <= logs.len();
-            has_logs && volume.branch < *next_branch && branches.insert(volume.branch)
+            has_logs && volume.branches().all(|(branch, _)| branch < *next_branch && branches.insert(branch))
         });
         if numbered && rooted && sound && placed { Ok(()) } else { Err(Malformed::Logs) }
     }
@@ -541,7 +580,7 @@ impl Logs {
 impl VolumeEntry {
     fn encode(&self, bytes: &mut Vec<u8>) {
         put_text(bytes, &self.name);
-        bytes.push(self.kind.code());
+        bytes.push(self.kind.code() | if self.next.is_some() { CONVERTING } else { 0 });
         bytes.push(self.block_size.shift() as u8);
         bytes.push(self.physical_exponent);
         bytes.push(self.stripe.unit().0.trailing_zeros() as u8);
@@ -562,6 +601,14 @@ impl VolumeEntry {
             bytes.push(self.space.when_full.code());
             bytes.extend_from_slice(&self.space.reserve.0.to_le_bytes());
             bytes.push(self.compression.code());
+        }
+        match &self.next {
+            Some(next) if next.kind == VolumeKind::Log => {
+                bytes.extend_from_slice(&next.branch.to_le_bytes());
+                bytes.push(next.compression.code());
+            }
+            Some(next) => next.slices.iter().for_each(|runs| encode_runs(runs, bytes)),
+            None => {}
         }
     }
 
@@ -584,7 +631,8 @@ impl VolumeEntry {
 
     fn decode(fields: &mut Cursor<'_>) -> Option<VolumeEntry> {
         let name = fields.text()?.to_owned();
-        let kind = VolumeKind::from_code(fields.u8()?)?;
+        let code = fields.u8()?;
+        let kind = VolumeKind::from_code(code & !CONVERTING)?;
         let block_size = BlockSize::from_bytes(1u32.checked_shl(fields.u8()?.into())?)?;
         let physical_exponent = fields.u8()?;
         let unit = 1u64.checked_shl(fields.u8()?.into())?;
@@ -620,6 +668,8 @@ impl VolumeEntry {
         if !space.suits(kind, capacity) {
             return None;
         }
+        let next =
+            if code & CONVERTING != 0 { Some(OtherLayout::decode(kind, count, fields)?) } else { None };
         Some(VolumeEntry {
             name,
             kind,
@@ -635,24 +685,30 @@ impl VolumeEntry {
             branch,
             space,
             compression,
+            next,
         })
     }
 
     /// Whether each slice, and the map, has exactly the extents that it needs.
     fn has_room(&self, extent_bytes: u64) -> bool {
         let count = |runs: &[ExtentRun]| count(runs.iter().copied());
+        let has_all = |kind: VolumeKind, slices: &[Vec<ExtentRun>]| {
+            let wanted = |slice| self.extents_wanted_as(kind, slice, self.capacity, extent_bytes);
+            slices.len() == usize::from(self.stripe.slices())
+                && slices.iter().zip(0..).all(|(runs, slice)| count(runs) == wanted(slice))
+        };
         count(&self.map) == self.map_extents_wanted(self.capacity, extent_bytes)
-            && self.slices.len() == usize::from(self.stripe.slices())
-            && self
-                .slices
-                .iter()
-                .zip(0..)
-                .all(|(runs, slice)| count(runs) == self.extents_wanted(slice, self.capacity, extent_bytes))
+            && has_all(self.kind, &self.slices)
+            && self.next.as_ref().is_none_or(|next| has_all(next.kind, &next.slices))
     }
 
     /// How many extents `slice` needs in a volume of `capacity`.
     pub(crate) fn extents_wanted(&self, slice: u16, capacity: ByteLen, extent_bytes: u64) -> u64 {
-        match self.kind {
+        self.extents_wanted_as(self.kind, slice, capacity, extent_bytes)
+    }
+
+    fn extents_wanted_as(&self, kind: VolumeKind, slice: u16, capacity: ByteLen, extent_bytes: u64) -> u64 {
+        match kind {
             VolumeKind::Thick => self.stripe.slice_len(slice, capacity).0.div_ceil(extent_bytes),
             VolumeKind::Ram | VolumeKind::Log => 0,
         }
@@ -682,6 +738,32 @@ impl VolumeEntry {
                 (list + pages) * u64::from(self.stripe.slices()) * MAP_PAGE_BYTES as u64
             }
         }
+    }
+}
+
+impl OtherLayout {
+    /// Decodes the layout that a volume of this kind, with `count` slices, is being converted to.
+    fn decode(from: VolumeKind, count: u16, fields: &mut Cursor<'_>) -> Option<OtherLayout> {
+        let kind = from.other()?;
+        let slices = vec![Vec::new(); count.into()];
+        let mut next = OtherLayout { kind, slices, branch: 0, compression: Compression::Off };
+        match kind {
+            VolumeKind::Log => {
+                next.branch = fields.u32()?;
+                next.compression = Compression::from_code(fields.u8()?)?;
+            }
+            VolumeKind::Thick | VolumeKind::Ram => {
+                for runs in &mut next.slices {
+                    *runs = decode_runs(fields)?;
+                }
+            }
+        }
+        Some(next)
+    }
+
+    /// All extents of the layout.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
+        self.slices.iter().flatten().copied()
     }
 }
 

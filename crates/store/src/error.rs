@@ -390,6 +390,17 @@ pub enum StoreError {
         "volume {0} cannot be moved to another disk now, because it is not served, is being opened or closed, or its disks respond too slowly"
     )]
     VolumeNotHeld(VolumeId),
+    /// The volume is being converted, and so cannot grow, or be converted to something else.
+    #[error("volume {0} is being converted to another kind: wait until that is done, or cancel it")]
+    BeingConverted(VolumeId),
+    /// No conversion of the volume is under way.
+    #[error("volume {0} is not being converted")]
+    NotBeingConverted(VolumeId),
+    /// The volume cannot be converted to this kind.
+    #[error(
+        "volume {0} cannot be converted: only thick volumes become log volumes, and log volumes thick ones"
+    )]
+    NotConvertible(VolumeId),
     /// A slice of the volume is still open on some core.
     #[error("volume {0} is in use: close its slices first")]
     VolumeOpen(VolumeId),

@@ -196,6 +196,7 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
         branch: 0,
         space: SpacePolicy::default(),
         compression: Compression::Off,
+        next: None,
     };
     Catalog {
         name: "p".into(),

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use base::{ByteLen, Rng};
 
 use crate::catalog::{
-    Catalog, Compression, LogEntry, Logs, Malformed, SpacePolicy, VolumeEntry, VolumeKind, WhenFull,
+    Catalog, Compression, LogEntry, Logs, Malformed, OtherLayout, SpacePolicy, VolumeEntry, VolumeKind,
+    WhenFull,
 };
 use crate::copy::{CopyOf, CopyState, PoolMark};
 use crate::extent::ExtentRun;
@@ -254,6 +255,64 @@ fn logs_are_as_documented() {
     invalid(|logs| logs.logs.get_mut(&0).unwrap().segment_shift = 15);
     invalid(|logs| logs.logs.get_mut(&0).unwrap().zones.get_mut(&3).unwrap().count = 1);
     invalid(|logs| logs.logs.get_mut(&0).unwrap().zones.get_mut(&3).unwrap().start = 112);
+}
+
+/// A volume on its way to a log, and a log volume on its way to extents.
+#[test]
+fn conversions_are_as_documented() {
+    const KIND: usize = 19;
+    let mut converting = catalog();
+    let run = |start, count| ExtentRun { disk: 0, start, count };
+    let mut volume = (*converting.volumes[&VolumeId(id(0x40))]).clone();
+    let to_log = |branch| OtherLayout {
+        kind: VolumeKind::Log,
+        slices: vec![vec![]],
+        branch,
+        compression: Compression::Lz4,
+    };
+    let to_thick = |runs| OtherLayout {
+        kind: VolumeKind::Thick,
+        slices: vec![runs],
+        branch: 0,
+        compression: Compression::Off,
+    };
+    volume.next = Some(to_log(5));
+    converting.volumes.insert(VolumeId(id(0x40)), Rc::new(volume.clone()));
+    let log =
+        LogEntry { identity: id(0x70), segment_shift: 16, zone_segments: 2, zones: [(3, run(32, 2))].into() };
+    converting.logs =
+        Logs { roots: [vec![run(16, 8)], vec![run(24, 8)]], next_branch: 6, logs: [(0, log)].into() };
+    let next = [0x05, 0x00, 0x00, 0x00, 0x01];
+    let bytes = [&START[..], &COPY[..KIND], &[0x81], &COPY[KIND + 1..], &next, &MARK, &LOGS];
+    assert_eq!(converting.encode(), bytes.concat());
+    assert_eq!(Catalog::decode(&bytes.concat(), 64 << 10), Ok(converting.clone()));
+    let with = |volume: &VolumeEntry| {
+        let mut changed = converting.clone();
+        changed.volumes.insert(VolumeId(id(0x40)), Rc::new(volume.clone()));
+        changed
+    };
+    let back = VolumeEntry {
+        kind: VolumeKind::Log,
+        slices: vec![vec![]],
+        branch: 5,
+        next: Some(to_thick(vec![run(6, 1)])),
+        ..volume.clone()
+    };
+    let bytes = with(&back).encode();
+    let entry = &bytes[START.len()..];
+    assert_eq!(entry[KIND], 0x83);
+    let end = entry.len() - MARK.len() - LOGS.len();
+    let slice = [0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x06, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00];
+    assert_eq!(entry[end - slice.len()..end], slice);
+    assert_eq!(Catalog::decode(&bytes, 64 << 10), Ok(with(&back)));
+    // Its extents are its own, and as many as it needs; so is its branch.
+    let invalid = |volume: VolumeEntry| Catalog::decode(&with(&volume).encode(), 64 << 10).unwrap_err();
+    let of = Malformed::Extents(VolumeId(id(0x40)));
+    let thick = |runs| Some(to_thick(runs));
+    assert_eq!(invalid(VolumeEntry { next: thick(vec![run(7, 1)]), ..back.clone() }), of);
+    assert_eq!(invalid(VolumeEntry { next: thick(vec![run(40, 2)]), ..back.clone() }), of);
+    assert_eq!(invalid(VolumeEntry { next: thick(vec![]), ..back }), of);
+    assert_eq!(invalid(VolumeEntry { next: Some(to_log(6)), ..volume }), Malformed::Logs);
 }
 
 #[test]

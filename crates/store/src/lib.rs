@@ -15,6 +15,7 @@ mod allocator;
 mod budget;
 pub mod canary;
 mod catalog;
+mod conversion;
 mod copy;
 mod cursor;
 mod disks;

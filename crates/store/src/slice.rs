@@ -1,15 +1,18 @@
 //! A slice: one core's part of a volume.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
 
 use crate::budget::RamGrant;
 use crate::canary::{Canary, makes};
+use crate::conversion::Conversion;
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
 use crate::error::{BadBlock, ReadFailure, SliceError};
@@ -19,6 +22,9 @@ use crate::log::{LogHandle, LogSlice};
 use crate::lost::{self, Lost};
 use crate::ram::RamSlice;
 use crate::thick::ThickSlice;
+
+/// How often it is checked whether operations that began earlier have ended, when a conversion waits for them.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Everything needed to open a slice; the pool's core sends it to the slice's core.
 ///
@@ -30,6 +36,8 @@ pub struct SliceSpec {
     /// Pages of the slice's dirty map; 0 if the volume is not a copy.
     pub(crate) map_pages: u64,
     pub(crate) kind: SpecKind,
+    /// The layout that the volume is being converted to.
+    pub(crate) next: Option<SpecKind>,
     /// How often a move of a part of the volume to another disk had begun or ended.
     pub(crate) moves: u64,
     /// The same now: odd while a part is being moved. The pool counts the clones: while there is one, the
@@ -85,22 +93,27 @@ impl SliceSpec {
         let (moves, now) = (self.moves, self.in_use.load(Ordering::Acquire));
         // While a part moves, a slice that does not hold it would write to the place that is being left.
         let is_outdated = moves != now || now % 2 == 1;
-        let mut slice = Slice::of(match &self.kind {
-            SpecKind::Thick { .. } => Layout::Thick(ThickSlice::new(self, disks.clone())),
-            SpecKind::Log { .. } => Layout::Log(LogSlice::new(self, disks.clone())),
-            SpecKind::Ram { .. } => Layout::Ram(RamSlice::new(self)),
-        });
-        slice.moves = Cell::new(moves);
+        let next = self.of_next();
+        let slice = Slice::of(Layout::open(SliceSpec { next: None, ..self }, disks));
+        slice.moves.set(moves);
+        if let Some(next) = next {
+            slice.convert_to(next, disks);
+        }
         if is_outdated {
             // Whoever opens a volume excludes moves; this keeps a mistake there from destroying data.
             tracing::error!(
                 slice = slice.index(),
                 "a slice was moved while it was being opened: it is offline"
             );
-            slice.gate.lose();
+            slice.layout().gate().inspect(|gate| gate.lose());
             slice.pages.lose();
         }
         slice
+    }
+
+    /// The specification of the slice in the layout that it is being converted to.
+    fn of_next(&self) -> Option<SliceSpec> {
+        Some(SliceSpec { kind: self.next.clone()?, next: None, ..self.clone() })
     }
 }
 
@@ -112,10 +125,12 @@ impl SliceSpec {
 ///
 /// A slice of a copy may have lost blocks ([`Slice::lose`]): they cannot be read until they are written.
 pub struct Slice {
-    pub(crate) layout: Layout,
+    layout: RefCell<Rc<Layout>>,
+    /// The layout that the volume is being converted to.
+    conversion: RefCell<Option<Rc<Conversion>>>,
+    /// A clone for each change that is made to one layout only, because it began before a conversion did.
+    changing: Rc<()>,
     lost: Lost,
-    /// The operations on a thick slice.
-    gate: Gate,
     /// The operations on the pages of the map, by page; the list of lost blocks is page 0.
     pages: Gate,
     /// [`SliceSpec::moves`] of the present specification.
@@ -144,28 +159,183 @@ pub(crate) enum Layout {
     Ram(RamSlice),
 }
 
+/// A change of a range of a slice.
+#[derive(Clone)]
+pub(crate) enum Change {
+    Write(Chain, Durability),
+    /// As [`Slice::rewrite`].
+    Rewrite(Chain),
+    Zero,
+}
+
+impl Change {
+    /// The same, durable only after a flush.
+    pub(crate) fn cached(self) -> Change {
+        match self {
+            Change::Write(data, _) | Change::Rewrite(data) => Change::Write(data, Durability::Cached),
+            Change::Zero => Change::Zero,
+        }
+    }
+}
+
+impl Layout {
+    fn open(spec: SliceSpec, disks: &CoreDisks) -> Layout {
+        match &spec.kind {
+            SpecKind::Thick { .. } => Layout::Thick(ThickSlice::new(spec, disks.clone())),
+            SpecKind::Log { .. } => Layout::Log(LogSlice::new(spec, disks.clone())),
+            SpecKind::Ram { .. } => Layout::Ram(RamSlice::new(spec)),
+        }
+    }
+
+    /// The operations on what lies in place; those on logs are not counted.
+    fn gate(&self) -> Option<&Gate> {
+        match self {
+            Layout::Thick(slice) => Some(slice.gate()),
+            Layout::Log(_) | Layout::Ram(_) => None,
+        }
+    }
+
+    pub(crate) async fn read(&self, range: &Range<u64>) -> Result<Chain, SliceError> {
+        let (offset, len) = span(range);
+        match self {
+            Layout::Thick(slice) => {
+                let _pass = slice.gate().read(range.clone()).await?;
+                slice.read(offset, len).await
+            }
+            Layout::Log(slice) => slice.read(offset, len).await,
+            Layout::Ram(slice) => Ok(slice.memory().read(offset, len)),
+        }
+    }
+
+    pub(crate) async fn apply(&self, range: &Range<u64>, change: Change) -> Result<(), SliceError> {
+        let (offset, len) = span(range);
+        match (self, change) {
+            (Layout::Thick(slice), change) => {
+                let pass = slice.gate().change(range.clone()).await?;
+                let changed = match change {
+                    Change::Write(data, durability) => slice.write(offset, data, durability).await,
+                    Change::Rewrite(data) => slice.rewrite(offset, data).await,
+                    Change::Zero => slice.zero(offset, len).await,
+                };
+                pass.end();
+                changed
+            }
+            (Layout::Log(slice), Change::Write(data, durability)) => {
+                slice.write(offset, data, durability).await
+            }
+            (Layout::Log(slice), Change::Rewrite(data)) => slice.rewrite(offset, data).await,
+            (Layout::Log(slice), Change::Zero) => slice.zero(offset, len).await,
+            (Layout::Ram(slice), change) => {
+                match change {
+                    Change::Write(data, _) | Change::Rewrite(data) => slice.memory().write(offset, &data),
+                    Change::Zero => slice.memory().zero(offset, len),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) async fn allocated(
+        &self,
+        range: &Range<u64>,
+        max: usize,
+    ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
+        let (offset, len) = span(range);
+        match self {
+            Layout::Thick(slice) => {
+                let _pass = slice.gate().read(range.clone()).await?;
+                slice.allocated(offset, len, max).await
+            }
+            Layout::Log(slice) => slice.allocated(offset, len, max).await,
+            Layout::Ram(slice) => Ok(slice.memory().allocated(offset, len, max)),
+        }
+    }
+
+    async fn reserve(&self, range: &Range<u64>) -> Result<(), SliceError> {
+        let (offset, len) = span(range);
+        match self {
+            Layout::Thick(slice) => {
+                let pass = slice.gate().change(range.clone()).await?;
+                let reserved = slice.reserve(offset, len).await;
+                pass.end();
+                reserved
+            }
+            Layout::Log(slice) => slice.reserve(offset, len).await,
+            Layout::Ram(_) => Ok(()),
+        }
+    }
+
+    pub(crate) async fn flush(&self) -> Result<(), SliceError> {
+        match self {
+            Layout::Thick(slice) => slice.flush().await,
+            Layout::Log(slice) => slice.flush().await,
+            Layout::Ram(_) => Ok(()),
+        }
+    }
+
+    fn is_offline(&self) -> bool {
+        match self {
+            Layout::Thick(slice) => slice.gate().is_lost() || slice.is_offline(),
+            Layout::Log(slice) => slice.is_offline(),
+            Layout::Ram(_) => false,
+        }
+    }
+
+    /// See [`Slice::hold`].
+    async fn merge_all(&self) -> Result<(), SliceError> {
+        match self {
+            Layout::Log(slice) => slice.merge_all().await,
+            Layout::Thick(_) | Layout::Ram(_) => Ok(()),
+        }
+    }
+
+    fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
+        match self {
+            Layout::Thick(slice) => slice.grow(spec, disks),
+            Layout::Log(slice) => slice.grow(spec, disks),
+            Layout::Ram(slice) => slice.grow(spec),
+        }
+    }
+}
+
+/// The offset and length of a range.
+fn span(range: &Range<u64>) -> (ByteOffset, ByteLen) {
+    (ByteOffset(range.start), ByteLen(range.end - range.start))
+}
+
 impl Slice {
     /// Creates a slice in memory that belongs to no pool: for a scratch volume, and for tests.
     pub fn in_memory(index: u16, len: ByteLen, grant: RamGrant) -> Slice {
         let kind = SpecKind::Ram { grants: vec![Arc::new(grant)] };
-        let spec = SliceSpec { index, len, map_pages: 0, kind, moves: 0, in_use: Arc::default() };
+        let spec = SliceSpec { index, len, map_pages: 0, kind, next: None, moves: 0, in_use: Arc::default() };
         Slice::of(Layout::Ram(RamSlice::new(spec)))
     }
 
     fn of(layout: Layout) -> Slice {
         Slice {
-            layout,
+            layout: RefCell::new(Rc::new(layout)),
+            conversion: RefCell::default(),
+            changing: Rc::default(),
             lost: Lost::default(),
-            gate: Gate::default(),
             pages: Gate::default(),
             moves: Cell::new(0),
         }
     }
 
+    /// The layout that counts.
+    pub(crate) fn layout(&self) -> Rc<Layout> {
+        Rc::clone(&self.layout.borrow())
+    }
+
+    fn conversion(&self) -> Option<Rc<Conversion>> {
+        self.conversion.borrow().clone()
+    }
+
     /// Holds back all operations on a part of the volume that begin from now on, as far as this slice has
     /// any, and returns when those under way have ended.
     ///
-    /// Until [`Slice::let_go`] or [`Slice::lose_part`]. A volume's slices hold one part at a time.
+    /// Until [`Slice::let_go`] or [`Slice::lose_part`]. A volume's slices hold one part at a time, and none
+    /// while the volume is being converted.
     ///
     /// # Errors
     /// [`SliceError::Offline`]: the caller of an earlier operation has gone away, and it is unknown whether
@@ -175,7 +345,10 @@ impl Slice {
             return Ok(());
         }
         match &part.0 {
-            PartKind::Slice { index, bytes } if *index == self.index() => self.gate.hold(bytes.clone()).await,
+            PartKind::Slice { index, bytes } if *index == self.index() => match self.layout().gate() {
+                Some(gate) => gate.hold(bytes.clone()).await,
+                None => Ok(()),
+            },
             PartKind::Slice { .. } => Ok(()),
             PartKind::Map => self.pages.hold(0..u64::MAX).await,
         }
@@ -183,14 +356,15 @@ impl Slice {
 
     /// Lets the operations that [`Slice::hold_part`] held back go on.
     pub fn let_go(&self) {
-        self.gate.let_go();
+        self.layout().gate().inspect(|gate| gate.let_go());
         self.pages.let_go();
     }
 
     /// Fails the operations that [`Slice::hold_part`] held back, and all later ones on that part, until the
     /// slice is opened again: it is unknown where the part lies. A slice that has nothing of it goes on.
     pub fn lose_part(&self) {
-        for gate in [&self.gate, &self.pages] {
+        let layout = self.layout();
+        for gate in layout.gate().into_iter().chain([&self.pages]) {
             if gate.holds() {
                 gate.lose();
             }
@@ -199,7 +373,7 @@ impl Slice {
 
     /// The number of the slice in its volume.
     pub fn index(&self) -> u16 {
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(slice) => slice.index(),
             Layout::Log(slice) => slice.index(),
             Layout::Ram(slice) => slice.index(),
@@ -208,7 +382,7 @@ impl Slice {
 
     /// The length of the slice.
     pub fn len(&self) -> ByteLen {
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(slice) => slice.len(),
             Layout::Log(slice) => slice.len(),
             Layout::Ram(slice) => slice.len(),
@@ -222,14 +396,14 @@ impl Slice {
 
     /// Whether the slice and its dirty map are empty after each start.
     pub fn is_volatile(&self) -> bool {
-        matches!(self.layout, Layout::Ram(_))
+        matches!(*self.layout(), Layout::Ram(_))
     }
 
     /// How many pages the slice's dirty map has; 0 if the volume is not a copy.
     ///
     /// The pages are stored apart from the slice's bytes.
     pub fn map_pages(&self) -> usize {
-        let pages = match &self.layout {
+        let pages = match &*self.layout() {
             Layout::Thick(slice) => slice.map_pages(),
             Layout::Log(slice) => slice.map_pages(),
             Layout::Ram(slice) => slice.map_pages(),
@@ -245,7 +419,7 @@ impl Slice {
     /// # Errors
     /// [`SliceError::Offline`]: the log could not be opened; the reason was logged.
     pub async fn ready(&self) -> Result<(), SliceError> {
-        match &self.layout {
+        match &*self.layout() {
             Layout::Log(slice) => slice.ready().await,
             Layout::Thick(_) | Layout::Ram(_) => Ok(()),
         }
@@ -261,7 +435,7 @@ impl Slice {
     /// If the map has no such page.
     pub async fn read_map_page(&self, page: usize) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
         self.check_page(page);
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(_) | Layout::Log(_) => self.read_page(1 + page as u64).await,
             Layout::Ram(slice) => Ok(slice.map_page(page)),
         }
@@ -280,7 +454,7 @@ impl Slice {
     pub async fn write_map_page(&self, page: usize, image: &[u8]) -> Result<(), SliceError> {
         self.check_page(page);
         assert_eq!(image.len(), MAP_PAGE_BYTES, "a page is written as a whole");
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(_) | Layout::Log(_) => self.write_page(1 + page as u64, image).await,
             Layout::Ram(slice) => {
                 slice.set_map_page(page, image);
@@ -291,7 +465,7 @@ impl Slice {
 
     /// Reads a page of the map on disks; page 0 is the list of lost blocks.
     async fn read_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(slice) => {
                 let _pass = self.pages.read(page..page + 1).await?;
                 slice.read_page(page).await
@@ -305,7 +479,7 @@ impl Slice {
     }
 
     async fn write_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(slice) => {
                 let pass = self.pages.change(page..page + 1).await?;
                 let written = slice.write_page(page, image).await;
@@ -337,14 +511,7 @@ impl Slice {
         // Check before the read: a concurrent write may end the loss while the disk still returns the old
         // content.
         self.check_lost(offset, len)?;
-        let data = match &self.layout {
-            Layout::Thick(slice) => {
-                let _pass = self.gate.read(bytes(offset, len)).await?;
-                slice.read(offset, len).await?
-            }
-            Layout::Log(slice) => slice.read(offset, len).await?,
-            Layout::Ram(slice) => slice.memory().read(offset, len),
-        };
+        let data = self.layout().read(&bytes(offset, len)).await?;
         // And check after it: the range may have been lost meanwhile.
         self.check_lost(offset, len)?;
         Ok(data)
@@ -352,7 +519,7 @@ impl Slice {
 
     /// Announces a write to the range, so that the processor can load the memory meanwhile. Disks ignore it.
     pub fn prefetch(&self, offset: ByteOffset, len: ByteLen) {
-        if let Layout::Ram(slice) = &self.layout {
+        if let Layout::Ram(slice) = &*self.layout() {
             slice.memory().prefetch(offset, len);
         }
     }
@@ -378,7 +545,7 @@ impl Slice {
         self.end_hold(offset, len).await?;
         let finds = self.has_lost_in(offset, len);
         let durability = if finds { Durability::Durable } else { durability };
-        self.write_below(offset, data, durability).await?;
+        self.apply(bytes(offset, len), Change::Write(data, durability)).await?;
         if finds { self.end_loss(offset, len).await } else { Ok(()) }
     }
 
@@ -392,26 +559,20 @@ impl Slice {
         self.check(offset, len);
         self.know_lost().await?;
         self.end_hold(offset, len).await?;
-        self.write_below(offset, data, Durability::Durable).await
+        self.apply(bytes(offset, len), Change::Write(data, Durability::Durable)).await
     }
 
-    async fn write_below(
-        &self,
-        offset: ByteOffset,
-        data: Chain,
-        durability: Durability,
-    ) -> Result<(), SliceError> {
-        match &self.layout {
-            Layout::Thick(slice) => {
-                let pass = self.gate.change(bytes(offset, ByteLen(data.len() as u64))).await?;
-                let written = slice.write(offset, data, durability).await;
-                pass.end();
-                written
-            }
-            Layout::Log(slice) => slice.write(offset, data, durability).await,
-            Layout::Ram(slice) => {
-                slice.memory().write(offset, &data);
-                Ok(())
+    /// Changes the range in the layout, and in that which the volume is being converted to.
+    async fn apply(&self, range: Range<u64>, change: Change) -> Result<(), SliceError> {
+        loop {
+            let Some(conversion) = self.conversion() else {
+                let _changing = Rc::clone(&self.changing);
+                return self.layout().apply(&range, change).await;
+            };
+            let _locked = conversion.lock(&range).await;
+            // It may have ended meanwhile.
+            if self.conversion().is_some_and(|now| Rc::ptr_eq(&now, &conversion)) {
+                return conversion.apply(&self.layout(), range, change).await;
             }
         }
     }
@@ -429,9 +590,9 @@ impl Slice {
         if let Some(lost) = self.lost.torn_by(&(offset.0..offset.0 + len.0), self.len().0) {
             return Err(lost_error(lost));
         }
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(slice) => {
-                let _pass = self.gate.read(bytes(offset, len)).await?;
+                let _pass = slice.gate().read(bytes(offset, len)).await?;
                 slice.read_edges(offset, len).await
             }
             Layout::Log(slice) => slice.read_edges(offset, len).await,
@@ -453,23 +614,14 @@ impl Slice {
         self.know_lost().await?;
         self.end_hold(offset, len).await?;
         let finds = self.has_lost_in(offset, len);
-        match &self.layout {
-            Layout::Thick(slice) => {
-                let pass = self.gate.change(bytes(offset, len)).await?;
-                let rewritten = slice.rewrite(offset, data).await;
-                pass.end();
-                rewritten?;
-            }
-            Layout::Log(slice) => slice.rewrite(offset, data).await?,
-            Layout::Ram(slice) => slice.memory().write(offset, &data),
-        }
+        self.apply(bytes(offset, len), Change::Rewrite(data)).await?;
         if finds { self.end_loss(offset, len).await } else { Ok(()) }
     }
 
     /// The smallest unit in bytes that the slice's disks write; such a unit is either readable as a whole or
     /// not at all.
     pub fn write_unit(&self) -> u64 {
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(slice) => slice.write_unit(),
             Layout::Log(slice) => slice.write_unit(),
             Layout::Ram(_) => 1,
@@ -486,16 +638,10 @@ impl Slice {
     /// [`SliceError::Full`]; else as for [`Slice::write`].
     pub async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
-        match &self.layout {
-            Layout::Thick(slice) => {
-                let pass = self.gate.change(bytes(offset, len)).await?;
-                let reserved = slice.reserve(offset, len).await;
-                pass.end();
-                reserved
-            }
-            Layout::Log(slice) => slice.reserve(offset, len).await,
-            Layout::Ram(_) => Ok(()),
+        if let Some(conversion) = self.conversion().filter(|conversion| conversion.is_equal()) {
+            conversion.next.reserve(&bytes(offset, len)).await?;
         }
+        self.layout().reserve(&bytes(offset, len)).await
     }
 
     /// The space that is left for the slice.
@@ -503,7 +649,7 @@ impl Slice {
     /// For a thick slice: in the file system with the least free space. For a slice in a log: in the log,
     /// including what the pool lends it. `None` if space cannot run out, or is unknown.
     pub async fn room(&self) -> Option<Room> {
-        match &self.layout {
+        match &*self.layout() {
             Layout::Thick(slice) => slice.room(),
             Layout::Log(slice) => slice.room().await,
             Layout::Ram(_) => None,
@@ -521,16 +667,7 @@ impl Slice {
         self.know_lost().await?;
         self.end_hold(offset, len).await?;
         let finds = self.has_lost_in(offset, len);
-        match &self.layout {
-            Layout::Thick(slice) => {
-                let pass = self.gate.change(bytes(offset, len)).await?;
-                let zeroed = slice.zero(offset, len).await;
-                pass.end();
-                zeroed?;
-            }
-            Layout::Log(slice) => slice.zero(offset, len).await?,
-            Layout::Ram(slice) => slice.memory().zero(offset, len),
-        }
+        self.apply(bytes(offset, len), Change::Zero).await?;
         if finds {
             self.flush().await?;
             self.end_loss(offset, len).await?;
@@ -543,10 +680,12 @@ impl Slice {
     /// # Errors
     /// [`SliceError::Unwritable`] if the disk failed now, [`SliceError::Offline`] if it had failed before.
     pub async fn flush(&self) -> Result<(), SliceError> {
-        match &self.layout {
-            Layout::Thick(slice) => slice.flush().await,
-            Layout::Log(slice) => slice.flush().await,
-            Layout::Ram(_) => Ok(()),
+        // In this order: the conversion may end while the first of the two is flushed.
+        let conversion = self.conversion().filter(|conversion| conversion.is_equal());
+        self.layout().flush().await?;
+        match conversion {
+            Some(conversion) => conversion.next.flush().await,
+            None => Ok(()),
         }
     }
 
@@ -554,13 +693,10 @@ impl Slice {
     ///
     /// Writes to it then fail with [`SliceError::Offline`] until the pool is reopened.
     pub fn is_offline(&self) -> bool {
-        self.gate.is_lost()
-            || self.pages.is_lost()
-            || match &self.layout {
-                Layout::Thick(slice) => slice.is_offline(),
-                Layout::Log(slice) => slice.is_offline(),
-                Layout::Ram(_) => false,
-            }
+        let conversion = self.conversion().filter(|conversion| conversion.is_equal());
+        self.pages.is_lost()
+            || self.layout().is_offline()
+            || conversion.is_some_and(|conversion| conversion.next.is_offline())
     }
 
     /// The parts of the range that take space, in order and at most `max`; adjacent parts are merged.
@@ -582,14 +718,7 @@ impl Slice {
         let end = offset.0 + len.0;
         let lost = self.lost.first_in(&(offset.0..end)).map(|lost| lost.max(offset.0));
         let before = ByteLen(lost.unwrap_or(end) - offset.0);
-        let mut found = match &self.layout {
-            Layout::Thick(slice) => {
-                let _pass = self.gate.read(bytes(offset, len)).await?;
-                slice.allocated(offset, before, max).await?
-            }
-            Layout::Log(slice) => slice.allocated(offset, before, max).await?,
-            Layout::Ram(slice) => slice.memory().allocated(offset, before, max),
-        };
+        let mut found = self.layout().allocated(&bytes(offset, before), max).await?;
         if let Some(lost) = lost.filter(|_| found.len() < max) {
             join(&mut found, lost, end - lost);
         }
@@ -605,7 +734,7 @@ impl Slice {
     /// # Errors
     /// [`SliceError::Offline`].
     pub async fn check_map(&self, offset: ByteOffset) -> Result<Option<(BadBlock, bool)>, SliceError> {
-        let found = match &self.layout {
+        let found = match &*self.layout() {
             Layout::Log(slice) => slice.check_map(offset).await?,
             Layout::Thick(_) | Layout::Ram(_) => None,
         };
@@ -661,10 +790,11 @@ impl Slice {
         assert!(self.map_pages() > 0, "only a copy has others");
         self.know_lost().await?;
         ranges.iter().for_each(|(offset, len)| self.check(*offset, *len));
-        if let Layout::Log(slice) = &self.layout {
-            // Otherwise, a record that the disk cannot read might count as not written after a crash, and the
-            // older block would reappear.
-            slice.merge_all().await?;
+        // Otherwise, a record that the disk cannot read might count as not written after a crash, and the older
+        // block would reappear.
+        self.layout().merge_all().await?;
+        if let Some(conversion) = self.conversion().filter(|conversion| conversion.is_equal()) {
+            conversion.next.merge_all().await?;
         }
         let mut ranges = ranges.iter().map(|(offset, len)| offset.0..offset.0 + len.0);
         let _change = self.lost.change().await;
@@ -720,7 +850,7 @@ impl Slice {
         if self.map_pages() == 0 || self.lost.is_known() {
             return Ok(());
         }
-        let (page, (disk, disk_offset)) = match &self.layout {
+        let (page, (disk, disk_offset)) = match &*self.layout() {
             Layout::Thick(slice) => (self.read_page(0).await?, slice.page_place(0)),
             Layout::Log(slice) => (self.read_page(0).await?, slice.page_place(0)),
             Layout::Ram(_) => ([0; MAP_PAGE_BYTES], (0, 0)),
@@ -793,10 +923,93 @@ impl Slice {
         self.moves.set(spec.moves);
         assert!(spec.index == self.index() && spec.len >= self.len(), "{spec:?} is not this slice, grown");
         assert!(spec.map_pages as usize >= self.map_pages(), "a copy stays one: {spec:?}");
-        match &self.layout {
-            Layout::Thick(slice) => slice.grow(spec, disks),
-            Layout::Log(slice) => slice.grow(spec, disks),
-            Layout::Ram(slice) => slice.grow(spec),
+        if let Some((conversion, next)) = self.conversion().zip(spec.of_next()) {
+            conversion.next.grow(next, disks);
+        }
+        self.layout().grow(SliceSpec { next: None, ..spec }, disks);
+    }
+
+    /// Begins to convert the slice after [`Pool::begin_conversion`](crate::Pool::begin_conversion), unless
+    /// that has begun. [`Slice::convert_some`] does it.
+    ///
+    /// `spec` is the new specification of the same slice; `disks` are this core's disks, as for
+    /// [`Slice::grow`]. Operations under way are not disturbed.
+    ///
+    /// # Panics
+    /// If `spec` is of another slice.
+    pub fn begin_conversion(&self, spec: &SliceSpec, disks: &CoreDisks) {
+        assert_eq!((spec.index, spec.len), (self.index(), self.len()), "{spec:?} is of this slice");
+        if let Some(next) = spec.of_next().filter(|_| self.conversion.borrow().is_none()) {
+            self.convert_to(next, disks);
+        }
+    }
+
+    fn convert_to(&self, spec: SliceSpec, disks: &CoreDisks) {
+        let len = spec.len;
+        let conversion = Conversion::new(Layout::open(spec, disks), len);
+        self.conversion.replace(Some(Rc::new(conversion)));
+    }
+
+    /// Copies some hundred KiB to the layout that the volume is being converted to. Returns how much is left.
+    ///
+    /// One task does this at a time.
+    ///
+    /// # Errors
+    /// [`SliceError::Full`]: there is no room for the other layout; [`SliceError::Unreadable`]: this one cannot
+    /// read what is to be copied; and others. The slice serves as before, and what failed is left to copy.
+    pub async fn convert_some(&self) -> Result<ByteLen, SliceError> {
+        self.know_lost().await?;
+        let Some(conversion) = self.conversion() else { return Ok(ByteLen(0)) };
+        // Changes that do not know of the conversion: once they have ended, there are no more of them.
+        while Rc::strong_count(&self.changing) > 1 {
+            rt::sleep(LOOK_EVERY).await;
+        }
+        let is_lost = |range: &Range<u64>| {
+            let mut lost = self.lost.ranges().into_iter();
+            lost.any(|(offset, len)| offset.0 <= range.start && range.end <= offset.0 + len.0)
+        };
+        conversion.copy_some(&self.layout(), is_lost).await?;
+        Ok(conversion.left())
+    }
+
+    /// Makes the other layout count as much as the present one, if everything has been copied. Returns whether
+    /// it does: then the volume can be switched ([`Pool::switch_volume`](crate::Pool::switch_volume)).
+    ///
+    /// # Errors
+    /// Those of a flush of the other layout: it does not count.
+    pub async fn become_equal(&self) -> Result<bool, SliceError> {
+        match self.conversion() {
+            Some(conversion) => conversion.become_equal().await,
+            None => Ok(false),
+        }
+    }
+
+    /// Makes only the present layout count again, because the volume was certainly not switched.
+    pub fn count_present_only(&self) {
+        self.conversion().inspect(|conversion| conversion.count_present_only());
+    }
+
+    /// Turns to the other layout (`switched`), or stays with the present one, and closes the one that is left.
+    ///
+    /// The catalog says the same already if the volume was switched. Returns when no operation uses the layout
+    /// that was left, so that its space can be freed.
+    pub async fn end_conversion(&self, switched: bool) {
+        let Some(conversion) = self.conversion() else { return };
+        let left = {
+            let _locked = conversion.lock_all().await;
+            self.conversion.take();
+            match switched {
+                true => Some(self.layout.replace(Rc::clone(&conversion.next))),
+                false => None,
+            }
+        };
+        // Reads under way.
+        while left.as_ref().is_some_and(|left| Rc::strong_count(left) > 1) {
+            rt::sleep(LOOK_EVERY).await;
+        }
+        // Writes that wait for their turn hold it, too, and look again when they have it.
+        while !switched && Rc::strong_count(&conversion) > 1 {
+            rt::sleep(LOOK_EVERY).await;
         }
     }
 
@@ -815,14 +1028,15 @@ impl Slice {
     }
 }
 
+/// The range of `len` bytes at `offset`.
+fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
+    offset.0..offset.0 + len.0
+}
+
 /// Names no disk of this copy: the disk that could not read the block was another copy's.
 fn lost_error(offset: u64) -> SliceError {
     let (offset, cause) = (ByteOffset(offset), ReadFailure::Lost);
     SliceError::Unreadable(BadBlock { offset, disk: 0, disk_offset: 0, cause })
-}
-
-fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
-    offset.0..offset.0 + len.0
 }
 
 /// Appends a range, merging it with the last one if the two are adjacent.

@@ -21,6 +21,7 @@ use crate::canary::{Canary, makes};
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::{BadBlock, ReadFailure, SliceError};
+use crate::gate::Gate;
 use crate::range_lock::{Locked, RangeLock};
 use crate::slice::{SliceSpec, SpecKind, join};
 
@@ -40,6 +41,8 @@ pub struct ThickSlice {
     /// Set if some disk's block is larger than the volume's: from the start, or once the slice grows onto
     /// such a disk. Earlier writes do not touch that disk.
     lock: OnceCell<RangeLock>,
+    /// The operations on the slice. Whoever calls them passes it.
+    gate: Gate,
 }
 
 /// Consecutive bytes of the slice that are also consecutive on a disk.
@@ -76,6 +79,7 @@ impl ThickSlice {
             on_disks: Cell::default(),
             places: RefCell::default(),
             lock: OnceCell::new(),
+            gate: Gate::default(),
         };
         slice.lie_at(places);
         slice
@@ -93,6 +97,10 @@ impl ThickSlice {
         }
         self.on_disks.set(disks_of(&places));
         self.places.replace(places);
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// The number of the slice in its volume.

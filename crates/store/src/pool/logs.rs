@@ -167,11 +167,14 @@ impl Inner {
             zones,
             next_branch: state.catalog.logs.next_branch,
         }));
-        let has_slice =
-            |volume: &&Rc<VolumeEntry>| volume.kind == VolumeKind::Log && volume.stripe.slices() > number;
+        let has_slice = |volume: &&Rc<VolumeEntry>| volume.stripe.slices() > number;
         for volume in state.catalog.volumes.values().filter(has_slice) {
-            log.add_branch(volume.branch, volume.compression != Compression::Off);
-            log.set_reserve(volume.branch, volume.space.reserved_quarters(volume.stripe.slices()));
+            for (branch, compression) in volume.branches() {
+                log.add_branch(branch, compression != Compression::Off);
+            }
+            if volume.kind == VolumeKind::Log {
+                log.set_reserve(volume.branch, volume.space.reserved_quarters(volume.stripe.slices()));
+            }
         }
         state.logs.insert(number, Arc::clone(&log));
         Some(log)
@@ -292,8 +295,17 @@ impl Inner {
 
     /// Removes the logs that no volume needs any more from `catalog`. Returns their extents.
     pub(super) async fn drop_logs(&self, catalog: &mut Catalog) -> Vec<ExtentRun> {
-        let volumes = catalog.volumes.values().filter(|volume| volume.kind == VolumeKind::Log);
-        let needed = volumes.map(|volume| volume.stripe.slices()).max().unwrap_or(0);
+        let needed = {
+            let state = self.state.borrow();
+            // Slices may still use a layout that the volume has left.
+            let has_left = |id: &VolumeId| {
+                let live = state.volumes.get(id);
+                live.is_some_and(|live| live.left.iter().any(|layout| layout.kind == VolumeKind::Log))
+            };
+            let needs = |&(id, volume): &(&VolumeId, &Rc<VolumeEntry>)| volume.needs_logs() || has_left(id);
+            let volumes = catalog.volumes.iter().filter(needs);
+            volumes.map(|(_, volume)| volume.stripe.slices()).max().unwrap_or(0)
+        };
         let mut given_up = Vec::new();
         let unneeded: Vec<u16> = catalog.logs.logs.range(needed..).map(|(number, _)| *number).collect();
         for number in unneeded {
@@ -484,12 +496,13 @@ impl Inner {
     pub(super) fn in_logs(&self, id: VolumeId) -> InLogs {
         let mut sum = InLogs::default();
         let state = self.state.borrow();
-        let volume = state.catalog.volumes.get(&id).filter(|volume| volume.kind == VolumeKind::Log);
-        let Some(volume) = volume else { return sum };
-        for log in (0..volume.stripe.slices()).filter_map(|slice| state.logs.get(&slice)) {
-            let (stored, mapped) = log.used(volume.branch);
-            sum.stored.0 += stored;
-            sum.mapped.0 += mapped;
+        let Some(volume) = state.catalog.volumes.get(&id) else { return sum };
+        for (branch, _) in volume.branches() {
+            for log in (0..volume.stripe.slices()).filter_map(|slice| state.logs.get(&slice)) {
+                let (stored, mapped) = log.used(branch);
+                sum.stored.0 += stored;
+                sum.mapped.0 += mapped;
+            }
         }
         sum
     }
@@ -498,7 +511,9 @@ impl Inner {
     pub(super) fn set_compresses(&self, volume: &VolumeEntry) {
         let state = self.state.borrow();
         for (_, log) in state.logs.range(..volume.stripe.slices()) {
-            log.set_compresses(volume.branch, volume.compression != Compression::Off);
+            for (branch, compression) in volume.branches() {
+                log.set_compresses(branch, compression != Compression::Off);
+            }
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod add_disk;
 mod commit;
+mod convert;
 mod create;
 mod grow;
 mod layout;
@@ -34,7 +35,7 @@ use rt::{DiskFailure, Room};
 
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
-use crate::catalog::{Catalog, is_name};
+use crate::catalog::{Catalog, OtherLayout, is_name};
 use crate::copy::PoolMark;
 use crate::disks::SharedDisks;
 use crate::error::StoreError;
@@ -130,6 +131,9 @@ struct Live {
     in_use: Arc<AtomicU64>,
     /// The memory reserved for a RAM volume.
     grants: Vec<Arc<RamGrant>>,
+    /// Layouts that the volume had, or was being converted to, and that are not in the catalog any more. Slices
+    /// may still use them.
+    left: Vec<OtherLayout>,
 }
 
 /// Whether a pool's volumes can be changed.

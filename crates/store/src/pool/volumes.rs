@@ -9,8 +9,8 @@ use rt::CoreId;
 
 use super::{Inner, Live, Pool, Superblocks, ZeroingWatch, to_the_end};
 use crate::catalog::{
-    CAPACITY_MAX, Catalog, Compression, LU_STATE_BYTES_MAX, SLICES_MAX, SpacePolicy, VOLUMES_MAX,
-    VolumeEntry, VolumeKind, is_name,
+    CAPACITY_MAX, Catalog, Compression, LU_STATE_BYTES_MAX, OtherLayout, SLICES_MAX, SpacePolicy,
+    VOLUMES_MAX, VolumeEntry, VolumeKind, is_name,
 };
 use crate::copy::{self, COPIES_MAX, CopyOf, CopyState, MapPlaces};
 use crate::error::StoreError;
@@ -82,6 +82,8 @@ pub struct VolumeInfo {
     /// The blocks of a log-structured volume that are not zeros, before compression and as they are stored,
     /// as far as its logs have been opened.
     pub in_logs: InLogs,
+    /// The kind that it is being converted to.
+    pub converting: Option<VolumeKind>,
 }
 
 /// What a log-structured volume takes in the pool's logs, in bytes.
@@ -200,6 +202,9 @@ impl Pool {
             if capacity < volume.capacity {
                 return Err(StoreError::Shrink { from: volume.capacity, to: capacity });
             }
+            if volume.next.is_some() && capacity > volume.capacity {
+                return Err(StoreError::BeingConverted(id));
+            }
             volume.capacity = capacity;
             Ok(())
         };
@@ -269,8 +274,8 @@ impl Pool {
         .await
     }
 
-    /// Sets whether blocks of a log-structured volume are compressed that are written from now on. Of any
-    /// other volume, nothing changes. Durable when it returns.
+    /// Sets whether blocks of a log-structured volume are compressed that are written from now on, also of one
+    /// that is only being converted to such a volume. Of any other, nothing changes. Durable when it returns.
     ///
     /// # Errors
     /// [`StoreError::NoSuchVolume`], or any failure to write the metadata.
@@ -284,6 +289,9 @@ impl Pool {
             let set = |_: &Catalog, volume: &mut VolumeEntry| {
                 if volume.kind == VolumeKind::Log {
                     volume.compression = compression;
+                }
+                if let Some(next) = volume.next.as_mut().filter(|next| next.kind == VolumeKind::Log) {
+                    next.compression = compression;
                 }
                 Ok(())
             };
@@ -375,6 +383,10 @@ impl Pool {
         }
         let entry = self.0.entry(id)?;
         let kind = self.0.slice_kind(id, &entry)?;
+        let next = match &entry.next {
+            Some(next) => Some(self.0.slice_kind(id, &Rc::new(as_if_in(&entry, next)))?),
+            None => None,
+        };
         // Missing while the volume is being deleted.
         let in_use = {
             let state = self.0.state.borrow();
@@ -389,6 +401,7 @@ impl Pool {
             map_pages: map_pages(entry.stripe.slice_len(index, entry.capacity)),
             kind: kind(index),
             moves: in_use.load(Ordering::Acquire),
+            next: next.as_ref().map(|next| next(index)),
             in_use: Arc::clone(&in_use),
         };
         Ok(slices.map(spec).collect())
@@ -403,7 +416,7 @@ pub(super) fn infos(catalog: &Catalog, extent_bytes: u64) -> Vec<VolumeInfo> {
     infos
 }
 
-fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
+pub(super) fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
     VolumeInfo {
         id,
         name: volume.name.clone(),
@@ -421,7 +434,15 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
         space: volume.space,
         compression: volume.compression,
         in_logs: InLogs::default(),
+        converting: volume.next.as_ref().map(|next| next.kind),
     }
+}
+
+/// The entry that a volume has when it has been converted.
+fn as_if_in(volume: &VolumeEntry, next: &OtherLayout) -> VolumeEntry {
+    let OtherLayout { kind, slices, branch, compression } = next.clone();
+    let space = SpacePolicy::default();
+    VolumeEntry { kind, slices, branch, compression, space, next: None, ..volume.clone() }
 }
 
 /// The metadata space that the logical unit states of thick volumes may still take.
@@ -482,21 +503,21 @@ fn slices_for(cores: usize, capacity: ByteLen, piece: u64) -> u16 {
 }
 
 /// Memory or extents that are taken for a volume.
-struct Space {
+pub(super) struct Space {
     /// The extents of each slice.
-    slices: Vec<Vec<ExtentRun>>,
+    pub(super) slices: Vec<Vec<ExtentRun>>,
     map: Vec<ExtentRun>,
     grant: Option<crate::budget::RamGrant>,
 }
 
 impl Space {
-    fn runs(&self) -> Vec<ExtentRun> {
+    pub(super) fn runs(&self) -> Vec<ExtentRun> {
         self.slices.iter().flatten().chain(&self.map).copied().collect()
     }
 }
 
 impl Inner {
-    fn entry(&self, id: VolumeId) -> Result<Rc<VolumeEntry>, StoreError> {
+    pub(super) fn entry(&self, id: VolumeId) -> Result<Rc<VolumeEntry>, StoreError> {
         self.state.borrow().catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))
     }
 
@@ -533,6 +554,7 @@ impl Inner {
             branch: 0,
             space: spec.space,
             compression: if spec.kind == VolumeKind::Log { spec.compression } else { Compression::Off },
+            next: None,
         })
     }
 
@@ -622,7 +644,8 @@ impl Inner {
         let mut entry = catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))?;
         let volume = Rc::make_mut(&mut entry);
         let before = std::mem::replace(&mut volume.space, space);
-        if !space.suits(volume.kind, volume.capacity) {
+        let mut kinds = [volume.kind].into_iter().chain(volume.next.as_ref().map(|next| next.kind));
+        if !kinds.all(|kind| space.suits(kind, volume.capacity)) {
             return Err(StoreError::SpaceInvalid);
         }
         let (branch, slices) = (volume.branch, volume.stripe.slices());
@@ -642,7 +665,7 @@ impl Inner {
     }
 
     /// Adds to a volume's description what it takes in the logs.
-    fn with_used(&self, info: VolumeInfo) -> VolumeInfo {
+    pub(super) fn with_used(&self, info: VolumeInfo) -> VolumeInfo {
         let in_logs = self.in_logs(info.id);
         VolumeInfo { reserved: ByteLen(info.reserved.0 + in_logs.stored.0), in_logs, ..info }
     }
@@ -721,15 +744,21 @@ impl Inner {
             self.state.borrow_mut().volumes.extend(live.map(|live| (id, live)));
             return Err(error);
         }
-        if volume.kind == VolumeKind::Log {
+        let layouts = live.map(|live| live.left).unwrap_or_default();
+        if volume.needs_logs() || layouts.iter().any(|layout| layout.kind == VolumeKind::Log) {
             let mut state = self.state.borrow_mut();
             state.logs.retain(|number, _| *number < left);
-            state.logs.values().for_each(|log| log.remove_branch(volume.branch));
+            let of_layouts = layouts.iter().filter(|layout| layout.kind == VolumeKind::Log);
+            let of_volume = volume.branches().map(|(branch, _)| branch);
+            for branch in of_volume.chain(of_layouts.map(|layout| layout.branch)) {
+                state.logs.values().for_each(|log| log.remove_branch(branch));
+            }
         }
         drop(turn);
         // The extents become free only after they have been zeroed: a late zero would hit the next owner's
         // data.
-        let runs: Vec<ExtentRun> = volume.runs().chain(of_logs).collect();
+        let of_layouts = layouts.iter().flat_map(OtherLayout::runs);
+        let runs: Vec<ExtentRun> = volume.runs().chain(of_layouts).chain(of_logs).collect();
         if let Err(error) = self.zero(&runs, watch).await {
             tracing::warn!(volume = %id, %error, "the space of a deleted volume could not be released on the disk");
         }
@@ -755,7 +784,7 @@ impl Inner {
     }
 
     /// Takes the space that a volume needs to go from `before` to `after`.
-    fn take_space(&self, before: &VolumeEntry, after: &VolumeEntry) -> Result<Space, StoreError> {
+    pub(super) fn take_space(&self, before: &VolumeEntry, after: &VolumeEntry) -> Result<Space, StoreError> {
         let extent_bytes = self.extent_bytes;
         let of_slice =
             |volume: &VolumeEntry, slice| volume.extents_wanted(slice, volume.capacity, extent_bytes);

@@ -96,6 +96,12 @@ impl Volume {
         self.slices.iter().zip(specs).for_each(|(slice, spec)| slice.grow(spec, &self.disks));
     }
 
+    /// Tells the slices that the pool has begun to convert the volume.
+    pub(crate) fn begin_conversion(&self, pool: &Pool) {
+        let specs = pool.volume_slices(self.info.id, CORE, 1).expect("the volume is there");
+        self.slices.iter().zip(&specs).for_each(|(slice, spec)| slice.begin_conversion(spec, &self.disks));
+    }
+
     pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, SliceError> {
         let mut data = Vec::new();
         for piece in self.info.stripe.pieces(ByteOffset(offset), ByteLen(len)) {

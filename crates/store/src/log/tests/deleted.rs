@@ -180,7 +180,7 @@ fn an_unreadable_leaf_of_a_deleted_volume_does_not_stop_the_sweep() {
         (pool, disks, slice, goes)
     });
     let (place, start) = {
-        let inner = &log_of(&slice).inner;
+        let inner = Rc::clone(&log_of(&slice).inner);
         let last = inner.state.borrow().leaves.last_key_value().map(|(_, place)| *place).unwrap();
         let segment = Place::new(last.segment, 0);
         (last, inner.locate(segment).unwrap().2)

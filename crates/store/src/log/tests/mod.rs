@@ -126,16 +126,16 @@ async fn one_slice_of(spec: VolumeSpec) -> (Pool, CoreDisks, VolumeId, Rc<Slice>
     (pool, disks, id, slice)
 }
 
-fn log_of(slice: &Slice) -> &Rc<Log> {
-    match &slice.layout {
-        Layout::Log(slice) => slice.log(),
+fn log_of(slice: &Slice) -> Rc<Log> {
+    match &*slice.layout() {
+        Layout::Log(slice) => Rc::clone(slice.log()),
         _ => panic!("a log slice"),
     }
 }
 
 /// Where the slots of each copy of the state of the newest root lie: disk, and offset there.
 fn state_slots(slice: &Slice) -> [Vec<(usize, u64)>; 2] {
-    let inner = &log_of(slice).inner;
+    let inner = Rc::clone(&log_of(slice).inner);
     let (runs, len) = {
         let state = inner.state.borrow();
         (state.runs.clone(), state.state_len)

@@ -135,7 +135,8 @@ fn the_second_copy_is_on_another_disk_if_possible() {
             write(&slice, number % 300, number + 1, Durability::Cached).await.unwrap();
         }
         idle(&slice).await;
-        let mut state = log_of(&slice).inner.state.borrow_mut();
+        let log = log_of(&slice);
+        let mut state = log.inner.state.borrow_mut();
         let disk_of = |state: &super::super::Running, segment| state.segments.locate(segment).unwrap().0;
         let mut chosen = 0;
         for disk in 0..2 {
@@ -162,7 +163,8 @@ fn without_room_the_state_is_there_once() {
         let (_pool, _disks, _id, slice) = one_slice(4 << 20).await;
         write(&slice, 1, 7, Durability::Durable).await.unwrap();
         idle(&slice).await;
-        let mut state = log_of(&slice).inner.state.borrow_mut();
+        let log = log_of(&slice);
+        let mut state = log.inner.state.borrow_mut();
         let free = std::mem::take(&mut state.segments.free);
         assert!(state.second_runs(2, &[]).is_empty());
         state.segments.free = free;

@@ -50,6 +50,9 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::SpaceInvalid => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
         E::TooManyVolumes(_) => (StatusCode::INSUFFICIENT_STORAGE, "too_many_volumes"),
         E::LuStateTooLarge(_) | E::MetadataFull { .. } => (StatusCode::INSUFFICIENT_STORAGE, "metadata_full"),
+        E::BeingConverted(_) => (StatusCode::CONFLICT, "being_converted"),
+        E::NotBeingConverted(_) => (StatusCode::CONFLICT, "not_being_converted"),
+        E::NotConvertible(_) => (StatusCode::UNPROCESSABLE_ENTITY, "not_convertible"),
         E::VolumeNotHeld(_) | E::VolumeOpen(_) => (StatusCode::CONFLICT, "volume_in_use"),
     };
     let refusal = Refusal::new(status, code, with_causes(error));

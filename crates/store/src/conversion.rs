@@ -1,0 +1,220 @@
+//! The second layout of a slice whose volume is being converted.
+//!
+//! Until both layouts have everything ([`Conversion::is_equal`]), only the present one counts. The reasons are
+//! in `docs/why/pool.md`, *Converting a volume*.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use base::{Buf, ByteLen, Chain};
+use rt::Durability;
+
+use crate::error::SliceError;
+use crate::range_lock::{Locked, RangeLock};
+use crate::slice::{Change, Layout};
+
+/// How much a step copies: hosts' writes to the range wait for that, some milliseconds on a disk that seeks.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// What is copied or not as a whole: the largest block of disks, and the block of logs.
+const UNIT: u64 = 4096;
+
+/// A layout that a slice is being copied to.
+pub(crate) struct Conversion {
+    pub(crate) next: Rc<Layout>,
+    /// The length of the slice, which does not grow meanwhile.
+    len: u64,
+    /// Held by each change of the slice, and by the copying.
+    lock: RangeLock,
+    /// Start and end of what has to be copied, or to be copied again. Behind it, and before it, both layouts
+    /// are the same, as far as no change is under way.
+    behind: Cell<(u64, u64)>,
+    /// Both layouts have everything, and each change is made to both before it is acknowledged.
+    equal: Cell<bool>,
+}
+
+impl Conversion {
+    /// Nothing of the slice, which is this long, has been compared yet.
+    pub(crate) fn new(next: Layout, len: ByteLen) -> Conversion {
+        Conversion {
+            next: Rc::new(next),
+            len: len.0,
+            lock: RangeLock::default(),
+            behind: Cell::new((0, len.0)),
+            equal: Cell::new(false),
+        }
+    }
+
+    /// Waits until nobody else changes the range.
+    pub(crate) async fn lock(&self, range: &Range<u64>) -> Locked<'_> {
+        self.lock.lock(range.start / UNIT * UNIT, range.end.next_multiple_of(UNIT)).await
+    }
+
+    pub(crate) fn is_equal(&self) -> bool {
+        self.equal.get()
+    }
+
+    /// How much has to be copied, or to be copied again.
+    pub(crate) fn left(&self) -> ByteLen {
+        let (start, end) = self.behind.get();
+        ByteLen(end.saturating_sub(start))
+    }
+
+    /// Changes the range on both layouts. The caller has locked it.
+    ///
+    /// # Errors
+    /// Those of the present layout; of the other one only if both count.
+    pub(crate) async fn apply(
+        &self,
+        present: &Layout,
+        range: Range<u64>,
+        change: Change,
+    ) -> Result<(), SliceError> {
+        if self.equal.get() {
+            // A log may lack room, and then nothing has been changed.
+            let (first, second) = match &*self.next {
+                Layout::Log(_) => (&*self.next, present),
+                Layout::Thick(_) | Layout::Ram(_) => (present, &*self.next),
+            };
+            let on_first = first.apply(&range, change.clone()).await;
+            let changed = match on_first {
+                Ok(()) => second.apply(&range, change).await,
+                error => error,
+            };
+            if changed.is_err() {
+                self.fall_behind(&range);
+            }
+            return changed;
+        }
+        let (start, end) = self.behind.get();
+        let is_copied_later = start <= range.start && range.end <= end;
+        let changed = present.apply(&range, change.clone()).await;
+        if is_copied_later {
+            return changed;
+        }
+        // It need not be durable: nothing counts here before a flush.
+        let is_same = match changed {
+            Ok(()) => self.next.apply(&range, change.cached()).await.is_ok(),
+            Err(_) => false,
+        };
+        if !is_same {
+            self.fall_behind(&range);
+        }
+        changed
+    }
+
+    /// Notes that the layouts may differ in the range.
+    fn fall_behind(&self, range: &Range<u64>) {
+        let (from, to) = (range.start / UNIT * UNIT, range.end.next_multiple_of(UNIT).min(self.len));
+        self.behind.set(match self.behind.get() {
+            (start, end) if start < end => (start.min(from), end.max(to)),
+            _ => (from, to),
+        });
+    }
+
+    /// Copies a part of what is left to copy. `is_lost`: whether a range is lost as a whole.
+    ///
+    /// One task copies at a time.
+    ///
+    /// # Errors
+    /// Those of both layouts. Nothing has been lost: the part is copied again.
+    pub(crate) async fn copy_some(
+        &self,
+        present: &Layout,
+        is_lost: impl Fn(&Range<u64>) -> bool,
+    ) -> Result<(), SliceError> {
+        let (start, end) = self.behind.get();
+        if start >= end {
+            return Ok(());
+        }
+        let range = start..end.min((start / STEP_BYTES + 1) * STEP_BYTES);
+        let _locked = self.lock(&range).await;
+        self.copy(present, &range, is_lost).await?;
+        // A change of an earlier range may have failed meanwhile.
+        let (now, end) = self.behind.get();
+        if now == range.start {
+            self.behind.set((range.end, end));
+        }
+        Ok(())
+    }
+
+    async fn copy(
+        &self,
+        present: &Layout,
+        range: &Range<u64>,
+        is_lost: impl Fn(&Range<u64>) -> bool,
+    ) -> Result<(), SliceError> {
+        let is_used = !present.allocated(range, 1).await?.is_empty();
+        let is_used_there = match self.next.allocated(range, 1).await {
+            Ok(found) => !found.is_empty(),
+            // What cannot be looked up is written.
+            Err(_) => true,
+        };
+        if !is_used {
+            return if is_used_there { self.next.apply(range, Change::Zero).await } else { Ok(()) };
+        }
+        let data = read(present, range, is_lost).await?;
+        if !is_used_there && is_zeros(&data) {
+            return Ok(());
+        }
+        if is_used_there && self.next.read(range).await.is_ok_and(|there| there.to_vec() == data.to_vec()) {
+            return Ok(());
+        }
+        self.next.apply(range, Change::Write(data, Durability::Cached)).await
+    }
+
+    /// Makes both layouts count from now on, unless something is left to copy. Returns whether they do.
+    ///
+    /// # Errors
+    /// Those of a flush of the other layout.
+    pub(crate) async fn become_equal(&self) -> Result<bool, SliceError> {
+        let _locked = self.lock_all().await;
+        if self.left().0 > 0 {
+            return Ok(false);
+        }
+        self.next.flush().await?;
+        self.equal.set(true);
+        Ok(true)
+    }
+
+    /// Waits until nobody changes the slice.
+    pub(crate) async fn lock_all(&self) -> Locked<'_> {
+        self.lock(&(0..self.len)).await
+    }
+
+    /// Makes only the present layout count again.
+    pub(crate) fn count_present_only(&self) {
+        self.equal.set(false);
+    }
+}
+
+/// Reads a range, except what is lost as a whole: nobody reads that anywhere.
+async fn read(
+    layout: &Layout,
+    range: &Range<u64>,
+    is_lost: impl Fn(&Range<u64>) -> bool,
+) -> Result<Chain, SliceError> {
+    match layout.read(range).await {
+        Err(SliceError::Unreadable(_)) => {}
+        read => return read,
+    }
+    let mut data = Chain::new();
+    let mut at = range.start;
+    while at < range.end {
+        let unit = at..range.end.min((at / UNIT + 1) * UNIT);
+        at = unit.end;
+        match layout.read(&unit).await {
+            Ok(read) => data.append(read),
+            Err(SliceError::Unreadable(_)) if is_lost(&unit) => {
+                data.push(Buf::zeroed((unit.end - unit.start) as usize).share());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(data)
+}
+
+fn is_zeros(data: &Chain) -> bool {
+    data.parts().iter().all(|part| part.iter().all(|byte| *byte == 0))
+}

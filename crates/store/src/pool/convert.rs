@@ -1,0 +1,235 @@
+//! Converting a thick volume to a log volume, or the other way round: what the catalog says of it.
+//!
+//! The copying is done by the open slices ([`Slice::convert_some`](crate::Slice::convert_some)). Why it is done
+//! like this: `docs/why/pool.md`, *Converting a volume*.
+
+use std::rc::Rc;
+
+use super::volumes::{Space, info};
+use super::{Inner, Pool, Superblocks, VolumeInfo, ZeroingWatch, to_the_end};
+use crate::catalog::{Compression, OtherLayout, SpacePolicy, VolumeEntry, VolumeKind};
+use crate::error::StoreError;
+use crate::extent::ExtentRun;
+use crate::id::VolumeId;
+
+impl Pool {
+    /// Gives a volume the space of another kind, so that it can be copied there; reports the zeroing of that
+    /// space to `watch`. `compression` is that of a log volume.
+    ///
+    /// Afterwards the caller tells the open slices
+    /// ([`Slice::begin_conversion`](crate::Slice::begin_conversion)). Slices that are opened later know.
+    ///
+    /// # Errors
+    /// [`StoreError::NotConvertible`]; [`StoreError::BeingConverted`]; [`StoreError::SpaceInvalid`]: it has a
+    /// reserve or a policy for a full pool, which thick volumes do not have; not enough space; or any failure
+    /// to write the metadata.
+    pub async fn begin_conversion(
+        &self,
+        id: VolumeId,
+        kind: VolumeKind,
+        compression: Compression,
+        watch: ZeroingWatch,
+    ) -> Result<VolumeInfo, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.begin_conversion(id, kind, compression, &watch).await }).await
+    }
+
+    /// Checks whether [`Pool::begin_conversion`] would find space now. A log volume takes the rest as it is
+    /// copied.
+    ///
+    /// # Errors
+    /// As there, except failures to write the metadata.
+    pub fn check_conversion(&self, id: VolumeId, kind: VolumeKind) -> Result<(), StoreError> {
+        let volume = self.0.entry(id)?;
+        check(id, &volume, kind)?;
+        if let Some(space) = self.0.take_other(&volume, kind)? {
+            self.0.put_back(&space.runs());
+        }
+        Ok(())
+    }
+
+    /// Makes the layout that a volume was converted to the only one that counts. Durable when it returns.
+    ///
+    /// All slices must be equal in both ([`Slice::become_equal`](crate::Slice::become_equal)). Afterwards they
+    /// turn to it ([`Slice::end_conversion`](crate::Slice::end_conversion)), and then
+    /// [`Pool::free_left_layouts`] frees the space of the former one.
+    ///
+    /// # Errors
+    /// [`StoreError::NotBeingConverted`], or any failure to write the metadata. If changes are still possible
+    /// then ([`Pool::metadata_state`]), the volume was not switched.
+    pub async fn switch_volume(&self, id: VolumeId) -> Result<VolumeInfo, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.end_conversion(id, true).await }).await
+    }
+
+    /// Gives up the layout that a volume is being converted to.
+    ///
+    /// Its slices have left it already ([`Slice::end_conversion`](crate::Slice::end_conversion)).
+    /// [`Pool::free_left_layouts`] frees its space.
+    ///
+    /// # Errors
+    /// As for [`Pool::switch_volume`].
+    pub async fn cancel_conversion(&self, id: VolumeId) -> Result<VolumeInfo, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.end_conversion(id, false).await }).await
+    }
+
+    /// Frees the space of layouts that the catalog does not name any more. No slice of the volume may use them.
+    ///
+    /// # Errors
+    /// Any failure to write the metadata. The rest is free when the pool is opened again.
+    pub async fn free_left_layouts(&self, id: VolumeId, watch: ZeroingWatch) -> Result<(), StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.free_left_layouts(id, &watch).await }).await
+    }
+}
+
+/// Whether a volume can be converted to a kind now.
+fn check(id: VolumeId, volume: &VolumeEntry, kind: VolumeKind) -> Result<(), StoreError> {
+    if volume.kind.other() != Some(kind) {
+        return Err(StoreError::NotConvertible(id));
+    }
+    if volume.next.is_some() {
+        return Err(StoreError::BeingConverted(id));
+    }
+    if !volume.space.suits(kind, volume.capacity) {
+        return Err(StoreError::SpaceInvalid);
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Takes the extents that a volume needs in another kind; `None` if it takes them later.
+    fn take_other(&self, volume: &VolumeEntry, kind: VolumeKind) -> Result<Option<Space>, StoreError> {
+        if kind != VolumeKind::Thick {
+            return Ok(None);
+        }
+        // Its map stays where it is.
+        let as_thick = VolumeEntry { kind, space: SpacePolicy::default(), ..volume.clone() };
+        self.take_space(volume, &as_thick).map(Some)
+    }
+
+    async fn begin_conversion(
+        self: Rc<Inner>,
+        id: VolumeId,
+        kind: VolumeKind,
+        compression: Compression,
+        watch: &ZeroingWatch,
+    ) -> Result<VolumeInfo, StoreError> {
+        let _change = self.begin_change()?;
+        let before = self.entry(id)?;
+        check(id, &before, kind)?;
+        let space = self.take_other(&before, kind)?;
+        let mut runs = space.as_ref().map(Space::runs).unwrap_or_default();
+        if let Err(error) = self.zero(&runs, watch).await {
+            self.put_back(&runs);
+            return Err(error);
+        }
+        let _turn = self.turn().await;
+        let mut catalog = self.state.borrow().catalog.clone();
+        let now = catalog.volumes.get(&id).filter(|_| self.state.borrow().volumes.contains_key(&id)).cloned();
+        let Some(mut now) = now else {
+            self.put_back(&runs);
+            return Err(StoreError::NoSuchVolume(id));
+        };
+        // Another change may have been faster.
+        let allowed = match now.capacity == before.capacity {
+            true => check(id, &now, kind),
+            false => Err(StoreError::BeingConverted(id)),
+        };
+        if let Err(error) = allowed {
+            self.put_back(&runs);
+            return Err(error);
+        }
+        let slices = now.stripe.slices();
+        let of_slices = space.map_or_else(|| vec![Vec::new(); slices.into()], |space| space.slices);
+        let mut next = OtherLayout { kind, slices: of_slices, branch: 0, compression: Compression::Off };
+        if kind == VolumeKind::Log {
+            match self.add_logs(&mut catalog, slices).await {
+                Ok(logs) => runs.extend(logs),
+                Err(error) => {
+                    self.put_back(&runs);
+                    return Err(error);
+                }
+            }
+            next.branch = catalog.logs.next_branch;
+            next.compression = compression;
+            catalog.logs.next_branch += 1;
+        }
+        let (branch, compresses) = (next.branch, next.compression != Compression::Off);
+        let volume = Rc::make_mut(&mut now);
+        volume.next = Some(next);
+        let info = info(id, volume, self.extent_bytes);
+        catalog.volumes.insert(id, now);
+        self.commit_or_put_back(catalog, &runs).await?;
+        if kind == VolumeKind::Log {
+            let state = self.state.borrow();
+            state.logs.range(..slices).for_each(|(_, log)| log.add_branch(branch, compresses));
+        }
+        Ok(self.with_used(info))
+    }
+
+    async fn end_conversion(self: Rc<Inner>, id: VolumeId, switched: bool) -> Result<VolumeInfo, StoreError> {
+        let _change = self.begin_change()?;
+        let _turn = self.turn().await;
+        let mut catalog = self.state.borrow().catalog.clone();
+        let mut entry = catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))?;
+        let volume = Rc::make_mut(&mut entry);
+        let mut left = volume.next.take().ok_or(StoreError::NotBeingConverted(id))?;
+        if switched {
+            std::mem::swap(&mut volume.kind, &mut left.kind);
+            std::mem::swap(&mut volume.slices, &mut left.slices);
+            std::mem::swap(&mut volume.branch, &mut left.branch);
+            std::mem::swap(&mut volume.compression, &mut left.compression);
+        }
+        let info = info(id, volume, self.extent_bytes);
+        catalog.volumes.insert(id, entry);
+        self.commit(catalog, Superblocks::OfMetadataDisks).await?;
+        if let Some(live) = self.state.borrow_mut().volumes.get_mut(&id) {
+            live.left.push(left);
+        }
+        Ok(self.with_used(info))
+    }
+
+    async fn free_left_layouts(
+        self: Rc<Inner>,
+        id: VolumeId,
+        watch: &ZeroingWatch,
+    ) -> Result<(), StoreError> {
+        let _change = self.begin_change()?;
+        let turn = self.turn().await;
+        let left = {
+            let mut state = self.state.borrow_mut();
+            let live = state.volumes.get_mut(&id).ok_or(StoreError::NoSuchVolume(id))?;
+            std::mem::take(&mut live.left)
+        };
+        let mut runs: Vec<ExtentRun> = left.iter().flat_map(OtherLayout::runs).collect();
+        let branches = left.iter().filter(|layout| layout.kind == VolumeKind::Log);
+        let branches: Vec<u32> = branches.map(|layout| layout.branch).collect();
+        let mut committed = Ok(());
+        if !branches.is_empty() {
+            let mut catalog = self.state.borrow().catalog.clone();
+            let before = catalog.logs.logs.len();
+            let of_logs = self.drop_logs(&mut catalog).await;
+            let logs = catalog.logs.logs.len();
+            if logs < before {
+                committed = self.commit(catalog, Superblocks::OfMetadataDisks).await;
+            }
+            let mut state = self.state.borrow_mut();
+            if committed.is_ok() {
+                state.logs.retain(|number, _| usize::from(*number) < logs);
+                runs.extend(of_logs);
+            }
+            for branch in branches {
+                state.logs.values().for_each(|log| log.remove_branch(branch));
+            }
+        }
+        drop(turn);
+        // As when a volume is deleted.
+        if let Err(error) = self.zero(&runs, watch).await {
+            tracing::warn!(volume = %id, %error, "the space of a converted volume could not be released on the disk");
+        }
+        self.put_back(&runs);
+        committed
+    }
+}

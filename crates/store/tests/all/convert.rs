@@ -1,0 +1,326 @@
+//! Converting volumes while they are written to, with crashes and without room.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{ByteLen, Rng};
+use rt::Durability;
+use rt::sim::{NodeId, World};
+use store::{
+    Compression, LogTuning, Pool, SliceError, StoreError, VolumeId, VolumeKind, VolumeSpec, ZeroingWatch,
+};
+
+use crate::disk::{CORE, Volume, creating, existing, machine, opening, paths, thick};
+
+const MIB: u64 = 1 << 20;
+const SECTOR: u64 = 512;
+const WRITERS: u64 = 4;
+
+/// What a volume should hold.
+#[derive(Default)]
+struct Known {
+    /// The number last written to each sector; missing: zeros.
+    acked: BTreeMap<u64, u64>,
+    /// Writes that have begun: if there is a crash, they may have happened.
+    under_way: BTreeMap<u64, u64>,
+    last: u64,
+    stopped: bool,
+}
+
+fn sector(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(SECTOR as usize / 8)
+}
+
+async fn create() -> Pool {
+    let pool = Pool::create(existing(1), creating()).await.unwrap();
+    bound_logs(&pool);
+    pool
+}
+
+/// Logs that fit in a pool of some MiB.
+fn bound_logs(pool: &Pool) {
+    let segment = Some(ByteLen(64 << 10));
+    pool.set_log_tuning(LogTuning { segment, changes_min: 128, changes_max: 512, ..LogTuning::default() });
+}
+
+/// Writes single sectors, durably, until it is told to stop. Of neighbouring sectors, each writer has one: they
+/// share blocks of logs.
+async fn write(volume: Rc<Volume>, known: Rc<RefCell<Known>>, writer: u64, mut rng: Rng, zeroes: bool) {
+    let sectors = volume.info.capacity.0 / SECTOR;
+    while !known.borrow().stopped {
+        let at = rng.below(sectors / WRITERS) * WRITERS + writer;
+        let is_zeroed = zeroes && rng.one_in(4);
+        let number = {
+            let mut known = known.borrow_mut();
+            known.last += 1;
+            let number = if is_zeroed { 0 } else { known.last };
+            known.under_way.insert(at, number);
+            number
+        };
+        match is_zeroed {
+            true => volume.zero(at * SECTOR, SECTOR).await.unwrap(),
+            false => volume.write(at * SECTOR, &sector(number), Durability::Durable).await.unwrap(),
+        }
+        {
+            let mut known = known.borrow_mut();
+            known.under_way.remove(&at);
+            known.acked.insert(at, number);
+        }
+        rt::sleep(Duration::from_micros(rng.below(100))).await;
+    }
+}
+
+fn start(volume: &Rc<Volume>, known: &Rc<RefCell<Known>>, seed: u64, zeroes: bool) -> Vec<rt::Task<()>> {
+    let writer =
+        |number| write(Rc::clone(volume), Rc::clone(known), number, Rng::new(seed + number * 1000), zeroes);
+    (0..WRITERS).map(|number| rt::spawn(writer(number))).collect()
+}
+
+async fn stop(writers: Vec<rt::Task<()>>, known: &Rc<RefCell<Known>>) {
+    known.borrow_mut().stopped = true;
+    for writer in writers {
+        writer.await;
+    }
+    known.borrow_mut().stopped = false;
+}
+
+/// Compares the volume with what it should hold. What was under way has happened, or it has not.
+async fn check(volume: &Volume, known: &RefCell<Known>) {
+    let data = volume.read(0, volume.info.capacity.0).await.unwrap();
+    let mut known = known.borrow_mut();
+    for (at, found) in (0..).zip(data.chunks(SECTOR as usize)) {
+        let number = u64::from_le_bytes(found[..8].try_into().unwrap());
+        assert!(found == sector(number), "sector {at} is of one piece");
+        let acked = known.acked.get(&at).copied().unwrap_or(0);
+        let under_way = known.under_way.remove(&at);
+        assert!(number == acked || Some(number) == under_way, "sector {at}: {number}, not {acked}");
+        known.acked.insert(at, number);
+    }
+}
+
+async fn begin(pool: &Pool, volume: &Volume, kind: VolumeKind) {
+    let (id, watch) = (volume.info.id, ZeroingWatch::default());
+    pool.begin_conversion(id, kind, Compression::Lz4, watch).await.unwrap();
+    volume.begin_conversion(pool);
+}
+
+async fn copy(volume: &Volume) -> Result<(), SliceError> {
+    for slice in &volume.slices {
+        while slice.convert_some().await?.0 > 0 {}
+    }
+    Ok(())
+}
+
+/// Does what a node does for a conversion that has begun.
+async fn finish(pool: &Pool, volume: &Volume) -> Result<(), SliceError> {
+    loop {
+        copy(volume).await?;
+        let mut equal = true;
+        for slice in &volume.slices {
+            equal &= slice.become_equal().await?;
+        }
+        if equal {
+            break;
+        }
+    }
+    pool.switch_volume(volume.info.id).await.unwrap();
+    end(pool, volume, true).await;
+    Ok(())
+}
+
+async fn end(pool: &Pool, volume: &Volume, switched: bool) {
+    for slice in &volume.slices {
+        slice.end_conversion(switched).await;
+    }
+    pool.free_left_layouts(volume.info.id, ZeroingWatch::default()).await.unwrap();
+}
+
+#[test]
+fn a_volume_is_converted_there_and_back_while_it_is_written() {
+    for seed in 0..8 {
+        let world = World::new(seed);
+        let node = machine(&world, &[(32 * MIB, 512)]);
+        world.block_on(node, CORE, move || async move {
+            let pool = create().await;
+            // Not a whole number of blocks of a log.
+            let id = pool.create_volume(thick("db", MIB + 3 * SECTOR)).await.unwrap().id;
+            let free = pool.usage().free;
+            let volume = Rc::new(Volume::open(&pool, id));
+            let known = Rc::default();
+            for kind in [VolumeKind::Log, VolumeKind::Thick, VolumeKind::Log, VolumeKind::Thick] {
+                let writers = start(&volume, &known, seed, true);
+                rt::sleep(Duration::from_millis(5)).await;
+                begin(&pool, &volume, kind).await;
+                assert_eq!(pool.volume(id).unwrap().converting, Some(kind));
+                finish(&pool, &volume).await.unwrap();
+                rt::sleep(Duration::from_millis(5)).await;
+                stop(writers, &known).await;
+                let info = pool.volume(id).unwrap();
+                assert_eq!((info.kind, info.converting), (kind, None));
+                check(&volume, &known).await;
+            }
+            assert_eq!(pool.usage().free, free, "nothing is left of the logs");
+            drop((volume, pool));
+            let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+            check(&Volume::open(&pool, id), &known).await;
+        });
+    }
+}
+
+/// A life that ends with a power cut after `time`, or when the volume has been converted. Returns how long it
+/// took.
+fn live(
+    world: &World,
+    node: NodeId,
+    from: VolumeKind,
+    time: Duration,
+    known: &Rc<RefCell<Known>>,
+) -> (VolumeId, Duration) {
+    let (noted, done) = (Rc::clone(known), Rc::new(RefCell::new(false)));
+    let (is_done, seed) = (Rc::clone(&done), world.seed());
+    let id = world.block_on(node, CORE, move || async move {
+        let pool = create().await;
+        let spec = VolumeSpec { kind: from, ..thick("db", MIB) };
+        let id = pool.create_volume(spec).await.unwrap().id;
+        let volume = Rc::new(Volume::open(&pool, id));
+        start(&volume, &noted, seed, false).into_iter().for_each(rt::Task::detach);
+        rt::sleep(Duration::from_millis(10)).await;
+        rt::spawn(async move {
+            begin(&pool, &volume, from.other().unwrap()).await;
+            finish(&pool, &volume).await.unwrap();
+            is_done.replace(true);
+            std::future::pending::<()>().await;
+        })
+        .detach();
+        id
+    });
+    let began = world.now();
+    world.run_until(|| *done.borrow(), time);
+    let took = world.now() - began;
+    world.crash(node);
+    world.restart(node, |_| std::future::pending());
+    (id, took)
+}
+
+#[test]
+fn a_power_cut_at_any_point_of_a_conversion_loses_nothing() {
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        let all = {
+            let world = World::new(1000);
+            let node = machine(&world, &[(32 * MIB, 512)]);
+            live(&world, node, from, Duration::from_secs(60), &Rc::default()).1
+        };
+        assert!(all < Duration::from_secs(60), "it ends");
+        let mut unfinished = 0;
+        for seed in 0..40u32 {
+            let world = World::new(seed.into());
+            let node = machine(&world, &[(32 * MIB, 512)]);
+            let known = Rc::default();
+            let (id, _) = live(&world, node, from, all * seed / 36, &known);
+            unfinished += world.block_on(node, CORE, move || async move {
+                let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+                bound_logs(&pool);
+                let volume = Rc::new(Volume::open(&pool, id));
+                check(&volume, &known).await;
+                let is_unfinished = volume.info.converting.is_some();
+                if is_unfinished {
+                    assert_eq!(volume.info.kind, from);
+                    let writers = start(&volume, &known, 7, false);
+                    finish(&pool, &volume).await.unwrap();
+                    stop(writers, &known).await;
+                    check(&volume, &known).await;
+                    assert_eq!(pool.volume(id).unwrap().kind, from.other().unwrap());
+                }
+                u32::from(is_unfinished)
+            });
+        }
+        assert!((5..40).contains(&unfinished), "{unfinished} of 40 were cut off in the middle");
+    }
+}
+
+#[test]
+fn a_conversion_without_room_waits_and_fails_no_write() {
+    let world = World::new(5);
+    let node = machine(&world, &[(32 * MIB, 512)]);
+    world.block_on(node, CORE, || async {
+        let pool = create().await;
+        let id = pool.create_volume(thick("db", 4 * MIB)).await.unwrap().id;
+        let volume = Rc::new(Volume::open(&pool, id));
+        let known: Rc<RefCell<Known>> = Rc::default();
+        for at in 0..4 * MIB / SECTOR {
+            known.borrow_mut().acked.insert(at, at + 1);
+        }
+        known.borrow_mut().last = 4 * MIB / SECTOR;
+        let data: Vec<u8> = (0..4 * MIB / SECTOR).flat_map(|at| sector(at + 1)).collect();
+        volume.write(0, &data, Durability::Durable).await.unwrap();
+        begin(&pool, &volume, VolumeKind::Log).await;
+        // The logs have one zone of 1 MiB each, and get no more.
+        let free = pool.usage().free;
+        let filler = VolumeSpec { slices: Some(1), ..thick("filler", free.0) };
+        let filler = pool.create_volume(filler).await.unwrap().id;
+        assert_eq!(copy(&volume).await, Err(SliceError::Full));
+        let writers = start(&volume, &known, 5, true);
+        rt::sleep(Duration::from_millis(50)).await;
+        assert_eq!(copy(&volume).await, Err(SliceError::Full));
+        stop(writers, &known).await;
+        check(&volume, &known).await;
+        assert_eq!(volume.slices[0].become_equal().await, Ok(false));
+        pool.delete_volume(filler).await.unwrap();
+        let writers = start(&volume, &known, 6, true);
+        finish(&pool, &volume).await.unwrap();
+        stop(writers, &known).await;
+        check(&volume, &known).await;
+        assert_eq!(pool.volume(id).unwrap().kind, VolumeKind::Log);
+    });
+}
+
+#[test]
+fn a_conversion_is_cancelled_and_what_it_excludes_is_refused() {
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        let world = World::new(6);
+        let node = machine(&world, &[(32 * MIB, 512)]);
+        world.block_on(node, CORE, move || async move {
+            let to = from.other().unwrap();
+            let pool = create().await;
+            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB) }).await.unwrap().id;
+            let mut volume = Volume::open(&pool, id);
+            volume.write(0, &sector(1), Durability::Durable).await.unwrap();
+            for kind in [from, VolumeKind::Ram] {
+                let refused = pool.check_conversion(id, kind);
+                assert!(matches!(refused, Err(StoreError::NotConvertible(_))), "{refused:?}");
+            }
+            pool.check_conversion(id, to).unwrap();
+            let free = pool.usage().free;
+            begin(&pool, &volume, to).await;
+            copy(&volume).await.unwrap();
+            let refused = pool.check_conversion(id, to);
+            assert!(matches!(refused, Err(StoreError::BeingConverted(_))), "{refused:?}");
+            let refused = pool.grow_volume(id, ByteLen(2 * MIB)).await;
+            assert!(matches!(refused, Err(StoreError::BeingConverted(_))), "{refused:?}");
+            for slice in &volume.slices {
+                assert!(slice.become_equal().await.unwrap());
+                slice.count_present_only();
+                slice.end_conversion(false).await;
+            }
+            pool.cancel_conversion(id).await.unwrap();
+            end(&pool, &volume, false).await;
+            if from == VolumeKind::Thick {
+                assert_eq!(pool.usage().free, free);
+            }
+            let again = pool.cancel_conversion(id).await;
+            assert!(matches!(again, Err(StoreError::NotBeingConverted(_))), "{again:?}");
+            pool.grow_volume(id, ByteLen(2 * MIB)).await.unwrap();
+            volume.grow(&pool);
+            assert_eq!(volume.read(0, SECTOR).await.unwrap(), sector(1));
+            // A reserve is nothing that a thick volume can have.
+            if from == VolumeKind::Log {
+                let space = store::SpacePolicy { reserve: ByteLen(MIB), ..store::SpacePolicy::default() };
+                pool.set_space(id, space).await.unwrap();
+                let refused = pool.check_conversion(id, to);
+                assert!(matches!(refused, Err(StoreError::SpaceInvalid)), "{refused:?}");
+            }
+        });
+    }
+}
