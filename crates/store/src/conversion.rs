@@ -1,7 +1,7 @@
 //! The second layout of a slice whose volume is being converted.
 //!
-//! Until both layouts have everything ([`Conversion::is_equal`]), only the present one counts. The reasons are
-//! in `docs/why/pool.md`, *Converting a volume*.
+//! Until both layouts have everything ([`Conversion::is_equal`]), only the present one counts. The reasons
+//! are in `docs/why/pool.md`, *Converting a volume*.
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -23,7 +23,8 @@ use crate::lost::{self, Lost};
 use crate::ram::RamSlice;
 use crate::thick::ThickSlice;
 
-/// How often it is checked whether operations that began earlier have ended, when a conversion waits for them.
+/// How often it is checked whether operations that began earlier have ended, when a conversion waits for
+/// them.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Everything needed to open a slice; the pool's core sends it to the slice's core.
@@ -790,8 +791,8 @@ impl Slice {
         assert!(self.map_pages() > 0, "only a copy has others");
         self.know_lost().await?;
         ranges.iter().for_each(|(offset, len)| self.check(*offset, *len));
-        // Otherwise, a record that the disk cannot read might count as not written after a crash, and the older
-        // block would reappear.
+        // Otherwise, a record that the disk cannot read might count as not written after a crash, and the
+        // older block would reappear.
         self.layout().merge_all().await?;
         if let Some(conversion) = self.conversion().filter(|conversion| conversion.is_equal()) {
             conversion.next.merge_all().await?;
@@ -938,8 +939,10 @@ impl Slice {
     /// # Panics
     /// If `spec` is of another slice.
     pub fn begin_conversion(&self, spec: &SliceSpec, disks: &CoreDisks) {
-        assert_eq!((spec.index, spec.len), (self.index(), self.len()), "{spec:?} is of this slice");
-        if let Some(next) = spec.of_next().filter(|_| self.conversion.borrow().is_none()) {
+        assert_eq!(spec.index, self.index(), "{spec:?} is not of this slice");
+        // A slice that has yet to learn that the volume has grown is converted after that.
+        let is_new = self.conversion.borrow().is_none() && spec.len == self.len();
+        if let Some(next) = spec.of_next().filter(|_| is_new) {
             self.convert_to(next, disks);
         }
     }
@@ -954,9 +957,9 @@ impl Slice {
     ///
     /// One task does this at a time.
     ///
-    /// # Errors
-    /// [`SliceError::Full`]: there is no room for the other layout; [`SliceError::Unreadable`]: this one cannot
-    /// read what is to be copied; and others. The slice serves as before, and what failed is left to copy.
+    /// # Errors [`SliceError::Full`]: there is no room for the other layout; [`SliceError::Unreadable`]: this
+    /// one cannot read what is to be copied; and others. The slice serves as before, and what failed is left
+    /// to copy.
     pub async fn convert_some(&self) -> Result<ByteLen, SliceError> {
         self.know_lost().await?;
         let Some(conversion) = self.conversion() else { return Ok(ByteLen(0)) };
@@ -972,8 +975,9 @@ impl Slice {
         Ok(conversion.left())
     }
 
-    /// Makes the other layout count as much as the present one, if everything has been copied. Returns whether
-    /// it does: then the volume can be switched ([`Pool::switch_volume`](crate::Pool::switch_volume)).
+    /// Makes the other layout count as much as the present one, if everything has been copied. Returns
+    /// whether it does: then the volume can be switched
+    /// ([`Pool::switch_volume`](crate::Pool::switch_volume)).
     ///
     /// # Errors
     /// Those of a flush of the other layout: it does not count.
@@ -989,10 +993,11 @@ impl Slice {
         self.conversion().inspect(|conversion| conversion.count_present_only());
     }
 
-    /// Turns to the other layout (`switched`), or stays with the present one, and closes the one that is left.
+    /// Turns to the other layout (`switched`), or stays with the present one, and closes the one that is
+    /// left.
     ///
-    /// The catalog says the same already if the volume was switched. Returns when no operation uses the layout
-    /// that was left, so that its space can be freed.
+    /// The catalog says the same already if the volume was switched. Returns when no operation uses the
+    /// layout that was left, so that its space can be freed.
     pub async fn end_conversion(&self, switched: bool) {
         let Some(conversion) = self.conversion() else { return };
         let left = {

@@ -397,6 +397,9 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         // Steps of other changes, changes whose events are emitted elsewhere, and what viewers must not see.
         Doing::RenameVolume
         | Doing::SetCompression
+        | Doing::ConvertVolume
+        | Doing::BeginConversion
+        | Doing::SwitchLayout
         | Doing::AdoptVolume
         | Doing::MakeCopy
         | Doing::GrowCopy

@@ -22,6 +22,9 @@ doings! {
     MakeVolume = "creating volume";
     GrowVolume = "growing volume";
     RenameVolume = "renaming volume";
+    ConvertVolume = "converting volume";
+    BeginConversion = "preparing to convert the copy of volume";
+    SwitchLayout = "switching to its new kind the copy of volume";
     SetSpace = "changing the space policy of volume";
     SetCompression = "changing the compression of volume";
     DeleteVolume = "deleting volume";

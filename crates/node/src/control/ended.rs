@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::Instant;
 
-use super::{Control, Scrub, Verification};
+use super::{Control, Conversion, Scrub, Verification};
 use crate::copies::{Cause, CopyWork, VolumeEntry};
 use crate::volume::VolumeId;
 
@@ -75,6 +75,13 @@ pub enum EndedWork {
         volume: VolumeId,
         /// What it found.
         found: Box<Scrub>,
+    },
+    /// A conversion of this node's copy of a volume.
+    Conversion {
+        /// The volume's identity.
+        volume: VolumeId,
+        /// How far it came.
+        found: Box<Conversion>,
     },
     /// A change of this node.
     Change {

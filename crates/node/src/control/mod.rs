@@ -108,8 +108,9 @@ pub use self::status::{
 };
 use self::verifying::Verifications;
 pub use self::verifying::{Difference, Verification, VerificationState, due as verification_due};
-pub(crate) use self::volumes::show_capacity;
-pub use self::volumes::{NewVolume, SpaceChange, VolumeStatus};
+use self::volumes::Conversions;
+pub use self::volumes::{Conversion, NewVolume, SpaceChange, VolumeStatus};
+pub(crate) use self::volumes::{show_capacity, to_be_converted};
 use crate::events::Events;
 use crate::floating::Floating;
 use crate::port_numbers::NodeNumber;
@@ -176,6 +177,7 @@ pub struct Control {
     verifications: Verifications,
     read_errors: ReadErrors,
     scrubs: Scrubs,
+    conversions: Conversions,
     lost_blocks: lost_blocks::LostBlocks,
     /// File systems that have less free space than the pools in them may still take.
     overcommitted: RefCell<BTreeSet<u64>>,

@@ -16,6 +16,7 @@ use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::doing::Doing;
 use super::tidying::TIDY_EVERY;
 use super::turns::Thing;
+use super::volumes::compression_in_logs;
 use super::{Control, ControlError, VolumeStatus};
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
@@ -94,7 +95,14 @@ impl Control {
         let slot = entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
         let blank = NewCopy::blank(&info, slot, added.pool.clone());
-        let new = NewCopy { name: entry.name.clone(), size: entry.size, space: entry.space, ..blank };
+        let new = NewCopy {
+            name: entry.name.clone(),
+            kind: entry.shape.kind,
+            compression: compression_in_logs(&info),
+            size: entry.size,
+            space: entry.space,
+            ..blank
+        };
         let (node, asker) = (NodeId(added.node), new.asker);
         if let Err(error) = self.make_and_record(&keeper, id, node, new, added.instead_of).await {
             let may_be_left = match &error {

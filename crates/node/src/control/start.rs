@@ -139,6 +139,7 @@ impl Control {
             verifications: Verifications::default(),
             read_errors,
             scrubs,
+            conversions: Default::default(),
             lost_blocks: Default::default(),
             overcommitted: RefCell::default(),
             levels: RefCell::default(),
@@ -153,6 +154,7 @@ impl Control {
         rt::spawn(Rc::clone(&control).keep_read_errors()).detach();
         rt::spawn(Rc::clone(&control).scrub_by_schedule()).detach();
         rt::spawn(Rc::clone(&control).empty_leaving_disks()).detach();
+        rt::spawn(Rc::clone(&control).convert_volumes()).detach();
         Ok(control)
     }
 

@@ -1,5 +1,5 @@
 //! Clean-up in the background: this node deletes its removed copies, what is left of deleted volumes, and
-//! copies that nobody has added to the record, and its pools follow renames and space policies.
+//! copies that nobody has added to the record, and its pools follow renames, space policies and conversions.
 //!
 //! In open pools this happens at once, in others when they come back. Each pool has a task of its own, since
 //! its disks may hang.
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::Instant;
 use replica::Revision;
-use store::{Pool, PoolId};
+use store::{Pool, PoolId, VolumeKind};
 
 use super::Control;
 use super::leftovers::forget_deleted;
@@ -22,7 +22,7 @@ use crate::volume::VolumeId;
 /// How often a node looks for what there is to clean up.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 
-/// How often pools' names and space policies of volumes are compared with the record although nothing seems
+/// How often pools' names, space policies and kinds of volumes are compared with the record although nothing seems
 /// to have changed.
 const COMPARED_ANYWAY: Duration = Duration::from_secs(10);
 
@@ -32,6 +32,8 @@ enum Chore {
     Rename,
     /// The pool has a former space policy of the volume.
     Space,
+    /// The pool's copy is of another kind than the volume, and not on its way there.
+    Kind,
     /// The copy was removed from this node.
     Removed(Box<VolumeEntry>, DroppedCopy),
     /// The volume was deleted.
@@ -40,7 +42,7 @@ enum Chore {
     Blank(String),
 }
 
-/// When pools' names and space policies of volumes were last compared with the record and were found equal,
+/// When pools' names, space policies and kinds of volumes were last compared with the record and were found equal,
 /// and what that depends on.
 struct Compared {
     at: Instant,
@@ -92,7 +94,7 @@ impl Control {
         }
     }
 
-    /// Copies whose pools have former names or space policies of their volumes.
+    /// Copies whose pools have former names, space policies or kinds of their volumes.
     async fn outdated(&self, keeper: &Rc<Keeper>) -> Vec<(VolumeId, Chore)> {
         let renamed =
             |(id, name): (VolumeId, String)| self.has_former_name(id, &name).then_some((id, Chore::Rename));
@@ -101,6 +103,9 @@ impl Control {
             self.has_former_space(id, space.into()).then_some((id, Chore::Space))
         };
         all.extend(parts::filter_map(keeper.spaces_here(), changed).await);
+        let converted =
+            |(id, kind): (VolumeId, VolumeKind)| self.has_former_kind(id, kind).then_some((id, Chore::Kind));
+        all.extend(parts::filter_map(keeper.kinds_here(), converted).await);
         all
     }
 
@@ -134,6 +139,12 @@ impl Control {
                 let Some(entry) = keeper.volume(id).map(|volume| volume.entry) else { return };
                 if let Err(error) = self.set_space_of_copy(&entry.id, entry.space.into()).await {
                     tracing::debug!(volume = entry.name, %error, "the pool still has a volume's former space policy");
+                }
+            }
+            Chore::Kind => {
+                let Some(entry) = keeper.volume(id).map(|volume| volume.entry) else { return };
+                if let Err(error) = self.follow_kind(id, entry.shape.kind).await {
+                    tracing::debug!(volume = entry.name, %error, "the copy of a volume cannot be converted yet");
                 }
             }
             Chore::Removed(entry, dropped) => {

@@ -1,9 +1,10 @@
 //! Volumes: what they are, how they are found and shown.
 //!
-//! [`creation`] creates them, [`change`] grows, renames and changes them, [`deletion`] deletes them, and
-//! [`opening`] opens them on all cores.
+//! [`creation`] creates them, [`change`] grows, renames and changes them, [`conversion`] converts them to
+//! another kind, [`deletion`] deletes them, and [`opening`] opens them on all cores.
 
 mod change;
+mod conversion;
 mod creation;
 mod deletion;
 mod opening;
@@ -16,6 +17,9 @@ use store::{Compression, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, Volum
 pub use self::change::SpaceChange;
 pub(crate) use self::change::show_capacity;
 pub(super) use self::change::show_when_full;
+pub use self::conversion::Conversion;
+pub(super) use self::conversion::{Conversions, compression_in_logs};
+pub(crate) use self::conversion::to_be_converted;
 pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
 use super::{Control, ControlError, Placement, ScrubStatus};

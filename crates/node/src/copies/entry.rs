@@ -164,7 +164,7 @@ pub struct VolumeEntry {
     pub name: String,
     /// Its capacity in bytes.
     pub size: u64,
-    /// What never changes of it.
+    /// What all copies have in common.
     pub shape: ShapeEntry,
     /// The epoch of its configuration.
     pub epoch: u64,
@@ -224,11 +224,12 @@ impl From<SpaceEntry> for SpacePolicy {
     }
 }
 
-/// What never changes of a volume, and is the same for all of its copies: any node can show it, whether or
-/// not the nodes with copies can be reached.
+/// What is the same for all copies of a volume: any node can show it, whether or not the nodes with copies
+/// can be reached. Only the kind ever changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShapeEntry {
-    /// How its blocks are stored, as the kind's number in a pool's catalogue.
+    /// How its blocks are stored, as the kind's number in a pool's catalogue. A node whose copy is of another
+    /// kind converts it.
     #[serde(with = "kind_code")]
     pub kind: VolumeKind,
     /// The size of a logical block in bytes.
@@ -245,7 +246,7 @@ impl ShapeEntry {
     /// The shape of a volume in a pool of this node.
     pub fn of(info: &VolumeInfo) -> ShapeEntry {
         ShapeEntry {
-            kind: info.kind,
+            kind: info.converting.unwrap_or(info.kind),
             block_bytes: info.block_size.bytes(),
             physical_exponent: info.physical_exponent,
             slices: info.stripe.slices(),

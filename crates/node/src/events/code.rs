@@ -102,6 +102,10 @@ codes! {
     VOLUME_RESIZED = "volume_resized", Info;
     /// What a volume does when its pool is full, or its reserve, was changed.
     VOLUME_SPACE_CHANGED = "volume_space_changed", Info;
+    /// A conversion of a volume to another kind was started, or cancelled.
+    CONVERSION_STARTED = "conversion_started", Info;
+    /// This node has converted its copy of a volume.
+    VOLUME_CONVERTED = "volume_converted", Info;
     /// This node does not serve a volume that it should serve.
     VOLUME_UNAVAILABLE = "volume_unavailable", Critical, "run `ursa volume show` for the cause";
     /// This node serves the volume again.

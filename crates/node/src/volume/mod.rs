@@ -7,6 +7,7 @@
 //! each other.
 
 mod claims;
+mod convert;
 mod memory;
 mod order;
 mod piece;
@@ -24,6 +25,7 @@ use rt::{CoreId, Durability};
 pub use store::VolumeId;
 use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe, WhenFull};
 
+pub use self::convert::convert_some;
 pub use self::order::{Exclusive, Order};
 use self::piece::PieceOp;
 pub use self::scrub::Scrubbed;

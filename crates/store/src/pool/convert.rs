@@ -1,7 +1,7 @@
 //! Converting a thick volume to a log volume, or the other way round: what the catalog says of it.
 //!
-//! The copying is done by the open slices ([`Slice::convert_some`](crate::Slice::convert_some)). Why it is done
-//! like this: `docs/why/pool.md`, *Converting a volume*.
+//! The copying is done by the open slices ([`Slice::convert_some`](crate::Slice::convert_some)). Why it is
+//! done like this: `docs/why/pool.md`, *Converting a volume*.
 
 use std::rc::Rc;
 
@@ -34,6 +34,13 @@ impl Pool {
         to_the_end(async move { inner.begin_conversion(id, kind, compression, &watch).await }).await
     }
 
+    /// The volumes that are being converted.
+    pub fn volumes_to_convert(&self) -> Vec<VolumeId> {
+        let state = self.0.state.borrow();
+        let converting = state.catalog.volumes.iter().filter(|(_, volume)| volume.next.is_some());
+        converting.map(|(id, _)| *id).collect()
+    }
+
     /// Checks whether [`Pool::begin_conversion`] would find space now. A log volume takes the rest as it is
     /// copied.
     ///
@@ -50,8 +57,8 @@ impl Pool {
 
     /// Makes the layout that a volume was converted to the only one that counts. Durable when it returns.
     ///
-    /// All slices must be equal in both ([`Slice::become_equal`](crate::Slice::become_equal)). Afterwards they
-    /// turn to it ([`Slice::end_conversion`](crate::Slice::end_conversion)), and then
+    /// All slices must be equal in both ([`Slice::become_equal`](crate::Slice::become_equal)). Afterwards
+    /// they turn to it ([`Slice::end_conversion`](crate::Slice::end_conversion)), and then
     /// [`Pool::free_left_layouts`] frees the space of the former one.
     ///
     /// # Errors
@@ -74,7 +81,8 @@ impl Pool {
         to_the_end(async move { inner.end_conversion(id, false).await }).await
     }
 
-    /// Frees the space of layouts that the catalog does not name any more. No slice of the volume may use them.
+    /// Frees the space of layouts that the catalog does not name any more. No slice of the volume may use
+    /// them.
     ///
     /// # Errors
     /// Any failure to write the metadata. The rest is free when the pool is opened again.

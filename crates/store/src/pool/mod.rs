@@ -131,8 +131,8 @@ struct Live {
     in_use: Arc<AtomicU64>,
     /// The memory reserved for a RAM volume.
     grants: Vec<Arc<RamGrant>>,
-    /// Layouts that the volume had, or was being converted to, and that are not in the catalog any more. Slices
-    /// may still use them.
+    /// Layouts that the volume had, or was being converted to, and that are not in the catalog any more.
+    /// Slices may still use them.
     left: Vec<OtherLayout>,
 }
 

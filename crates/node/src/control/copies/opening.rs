@@ -126,6 +126,7 @@ impl Control {
             // Flush now, so that less is left to flush while hosts wait for it.
             let _flushed = unit.volume().flush().await;
         }
+        let layout = self.hold_layout(id).await;
         match self.opening(&pool, &info, Some((copy, Worth { blank, untrusted }))) {
             Ok(opening) => {
                 self.unserved.borrow_mut().remove(&id);
@@ -134,6 +135,7 @@ impl Control {
                 if let Err(error) = self.grow_slices(&pool, id).await {
                     tracing::debug!(volume = %id, %error, "a copy that was just opened is gone");
                 }
+                drop(layout);
                 if self.is_set_aside(id) {
                     self.stop_expecting(BTreeSet::from([id])).await;
                 }

@@ -50,12 +50,13 @@ impl Control {
     pub(in crate::control) async fn open_volumes(&self, pool: &Pool) {
         // An export may have failed.
         self.set_closing(pool, false);
-        let mut openings = Vec::new();
+        let (mut openings, mut layouts) = (Vec::new(), Vec::new());
         // In a cluster, a copy is opened only when the cluster's record says what it is. Without a cluster, a
         // copy is opened here, so that hosts see it, but they cannot use it.
         let in_cluster = self.place().is_some();
         for info in pool.volumes().into_iter().filter(|info| !(in_cluster && self.is_served_by_record(info)))
         {
+            layouts.push(self.hold_layout(info.id).await);
             match self.opening(pool, &info, None) {
                 Ok(opening) => openings.push(opening),
                 Err(error) => {
@@ -67,6 +68,7 @@ impl Control {
         }
         let served: BTreeSet<VolumeId> = openings.iter().map(|opening| opening.id).collect();
         open_on_all_cores(openings).await;
+        drop(layouts);
         let mut volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
         if let Ok(keeper) = self.keeper() {
             keeper.bring_back(&volumes).await;

@@ -15,14 +15,14 @@ use super::super::entry::{MAINTENANCE, NODES, NodeEntry, StandingEntry, VOLUMES,
 use super::super::split_brain::{POLICIES, PolicyEntry, SPLITS, SplitBrainPolicy, SplitEntry};
 use super::{Keeper, parse};
 use crate::access::{HostGroup, LunMap, Target};
-use crate::control::{HOSTS, TARGETS, note_ended_work};
+use crate::control::{HOSTS, TARGETS, note_ended_work, to_be_converted};
 use crate::events::code::{
-    COPY_ADDED, COPY_OUT_OF_SYNC, COPY_REMOVED, HOST_CHANGED, HOST_CREATED, HOST_DELETED, MAINTENANCE_ENDED,
-    MAINTENANCE_STARTED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED, NODE_RETURNED, NODE_STOPPED,
-    RECORD_LOST, RECORD_RETURNED, RESYNC_COMPLETED, RESYNC_PAUSED, RESYNC_RESUMED, RESYNC_STARTED,
-    SPLIT_BRAIN_DETECTED, SPLIT_BRAIN_ENDED, SPLIT_BRAIN_POLICY_CHANGED, SPLIT_BRAIN_RESOLVED,
-    TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED, VOLUME_RENAMED,
-    VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
+    CONVERSION_STARTED, COPY_ADDED, COPY_OUT_OF_SYNC, COPY_REMOVED, HOST_CHANGED, HOST_CREATED, HOST_DELETED,
+    MAINTENANCE_ENDED, MAINTENANCE_STARTED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED,
+    NODE_RETURNED, NODE_STOPPED, RECORD_LOST, RECORD_RETURNED, RESYNC_COMPLETED, RESYNC_PAUSED,
+    RESYNC_RESUMED, RESYNC_STARTED, SPLIT_BRAIN_DETECTED, SPLIT_BRAIN_ENDED, SPLIT_BRAIN_POLICY_CHANGED,
+    SPLIT_BRAIN_RESOLVED, TARGET_CHANGED, TARGET_CREATED, TARGET_DELETED, VOLUME_CREATED, VOLUME_DELETED,
+    VOLUME_RENAMED, VOLUME_RESIZED, VOLUME_SPACE_CHANGED,
 };
 use crate::events::{Code, Event, tell};
 use crate::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
@@ -250,6 +250,10 @@ impl Keeper {
             let text =
                 format!("volume {} resized from {} to {}", now.name, ByteLen(before.size), ByteLen(now.size));
             tell(about(&now.id, Event::new(VOLUME_RESIZED, &now.name, text)));
+        }
+        if before.shape.kind != now.shape.kind {
+            let text = to_be_converted(&now.name, now.shape.kind);
+            tell(about(&now.id, Event::new(CONVERSION_STARTED, &now.name, text)));
         }
         if before.space != now.space {
             let text = format!("space policy of volume {} changed", now.name);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::ByteLen;
 use replica::NodeId;
 use rt::sync::{Receiver, oneshot};
-use store::{PoolId, VolumeId};
+use store::{PoolId, VolumeId, VolumeKind};
 
 use super::super::SliceCopy;
 use super::super::core::Copies;
@@ -140,6 +140,11 @@ impl Keeper {
     /// The identities and space policies of the volumes that have a copy here.
     pub fn spaces_here(&self) -> Vec<(VolumeId, SpaceEntry)> {
         self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.space)).collect()
+    }
+
+    /// The identities and kinds of the volumes that have a copy here.
+    pub fn kinds_here(&self) -> Vec<(VolumeId, VolumeKind)> {
+        self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.shape.kind)).collect()
     }
 
     /// Copies that were removed from this node, and that this life of it has to delete.

@@ -1,0 +1,582 @@
+//! Conversions of volumes to another kind: which kind a volume should have, and how this node gets its copy
+//! there while it is in use.
+//!
+//! The cluster's record says which kind the copies of a volume should have; without a record, the catalog of
+//! the pool does. Each node converts its own copy, and resumes that after a restart. Why it is safe:
+//! `docs/why/pool.md`, *Converting a volume*.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use proto::scsi::LuConfig;
+use rt::sync::{Notify, Semaphore};
+use store::{Compression, MetadataState, Pool, SliceError, SpacePolicy, StoreError, VolumeInfo, VolumeKind};
+
+use super::super::change::{WaitsFor, Work};
+use super::super::doing::Doing;
+use super::super::filling::THRESHOLDS;
+use super::super::turns::Thing;
+use super::super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
+use super::VolumeStatus;
+use crate::copies::VolumeEntry;
+use crate::events::Event;
+use crate::events::code::{CONVERSION_STARTED, VOLUME_CONVERTED};
+use crate::shard::{Shard, on_all_cores};
+use crate::volume::{VolumeId, convert_some};
+
+/// How often a node checks whether it has volumes to convert.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long after a problem a conversion is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// How many volumes are converted at the same time; others wait.
+const AT_ONCE: usize = 2;
+
+/// The conversion of this node's copy of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conversion {
+    /// The volume's name when it began.
+    pub volume: String,
+    /// The kind that it is converted to.
+    pub to: VolumeKind,
+    /// How long ago it began, or was resumed.
+    pub age: Duration,
+    /// Size of the volume in bytes.
+    pub total: u64,
+    /// Bytes that are the same in both layouts.
+    pub done: u64,
+    /// Bytes that were compared or copied in this life of the node.
+    pub copied: u64,
+    /// What it waits for.
+    pub problem: Option<String>,
+}
+
+/// The conversions of this node.
+pub(in crate::control) struct Conversions {
+    of: RefCell<BTreeMap<VolumeId, Rc<Converting>>>,
+    /// Volumes whose copy could not begin to be converted yet, and why.
+    refused: RefCell<BTreeMap<VolumeId, (VolumeKind, String)>>,
+    turns: Rc<Semaphore>,
+    layouts: LayoutTurns,
+}
+
+impl Default for Conversions {
+    fn default() -> Conversions {
+        Conversions {
+            of: RefCell::default(),
+            refused: RefCell::default(),
+            turns: Rc::new(Semaphore::new(AT_ONCE)),
+            layouts: LayoutTurns::default(),
+        }
+    }
+}
+
+struct Converting {
+    began: Instant,
+    to: VolumeKind,
+    volume: String,
+    total: u64,
+    done: Cell<u64>,
+    copied: Cell<u64>,
+    problem: RefCell<Option<String>>,
+}
+
+impl Converting {
+    fn shown(&self) -> Conversion {
+        Conversion {
+            volume: self.volume.clone(),
+            to: self.to,
+            age: rt::now().since(self.began),
+            total: self.total,
+            done: self.done.get(),
+            copied: self.copied.get(),
+            problem: self.problem.borrow().clone(),
+        }
+    }
+}
+
+/// Keeps apart what opens slices of a volume from what changes where they lie: slices must never be opened by
+/// a specification from before such a change.
+#[derive(Default)]
+struct LayoutTurns {
+    held: RefCell<BTreeSet<VolumeId>>,
+    freed: Notify,
+}
+
+/// Nobody else opens slices of this volume, or changes where they lie, until this is dropped.
+pub(in crate::control) struct LayoutTurn<'a> {
+    turns: &'a LayoutTurns,
+    id: VolumeId,
+}
+
+impl LayoutTurns {
+    async fn hold(&self, id: VolumeId) -> LayoutTurn<'_> {
+        self.freed.until(|| !self.held.borrow().contains(&id)).await;
+        self.held.borrow_mut().insert(id);
+        LayoutTurn { turns: self, id }
+    }
+}
+
+impl Drop for LayoutTurn<'_> {
+    fn drop(&mut self) {
+        self.turns.held.borrow_mut().remove(&self.id);
+        self.turns.freed.notify();
+    }
+}
+
+/// Whether the blocks of a volume are compressed where it is log-structured.
+pub(in crate::control) fn compression_in_logs(info: &VolumeInfo) -> Compression {
+    match info.kind == VolumeKind::Log || info.converting == Some(VolumeKind::Log) {
+        true => info.compression,
+        false => Compression::default(),
+    }
+}
+
+impl Control {
+    /// Converts a volume to another kind while it is in use, or cancels that: the kind is the one that it has
+    /// then. The copies follow in the background, each on its node.
+    ///
+    /// # Errors
+    /// The volume cannot have this kind; this node has no space for it; errors of the cluster's record.
+    pub async fn convert_volume(
+        self: &Rc<Control>,
+        name: &str,
+        kind: VolumeKind,
+    ) -> Result<VolumeStatus, ControlError> {
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
+        let id = before.id.to_string();
+        let of_cluster = self.change(Work::new(Doing::ConvertVolume, &before.name), |changing| async move {
+            changing.concerns(before.id);
+            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            let is_new = control.check_convertible(&pool, &before, kind)?;
+            if !control.is_the_clusters(&before) {
+                control.check_alone(&pool, &before)?;
+                drop((volume, pool));
+                return Ok((before, is_new, false));
+            }
+            // Each node holds the volume for its own part.
+            drop((volume, pool));
+            changing.waits_for(WaitsFor::ClusterRecord);
+            let keeper = control.keeper_or_why_not()?;
+            control
+                .change_entry(&keeper, before.id, None, |entry| {
+                    check_kind(&entry.name, entry.shape.kind, kind, entry.space.into())?;
+                    let mut next = VolumeEntry::clone(entry);
+                    next.shape.kind = kind;
+                    Ok((next, None))
+                })
+                .await?;
+            Ok((before, is_new, true))
+        });
+        let (info, is_new, of_cluster) = of_cluster.await?;
+        let followed = self.follow_kind(info.id, kind).await;
+        if !of_cluster {
+            followed?;
+            if is_new {
+                let text = to_be_converted(&info.name, kind);
+                self.events().tell(Event::new(CONVERSION_STARTED, &info.name, text).of_volume(info.id));
+            }
+        }
+        // Otherwise, this node follows later, as the other ones do.
+        self.volume(&id)
+    }
+
+    /// Checks, without doing it, whether a volume could be converted on this node; returns whether it is not
+    /// of this kind yet, nor on its way there.
+    ///
+    /// # Errors
+    /// As [`Control::convert_volume`], except those of the cluster's record.
+    pub fn check_conversion(&self, name: &str, kind: VolumeKind) -> Result<bool, ControlError> {
+        let (pool, info) = self.volume_named(name)?;
+        self.check_convertible(&pool, &info, kind)
+    }
+
+    /// The kind that a volume has, or is being converted to.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn kind_of(&self, name: &str) -> Result<VolumeKind, ControlError> {
+        let (_, info) = self.volume_named(name)?;
+        Ok(self.wanted_kind(&info))
+    }
+
+    fn wanted_kind(&self, info: &VolumeInfo) -> VolumeKind {
+        let entry = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
+        entry.map_or(info.converting.unwrap_or(info.kind), |volume| volume.entry.shape.kind)
+    }
+
+    fn check_convertible(
+        &self,
+        pool: &Pool,
+        info: &VolumeInfo,
+        kind: VolumeKind,
+    ) -> Result<bool, ControlError> {
+        check_kind(&info.name, info.kind, kind, info.space)?;
+        if info.converting.is_none() && info.kind != kind {
+            pool.check_conversion(info.id, kind)?;
+        }
+        Ok(self.wanted_kind(info) != kind)
+    }
+
+    /// Whether the pool's copy of a volume is of another kind, and not on its way to this one.
+    pub(in crate::control) fn has_former_kind(&self, id: VolumeId, kind: VolumeKind) -> bool {
+        let found = self.current_of(self.copies_of(id));
+        let is_former = found
+            .is_some_and(|(_, info)| info.copy.is_some() && info.converting.unwrap_or(info.kind) != kind);
+        if !is_former {
+            self.conversions.refused.borrow_mut().remove(&id);
+        }
+        is_former
+    }
+
+    /// Begins to convert this node's copy of a volume, or gives that up.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub(in crate::control) async fn follow_kind(
+        self: &Rc<Control>,
+        id: VolumeId,
+        kind: VolumeKind,
+    ) -> Result<(), ControlError> {
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(&id.to_string())?);
+        if before.converting.unwrap_or(before.kind) == kind {
+            return Ok(());
+        }
+        let name = before.name.clone();
+        let begun = self.change(Work::new(Doing::BeginConversion, &name), |changing| async move {
+            changing.concerns(before.id);
+            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (pool, info) = control.volume_still(&before)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            match info.converting {
+                None if info.kind != kind => {
+                    pool.begin_conversion(id, kind, Compression::default(), changing.zeroing()).await?;
+                    control.tell_conversion(&pool, id).await
+                }
+                Some(other) if other != kind => {
+                    control.give_up_conversion(&pool, &info).await?;
+                    // The rest takes as long as deleting a volume, and concerns nobody.
+                    drop(volume);
+                    Ok(pool.free_left_layouts(id, changing.zeroing()).await?)
+                }
+                _ => Ok(()),
+            }
+        });
+        let begun = begun.await;
+        let mut refused = self.conversions.refused.borrow_mut();
+        match &begun {
+            Ok(()) => drop(refused.remove(&id)),
+            Err(error) => drop(refused.insert(id, (kind, error.to_string()))),
+        }
+        begun
+    }
+
+    /// Tells the open slices that the volume is being converted. The caller holds the volume.
+    async fn tell_conversion(&self, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
+        let _turn = self.conversions.layouts.hold(id).await;
+        let (pool_id, specs) = (pool.id(), self.specs_by_core(pool, id)?);
+        on_all_cores(move || {
+            let specs = specs.clone();
+            async move {
+                let shard = Shard::current();
+                if let (Some(unit), Some(disks)) = (shard.unit(id), shard.disks(pool_id)) {
+                    unit.volume().begin_conversion(&specs[usize::from(rt::core().0)], &disks);
+                }
+            }
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Gives up the layout that a volume is being converted to. The caller holds the volume.
+    async fn give_up_conversion(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
+        let (id, _turn) = (info.id, self.conversions.layouts.hold(info.id).await);
+        // Otherwise the volume may have been switched, and nobody knows.
+        if pool.metadata_state() != MetadataState::Writable {
+            return Err(StoreError::MetadataReadOnly(pool.id()).into());
+        }
+        end_conversion(id, false).await;
+        pool.cancel_conversion(id).await?;
+        Ok(())
+    }
+
+    /// Waits until nobody changes where the slices of a volume lie: to be held while they are opened.
+    pub(in crate::control) async fn hold_layout(&self, id: VolumeId) -> LayoutTurn<'_> {
+        self.conversions.layouts.hold(id).await
+    }
+
+    /// The conversions of this node's copies that are under way, or are to begin.
+    pub fn conversions(&self) -> Vec<(VolumeId, Conversion)> {
+        let of = self.conversions.of.borrow();
+        let under_way = of.iter().map(|(id, converting)| (*id, converting.shown()));
+        let refused = self.conversions.refused.borrow();
+        let waiting = refused.iter().filter(|(id, _)| !of.contains_key(*id));
+        let waiting = waiting.filter_map(|(id, (to, problem))| {
+            let (_, info) = self.volume_named(&id.to_string()).ok()?;
+            let conversion = Conversion {
+                volume: self.shown_name(&info),
+                to: *to,
+                age: Duration::ZERO,
+                total: info.capacity.0,
+                done: 0,
+                copied: 0,
+                problem: Some(problem.clone()),
+            };
+            Some((*id, conversion))
+        });
+        under_way.chain(waiting).collect()
+    }
+
+    /// Converts the volumes of this node that are to be converted, as long as it runs.
+    pub(in crate::control) async fn convert_volumes(self: Rc<Control>) {
+        loop {
+            rt::sleep(LOOK_EVERY).await;
+            for id in self.to_convert() {
+                let Some((_, info)) = self.current_of(self.copies_of(id)) else { continue };
+                let Some(to) = info.converting else { continue };
+                let converting = Rc::new(Converting {
+                    began: rt::now(),
+                    to,
+                    volume: self.shown_name(&info),
+                    total: info.capacity.0,
+                    done: Cell::new(0),
+                    copied: Cell::new(0),
+                    problem: RefCell::default(),
+                });
+                self.conversions.of.borrow_mut().insert(id, Rc::clone(&converting));
+                rt::spawn(Rc::clone(&self).convert(id, converting)).detach();
+            }
+        }
+    }
+
+    /// Volumes that are being converted, and that no task here converts.
+    fn to_convert(&self) -> Vec<VolumeId> {
+        let known = self.conversions.of.borrow();
+        let pools = self.open_pools().into_iter();
+        let ids = pools.flat_map(|pool| pool.volumes_to_convert());
+        ids.filter(|id| !known.contains_key(id)).collect()
+    }
+
+    fn is_converted_to(&self, id: VolumeId) -> Option<VolumeKind> {
+        self.current_of(self.copies_of(id))?.1.converting
+    }
+
+    async fn convert(self: Rc<Control>, id: VolumeId, converting: Rc<Converting>) {
+        let turns = Rc::clone(&self.conversions.turns);
+        let mut ended = None;
+        while self.is_converted_to(id) == Some(converting.to) {
+            turns.acquire(1).await;
+            let done = self.convert_all(id, &converting).await;
+            turns.release(1);
+            match done {
+                Ok(true) => {
+                    ended = Some((JobOutcome::Done, None));
+                    break;
+                }
+                // It was given up, or hosts' writes have not been copied yet.
+                Ok(false) => rt::next_turn().await,
+                Err(problem) => {
+                    tracing::debug!(volume = %id, problem, "a conversion waits");
+                    converting.problem.replace(Some(problem));
+                    rt::sleep(AGAIN_AFTER).await;
+                }
+            }
+        }
+        // A pool that was closed is not the end: the next task continues.
+        if ended.is_none() && !self.copies_of(id).is_empty() {
+            ended = Some((JobOutcome::Cancelled, Some("cancelled before it was complete".to_owned())));
+        }
+        self.conversions.of.borrow_mut().remove(&id);
+        let Some((outcome, reason)) = ended else { return };
+        let shown = converting.shown();
+        let (subject, took) = (shown.volume.clone(), Some(shown.age));
+        let work = EndedWork::Conversion { volume: id, found: Box::new(shown) };
+        self.note_end(EndedJob { work, subject, outcome, reason, took });
+    }
+
+    /// Copies what is to be copied, then switches the volume. Returns whether it has been switched.
+    ///
+    /// # Errors
+    /// What it waits for, in words.
+    async fn convert_all(
+        self: &Rc<Control>,
+        id: VolumeId,
+        converting: &Rc<Converting>,
+    ) -> Result<bool, String> {
+        let Some((_, info)) = self.current_of(self.copies_of(id)) else { return Ok(false) };
+        let mut before = 0;
+        for slice in 0..info.stripe.slices() {
+            let len = info.stripe.slice_len(slice, info.capacity).0;
+            let mut left = len;
+            loop {
+                if self.keeper().is_some_and(|keeper| keeper.is_stopping()) {
+                    return Err("this node is stopping".into());
+                }
+                let began = rt::now();
+                let now = convert_some(id, slice).await.map_err(|error| said(error, converting.to))?.0;
+                converting.copied.set(converting.copied.get() + left.saturating_sub(now));
+                left = now;
+                converting.done.set(before + len.saturating_sub(left));
+                converting.problem.take();
+                if left == 0 {
+                    break;
+                }
+                // Half of the time is left to hosts.
+                rt::sleep(rt::now().since(began)).await;
+                rt::next_turn().await;
+                if self.is_converted_to(id) != Some(converting.to) {
+                    return Ok(false);
+                }
+            }
+            before += len;
+        }
+        self.switch(id).await.map_err(|error| error.to_string())
+    }
+
+    /// Makes the layout that this node's copy was converted to the only one. Returns whether it is.
+    async fn switch(self: &Rc<Control>, id: VolumeId) -> Result<bool, ControlError> {
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(&id.to_string())?);
+        let name = before.name.clone();
+        self.change(Work::new(Doing::SwitchLayout, &name), |changing| async move {
+            changing.concerns(before.id);
+            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (pool, info) = control.volume_still(&before)?;
+            if info.converting.is_none() {
+                return Ok(false);
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let switched = {
+                let _turn = control.conversions.layouts.hold(id).await;
+                control.switch_slices(&pool, &info).await
+            };
+            let Some(info) = switched? else {
+                // A slice may not know yet: it was opened while this began.
+                control.tell_conversion(&pool, id).await?;
+                return Ok(false);
+            };
+            show_kind(&info).await;
+            let name = control.shown_name(&info);
+            let text = format!("volume {name} was converted: it is a {} volume now", kind_name(info.kind));
+            control.events().tell(Event::new(VOLUME_CONVERTED, &name, text).of_volume(id));
+            // The rest takes as long as deleting a volume, and concerns nobody.
+            drop(volume);
+            if let Err(error) = pool.free_left_layouts(id, changing.zeroing()).await {
+                tracing::warn!(volume = name, %error, "the former space of a converted volume is free only after the pool was reopened");
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Switches the volume in the pool and on all cores; `None`: not everything has been copied. The caller
+    /// holds the volume and its layout.
+    async fn switch_slices(
+        &self,
+        pool: &Pool,
+        info: &VolumeInfo,
+    ) -> Result<Option<VolumeInfo>, ControlError> {
+        let id = info.id;
+        let equal = on_all_cores(move || async move {
+            match Shard::current().unit(id) {
+                Some(unit) => unit.volume().become_equal().await,
+                None => 0,
+            }
+        });
+        let equal: usize = equal.await.into_iter().sum();
+        let switched = match equal == usize::from(info.stripe.slices()) {
+            true => pool.switch_volume(id).await.map(Some).map_err(ControlError::from),
+            false => Ok(None),
+        };
+        match switched {
+            Ok(Some(info)) => {
+                end_conversion(id, true).await;
+                Ok(Some(info))
+            }
+            not_switched => {
+                // If the pool's metadata could not be written, nobody knows what the disks say: both layouts
+                // count until the pool is reopened.
+                if pool.metadata_state() == MetadataState::Writable {
+                    on_all_cores(move || async move {
+                        if let Some(unit) = Shard::current().unit(id) {
+                            unit.volume().count_present_only();
+                        }
+                    })
+                    .await;
+                }
+                not_switched
+            }
+        }
+    }
+}
+
+/// Lets all slices of a volume turn to their new layout, or stay with the present one.
+async fn end_conversion(id: VolumeId, switched: bool) {
+    on_all_cores(move || async move {
+        if let Some(unit) = Shard::current().unit(id) {
+            unit.volume().end_conversion(switched).await;
+        }
+    })
+    .await;
+}
+
+/// Reports over SCSI what differs between the kinds.
+async fn show_kind(info: &VolumeInfo) {
+    let (id, thresholds) = (info.id, (info.kind == VolumeKind::Log).then_some(THRESHOLDS));
+    on_all_cores(move || async move {
+        let Some(unit) = Shard::current().unit(id) else { return };
+        let mut brain = unit.brain().borrow_mut();
+        let config = LuConfig { thresholds, ..brain.config().clone() };
+        brain.reconfigure(config);
+    })
+    .await;
+}
+
+/// Checks whether a volume of one kind can be converted to another one, or is of that kind already.
+fn check_kind(
+    volume: &str,
+    from: VolumeKind,
+    to: VolumeKind,
+    space: SpacePolicy,
+) -> Result<(), ControlError> {
+    let reason = match (from, to) {
+        (VolumeKind::Ram, _) => "a RAM volume cannot be converted: create another volume and copy the data",
+        (_, VolumeKind::Ram) => "no volume can be converted to a RAM volume",
+        (_, VolumeKind::Thick) if space != SpacePolicy::default() => {
+            tracing::debug!(volume, "a volume has a space policy that thick volumes do not have");
+            "a thick volume has neither a reserve nor a policy for a full pool: first run `ursa volume set NAME --reserve 0 --when-full fail`"
+        }
+        _ => return Ok(()),
+    };
+    Err(ControlError::Invalid { field: "kind", reason })
+}
+
+/// The text of the event that a volume is to be converted.
+pub(crate) fn to_be_converted(volume: &str, kind: VolumeKind) -> String {
+    format!("volume {volume} is converted to a {} volume", kind_name(kind))
+}
+
+fn kind_name(kind: VolumeKind) -> &'static str {
+    match kind {
+        VolumeKind::Thick => "thick",
+        VolumeKind::Ram => "RAM",
+        VolumeKind::Log => "log",
+    }
+}
+
+/// What a conversion waits for after this error.
+fn said(error: SliceError, to: VolumeKind) -> String {
+    match error {
+        SliceError::Full if to == VolumeKind::Log => {
+            "space in the pool for the log: delete something or add a disk".into()
+        }
+        SliceError::Full => "space in the file system under the pool".into(),
+        SliceError::Unreadable(_) => {
+            "blocks that the disk cannot read, until they are repaired or written".into()
+        }
+        SliceError::Offline => "its disks, or until this node serves the volume".into(),
+        error => error.to_string(),
+    }
+}

@@ -1,0 +1,75 @@
+//! Converting the slices of a volume to another layout. Each core converts its own.
+
+use base::ByteLen;
+use store::{CoreDisks, ReadFailure, SliceError, SliceSpec};
+
+use super::{Volume, VolumeId, core_of};
+use crate::shard::Shard;
+
+/// One step of the conversion of a slice of a volume, on the slice's core: returns how much is left to copy.
+///
+/// Blocks that this node's disk cannot read are repaired from another copy first. The volume stays open until
+/// the step has ended.
+///
+/// # Errors
+/// Those of the layouts; [`SliceError::Offline`] if this node does not serve the slice.
+pub async fn convert_some(id: VolumeId, slice: u16) -> Result<ByteLen, SliceError> {
+    rt::call(core_of(slice, rt::cores()), move || async move {
+        // Whoever closes the volume waits for its unit.
+        let unit = Shard::current().unit(id).ok_or(SliceError::Offline)?;
+        let slice = unit.volume().slice(slice).ok_or(SliceError::Offline)?;
+        match slice.layout().convert_some().await {
+            Err(SliceError::Unreadable(bad)) if bad.cause != ReadFailure::Lost => {
+                let is_repaired = match slice.copy() {
+                    Some(copy) => copy.repair_found(bad).await,
+                    None => false,
+                };
+                if is_repaired {
+                    slice.layout().convert_some().await
+                } else {
+                    Err(SliceError::Unreadable(bad))
+                }
+            }
+            result => result,
+        }
+    })
+    .await
+}
+
+impl Volume {
+    /// Tells this core's slices that the volume is being converted.
+    pub fn begin_conversion(&self, specs: &[SliceSpec], disks: &CoreDisks) {
+        for spec in specs {
+            if let Some(slice) = self.slice(spec.index()) {
+                slice.layout().begin_conversion(spec, disks);
+            }
+        }
+    }
+
+    /// How many of this core's slices have everything in both layouts, and keep it so from now on.
+    pub async fn become_equal(&self) -> usize {
+        let mut equal = 0;
+        for slice in self.slices.iter().flatten() {
+            match slice.layout().become_equal().await {
+                Ok(is_equal) => equal += usize::from(is_equal),
+                Err(error) => {
+                    let (volume, slice) = (self.id, slice.index());
+                    tracing::debug!(%volume, slice, %error, "a slice cannot be converted yet");
+                }
+            }
+        }
+        equal
+    }
+
+    /// Makes only the present layout of this core's slices count.
+    pub fn count_present_only(&self) {
+        self.slices.iter().flatten().for_each(|slice| slice.layout().count_present_only());
+    }
+
+    /// Lets this core's slices turn to the layout that they were converted to, or stay with the present one.
+    pub async fn end_conversion(&self, switched: bool) {
+        for slice in self.slices.iter().flatten() {
+            slice.layout().end_conversion(switched).await;
+        }
+    }
+}
