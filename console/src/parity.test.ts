@@ -7,6 +7,7 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
+  convert_volume: 'few volumes ever change their kind, and what that means is explained where the command is (docs/use/pools.md)',
   leave_cluster: 'for a node that is no longer in its cluster, on that machine (docs/use/console.md)',
   force_new_cluster: 'for the only survivor of a disaster, on that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console requests the node itself',

@@ -15,6 +15,7 @@ it('describes the work and its nodes', () => {
   expect(jobWord(job({ kind: 'remove_copy' }), nodes)).toBe('on n2: removing a copy')
   expect(jobWord(job({ kind: 'verify' }), nodes)).toBe('verifying its copies, by n2')
   expect(jobWord(job({ kind: 'scrub' }), nodes)).toBe('on n2: scrubbing')
+  expect(jobWord(job({ kind: 'convert' }), nodes)).toBe('on n2: converting')
   expect(jobWord(job({ kind: 'change', state: 'waiting' }), nodes)).toBe('on n2: waiting')
   expect(jobWord(job({ kind: 'change', state: 'waiting', node: null }), [])).toBe('waiting')
 })

@@ -22,6 +22,8 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
       return `${waits ? 'waiting to verify its copies' : 'verifying its copies'}${known(job.node) ? `, by ${name(job.node)}` : ''}`
     case 'scrub':
       return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting to scrub' : 'scrubbing'}`
+    case 'convert':
+      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting to convert' : 'converting'}`
     case 'change':
       return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waiting' : 'in progress'}`
   }
@@ -43,6 +45,8 @@ export function endWord(job: Job, nodes: ClusterNode[]): string {
       return `verify of its copies${known(job.node) ? `, by ${name(job.node)}` : ''}`
     case 'scrub':
       return `${known(job.node) ? `on ${name(job.node)}: ` : ''}scrub`
+    case 'convert':
+      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}conversion`
     case 'change':
       return known(job.node) ? `on ${name(job.node)}` : ''
   }
@@ -109,6 +113,8 @@ export function cancelMeaning(job: Job): string {
       return 'The verify stops; findings so far are kept. It changes no data.'
     case 'scrub':
       return 'The scrub stops; findings so far are kept. The next one begins from the start.'
+    case 'convert':
+      return 'The volume keeps its former kind. Copies that have been converted already are converted back. No data is lost.'
     default:
       return 'The copy that is being added is removed; the others stay as they are. No data is lost.'
   }

@@ -21,8 +21,8 @@ pub struct Job {
     pub subject: String,
     /// State of the job.
     pub state: JobState,
-    /// Number of the node that has the copy, or that runs the verify, scrub or change; absent without a
-    /// cluster.
+    /// Number of the node that has the copy, or that runs the verify, scrub, conversion or change; absent
+    /// without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Number of the node that a copy moves from.
@@ -121,6 +121,8 @@ pub enum JobKind {
     Verify,
     /// A volume is scrubbed on a node.
     Scrub,
+    /// A copy of a volume is converted to another kind by its node.
+    Convert,
     /// Another change on a node.
     Change,
 }
@@ -134,6 +136,7 @@ impl fmt::Display for JobKind {
             JobKind::RemoveCopy => "remove_copy",
             JobKind::Verify => "verify",
             JobKind::Scrub => "scrub",
+            JobKind::Convert => "convert",
             JobKind::Change => "change",
         })
     }

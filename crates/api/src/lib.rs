@@ -74,8 +74,8 @@ pub use self::split_brain::{
 pub use self::target::{MapCreate, Target, TargetChange, TargetCreate, TargetMap};
 pub use self::volume::{
     Comparison, Compression, CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint,
-    Verification, VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeHealth,
-    VolumeKind, VolumeMap, WhenFull,
+    Verification, VerificationState, Volume, VolumeChange, VolumeConvert, VolumeCopy, VolumeCreate,
+    VolumeHealth, VolumeKind, VolumeMap, WhenFull,
 };
 
 use serde::{Deserialize, Deserializer};

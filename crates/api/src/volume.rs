@@ -195,6 +195,14 @@ pub struct CopyCreate {
     pub instead_of: Option<u16>,
 }
 
+/// Conversion of a volume to another kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeConvert {
+    /// Kind to convert it to: `thick` or `log`.
+    pub kind: VolumeKind,
+}
+
 /// Resync progress of a copy that is out of sync.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CopySync {

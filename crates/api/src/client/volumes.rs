@@ -7,7 +7,7 @@ use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
     CopyCreate, DryRun, ForkResolution, List, PolicyChoice, PolicyChosen, Scrub, Verification,
-    VerificationState, Volume, VolumeChange, VolumeCounters, VolumeCreate,
+    VerificationState, Volume, VolumeChange, VolumeConvert, VolumeCounters, VolumeCreate,
 };
 
 /// How often the client queries the progress of a verify.
@@ -98,6 +98,22 @@ impl Client {
     pub fn scrub_volume(&self, name: &str, node: Option<u16>) -> Result<Scrub> {
         let path = of_node(format!("/v1/volumes/{}/scrub", segment(name)), node);
         self.json(self.authorized(self.agent.post(self.address(&path))).send_empty())
+    }
+
+    /// Converts a volume to another kind. It continues in the background: each copy is a job of its node.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn convert_volume(&self, name: &str, to: &VolumeConvert) -> Result<Volume> {
+        self.post(&format!("/v1/volumes/{}/convert", segment(name)), to)
+    }
+
+    /// What converting a volume would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError); including the refusal of the change itself.
+    pub fn would_convert_volume(&self, name: &str, to: &VolumeConvert) -> Result<DryRun> {
+        self.post(&format!("/v1/volumes/{}/convert?dry_run=true", segment(name)), to)
     }
 
     /// Adds a copy to a volume, or moves one.

@@ -212,6 +212,7 @@ impl Control {
         let info = match &copies {
             Some(CopiesStatus { entry, .. }) => VolumeInfo {
                 name: entry.name.clone(),
+                kind: entry.shape.kind,
                 capacity: ByteLen(entry.size),
                 space: entry.space.into(),
                 ..info

@@ -81,6 +81,9 @@ pub enum CliError {
         "the copies of volume {0:?} could not be verified as equal: see above; host writes during the check can cause differences, so run it again while no host writes"
     )]
     CopiesDiffer(String),
+    /// No conversion of the volume is under way.
+    #[error("volume {0:?} is not being converted: `ursa volume show {0}` shows which kind it is")]
+    NotConverted(String),
     /// The number of copies does not match the nodes.
     #[error(
         "--copies {0} does not match the {1} nodes in --on: list as many nodes, or omit one of the two options"

@@ -8,6 +8,7 @@ use api::{
 };
 use clap::{Args, Subcommand, ValueEnum};
 
+mod convert;
 pub mod copy;
 mod latency;
 mod progress;
@@ -48,6 +49,20 @@ pub enum Command {
         name: String,
         /// New size
         size: Size,
+    },
+    /// Convert a volume to another kind while it is in use, or cancel that
+    Convert {
+        /// Volume name or ID
+        name: String,
+        /// Kind to convert it to
+        #[arg(long, value_enum, required_unless_present = "cancel")]
+        kind: Option<OnDisk>,
+        /// Cancel the conversion; copies that have been converted already are converted back
+        #[arg(long, conflicts_with = "kind")]
+        cancel: bool,
+        /// Show what the command would do, and change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Rename a volume; hosts do not notice
     Rename {
@@ -168,6 +183,24 @@ enum Kind {
     Log,
 }
 
+/// The kinds of volumes that can be converted into one another.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum OnDisk {
+    /// On the pool's disks, all space reserved
+    Thick,
+    /// On the pool's disks, log-structured: thin, with checksums
+    Log,
+}
+
+impl From<OnDisk> for VolumeKind {
+    fn from(kind: OnDisk) -> VolumeKind {
+        match kind {
+            OnDisk::Thick => VolumeKind::Thick,
+            OnDisk::Log => VolumeKind::Log,
+        }
+    }
+}
+
 /// What writes to a log volume do when its pool is full.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum WhenFull {
@@ -242,6 +275,9 @@ impl Command {
             Command::Resize { name, size } => {
                 let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
                 output.show(&client.change_volume(&name, &change)?, resized)
+            }
+            Command::Convert { name, kind, cancel: _, dry_run } => {
+                convert::run(client, output, &name, kind.map(VolumeKind::from), dry_run)
             }
             Command::Rename { name, new_name } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };

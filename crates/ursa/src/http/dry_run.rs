@@ -13,10 +13,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that have a dry run.
-const CALLS: [(&str, &str); 31] = [
+const CALLS: [(&str, &str); 32] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
+    ("POST", "/v1/volumes/{name}/convert"),
     ("POST", "/v1/volumes/{name}/copies"),
     ("DELETE", "/v1/volumes/{name}/copies/{node}"),
     ("PUT", "/v1/volumes/{name}/split-brain-policy"),

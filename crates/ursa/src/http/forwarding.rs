@@ -45,7 +45,7 @@ use super::state::State;
 use super::{dry_run, node_param, volumes};
 
 /// Calls that another node executes if this one does not have the volume.
-const OF_VOLUMES: [(&str, &str); 9] = [
+const OF_VOLUMES: [(&str, &str); 10] = [
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
     ("GET", "/v1/volumes/{name}/counters"),
@@ -53,6 +53,7 @@ const OF_VOLUMES: [(&str, &str); 9] = [
     ("GET", "/v1/volumes/{name}/verify"),
     ("POST", "/v1/volumes/{name}/scrub"),
     ("GET", "/v1/volumes/{name}/scrub"),
+    ("POST", "/v1/volumes/{name}/convert"),
     ("POST", "/v1/volumes/{name}/copies"),
     MAP,
 ];

@@ -120,6 +120,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(volumes::counters::show))
         .routes(routes!(volumes::verification::begin, volumes::verification::show))
         .routes(routes!(volumes::scrub::begin, volumes::scrub::show))
+        .routes(routes!(volumes::conversion::convert))
         .routes(routes!(volumes::copying::add_copy))
         .routes(routes!(volumes::copying::remove_copy))
         .routes(routes!(volumes::split_brain::set_split_brain_policy))

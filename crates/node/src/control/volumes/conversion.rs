@@ -163,7 +163,7 @@ impl Control {
             let keeper = control.keeper_or_why_not()?;
             control
                 .change_entry(&keeper, before.id, None, |entry| {
-                    check_kind(&entry.name, entry.shape.kind, kind, entry.space.into())?;
+                    check_kind(entry.shape.kind, kind, entry.space.into())?;
                     let mut next = VolumeEntry::clone(entry);
                     next.shape.kind = kind;
                     Ok((next, None))
@@ -194,15 +194,18 @@ impl Control {
         self.check_convertible(&pool, &info, kind)
     }
 
-    /// The kind that a volume has, or is being converted to.
+    /// Cancels the conversion of a volume: copies that have been converted already are converted back.
     ///
     /// # Errors
-    /// [`ControlError::NotFound`].
-    pub fn kind_of(&self, name: &str) -> Result<VolumeKind, ControlError> {
+    /// As [`Control::convert_volume`].
+    pub async fn cancel_conversion(self: &Rc<Control>, name: &str) -> Result<VolumeStatus, ControlError> {
         let (_, info) = self.volume_named(name)?;
-        Ok(self.wanted_kind(&info))
+        let former = self.wanted_kind(&info).other();
+        let former = former.ok_or(StoreError::NotConvertible(info.id))?;
+        self.convert_volume(name, former).await
     }
 
+    /// The kind that a volume has, or is being converted to.
     fn wanted_kind(&self, info: &VolumeInfo) -> VolumeKind {
         let entry = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         entry.map_or(info.converting.unwrap_or(info.kind), |volume| volume.entry.shape.kind)
@@ -214,7 +217,7 @@ impl Control {
         info: &VolumeInfo,
         kind: VolumeKind,
     ) -> Result<bool, ControlError> {
-        check_kind(&info.name, info.kind, kind, info.space)?;
+        check_kind(info.kind, kind, info.space)?;
         if info.converting.is_none() && info.kind != kind {
             pool.check_conversion(info.id, kind)?;
         }
@@ -535,18 +538,12 @@ async fn show_kind(info: &VolumeInfo) {
 }
 
 /// Checks whether a volume of one kind can be converted to another one, or is of that kind already.
-fn check_kind(
-    volume: &str,
-    from: VolumeKind,
-    to: VolumeKind,
-    space: SpacePolicy,
-) -> Result<(), ControlError> {
+fn check_kind(from: VolumeKind, to: VolumeKind, space: SpacePolicy) -> Result<(), ControlError> {
     let reason = match (from, to) {
         (VolumeKind::Ram, _) => "a RAM volume cannot be converted: create another volume and copy the data",
         (_, VolumeKind::Ram) => "no volume can be converted to a RAM volume",
         (_, VolumeKind::Thick) if space != SpacePolicy::default() => {
-            tracing::debug!(volume, "a volume has a space policy that thick volumes do not have");
-            "a thick volume has neither a reserve nor a policy for a full pool: first run `ursa volume set NAME --reserve 0 --when-full fail`"
+            "a thick volume has neither a reserve nor a policy for a full pool: first run `ursa volume reserve NAME 0` and `ursa volume when-full NAME fail`"
         }
         _ => return Ok(()),
     };

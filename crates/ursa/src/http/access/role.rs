@@ -80,6 +80,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("POST",   "/v1/volumes/{name}/verify", OPERATOR),
     ("GET",    "/v1/volumes/{name}/scrub", VIEWER),
     ("POST",   "/v1/volumes/{name}/scrub", OPERATOR),
+    ("POST",   "/v1/volumes/{name}/convert", OPERATOR),
     ("POST",   "/v1/volumes/{name}/copies", OPERATOR),
     ("DELETE", "/v1/volumes/{name}/copies/{node}", OPERATOR),
     ("PUT",    "/v1/volumes/{name}/split-brain-policy", OPERATOR),

@@ -19,6 +19,11 @@ pub(in crate::http) fn of_scrub(volume: VolumeId, node: Option<u16>) -> String {
     with_node(format!("scrub.{volume}"), node)
 }
 
+/// The ID of the conversion of a node's copy of a volume.
+pub(in crate::http) fn of_conversion(volume: VolumeId, node: Option<u16>) -> String {
+    with_node(format!("convert.{volume}"), node)
+}
+
 /// The ID of a change of a node, which may be in no cluster.
 pub(in crate::http) fn of_change(number: u64, node: Option<u16>) -> String {
     with_node(format!("change.{number}"), node)
@@ -40,7 +45,7 @@ pub(super) fn volume_of(id: &str) -> &str {
 pub(in crate::http) fn node_of(id: &str) -> Option<u16> {
     let mut parts = id.split('.');
     match parts.next()? {
-        "verify" | "scrub" | "change" => parts.nth(1)?.parse().ok(),
+        "verify" | "scrub" | "convert" | "change" => parts.nth(1)?.parse().ok(),
         _ => None,
     }
 }
@@ -66,6 +71,7 @@ mod tests {
         assert_eq!((volume_of(&verify), node_of(&verify)), (volume.to_string().as_str(), Some(2)));
         assert_eq!(node_of(&of_scrub(volume, Some(4))), Some(4));
         assert_eq!(node_of(&of_scrub(volume, None)), None);
+        assert_eq!(node_of(&of_conversion(volume, Some(4))), Some(4));
         assert_eq!(node_of(&of_change(5, Some(3))), Some(3));
         assert_eq!(node_of(&of_change(5, None)), None);
         let copy = of_copy("ab", 3);

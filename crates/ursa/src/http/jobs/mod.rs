@@ -1,8 +1,8 @@
 //! Jobs: work in progress, as the cluster's record and its nodes know it. This module stores nothing.
 //!
-//! Jobs on copies belong to the cluster, and every node reports them. Verifications, scrubs and changes
-//! belong to a node: other nodes ask it for them ([`super::peers`]), and forward calls about them to it
-//! ([`super::forwarding`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
+//! Jobs on copies belong to the cluster, and every node reports them. Verifications, scrubs, conversions and
+//! changes belong to a node: other nodes ask it for them ([`super::peers`]), and forward calls about them to
+//! it ([`super::forwarding`]). Each node keeps for itself how jobs have ended (`Control::ended_jobs`).
 
 pub(super) mod id;
 mod shown;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ::node::control::{ChangeStatus, EndedJob, EndedWork, Scrub, Verification};
+use ::node::control::{ChangeStatus, Conversion, EndedJob, EndedWork, Scrub, Verification};
 use ::node::copies::{CopiesStatus, VolumeEntry};
 use ::node::{Control, VolumeId};
 use api::{DryRun, Job, JobKind, JobState, List, Problem};
@@ -25,7 +25,7 @@ use utoipa::IntoParams;
 
 use self::id::volume_of;
 pub(super) use self::shown::of_scrub;
-use self::shown::{of_change, of_ended, of_verification, of_volume};
+use self::shown::{of_change, of_conversion, of_ended, of_verification, of_volume};
 use super::access::Caller;
 use super::dry_run::Asked;
 use super::input::{Parameters, Segments};
@@ -39,8 +39,8 @@ use crate::clock::unix_now;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// A node number, or `all`: whose verify runs, scrubs and changes; absent: those of the queried node.
-    /// Jobs on copies belong to the cluster, and are always listed.
+    /// A node number, or `all`: whose verify runs, scrubs, conversions and changes; absent: those of the
+    /// queried node. Jobs on copies belong to the cluster, and are always listed.
     #[serde(default)]
     node: Option<String>,
     /// Jobs that ended recently, newest first, instead of those in progress.
@@ -48,8 +48,8 @@ pub(super) struct Which {
     ended: bool,
 }
 
-/// Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs and changes of the
-/// queried node; with `node=all`, of all nodes.
+/// Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs, conversions and changes
+/// of the queried node; with `node=all`, of all nodes.
 ///
 /// With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verify runs,
 /// scrubs, changes that took longer than a second), since the reporting node was started. The queried node
@@ -101,7 +101,8 @@ pub(super) async fn show(
     Ok(axum::Json(find(&state, &id).await?))
 }
 
-/// Cancels a job and undoes it: an added or moved copy is removed again, a copy being removed is kept.
+/// Cancels a job and undoes it: an added or moved copy is removed again, a copy being removed is kept, a
+/// volume being converted keeps its former kind on all nodes.
 #[utoipa::path(
     delete, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
     params(("id" = String, Path, description = "Job ID"), Asked),
@@ -147,6 +148,11 @@ pub(super) async fn cancel(
                 Ok(())
             };
             state.call(stop).await?;
+        }
+        JobKind::Convert => {
+            state
+                .call(move |control| async move { control.cancel_conversion(&volume).await.map(drop) })
+                .await?;
         }
         JobKind::Sync | JobKind::Change => return Err(would::not_cancellable(&job)),
     }
@@ -216,7 +222,7 @@ pub(super) async fn resume(
 
 fn not_pausable(job: &Job) -> Refusal {
     let detail = match job.kind {
-        JobKind::Change | JobKind::RemoveCopy | JobKind::Verify | JobKind::Scrub => {
+        JobKind::Change | JobKind::RemoveCopy | JobKind::Verify | JobKind::Scrub | JobKind::Convert => {
             format!("{} cannot be paused: only resyncs can", job.subject)
         }
         _ => format!(
@@ -270,6 +276,8 @@ struct Known {
     comparisons: Vec<(VolumeId, Verification)>,
     /// Scrubs by this node, including those that were interrupted.
     scrubs: Vec<(VolumeId, Scrub)>,
+    /// Conversions of this node's copies.
+    conversions: Vec<(VolumeId, Conversion)>,
     /// Changes of this node.
     changes: Vec<ChangeStatus>,
     /// Ended jobs of the cluster and of this node, the newest first, and how long ago each ended.
@@ -289,7 +297,8 @@ impl Known {
     fn own(control: &Control) -> Known {
         let node = control.number();
         let (comparisons, changes) = (control.verifications(), control.changes());
-        Known { node, comparisons, scrubs: control.unfinished_scrubs(), changes, ..Known::default() }
+        let (scrubs, conversions) = (control.unfinished_scrubs(), control.conversions());
+        Known { node, comparisons, scrubs, conversions, changes, ..Known::default() }
     }
 
     fn ended(control: &Control) -> Known {
@@ -309,10 +318,11 @@ impl Known {
         let copies = self.volumes.iter().flat_map(of_volume);
         let comparisons = self.comparisons.into_iter().map(|(id, found)| of_verification(id, found, node));
         let scrubs = self.scrubs.into_iter().map(|(id, scrub)| of_scrub(id, scrub, node));
+        let conversions = self.conversions.into_iter().map(|(id, found)| of_conversion(id, found, node));
         let changes = self.changes.into_iter().map(of_change);
         let ended = self.ended.into_iter();
         let ended = ended.map(|(ago, job)| of_ended(job, node, now.saturating_sub(ago.as_secs())));
-        copies.chain(comparisons).chain(scrubs).chain(changes).chain(ended).collect()
+        copies.chain(comparisons).chain(scrubs).chain(conversions).chain(changes).chain(ended).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Jobs as the API shows them.
 
 use ::node::VolumeId;
-use ::node::control::{ChangeStatus, EndedJob, EndedWork, JobOutcome, Scrub, Verification};
+use ::node::control::{ChangeStatus, Conversion, EndedJob, EndedWork, JobOutcome, Scrub, Verification};
 use ::node::copies::{CopiesStatus, CopyEntry, CopyWork, StandingEntry};
 use api::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
 
@@ -88,6 +88,25 @@ pub(in crate::http) fn of_scrub(id: VolumeId, scrub: Scrub, node: Option<u16>) -
     }
 }
 
+/// The conversion of a copy by the node with this number.
+pub(super) fn of_conversion(id: VolumeId, found: Conversion, node: Option<u16>) -> Job {
+    let rate = (found.copied * 1000).checked_div(found.age.as_millis() as u64).unwrap_or_default();
+    let is_waiting = found.problem.is_some() || found.copied == 0;
+    let state = if is_waiting { JobState::Waiting } else { JobState::Running };
+    Job {
+        node,
+        progress: Some(part_of(found.done, found.total)),
+        bytes_done: Some(found.done),
+        bytes_total: Some(found.total),
+        rate: Some(rate),
+        eta_s: found.total.saturating_sub(found.done).checked_div(rate).filter(|_| !is_waiting),
+        age_s: Some(found.age.as_secs()),
+        waits_for: is_waiting.then(|| found.problem.unwrap_or_else(|| "its turn".to_owned())),
+        can_be_cancelled: true,
+        ..plain(id::of_conversion(id, node), JobKind::Convert, found.volume, state)
+    }
+}
+
 /// A change of a node.
 pub(super) fn of_change(change: ChangeStatus) -> Job {
     let (id, subject) = (id::of_change(change.number, change.node), change.work.to_string());
@@ -152,6 +171,14 @@ pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
             bytes_total: Some(found.total),
             ended: Some(end),
             ..plain(id::of_scrub(volume, here), JobKind::Scrub, subject, state)
+        },
+        EndedWork::Conversion { volume, found } => Job {
+            node: here,
+            progress: Some(part_of(found.done, found.total)),
+            bytes_done: Some(found.done),
+            bytes_total: Some(found.total),
+            ended: Some(end),
+            ..plain(id::of_conversion(volume, here), JobKind::Convert, subject, state)
         },
         EndedWork::Change { number } => Job {
             node: here,

@@ -25,7 +25,7 @@ pub(super) async fn cancel(state: &State, job: &Job) -> Result<Response, Refusal
         JobKind::RemoveCopy => {
             state.call(move |control| async move { control.check_kept_copy(&volume, node) }).await?;
         }
-        JobKind::Verify | JobKind::Scrub => {}
+        JobKind::Verify | JobKind::Scrub | JobKind::Convert => {}
         JobKind::Sync | JobKind::Change => return Err(not_cancellable(job)),
     }
     Ok(dry_run::would(cancelling(job), Vec::new()))
@@ -46,6 +46,10 @@ fn cancelling(job: &Job) -> Vec<String> {
                 "the scrub of volume {volume} stops before everything is read, and is not continued"
             )]
         }
+        (JobKind::Convert, _) => vec![
+            format!("volume {volume} keeps its former kind"),
+            "copies that have been converted already are converted back".to_owned(),
+        ],
         (_, from) => {
             let done = job.bytes_done.map(|bytes| format!(", with the {} copied so far", ByteLen(bytes)));
             let done = done.unwrap_or_default();
@@ -116,5 +120,6 @@ mod tests {
         assert_eq!(stays[0], "the copy of volume db on node 3 stays");
         assert!(cancelling(&job(JobKind::Verify, None))[0].contains("stops before everything is compared"));
         assert!(cancelling(&job(JobKind::Scrub, None))[0].contains("stops before everything is read"));
+        assert_eq!(cancelling(&job(JobKind::Convert, None))[0], "volume db keeps its former kind");
     }
 }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{ControlError, SpaceChange, VolumeStatus};
-use api::{Candidate, ClusterNode, Compression, DryRun, Missing, Pool, Problem, Volume, VolumeChange};
+use api::{
+    Candidate, ClusterNode, Compression, DryRun, Missing, Pool, Problem, Volume, VolumeChange, VolumeKind,
+};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
@@ -61,7 +63,7 @@ async fn with_room(state: &State, name: String, to: Option<u64>, refusal: Refusa
     let Some(to) = to.filter(|_| is_for_want_of_a_place(&refusal)) else { return refusal };
     let look = move |control: Rc<Control>| async move { Ok(named(&control, control.volume(&name)?)) };
     let Ok(volume) = state.call(look).await else { return refusal };
-    match room_for(state, &volume, to).await {
+    match room_for(state, &volume, volume.kind, |reserved| to.saturating_sub(reserved)).await {
         Ok(found) => refusal.candidates(found.into_iter().filter(|found| found.rule.is_some()).collect()),
         Err(_) => refusal,
     }
@@ -168,7 +170,7 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
         steps.push(format!("what is written to volume {} from then on {what}", volume.name));
     }
     if to > volume.size {
-        found = room_for(state, &volume, to).await?;
+        found = room_for(state, &volume, volume.kind, |reserved| to.saturating_sub(reserved)).await?;
         if let Some(bad) = found.iter().find(|found| found.rule.is_some()) {
             let code = bad.rule.clone().unwrap_or_default();
             let status =
@@ -202,8 +204,14 @@ async fn would_change(state: &State, name: String, change: VolumeChange) -> Resu
     Ok(DryRun { would: steps, candidates: found })
 }
 
-/// The nodes with a copy, and whether the volume can grow there: all of them must be up and have the space.
-async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candidate>, Refusal> {
+/// The nodes with a copy, and whether each of them is up and has the space for a volume of this kind that
+/// `needs` so many bytes in addition to those that it has reserved there.
+pub(super) async fn room_for(
+    state: &State,
+    volume: &Volume,
+    kind: VolumeKind,
+    needs: impl Fn(u64) -> u64,
+) -> Result<Vec<Candidate>, Refusal> {
     let of_copies: Vec<u16> = volume.copies.iter().map(|copy| copy.node).collect();
     let (of_state, one, id) = (state.name.clone(), volume.clone(), volume.id.clone());
     let look = move |control: Rc<Control>| async move {
@@ -220,7 +228,7 @@ async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candida
         Ok((there, Room { nodes, pools, missing }))
     };
     let (there, room) = state.call(look).await?;
-    Ok(room.of_each(&of_state, volume, there, to))
+    Ok(room.of_each(&of_state, volume, there, (kind, needs)))
 }
 
 /// What is known about the nodes with a copy.
@@ -231,8 +239,14 @@ struct Room {
 }
 
 impl Room {
-    /// Whether each node has space to grow; `there` is what the nodes report about their copies.
-    fn of_each(self, name: &str, volume: &Volume, there: Vec<Volume>, to: u64) -> Vec<Candidate> {
+    /// Whether each node has space; `there` is what the nodes report about their copies.
+    fn of_each(
+        self,
+        name: &str,
+        volume: &Volume,
+        there: Vec<Volume>,
+        (kind, needs): (VolumeKind, impl Fn(u64) -> u64),
+    ) -> Vec<Candidate> {
         // A node in maintenance grows its copy as well.
         let nodes = self.nodes.into_iter().map(|node| ClusterNode { maintenance: false, ..node }).collect();
         let known =
@@ -246,9 +260,9 @@ impl Room {
             candidates::all(
                 &candidates::Wanted {
                     pool: told.map(|told| told.pool.as_str()),
-                    kind: volume.kind,
+                    kind,
                     // The last piece of what is reserved may be half empty.
-                    size: to.saturating_sub(reserved),
+                    size: needs(reserved),
                     nodes: &nodes,
                 },
                 &known,

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{BlockSize, ByteLen};
 
-use super::{asked_when_full, candidates, found, nodes, stored_compression};
+use super::{asked_kind, asked_when_full, candidates, found, nodes, stored_compression};
 use crate::clock::unix_now;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters};
@@ -220,15 +220,10 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     } else {
         None
     };
-    let kind = match new.kind {
-        VolumeKind::Thick => store::VolumeKind::Thick,
-        VolumeKind::Ram => store::VolumeKind::Ram,
-        VolumeKind::Log => store::VolumeKind::Log,
-    };
     Ok(NewVolume {
         name: new.name,
         pool: new.pool,
-        kind,
+        kind: asked_kind(new.kind),
         size: ByteLen(new.size),
         block_size,
         native_512: new.native_512,

@@ -2,6 +2,7 @@
 
 mod candidates;
 pub(super) mod change;
+pub(super) mod conversion;
 pub(super) mod copies;
 pub(super) mod copying;
 pub(super) mod counters;
@@ -218,6 +219,15 @@ fn asked_when_full(when_full: WhenFull) -> store::WhenFull {
     match when_full {
         WhenFull::Fail => store::WhenFull::Fail,
         WhenFull::Pause => store::WhenFull::Pause,
+    }
+}
+
+/// The same from a request.
+fn asked_kind(kind: VolumeKind) -> store::VolumeKind {
+    match kind {
+        VolumeKind::Thick => store::VolumeKind::Thick,
+        VolumeKind::Ram => store::VolumeKind::Ram,
+        VolumeKind::Log => store::VolumeKind::Log,
     }
 }
 
