@@ -16,7 +16,7 @@ use crate::set_back::{BLOCKS, expect, put, ready};
 const JOINED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Writes to the volume through this node while `happens` runs; returns the number of the last round.
-fn written_while(node: &Node, happens: impl FnOnce()) -> u64 {
+pub fn written_while(node: &Node, happens: impl FnOnce()) -> u64 {
     put(node, BLOCKS, 1);
     let mut host = ready(node);
     let ended = AtomicBool::new(false);

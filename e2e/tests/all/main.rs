@@ -8,6 +8,7 @@ mod clients;
 mod cluster;
 mod conformance;
 mod connections;
+mod converting;
 mod cut_file;
 mod drill;
 mod etcd;

@@ -11,6 +11,7 @@ mod bad_blocks;
 mod budget;
 mod clocks;
 mod compare_and_write;
+mod converting;
 mod deleted;
 mod events;
 mod failed_disks;

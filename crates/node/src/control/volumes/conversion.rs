@@ -205,6 +205,15 @@ impl Control {
         self.convert_volume(name, former).await
     }
 
+    /// Whether this node's copy of a volume is of the kind that the volume should have.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn is_of_its_kind(&self, name: &str) -> Result<bool, ControlError> {
+        let (_, info) = self.volume_named(name)?;
+        Ok(info.converting.is_none() && info.kind == self.wanted_kind(&info))
+    }
+
     /// The kind that a volume has, or is being converted to.
     fn wanted_kind(&self, info: &VolumeInfo) -> VolumeKind {
         let entry = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));

@@ -1,0 +1,201 @@
+//! Volumes that are converted to another kind while a host writes, and nodes are lost.
+
+use super::set_back::log_in_at_last;
+use super::*;
+
+use node::control::EndedWork;
+
+const NAME: &str = Shape::thick().name;
+/// The blocks that the host writes again and again.
+const BLOCKS: u64 = 1500;
+
+/// What the host has written.
+#[derive(Default)]
+struct Written {
+    /// The number last written to each block.
+    acked: RefCell<BTreeMap<u64, u64>>,
+    stops: Cell<bool>,
+    has_stopped: Cell<bool>,
+}
+
+/// Writes until it is told to stop, each block until that succeeds.
+async fn write_on(portal: SocketAddr, written: Rc<Written>) {
+    let mut session = log_in_at_last(portal).await;
+    let mut number = 0;
+    while !written.stops.get() {
+        number += 1;
+        let lba = number * 7 % BLOCKS;
+        while write_durably(&session, lba, number).await.is_err() {
+            rt::sleep(Duration::from_millis(100)).await;
+            session = log_in_at_last(portal).await;
+        }
+        written.acked.borrow_mut().insert(lba, number);
+        rt::sleep(Duration::from_millis(1)).await;
+    }
+    written.has_stopped.set(true);
+}
+
+impl Cluster {
+    fn start_writing(&self, portal: SocketAddr) -> Rc<Written> {
+        let (client, written) = (self.client("writer"), Rc::new(Written::default()));
+        let noted = Rc::clone(&written);
+        drop(self.world.spawn_on(client, CoreId(0), move || write_on(portal, noted)));
+        written
+    }
+
+    fn stop_writing(&self, written: &Written) {
+        written.stops.set(true);
+        assert!(self.world.run_until(|| written.has_stopped.get(), Duration::from_secs(60)), "a write hangs");
+    }
+
+    fn convert(&self, index: usize, kind: VolumeKind) {
+        self.control(index, move |control| async move {
+            control.convert_volume(NAME, kind).await.unwrap();
+        });
+    }
+
+    fn is_of_its_kind(&self, index: usize) -> bool {
+        self.control(index, |control| async move { control.is_of_its_kind(NAME).unwrap_or(false) })
+    }
+
+    fn wait_until_converted(&self) {
+        for _ in 0..600 {
+            if (0..self.servers.len()).all(|index| self.is_of_its_kind(index)) {
+                return;
+            }
+            self.world.run_for(Duration::from_millis(100));
+        }
+        let all = (0..self.servers.len()).map(|index| {
+            self.control(index, |control| async move { format!("{:?}", control.conversions()) })
+        });
+        panic!("not converted after a minute: {:?}", all.collect::<Vec<_>>());
+    }
+
+    /// Checks what a node reads.
+    fn assert_holds(&self, index: usize, written: &Written) {
+        let (client, portal) = (self.client("reader"), self.portal(index));
+        let acked = written.acked.borrow().clone();
+        assert!(acked.len() > 50, "only {} blocks were written", acked.len());
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in_at_last(portal).await;
+            for (lba, number) in acked {
+                assert_eq!(read(&session, lba).await.unwrap(), number, "block {lba}");
+            }
+        });
+    }
+}
+
+fn other(kind: VolumeKind) -> VolumeKind {
+    kind.other().expect("it is on a disk")
+}
+
+#[test]
+fn both_copies_are_converted_while_a_host_writes_and_neither_leaves() {
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        each_seed(2, |seed| {
+            let cluster = Cluster::new(seed, 2, 2);
+            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 2);
+            let written = cluster.start_writing(cluster.portal(0));
+            cluster.world.run_for(Duration::from_secs(1));
+            cluster.convert(1, other(from));
+            assert!(!cluster.is_of_its_kind(1), "it takes a moment");
+            cluster.wait_until_converted();
+            assert_eq!(cluster.in_sync(0), 2);
+            cluster.world.run_for(Duration::from_secs(1));
+            cluster.stop_writing(&written);
+            for index in 0..2 {
+                cluster.assert_holds(index, &written);
+                let kind =
+                    cluster.control(index, |control| async move { control.volume(NAME).unwrap().info.kind });
+                assert_eq!(kind, other(from));
+                let told =
+                    cluster.told_of(index, &["conversion_started", "volume_converted", "copy_out_of_sync"]);
+                let codes: Vec<&str> = told.iter().map(|event| event.code.as_str()).collect();
+                assert_eq!(codes, ["conversion_started", "volume_converted"], "node {index}");
+                let ended = cluster.control(index, |control| async move { control.ended_jobs() });
+                assert!(ended.iter().any(|(_, job)| matches!(job.work, EndedWork::Conversion { .. })));
+            }
+            // A copy that is added now is of the new kind, and the volume can grow again.
+            cluster.control(0, |control| async move {
+                control.grow_volume(NAME, base::ByteLen(9 * MIB)).await.unwrap();
+            });
+        });
+    }
+}
+
+#[test]
+fn a_node_that_is_lost_in_the_middle_continues_when_it_is_back() {
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        each_seed(4, |seed| {
+            let cluster = Cluster::new(seed, 2, 2);
+            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 2);
+            let written = cluster.start_writing(cluster.portal(0));
+            cluster.world.run_for(Duration::from_secs(1));
+            cluster.convert(0, other(from));
+            // The other node begins within a second.
+            cluster.world.run_for(Duration::from_millis(500 * seed));
+            if seed % 2 == 0 {
+                cluster.world.kill(cluster.servers[1]);
+            } else {
+                cluster.world.crash(cluster.servers[1]);
+            }
+            cluster.world.run_for(Duration::from_secs(5));
+            cluster.start(1);
+            cluster.wait_until_in_sync(0, 2);
+            cluster.wait_until_converted();
+            cluster.stop_writing(&written);
+            cluster.wait_until_all_serve();
+            (0..2).for_each(|index| cluster.assert_holds(index, &written));
+        });
+    }
+}
+
+#[test]
+fn the_only_copy_is_converted_across_power_cuts() {
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        each_seed(4, |seed| {
+            let cluster = Cluster::new(seed, 1, 2);
+            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 1);
+            let written = cluster.start_writing(cluster.portal(0));
+            cluster.world.run_for(Duration::from_secs(1));
+            cluster.convert(0, other(from));
+            for _ in 0..2 {
+                cluster.world.run_for(Duration::from_millis(300 * seed));
+                cluster.world.crash(cluster.servers[0]);
+                cluster.world.run_for(Duration::from_millis(200));
+                cluster.start(0);
+            }
+            cluster.world.run_for(Duration::from_secs(2));
+            cluster.wait_until_converted();
+            cluster.stop_writing(&written);
+            cluster.assert_holds(0, &written);
+        });
+    }
+}
+
+#[test]
+fn a_conversion_that_is_cancelled_leaves_the_volume_as_it_was() {
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        each_seed(3, |seed| {
+            let cluster = Cluster::new(seed, 2, 2);
+            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 2);
+            let written = cluster.start_writing(cluster.portal(0));
+            cluster.world.run_for(Duration::from_secs(1));
+            cluster.convert(0, other(from));
+            // Some copies may have been converted by then.
+            cluster.world.run_for(Duration::from_millis(700 * seed));
+            cluster.control(1, |control| async move {
+                control.cancel_conversion(NAME).await.unwrap();
+            });
+            cluster.world.run_for(Duration::from_secs(2));
+            cluster.wait_until_converted();
+            cluster.stop_writing(&written);
+            for index in 0..2 {
+                let volume = cluster.control(index, |control| async move { control.volume(NAME).unwrap() });
+                assert_eq!((volume.info.kind, volume.info.converting), (from, None));
+                cluster.assert_holds(index, &written);
+            }
+            assert_eq!(cluster.in_sync(0), 2);
+        });
+    }
+}
