@@ -151,17 +151,20 @@ impl Conversion {
             // What cannot be looked up is written.
             Err(_) => true,
         };
-        if !is_used {
-            return if is_used_there { self.next.apply(range, Change::Zero).await } else { Ok(()) };
-        }
-        let data = read(present, range, is_lost).await?;
-        if !is_used_there && is_zeros(&data) {
+        if !is_used && !is_used_there {
             return Ok(());
         }
-        if is_used_there && self.next.read(range).await.is_ok_and(|there| there.to_vec() == data.to_vec()) {
-            return Ok(());
+        let data = if is_used { Some(read(present, range, is_lost).await?) } else { None };
+        // Most of it is the same if this goes on after a restart; and a disk that does not know what it has in
+        // use was zeroed, and need not be zeroed again.
+        let there = if is_used_there { self.next.read(range).await.ok() } else { None };
+        match (data.filter(|data| !is_zeros(data)), there) {
+            (None, None) if !is_used_there => Ok(()),
+            (None, Some(there)) if is_zeros(&there) => Ok(()),
+            (None, _) => self.next.apply(range, Change::Zero).await,
+            (Some(data), Some(there)) if data.to_vec() == there.to_vec() => Ok(()),
+            (Some(data), _) => self.next.apply(range, Change::Write(data, Durability::Cached)).await,
         }
-        self.next.apply(range, Change::Write(data, Durability::Cached)).await
     }
 
     /// Makes both layouts count from now on, unless something is left to copy. Returns whether they do.

@@ -957,9 +957,10 @@ impl Slice {
     ///
     /// One task does this at a time.
     ///
-    /// # Errors [`SliceError::Full`]: there is no room for the other layout; [`SliceError::Unreadable`]: this
-    /// one cannot read what is to be copied; and others. The slice serves as before, and what failed is left
-    /// to copy.
+    /// # Errors
+    /// [`SliceError::Full`]: there is no room for the other layout; [`SliceError::Unreadable`]: this one
+    /// cannot read what is to be copied; and others. The slice serves as before, and what failed is left to
+    /// copy.
     pub async fn convert_some(&self) -> Result<ByteLen, SliceError> {
         self.know_lost().await?;
         let Some(conversion) = self.conversion() else { return Ok(ByteLen(0)) };

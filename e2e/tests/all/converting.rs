@@ -80,7 +80,7 @@ fn the_only_copy_is_converted_across_a_kill() {
         expect(&node, number);
     }
     let not_converting = node.ursa(&["volume", "convert", "demo", "--cancel"]);
-    assert!(!not_converting.ok() && not_converting.stderr.contains("is not being converted"));
+    assert!(!not_converting.ok() && not_converting.output.contains("is not being converted"));
     // Cancelled, it is what it was.
     node.ursa(&["volume", "convert", "demo", "--kind", "log"]).expect_ok();
     node.ursa(&["volume", "convert", "demo", "--kind", "thick"]).expect_ok();
