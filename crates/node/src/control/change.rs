@@ -400,6 +400,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::ConvertVolume
         | Doing::BeginConversion
         | Doing::SwitchLayout
+        | Doing::FreeLayout
         | Doing::AdoptVolume
         | Doing::MakeCopy
         | Doing::GrowCopy

@@ -25,6 +25,7 @@ doings! {
     ConvertVolume = "converting volume";
     BeginConversion = "preparing to convert the copy of volume";
     SwitchLayout = "switching to its new kind the copy of volume";
+    FreeLayout = "freeing the former space of the copy of volume";
     SetSpace = "changing the space policy of volume";
     SetCompression = "changing the compression of volume";
     DeleteVolume = "deleting volume";

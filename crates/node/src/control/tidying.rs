@@ -142,9 +142,8 @@ impl Control {
                 }
             }
             Chore::Kind => {
-                let Some(entry) = keeper.volume(id).map(|volume| volume.entry) else { return };
-                if let Err(error) = self.follow_kind(id, entry.shape.kind).await {
-                    tracing::debug!(volume = entry.name, %error, "the copy of a volume cannot be converted yet");
+                if let Some(entry) = keeper.volume(id).map(|volume| volume.entry) {
+                    self.follow_recorded_kind(id, &entry).await;
                 }
             }
             Chore::Removed(entry, dropped) => {

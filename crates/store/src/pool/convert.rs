@@ -59,7 +59,7 @@ impl Pool {
     ///
     /// All slices must be equal in both ([`Slice::become_equal`](crate::Slice::become_equal)). Afterwards
     /// they turn to it ([`Slice::end_conversion`](crate::Slice::end_conversion)), and then
-    /// [`Pool::free_left_layouts`] frees the space of the former one.
+    /// [`Pool::leave_layouts`] and [`Pool::free_left_layouts`] free the space of the former one.
     ///
     /// # Errors
     /// [`StoreError::NotBeingConverted`], or any failure to write the metadata. If changes are still possible
@@ -72,7 +72,7 @@ impl Pool {
     /// Gives up the layout that a volume is being converted to.
     ///
     /// Its slices have left it already ([`Slice::end_conversion`](crate::Slice::end_conversion)).
-    /// [`Pool::free_left_layouts`] frees its space.
+    /// [`Pool::leave_layouts`] and [`Pool::free_left_layouts`] free its space.
     ///
     /// # Errors
     /// As for [`Pool::switch_volume`].
@@ -81,8 +81,16 @@ impl Pool {
         to_the_end(async move { inner.end_conversion(id, false).await }).await
     }
 
-    /// Frees the space of layouts that the catalog does not name any more. No slice of the volume may use
-    /// them.
+    /// Notes that no slice of the volume uses a layout that the catalog does not name any more.
+    pub fn leave_layouts(&self, id: VolumeId) {
+        if let Some(live) = self.0.state.borrow_mut().volumes.get_mut(&id) {
+            let left = std::mem::take(&mut live.left);
+            live.unused.extend(left);
+        }
+    }
+
+    /// Frees the space of the layouts that the volume has left ([`Pool::leave_layouts`]). The volume may be
+    /// converted again meanwhile.
     ///
     /// # Errors
     /// Any failure to write the metadata. The rest is free when the pool is opened again.
@@ -209,8 +217,11 @@ impl Inner {
         let left = {
             let mut state = self.state.borrow_mut();
             let live = state.volumes.get_mut(&id).ok_or(StoreError::NoSuchVolume(id))?;
-            std::mem::take(&mut live.left)
+            std::mem::take(&mut live.unused)
         };
+        if left.is_empty() {
+            return Ok(());
+        }
         let mut runs: Vec<ExtentRun> = left.iter().flat_map(OtherLayout::runs).collect();
         let branches = left.iter().filter(|layout| layout.kind == VolumeKind::Log);
         let branches: Vec<u32> = branches.map(|layout| layout.branch).collect();

@@ -300,7 +300,7 @@ impl Inner {
             // Slices may still use a layout that the volume has left.
             let has_left = |id: &VolumeId| {
                 let live = state.volumes.get(id);
-                live.is_some_and(|live| live.left.iter().any(|layout| layout.kind == VolumeKind::Log))
+                live.is_some_and(|live| live.former().any(|layout| layout.kind == VolumeKind::Log))
             };
             let needs = |&(id, volume): &(&VolumeId, &Rc<VolumeEntry>)| volume.needs_logs() || has_left(id);
             let volumes = catalog.volumes.iter().filter(needs);

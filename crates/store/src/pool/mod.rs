@@ -134,6 +134,8 @@ struct Live {
     /// Layouts that the volume had, or was being converted to, and that are not in the catalog any more.
     /// Slices may still use them.
     left: Vec<OtherLayout>,
+    /// Those of them that no slice uses any more.
+    unused: Vec<OtherLayout>,
 }
 
 /// Whether a pool's volumes can be changed.
@@ -578,6 +580,11 @@ struct Parts {
 }
 
 impl Live {
+    /// All layouts that are not in the catalog any more.
+    fn former(&self) -> impl Iterator<Item = &OtherLayout> {
+        self.left.iter().chain(&self.unused)
+    }
+
     /// Whether a slice, or the specification of one, exists.
     fn is_open(&self) -> bool {
         Arc::strong_count(&self.in_use) > 1

@@ -744,7 +744,7 @@ impl Inner {
             self.state.borrow_mut().volumes.extend(live.map(|live| (id, live)));
             return Err(error);
         }
-        let layouts = live.map(|live| live.left).unwrap_or_default();
+        let layouts: Vec<OtherLayout> = live.iter().flat_map(|live| live.former().cloned()).collect();
         if volume.needs_logs() || layouts.iter().any(|layout| layout.kind == VolumeKind::Log) {
             let mut state = self.state.borrow_mut();
             state.logs.retain(|number, _| *number < left);

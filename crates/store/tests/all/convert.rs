@@ -134,6 +134,7 @@ async fn end(pool: &Pool, volume: &Volume, switched: bool) {
     for slice in &volume.slices {
         slice.end_conversion(switched).await;
     }
+    pool.leave_layouts(volume.info.id);
     pool.free_left_layouts(volume.info.id, ZeroingWatch::default()).await.unwrap();
 }
 

@@ -258,9 +258,9 @@ impl Control {
             return Ok(());
         }
         let name = before.name.clone();
-        let begun = self.change(Work::new(Doing::BeginConversion, &name), |changing| async move {
+        self.change(Work::new(Doing::BeginConversion, &name), |changing| async move {
             changing.concerns(before.id);
-            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             let (pool, info) = control.volume_still(&before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             match info.converting {
@@ -268,22 +268,25 @@ impl Control {
                     pool.begin_conversion(id, kind, Compression::default(), changing.zeroing()).await?;
                     control.tell_conversion(&pool, id).await
                 }
-                Some(other) if other != kind => {
-                    control.give_up_conversion(&pool, &info).await?;
-                    // The rest takes as long as deleting a volume, and concerns nobody.
-                    drop(volume);
-                    Ok(pool.free_left_layouts(id, changing.zeroing()).await?)
-                }
+                // The task that converts the volume notices, and frees the space.
+                Some(other) if other != kind => control.give_up_conversion(&pool, &info).await,
                 _ => Ok(()),
             }
-        });
-        let begun = begun.await;
-        let mut refused = self.conversions.refused.borrow_mut();
-        match &begun {
-            Ok(()) => drop(refused.remove(&id)),
-            Err(error) => drop(refused.insert(id, (kind, error.to_string()))),
-        }
-        begun
+        })
+        .await
+    }
+
+    /// Lets this node's copy of a volume follow the cluster's record. If that is refused, it is shown, and
+    /// tried again until the record says something else.
+    pub(in crate::control) async fn follow_recorded_kind(
+        self: &Rc<Control>,
+        id: VolumeId,
+        entry: &VolumeEntry,
+    ) {
+        let kind = entry.shape.kind;
+        let Err(error) = self.follow_kind(id, kind).await else { return };
+        tracing::debug!(volume = entry.name, %error, "the copy of a volume cannot be converted yet");
+        self.conversions.refused.borrow_mut().insert(id, (kind, error.to_string()));
     }
 
     /// Tells the open slices that the volume is being converted. The caller holds the volume.
@@ -312,6 +315,7 @@ impl Control {
         }
         end_conversion(id, false).await;
         pool.cancel_conversion(id).await?;
+        pool.leave_layouts(id);
         Ok(())
     }
 
@@ -397,16 +401,37 @@ impl Control {
                 }
             }
         }
-        // A pool that was closed is not the end: the next task continues.
-        if ended.is_none() && !self.copies_of(id).is_empty() {
-            ended = Some((JobOutcome::Cancelled, Some("cancelled before it was complete".to_owned())));
-        }
+        // A pool that was closed is not the end: the next task continues. And a switch may have taken so long
+        // that nobody waited for it.
+        let now = self.current_of(self.copies_of(id)).map(|(_, info)| info.kind);
+        let ended = ended.or_else(|| match now? == converting.to {
+            true => Some((JobOutcome::Done, None)),
+            false => Some((JobOutcome::Cancelled, Some("cancelled before it was complete".to_owned()))),
+        });
         self.conversions.of.borrow_mut().remove(&id);
+        rt::spawn(Rc::clone(&self).free_left(id)).detach();
         let Some((outcome, reason)) = ended else { return };
         let shown = converting.shown();
         let (subject, took) = (shown.volume.clone(), Some(shown.age));
         let work = EndedWork::Conversion { volume: id, found: Box::new(shown) };
         self.note_end(EndedJob { work, subject, outcome, reason, took });
+    }
+
+    /// Frees the space of layouts that a volume has left. That takes as long as deleting a volume, and other
+    /// changes of it do not wait.
+    async fn free_left(self: Rc<Control>, id: VolumeId) {
+        let Ok((before, pool)) = self.volume_and_pool_name(&id.to_string()) else { return };
+        let (control, name) = (Rc::clone(&self), before.name.clone());
+        let freed = self.change(Work::new(Doing::FreeLayout, &name), |changing| async move {
+            // A switch or a cancellation may still be under way.
+            drop(changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?);
+            let (pool, info) = control.volume_still(&before)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            Ok(pool.free_left_layouts(info.id, changing.zeroing()).await?)
+        });
+        if let Err(error) = freed.await {
+            tracing::warn!(volume = name, %error, "the former space of a converted volume is not free yet");
+        }
     }
 
     /// Copies what is to be copied, then switches the volume. Returns whether it has been switched.
@@ -454,7 +479,7 @@ impl Control {
         let name = before.name.clone();
         self.change(Work::new(Doing::SwitchLayout, &name), |changing| async move {
             changing.concerns(before.id);
-            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             let (pool, info) = control.volume_still(&before)?;
             if info.converting.is_none() {
                 return Ok(false);
@@ -473,11 +498,6 @@ impl Control {
             let name = control.shown_name(&info);
             let text = format!("volume {name} was converted: it is a {} volume now", kind_name(info.kind));
             control.events().tell(Event::new(VOLUME_CONVERTED, &name, text).of_volume(id));
-            // The rest takes as long as deleting a volume, and concerns nobody.
-            drop(volume);
-            if let Err(error) = pool.free_left_layouts(id, changing.zeroing()).await {
-                tracing::warn!(volume = name, %error, "the former space of a converted volume is free only after the pool was reopened");
-            }
             Ok(true)
         })
         .await
@@ -505,6 +525,7 @@ impl Control {
         match switched {
             Ok(Some(info)) => {
                 end_conversion(id, true).await;
+                pool.leave_layouts(id);
                 Ok(Some(info))
             }
             not_switched => {
