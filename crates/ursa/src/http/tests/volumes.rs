@@ -209,3 +209,27 @@ fn a_log_volume_has_a_policy_for_a_full_pool_and_perhaps_a_reserve() {
         rig.patch("/v1/volumes/db", change).refused(422, "field_invalid");
     }
 }
+
+#[test]
+fn a_volume_is_converted_in_the_background() {
+    let rig = Rig::new();
+    rig.post("/v1/volumes", json!({"name": "db", "size": 4 * MIB})).json(201);
+    let path = "/v1/volumes/db/convert";
+    let would = rig.post(&format!("{path}?dry_run=true"), json!({"kind": "log"})).json(200);
+    assert!(would["would"][0].as_str().unwrap().contains("copies what is in use to the log"), "{would}");
+    assert_eq!(rig.get("/v1/volumes/db").json(200)["kind"], "thick");
+    let same = rig.post(&format!("{path}?dry_run=true"), json!({"kind": "thick"})).json(200);
+    assert!(same["would"][0].as_str().unwrap().starts_with("no change"), "{same}");
+    rig.post(path, json!({"kind": "ram"})).refused(422, "field_invalid");
+    rig.post(path, json!({"kind": "log"})).json(202);
+    let is_log = || rig.get("/v1/volumes/db").json(200)["kind"] == "log";
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_log() {
+        assert!(std::time::Instant::now() < end, "{}", rig.get("/v1/jobs").text);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    rig.patch("/v1/volumes/db", json!({"size": 5 * MIB})).json(200);
+    // A thick volume has no reserve.
+    rig.patch("/v1/volumes/db", json!({"reserve": MIB})).json(200);
+    rig.post(path, json!({"kind": "thick"})).refused(422, "field_invalid");
+}
