@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{Buf, ByteLen, Chain};
 use rt::Durability;
@@ -20,18 +21,25 @@ const STEP_BYTES: u64 = 256 << 10;
 /// What is copied or not as a whole: the largest block of disks, and the block of logs.
 const UNIT: u64 = 4096;
 
+/// How long a write that failed only in the other layout waits until it is known whether that layout counts: a
+/// commit of the catalog decides it.
+const DECIDED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often such a write looks.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
+
 /// A layout that a slice is being copied to.
 pub(crate) struct Conversion {
     pub(crate) next: Rc<Layout>,
     /// The length of the slice, which does not grow meanwhile.
     len: u64,
-    /// Held by each change of the slice, and by the copying.
-    lock: RangeLock,
     /// Start and end of what has to be copied, or to be copied again. Behind it, and before it, both layouts
     /// are the same, as far as no change is under way.
     behind: Cell<(u64, u64)>,
     /// Both layouts have everything, and each change is made to both before it is acknowledged.
     equal: Cell<bool>,
+    /// The volume was switched to the other layout.
+    switched: Cell<bool>,
 }
 
 impl Conversion {
@@ -40,15 +48,10 @@ impl Conversion {
         Conversion {
             next: Rc::new(next),
             len: len.0,
-            lock: RangeLock::default(),
             behind: Cell::new((0, len.0)),
             equal: Cell::new(false),
+            switched: Cell::new(false),
         }
-    }
-
-    /// Waits until nobody else changes the range.
-    pub(crate) async fn lock(&self, range: &Range<u64>) -> Locked<'_> {
-        self.lock.lock(range.start / UNIT * UNIT, range.end.next_multiple_of(UNIT)).await
     }
 
     pub(crate) fn is_equal(&self) -> bool {
@@ -61,10 +64,10 @@ impl Conversion {
         ByteLen(end.saturating_sub(start))
     }
 
-    /// Changes the range on both layouts. The caller has locked it.
+    /// Changes the range on both layouts. It is the caller's turn ([`turn`]).
     ///
     /// # Errors
-    /// Those of the present layout; of the other one only if both count.
+    /// Those of the present layout; of the other one only if both count, and go on to count.
     pub(crate) async fn apply(
         &self,
         present: &Layout,
@@ -72,20 +75,7 @@ impl Conversion {
         change: Change,
     ) -> Result<(), SliceError> {
         if self.equal.get() {
-            // A log may lack room, and then nothing has been changed.
-            let (first, second) = match &*self.next {
-                Layout::Log(_) => (&*self.next, present),
-                Layout::Thick(_) | Layout::Ram(_) => (present, &*self.next),
-            };
-            let on_first = first.apply(&range, change.clone()).await;
-            let changed = match on_first {
-                Ok(()) => second.apply(&range, change).await,
-                error => error,
-            };
-            if changed.is_err() {
-                self.fall_behind(&range);
-            }
-            return changed;
+            return self.apply_to_equal(present, range, change).await;
         }
         let (start, end) = self.behind.get();
         let is_copied_later = start <= range.start && range.end <= end;
@@ -104,6 +94,40 @@ impl Conversion {
         changed
     }
 
+    async fn apply_to_equal(
+        &self,
+        present: &Layout,
+        range: Range<u64>,
+        change: Change,
+    ) -> Result<(), SliceError> {
+        // The log first: it may lack room, and then nothing has been changed.
+        let is_next_first = matches!(&*self.next, Layout::Log(_));
+        if !is_next_first {
+            present.apply(&range, change.clone()).await.inspect_err(|_| self.fall_behind(&range))?;
+        }
+        if let Err(error) = self.next.apply(&range, change.clone()).await {
+            self.fall_behind(&range);
+            // It is an error only if this layout is to be the volume's.
+            if !self.is_given_up().await {
+                return Err(error);
+            }
+        }
+        if is_next_first {
+            present.apply(&range, change).await.inspect_err(|_| self.fall_behind(&range))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the pool has switched the volume, or has not; returns whether only the present layout
+    /// counts. If that remains unknown, both do.
+    async fn is_given_up(&self) -> bool {
+        let until = rt::now() + DECIDED_WITHIN;
+        while self.equal.get() && !self.switched.get() && rt::now() < until {
+            rt::sleep(LOOK_EVERY).await;
+        }
+        !self.equal.get()
+    }
+
     /// Notes that the layouts may differ in the range.
     fn fall_behind(&self, range: &Range<u64>) {
         let (from, to) = (range.start / UNIT * UNIT, range.end.next_multiple_of(UNIT).min(self.len));
@@ -115,12 +139,13 @@ impl Conversion {
 
     /// Copies a part of what is left to copy. `is_lost`: whether a range is lost as a whole.
     ///
-    /// One task copies at a time.
+    /// One task copies at a time. `turns` are those of the slice.
     ///
     /// # Errors
     /// Those of both layouts. Nothing has been lost: the part is copied again.
     pub(crate) async fn copy_some(
         &self,
+        turns: &RangeLock,
         present: &Layout,
         is_lost: impl Fn(&Range<u64>) -> bool,
     ) -> Result<(), SliceError> {
@@ -129,7 +154,7 @@ impl Conversion {
             return Ok(());
         }
         let range = start..end.min((start / STEP_BYTES + 1) * STEP_BYTES);
-        let _locked = self.lock(&range).await;
+        let _turn = turn(turns, &range).await;
         self.copy(present, &range, is_lost).await?;
         // A change of an earlier range may have failed meanwhile.
         let (now, end) = self.behind.get();
@@ -171,8 +196,10 @@ impl Conversion {
     ///
     /// # Errors
     /// Those of a flush of the other layout.
-    pub(crate) async fn become_equal(&self) -> Result<bool, SliceError> {
-        let _locked = self.lock_all().await;
+    pub(crate) async fn become_equal(&self, turns: &RangeLock) -> Result<bool, SliceError> {
+        // Most of it now, while hosts' writes go on.
+        self.next.flush().await?;
+        let _turn = turn(turns, &(0..self.len)).await;
         if self.left().0 > 0 {
             return Ok(false);
         }
@@ -181,15 +208,20 @@ impl Conversion {
         Ok(true)
     }
 
-    /// Waits until nobody changes the slice.
-    pub(crate) async fn lock_all(&self) -> Locked<'_> {
-        self.lock(&(0..self.len)).await
-    }
-
     /// Makes only the present layout count again.
     pub(crate) fn count_present_only(&self) {
         self.equal.set(false);
     }
+
+    /// Notes that the volume was switched: only the other layout counts from now on.
+    pub(crate) fn note_switched(&self) {
+        self.switched.set(true);
+    }
+}
+
+/// Waits until nobody else changes the range of a slice that is being converted.
+pub(crate) async fn turn<'a>(turns: &'a RangeLock, range: &Range<u64>) -> Locked<'a> {
+    turns.lock(range.start / UNIT * UNIT, range.end.next_multiple_of(UNIT)).await
 }
 
 /// Reads a range, except what is lost as a whole: nobody reads that anywhere.

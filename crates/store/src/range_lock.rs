@@ -46,6 +46,11 @@ impl RangeLock {
         self.waiters.until(free).await;
         locked
     }
+
+    /// Whether nobody holds a range, or waits for one.
+    pub(crate) fn is_free(&self) -> bool {
+        self.claims.borrow().is_empty()
+    }
 }
 
 impl Drop for Locked<'_> {

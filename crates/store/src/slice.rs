@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
 
 use crate::budget::RamGrant;
 use crate::canary::{Canary, makes};
-use crate::conversion::Conversion;
+use crate::conversion::{Conversion, LOOK_EVERY, turn};
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
 use crate::error::{BadBlock, ReadFailure, SliceError};
@@ -21,11 +20,8 @@ use crate::gate::Gate;
 use crate::log::{LogHandle, LogSlice};
 use crate::lost::{self, Lost};
 use crate::ram::RamSlice;
+use crate::range_lock::RangeLock;
 use crate::thick::ThickSlice;
-
-/// How often it is checked whether operations that began earlier have ended, when a conversion waits for
-/// them.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Everything needed to open a slice; the pool's core sends it to the slice's core.
 ///
@@ -129,8 +125,14 @@ pub struct Slice {
     layout: RefCell<Rc<Layout>>,
     /// The layout that the volume is being converted to.
     conversion: RefCell<Option<Rc<Conversion>>>,
+    /// While the slice is being converted, each change holds its range here, and so does the copying. Callers
+    /// rely on the order in which they have begun changes of a block, so those that wait here when the
+    /// conversion ends still come before all later ones.
+    turns: RangeLock,
     /// A clone for each change that is made to one layout only, because it began before a conversion did.
     changing: Rc<()>,
+    /// The caller of a change has gone away before it had ended: it may still happen, in one layout or both.
+    abandoned: Cell<bool>,
     lost: Lost,
     /// The operations on the pages of the map, by page; the list of lost blocks is page 0.
     pages: Gate,
@@ -185,6 +187,14 @@ impl Layout {
             SpecKind::Thick { .. } => Layout::Thick(ThickSlice::new(spec, disks.clone())),
             SpecKind::Log { .. } => Layout::Log(LogSlice::new(spec, disks.clone())),
             SpecKind::Ram { .. } => Layout::Ram(RamSlice::new(spec)),
+        }
+    }
+
+    fn is_of(&self, kind: &SpecKind) -> bool {
+        match self {
+            Layout::Thick(_) => matches!(kind, SpecKind::Thick { .. }),
+            Layout::Log(_) => matches!(kind, SpecKind::Log { .. }),
+            Layout::Ram(_) => matches!(kind, SpecKind::Ram { .. }),
         }
     }
 
@@ -316,7 +326,9 @@ impl Slice {
         Slice {
             layout: RefCell::new(Rc::new(layout)),
             conversion: RefCell::default(),
+            turns: RangeLock::default(),
             changing: Rc::default(),
+            abandoned: Cell::new(false),
             lost: Lost::default(),
             pages: Gate::default(),
             moves: Cell::new(0),
@@ -565,17 +577,25 @@ impl Slice {
 
     /// Changes the range in the layout, and in that which the volume is being converted to.
     async fn apply(&self, range: Range<u64>, change: Change) -> Result<(), SliceError> {
-        loop {
-            let Some(conversion) = self.conversion() else {
-                let _changing = Rc::clone(&self.changing);
-                return self.layout().apply(&range, change).await;
-            };
-            let _locked = conversion.lock(&range).await;
-            // It may have ended meanwhile.
-            if self.conversion().is_some_and(|now| Rc::ptr_eq(&now, &conversion)) {
-                return conversion.apply(&self.layout(), range, change).await;
-            }
+        if self.conversion.borrow().is_none() && self.turns.is_free() {
+            return self.apply_to_one(range, change).await;
         }
+        let _turn = turn(&self.turns, &range).await;
+        // It may have ended meanwhile.
+        let Some(conversion) = self.conversion() else { return self.apply_to_one(range, change).await };
+        let under_way = UnderWay::new(&self.abandoned);
+        let changed = conversion.apply(&self.layout(), range, change).await;
+        under_way.end();
+        changed
+    }
+
+    /// Changes the range in the layout. No conversion is under way.
+    async fn apply_to_one(&self, range: Range<u64>, change: Change) -> Result<(), SliceError> {
+        let _changing = Rc::clone(&self.changing);
+        let under_way = UnderWay::new(&self.abandoned);
+        let changed = self.layout().apply(&range, change).await;
+        under_way.end();
+        changed
     }
 
     /// Reads what a write to the range must read first: the rest of disk blocks that it changes in part.
@@ -915,7 +935,7 @@ impl Slice {
     /// before the last move is ignored: the one of the move says more.
     ///
     /// # Panics
-    /// If `spec` is of another slice, or shorter.
+    /// If `spec` is of another slice or layout, or shorter.
     pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
         let stays = makes(Canary::MoveUnfollowed) && spec.moves > self.moves.get();
         if spec.moves < self.moves.get() || stays {
@@ -924,6 +944,7 @@ impl Slice {
         self.moves.set(spec.moves);
         assert!(spec.index == self.index() && spec.len >= self.len(), "{spec:?} is not this slice, grown");
         assert!(spec.map_pages as usize >= self.map_pages(), "a copy stays one: {spec:?}");
+        assert!(self.layout().is_of(&spec.kind), "{spec:?} is from before the volume was converted");
         if let Some((conversion, next)) = self.conversion().zip(spec.of_next()) {
             conversion.next.grow(next, disks);
         }
@@ -937,11 +958,12 @@ impl Slice {
     /// [`Slice::grow`]. Operations under way are not disturbed.
     ///
     /// # Panics
-    /// If `spec` is of another slice.
+    /// If `spec` is of another slice or layout.
     pub fn begin_conversion(&self, spec: &SliceSpec, disks: &CoreDisks) {
         assert_eq!(spec.index, self.index(), "{spec:?} is not of this slice");
         // A slice that has yet to learn that the volume has grown is converted after that.
         let is_new = self.conversion.borrow().is_none() && spec.len == self.len();
+        assert!(self.layout().is_of(&spec.kind), "{spec:?} is from before the volume was converted");
         if let Some(next) = spec.of_next().filter(|_| is_new) {
             self.convert_to(next, disks);
         }
@@ -972,7 +994,7 @@ impl Slice {
             let mut lost = self.lost.ranges().into_iter();
             lost.any(|(offset, len)| offset.0 <= range.start && range.end <= offset.0 + len.0)
         };
-        conversion.copy_some(&self.layout(), is_lost).await?;
+        conversion.copy_some(&self.turns, &self.layout(), is_lost).await?;
         Ok(conversion.left())
     }
 
@@ -981,11 +1003,13 @@ impl Slice {
     /// ([`Pool::switch_volume`](crate::Pool::switch_volume)).
     ///
     /// # Errors
-    /// Those of a flush of the other layout: it does not count.
+    /// Those of a flush of the other layout: it does not count. [`SliceError::Offline`]: the caller of an
+    /// earlier change has gone away, and it is unknown whether that is in both; reopening the pool helps.
     pub async fn become_equal(&self) -> Result<bool, SliceError> {
-        match self.conversion() {
-            Some(conversion) => conversion.become_equal().await,
-            None => Ok(false),
+        let Some(conversion) = self.conversion() else { return Ok(false) };
+        match self.abandoned.get() {
+            true => Err(SliceError::Offline),
+            false => conversion.become_equal(&self.turns).await,
         }
     }
 
@@ -998,11 +1022,17 @@ impl Slice {
     /// left.
     ///
     /// The catalog says the same already if the volume was switched. Returns when no operation uses the
-    /// layout that was left, so that its space can be freed.
-    pub async fn end_conversion(&self, switched: bool) {
-        let Some(conversion) = self.conversion() else { return };
+    /// layout that was left, and whether its space can be freed: not if the caller of a change has gone away,
+    /// since nobody knows when that ends.
+    pub async fn end_conversion(&self, switched: bool) -> bool {
+        let Some(conversion) = self.conversion() else { return !self.abandoned.get() };
+        // A write may wait for that.
+        match switched {
+            true => conversion.note_switched(),
+            false => conversion.count_present_only(),
+        }
         let left = {
-            let _locked = conversion.lock_all().await;
+            let _turn = turn(&self.turns, &(0..self.len().0)).await;
             self.conversion.take();
             match switched {
                 true => Some(self.layout.replace(Rc::clone(&conversion.next))),
@@ -1013,10 +1043,11 @@ impl Slice {
         while left.as_ref().is_some_and(|left| Rc::strong_count(left) > 1) {
             rt::sleep(LOOK_EVERY).await;
         }
-        // Writes that wait for their turn hold it, too, and look again when they have it.
+        // And the copying, or a flush.
         while !switched && Rc::strong_count(&conversion) > 1 {
             rt::sleep(LOOK_EVERY).await;
         }
+        !self.abandoned.get()
     }
 
     fn check_page(&self, page: usize) {
@@ -1031,6 +1062,30 @@ impl Slice {
             "{len:?} at {offset:?} is outside a slice of {:?}",
             self.len()
         );
+    }
+}
+
+/// A change that is under way.
+struct UnderWay<'a> {
+    abandoned: &'a Cell<bool>,
+    has_ended: bool,
+}
+
+impl UnderWay<'_> {
+    fn new(abandoned: &Cell<bool>) -> UnderWay<'_> {
+        UnderWay { abandoned, has_ended: false }
+    }
+
+    fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.abandoned.set(true);
+        }
     }
 }
 

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{ByteLen, Rng};
+use base::{ByteLen, ByteOffset, Chain, Rng};
 use rt::Durability;
-use rt::sim::{NodeId, World};
+use rt::sim::{DiskFaults, NodeId, World};
 use store::{
     Compression, LogTuning, Pool, SliceError, StoreError, VolumeId, VolumeKind, VolumeSpec, ZeroingWatch,
 };
 
-use crate::disk::{CORE, Volume, creating, existing, machine, opening, paths, thick};
+use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, thick};
 
 const MIB: u64 = 1 << 20;
 const SECTOR: u64 = 512;
@@ -102,7 +102,7 @@ async fn check(volume: &Volume, known: &RefCell<Known>) {
 
 async fn begin(pool: &Pool, volume: &Volume, kind: VolumeKind) {
     let (id, watch) = (volume.info.id, ZeroingWatch::default());
-    pool.begin_conversion(id, kind, Compression::Lz4, watch).await.unwrap();
+    pool.begin_conversion(id, kind, Compression::Off, watch).await.unwrap();
     volume.begin_conversion(pool);
 }
 
@@ -321,6 +321,193 @@ fn a_conversion_is_cancelled_and_what_it_excludes_is_refused() {
                 pool.set_space(id, space).await.unwrap();
                 let refused = pool.check_conversion(id, to);
                 assert!(matches!(refused, Err(StoreError::SpaceInvalid)), "{refused:?}");
+            }
+        });
+    }
+}
+
+/// Of the layouts, both count.
+async fn become_equal(volume: &Volume) {
+    copy(volume).await.unwrap();
+    for slice in &volume.slices {
+        assert!(slice.become_equal().await.unwrap());
+    }
+}
+
+/// Otherwise, an older write of a whole block could take back what a later one has written beside it.
+#[test]
+fn a_change_that_waits_for_the_end_of_a_conversion_is_not_overtaken() {
+    let world = World::new(11);
+    let node = machine(&world, &[(32 * MIB, 512)]);
+    world.block_on(node, CORE, || async {
+        let pool = create().await;
+        let id = pool.create_volume(thick("db", MIB)).await.unwrap().id;
+        let volume = Rc::new(Volume::open(&pool, id));
+        begin(&pool, &volume, VolumeKind::Log).await;
+        become_equal(&volume).await;
+        pool.switch_volume(id).await.unwrap();
+        let write = |number: u64| {
+            let volume = Rc::clone(&volume);
+            async move { volume.write(0, &sector(number), Durability::Durable).await.unwrap() }
+        };
+        let under_way = rt::spawn(write(1));
+        let (ending, last) = (Rc::clone(&volume), write(3));
+        let after = rt::spawn(async move {
+            ending.slices[0].end_conversion(true).await;
+            last.await;
+        });
+        let waiting = rt::spawn(write(2));
+        for task in [under_way, after, waiting] {
+            task.await;
+        }
+        assert_eq!(volume.read(0, SECTOR).await.unwrap(), sector(3));
+        end(&pool, &volume, true).await;
+        assert_eq!(volume.read(0, SECTOR).await.unwrap(), sector(3));
+    });
+}
+
+/// Nobody knows when it reaches the disk: perhaps when its place is another volume's.
+#[test]
+fn a_change_whose_caller_has_gone_away_keeps_the_layouts() {
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        let world = World::new(12);
+        let node = machine(&world, &[(32 * MIB, 512)]);
+        world.block_on(node, CORE, move || async move {
+            let pool = create().await;
+            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB) }).await.unwrap().id;
+            let volume = Volume::open(&pool, id);
+            begin(&pool, &volume, from.other().unwrap()).await;
+            copy(&volume).await.unwrap();
+            let write =
+                volume.slices[0].write(ByteOffset(0), Chain::copy_of(&sector(1)), Durability::Durable);
+            assert!(rt::timeout(Duration::from_nanos(1), write).await.is_err(), "it takes longer");
+            copy(&volume).await.unwrap();
+            assert_eq!(volume.slices[0].become_equal().await, Err(SliceError::Offline));
+            assert_eq!(volume.slices[1].become_equal().await, Ok(true));
+            assert!(!volume.slices[0].end_conversion(false).await);
+            assert!(volume.slices[1].end_conversion(false).await);
+        });
+    }
+}
+
+/// The volume is not on its way yet: it has room, so its hosts see no error.
+#[test]
+fn a_write_without_room_in_the_log_waits_until_it_is_known_whether_that_counts() {
+    let world = World::new(13);
+    let node = machine(&world, &[(32 * MIB, 512)]);
+    world.block_on(node, CORE, || async {
+        let pool = create().await;
+        let id = pool.create_volume(thick("db", 4 * MIB)).await.unwrap().id;
+        let volume = Rc::new(Volume::open(&pool, id));
+        begin(&pool, &volume, VolumeKind::Log).await;
+        // The logs have one zone of 1 MiB each, and get no more.
+        let free = pool.usage().free;
+        pool.create_volume(VolumeSpec { slices: Some(1), ..thick("filler", free.0) }).await.unwrap();
+        become_equal(&volume).await;
+        let data: Vec<u8> = (0..4 * MIB / SECTOR).flat_map(|at| sector(at + 1)).collect();
+        let (writing, written) = (Rc::clone(&volume), data.clone());
+        let writing = rt::spawn(async move { writing.write(0, &written, Durability::Durable).await });
+        rt::sleep(Duration::from_secs(1)).await;
+        volume.slices.iter().for_each(store::Slice::count_present_only);
+        assert_eq!(writing.await, Ok(()));
+        assert_eq!(volume.read(0, 4 * MIB).await.unwrap(), data);
+        assert_eq!(volume.slices[0].become_equal().await, Ok(false), "it is behind");
+    });
+}
+
+/// A write fails only if the log is to be the volume's, or nobody finds out.
+#[test]
+fn a_write_without_room_in_the_log_fails_if_the_volume_was_switched() {
+    let world = World::new(14);
+    let node = machine(&world, &[(32 * MIB, 512)]);
+    world.block_on(node, CORE, || async {
+        let pool = create().await;
+        let id = pool.create_volume(thick("db", 4 * MIB)).await.unwrap().id;
+        let volume = Rc::new(Volume::open(&pool, id));
+        begin(&pool, &volume, VolumeKind::Log).await;
+        let free = pool.usage().free;
+        pool.create_volume(VolumeSpec { slices: Some(1), ..thick("filler", free.0) }).await.unwrap();
+        become_equal(&volume).await;
+        let data: Vec<u8> = (0..4 * MIB / SECTOR).flat_map(|at| sector(at + 1)).collect();
+        let writer = Rc::clone(&volume);
+        let writing = rt::spawn(async move { writer.write(0, &data, Durability::Durable).await });
+        rt::sleep(Duration::from_secs(1)).await;
+        pool.switch_volume(id).await.unwrap();
+        end(&pool, &volume, true).await;
+        assert_eq!(writing.await, Err(SliceError::Full));
+    });
+}
+
+#[test]
+fn a_block_that_the_disk_cannot_read_is_not_converted_to_zeros() {
+    let world = World::new(15);
+    let node = machine(&world, &[(8 * MIB, 512)]);
+    let (pool, volume) = world.block_on(node, CORE, || async {
+        let pool = create().await;
+        let id = pool.create_volume(VolumeSpec { slices: Some(1), ..thick("db", MIB / 2) }).await.unwrap().id;
+        let volume = Volume::open(&pool, id);
+        volume.write(0, &vec![7; 512 << 10], Durability::Durable).await.unwrap();
+        (pool, volume)
+    });
+    let mut disk = vec![0; 8 << 20];
+    world.disk_image(node, path(0)).read(0, &mut disk);
+    let start = disk.windows(4096).position(|bytes| bytes.iter().all(|byte| *byte == 7)).unwrap() as u64;
+    let bad = start + (300 << 10);
+    world.set_disk_faults(node, path(0), DiskFaults::default().with_unreadable(bad..bad + 512).remapping());
+    world.block_on(node, CORE, move || async move {
+        begin(&pool, &volume, VolumeKind::Log).await;
+        for _ in 0..2 {
+            let stopped = copy(&volume).await;
+            let Err(SliceError::Unreadable(found)) = stopped else { panic!("{stopped:?}") };
+            assert_eq!(found.offset, ByteOffset(300 << 10));
+            assert_eq!(volume.slices[0].become_equal().await, Ok(false));
+        }
+        // A host writes it.
+        volume.write(300 << 10, &[8; 512], Durability::Durable).await.unwrap();
+        finish(&pool, &volume).await.unwrap();
+        let mut expected = vec![7; 512 << 10];
+        expected[300 << 10..(300 << 10) + 512].fill(8);
+        assert_eq!(volume.read(0, MIB / 2).await.unwrap(), expected);
+        assert_eq!(pool.volume(volume.info.id).unwrap().kind, VolumeKind::Log);
+    });
+}
+
+/// What counts from the switch on is durable before it, also on a disk that the commit does not flush. And
+/// the space of the former layout is free, although nobody has freed it.
+#[test]
+fn a_power_cut_right_after_the_switch_loses_nothing() {
+    for (seed, from) in (0..6).zip([VolumeKind::Thick, VolumeKind::Log].into_iter().cycle()) {
+        let world = World::new(seed);
+        let small = (4 * MIB, 512);
+        let node = machine(&world, &[small, small, small, (32 * MIB, 512)]);
+        let data: Vec<u8> = (0..MIB / SECTOR).flat_map(|at| sector(at + 1)).collect();
+        let written = data.clone();
+        let (id, free) = world.block_on(node, CORE, move || async move {
+            let pool = Pool::create(existing(4), creating()).await.unwrap();
+            bound_logs(&pool);
+            let free = pool.usage().free.0;
+            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB) }).await.unwrap().id;
+            let volume = Volume::open(&pool, id);
+            volume.write(0, &written, Durability::Durable).await.unwrap();
+            begin(&pool, &volume, from.other().unwrap()).await;
+            become_equal(&volume).await;
+            pool.switch_volume(id).await.unwrap();
+            rt::spawn(async move {
+                let _open = (pool, volume);
+                std::future::pending::<()>().await;
+            })
+            .detach();
+            (id, free)
+        });
+        world.crash(node);
+        world.restart(node, |_| std::future::pending());
+        world.block_on(node, CORE, move || async move {
+            let pool = Pool::open(&paths(4), opening(1)).await.unwrap();
+            let volume = Volume::open(&pool, id);
+            assert_eq!((volume.info.kind, volume.info.converting), (from.other().unwrap(), None));
+            assert!(volume.read(0, MIB).await.unwrap() == data, "seed {seed}");
+            if from == VolumeKind::Log {
+                assert_eq!(pool.usage().free.0, free - MIB, "nothing is left of the logs");
             }
         });
     }
