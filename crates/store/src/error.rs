@@ -154,6 +154,16 @@ pub enum StoreError {
         /// The disk that is leaving.
         other: PathBuf,
     },
+    /// A disk that is leaving holds a change up.
+    #[error(
+        "volume {volume} cannot be converted now, because {path} is leaving the pool: wait for it, or cancel that"
+    )]
+    DiskIsLeaving {
+        /// The volume.
+        volume: VolumeId,
+        /// The disk's path.
+        path: PathBuf,
+    },
     /// Something lies on a disk that was to be removed.
     #[error("{path} cannot be removed, because {used} of it are in use by {}", .by.join(", "))]
     DiskInUse {
@@ -390,7 +400,8 @@ pub enum StoreError {
         "volume {0} cannot be moved to another disk now, because it is not served, is being opened or closed, or its disks respond too slowly"
     )]
     VolumeNotHeld(VolumeId),
-    /// The volume is being converted, and so cannot grow, or be converted to something else.
+    /// The volume is being converted, and so cannot grow, or be converted to something else, and no disk can
+    /// leave its pool.
     #[error("volume {0} is being converted to another kind: wait until that is done, or cancel it")]
     BeingConverted(VolumeId),
     /// No conversion of the volume is under way.

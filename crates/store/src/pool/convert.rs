@@ -20,9 +20,9 @@ impl Pool {
     /// ([`Slice::begin_conversion`](crate::Slice::begin_conversion)). Slices that are opened later know.
     ///
     /// # Errors
-    /// [`StoreError::NotConvertible`]; [`StoreError::BeingConverted`]; [`StoreError::SpaceInvalid`]: it has a
-    /// reserve or a policy for a full pool, which thick volumes do not have; not enough space; or any failure
-    /// to write the metadata.
+    /// [`StoreError::NotConvertible`]; [`StoreError::BeingConverted`]; [`StoreError::DiskIsLeaving`];
+    /// [`StoreError::SpaceInvalid`]: it has a reserve or a policy for a full pool, which thick volumes do not
+    /// have; not enough space; or any failure to write the metadata.
     pub async fn begin_conversion(
         &self,
         id: VolumeId,
@@ -49,6 +49,7 @@ impl Pool {
     pub fn check_conversion(&self, id: VolumeId, kind: VolumeKind) -> Result<(), StoreError> {
         let volume = self.0.entry(id)?;
         check(id, &volume, kind)?;
+        self.0.check_no_disk_leaves(id)?;
         if let Some(space) = self.0.take_other(&volume, kind)? {
             self.0.put_back(&space.runs());
         }
@@ -115,6 +116,14 @@ fn check(id: VolumeId, volume: &VolumeEntry, kind: VolumeKind) -> Result<(), Sto
 }
 
 impl Inner {
+    /// A part of the volume may be moving from it.
+    fn check_no_disk_leaves(&self, volume: VolumeId) -> Result<(), StoreError> {
+        let layout = self.layout();
+        let Some(place) = layout.leaving else { return Ok(()) };
+        let path = layout.disks.disk(place as u16).path().to_owned();
+        Err(StoreError::DiskIsLeaving { volume, path })
+    }
+
     /// Takes the extents that a volume needs in another kind; `None` if it takes them later.
     fn take_other(&self, volume: &VolumeEntry, kind: VolumeKind) -> Result<Option<Space>, StoreError> {
         if kind != VolumeKind::Thick {
@@ -135,6 +144,7 @@ impl Inner {
         let _change = self.begin_change()?;
         let before = self.entry(id)?;
         check(id, &before, kind)?;
+        self.check_no_disk_leaves(id)?;
         let space = self.take_other(&before, kind)?;
         let mut runs = space.as_ref().map(Space::runs).unwrap_or_default();
         if let Err(error) = self.zero(&runs, watch).await {
@@ -150,7 +160,7 @@ impl Inner {
         };
         // Another change may have been faster.
         let allowed = match now.capacity == before.capacity {
-            true => check(id, &now, kind),
+            true => check(id, &now, kind).and(self.check_no_disk_leaves(id)),
             false => Err(StoreError::BeingConverted(id)),
         };
         if let Err(error) = allowed {

@@ -92,8 +92,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`StoreError::NoSuchDisk`], [`StoreError::OnlyDisk`], [`StoreError::OtherDiskLeaving`],
-    /// [`StoreError::DiskInUse`] if something lies on it that cannot be moved; [`StoreError::NoSpace`] if the
-    /// other disks have too little.
+    /// [`StoreError::BeingConverted`] if a volume of the pool is being converted, [`StoreError::DiskInUse`] if
+    /// something lies on it that cannot be moved; [`StoreError::NoSpace`] if the other disks have too little.
     pub fn check_leave(&self, path: &Path) -> Result<RemovableDisk, StoreError> {
         let place = self.0.can_leave(path)?;
         Ok(self.0.removable_disk(&self.0.layout(), place))
@@ -168,6 +168,11 @@ impl Inner {
         }
         let used = self.used_on(&layout, place);
         let state = self.state.borrow();
+        // Only the present layout of a slice could be held, and the other one is written as well.
+        let mut volumes = state.catalog.volumes.iter();
+        if let Some((id, _)) = volumes.find(|(_, volume)| volume.next.is_some()) {
+            return Err(StoreError::BeingConverted(*id));
+        }
         let is_there = |run: ExtentRun| usize::from(run.disk) == place;
         if state.catalog.logs.runs().any(is_there) {
             let by = vec!["the log of the log-structured volumes, which cannot be moved".into()];
@@ -342,12 +347,13 @@ impl Inner {
 
     /// Checks that these are all slices of a volume, and that nobody else uses it.
     ///
-    /// A volume that is not open could be opened at any moment, with the former place.
+    /// A volume that is not open could be opened at any moment, with the former place. One that is being
+    /// converted, since the disk may stay after all, writes to two places.
     fn check_held(&self, volume: VolumeId, slices: usize) -> Result<(), StoreError> {
         let state = self.state.borrow();
         let entry = state.catalog.volumes.get(&volume).ok_or(StoreError::NoSuchVolume(volume))?;
         let live = state.volumes.get(&volume).ok_or(StoreError::NoSuchVolume(volume))?;
-        let are_all = slices == usize::from(entry.stripe.slices());
+        let are_all = slices == usize::from(entry.stripe.slices()) && entry.next.is_none();
         match are_all && Arc::strong_count(&live.in_use) == 1 + slices {
             true => Ok(()),
             false => Err(StoreError::VolumeNotHeld(volume)),

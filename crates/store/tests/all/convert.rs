@@ -9,7 +9,8 @@ use base::{ByteLen, ByteOffset, Chain, Rng};
 use rt::Durability;
 use rt::sim::{DiskFaults, NodeId, World};
 use store::{
-    Compression, LogTuning, Pool, SliceError, StoreError, VolumeId, VolumeKind, VolumeSpec, ZeroingWatch,
+    Compression, LogTuning, Moved, Pool, SliceError, StoreError, VolumeId, VolumeKind, VolumeSpec,
+    ZeroingWatch,
 };
 
 use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, thick};
@@ -511,4 +512,37 @@ fn a_power_cut_right_after_the_switch_loses_nothing() {
             }
         });
     }
+}
+
+#[test]
+fn no_disk_leaves_while_a_volume_is_converted_nor_the_other_way_round() {
+    let world = World::new(16);
+    let node = machine(&world, &[(32 * MIB, 512); 2]);
+    world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(2), creating()).await.unwrap();
+        bound_logs(&pool);
+        let id = pool.create_volume(thick("db", MIB)).await.unwrap().id;
+        let volume = Volume::open(&pool, id);
+        pool.leave(&path(0)).await.unwrap();
+        let begun = pool.begin_conversion(id, VolumeKind::Log, Compression::Off, ZeroingWatch::default());
+        for refused in [pool.check_conversion(id, VolumeKind::Log), begun.await.map(drop)] {
+            assert!(matches!(refused, Err(StoreError::DiskIsLeaving { .. })), "{refused:?}");
+        }
+        // A part that was about to move stays where it is if the disk stays, and the volume is converted.
+        let moving = pool.next_move().await.unwrap().unwrap();
+        pool.stay().await.unwrap();
+        begin(&pool, &volume, VolumeKind::Log).await;
+        let (moving, moved) = pool.move_part(moving, volume.slices.len()).await;
+        assert!(matches!(moved, Moved::Not(StoreError::VolumeNotHeld(_))), "{moved:?}");
+        pool.end_move(moving, &moved).await;
+        for refused in [pool.check_leave(&path(0)).map(drop), pool.leave(&path(0)).await] {
+            assert!(matches!(refused, Err(StoreError::BeingConverted(_))), "{refused:?}");
+        }
+        finish(&pool, &volume).await.unwrap();
+        assert_eq!(pool.leaving(), None);
+        // There and back: then no log is in the way, and the disk can leave.
+        begin(&pool, &volume, VolumeKind::Thick).await;
+        finish(&pool, &volume).await.unwrap();
+        pool.leave(&path(0)).await.unwrap();
+    });
 }

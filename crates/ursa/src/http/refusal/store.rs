@@ -18,7 +18,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::NotGrown { .. } => (StatusCode::CONFLICT, "pool_not_grown"),
         E::NoSuchDisk { .. } => (StatusCode::NOT_FOUND, "disk_not_found"),
         E::NotLeaving { .. } => (StatusCode::CONFLICT, "disk_not_leaving"),
-        E::OtherDiskLeaving { .. } => (StatusCode::CONFLICT, "disk_leaving"),
+        E::OtherDiskLeaving { .. } | E::DiskIsLeaving { .. } => (StatusCode::CONFLICT, "disk_leaving"),
         E::OnlyDisk { .. } => (StatusCode::CONFLICT, "disk_only"),
         E::DiskInUse { .. } => (StatusCode::CONFLICT, "disk_in_use"),
         E::DiskBlock { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_unusable"),
