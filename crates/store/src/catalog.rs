@@ -373,6 +373,16 @@ impl Catalog {
         if numbered && rooted && sound && placed { Ok(()) } else { Err(Malformed::Logs) }
     }
 
+    /// Removes the logs that no volume needs: nobody uses their extents.
+    pub(crate) fn drop_unneeded_logs(&mut self) {
+        let volumes = self.volumes.values().filter(|volume| volume.needs_logs());
+        let needed = volumes.map(|volume| volume.stripe.slices()).max().unwrap_or(0);
+        self.logs.logs.retain(|number, _| *number < needed);
+        if self.logs.logs.is_empty() {
+            self.logs.roots = Default::default();
+        }
+    }
+
     /// Marks the content of all copies as set back.
     pub(crate) fn distrust_copies(&mut self) {
         for volume in self.volumes.values_mut() {

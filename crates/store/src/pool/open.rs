@@ -118,6 +118,8 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
     let is_older = |member: &&Member| member.superblock.generation < catalog.sealed && !member.torn;
     let older_disks: Vec<PathBuf> =
         members.iter().filter(is_older).map(|member| member.path.clone()).collect();
+    // The last volume in them may have been converted without anybody having freed them.
+    catalog.drop_unneeded_logs();
     let id = members[0].superblock.pool;
     let inner = Rc::new(Inner::new(Parts {
         id,

@@ -445,12 +445,17 @@ fn as_if_in(volume: &VolumeEntry, next: &OtherLayout) -> VolumeEntry {
     VolumeEntry { kind, slices, branch, compression, space, next: None, ..volume.clone() }
 }
 
-/// The metadata space that the logical unit states of thick volumes may still take.
+/// The metadata space that the logical unit states of thick volumes, and of those that become thick, may still
+/// take.
 ///
 /// A slot has room for them together with all extents that the pool had when it was created. Of the extents
 /// of disks that were added later, only as many are handed out as leave this room.
 pub(super) fn room_for_lu_states(catalog: &Catalog) -> u64 {
-    let thick = catalog.volumes.values().filter(|volume| volume.kind == VolumeKind::Thick);
+    let becomes_thick = |next: &OtherLayout| next.kind == VolumeKind::Thick;
+    let is_thick = |volume: &&Rc<VolumeEntry>| {
+        volume.kind == VolumeKind::Thick || volume.next.as_ref().is_some_and(becomes_thick)
+    };
+    let thick = catalog.volumes.values().filter(is_thick);
     thick.map(|volume| SLOT_LU_STATE_BYTES.saturating_sub(volume.lu_state.len() as u64)).sum()
 }
 
