@@ -47,18 +47,15 @@ impl Volume {
     }
 
     /// How many of this core's slices have everything in both layouts, and keep it so from now on.
-    pub async fn become_equal(&self) -> usize {
+    ///
+    /// # Errors
+    /// See [`store::Slice::become_equal`]. Some slices may be equal.
+    pub async fn become_equal(&self) -> Result<usize, SliceError> {
         let mut equal = 0;
         for slice in self.slices.iter().flatten() {
-            match slice.layout().become_equal().await {
-                Ok(is_equal) => equal += usize::from(is_equal),
-                Err(error) => {
-                    let (volume, slice) = (self.id, slice.index());
-                    tracing::debug!(%volume, slice, %error, "a slice cannot be converted yet");
-                }
-            }
+            equal += usize::from(slice.layout().become_equal().await?);
         }
-        equal
+        Ok(equal)
     }
 
     /// Makes only the present layout of this core's slices count.
@@ -67,9 +64,12 @@ impl Volume {
     }
 
     /// Lets this core's slices turn to the layout that they were converted to, or stay with the present one.
-    pub async fn end_conversion(&self, switched: bool) {
+    /// Returns whether the space of the other one can be freed.
+    pub async fn end_conversion(&self, switched: bool) -> bool {
+        let mut is_free = true;
         for slice in self.slices.iter().flatten() {
-            slice.layout().end_conversion(switched).await;
+            is_free &= slice.layout().end_conversion(switched).await;
         }
+        is_free
     }
 }

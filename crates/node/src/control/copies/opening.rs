@@ -102,6 +102,15 @@ impl Control {
         }
         // Its pool may have been set back to a time before the volume grew.
         if kept.capacity < copy.size {
+            // Nor can it grow while it is being converted; that begins again.
+            if kept.converting.is_some() {
+                match self.give_up_conversion(&pool, &kept).await {
+                    Ok(()) => rt::spawn(Rc::clone(self).free_left(id)).detach(),
+                    Err(error) => {
+                        tracing::warn!(volume = kept.name, %error, "a conversion cannot be cancelled")
+                    }
+                }
+            }
             kept = match pool.grow_volume(id, copy.size).await {
                 Ok(grown) => grown,
                 Err(error) => {

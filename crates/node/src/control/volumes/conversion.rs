@@ -31,6 +31,8 @@ use crate::volume::{VolumeId, convert_some};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long after a problem a conversion is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// How long it waits after a pass that was not the last one, since slices may be in use by others.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How many volumes are converted at the same time; others wait.
 const AT_ONCE: usize = 2;
 
@@ -306,16 +308,23 @@ impl Control {
         Ok(())
     }
 
-    /// Gives up the layout that a volume is being converted to. The caller holds the volume.
-    async fn give_up_conversion(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
+    /// Gives up the layout that a volume is being converted to. The caller holds the volume, or it is being
+    /// opened.
+    pub(in crate::control) async fn give_up_conversion(
+        &self,
+        pool: &Pool,
+        info: &VolumeInfo,
+    ) -> Result<(), ControlError> {
         let (id, _turn) = (info.id, self.conversions.layouts.hold(info.id).await);
         // Otherwise the volume may have been switched, and nobody knows.
         if pool.metadata_state() != MetadataState::Writable {
             return Err(StoreError::MetadataReadOnly(pool.id()).into());
         }
-        end_conversion(id, false).await;
+        let is_free = end_conversion(id, false).await;
         pool.cancel_conversion(id).await?;
-        pool.leave_layouts(id);
+        if is_free {
+            pool.leave_layouts(id);
+        }
         Ok(())
     }
 
@@ -393,7 +402,7 @@ impl Control {
                     break;
                 }
                 // It was given up, or hosts' writes have not been copied yet.
-                Ok(false) => rt::next_turn().await,
+                Ok(false) => rt::sleep(PAUSE).await,
                 Err(problem) => {
                     tracing::debug!(volume = %id, problem, "a conversion waits");
                     converting.problem.replace(Some(problem));
@@ -419,7 +428,7 @@ impl Control {
 
     /// Frees the space of layouts that a volume has left. That takes as long as deleting a volume, and other
     /// changes of it do not wait.
-    async fn free_left(self: Rc<Control>, id: VolumeId) {
+    pub(in crate::control) async fn free_left(self: Rc<Control>, id: VolumeId) {
         let Ok((before, pool)) = self.volume_and_pool_name(&id.to_string()) else { return };
         let (control, name) = (Rc::clone(&self), before.name.clone());
         let freed = self.change(Work::new(Doing::FreeLayout, &name), |changing| async move {
@@ -470,11 +479,15 @@ impl Control {
             }
             before += len;
         }
-        self.switch(id).await.map_err(|error| error.to_string())
+        match self.switch(id).await {
+            Ok(switched) => switched.map_err(|error| said(error, converting.to)),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
-    /// Makes the layout that this node's copy was converted to the only one. Returns whether it is.
-    async fn switch(self: &Rc<Control>, id: VolumeId) -> Result<bool, ControlError> {
+    /// Makes the layout that this node's copy was converted to the only one. Returns whether it is; the inner
+    /// error is that of a slice that cannot be switched yet.
+    async fn switch(self: &Rc<Control>, id: VolumeId) -> Result<Result<bool, SliceError>, ControlError> {
         let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(&id.to_string())?);
         let name = before.name.clone();
         self.change(Work::new(Doing::SwitchLayout, &name), |changing| async move {
@@ -482,51 +495,57 @@ impl Control {
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             let (pool, info) = control.volume_still(&before)?;
             if info.converting.is_none() {
-                return Ok(false);
+                return Ok(Ok(false));
             }
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             let switched = {
                 let _turn = control.conversions.layouts.hold(id).await;
                 control.switch_slices(&pool, &info).await
             };
-            let Some(info) = switched? else {
-                // A slice may not know yet: it was opened while this began.
-                control.tell_conversion(&pool, id).await?;
-                return Ok(false);
+            let info = match switched? {
+                Ok(Some(info)) => info,
+                Ok(None) => {
+                    // A slice may not know yet: it was opened while this began.
+                    control.tell_conversion(&pool, id).await?;
+                    return Ok(Ok(false));
+                }
+                Err(error) => return Ok(Err(error)),
             };
             show_kind(&info).await;
             let name = control.shown_name(&info);
             let text = format!("volume {name} was converted: it is a {} volume now", kind_name(info.kind));
             control.events().tell(Event::new(VOLUME_CONVERTED, &name, text).of_volume(id));
-            Ok(true)
+            Ok(Ok(true))
         })
         .await
     }
 
     /// Switches the volume in the pool and on all cores; `None`: not everything has been copied. The caller
-    /// holds the volume and its layout.
+    /// holds the volume and its layout. The inner error is as for [`Control::switch`].
     async fn switch_slices(
         &self,
         pool: &Pool,
         info: &VolumeInfo,
-    ) -> Result<Option<VolumeInfo>, ControlError> {
+    ) -> Result<Result<Option<VolumeInfo>, SliceError>, ControlError> {
         let id = info.id;
         let equal = on_all_cores(move || async move {
             match Shard::current().unit(id) {
                 Some(unit) => unit.volume().become_equal().await,
-                None => 0,
+                None => Ok(0),
             }
         });
-        let equal: usize = equal.await.into_iter().sum();
-        let switched = match equal == usize::from(info.stripe.slices()) {
-            true => pool.switch_volume(id).await.map(Some).map_err(ControlError::from),
-            false => Ok(None),
+        let equal: Result<Vec<usize>, SliceError> = equal.await.into_iter().collect();
+        let switched = match equal {
+            Ok(equal) if equal.iter().sum::<usize>() == usize::from(info.stripe.slices()) => {
+                pool.switch_volume(id).await.map(|info| Ok(Some(info))).map_err(ControlError::from)
+            }
+            Ok(_) => Ok(Ok(None)),
+            Err(error) => Ok(Err(error)),
         };
         match switched {
-            Ok(Some(info)) => {
-                end_conversion(id, true).await;
-                pool.leave_layouts(id);
-                Ok(Some(info))
+            Ok(Ok(Some(info))) => {
+                leave_layout(pool, id, true).await;
+                Ok(Ok(Some(info)))
             }
             not_switched => {
                 // If the pool's metadata could not be written, nobody knows what the disks say: both layouts
@@ -545,14 +564,27 @@ impl Control {
     }
 }
 
-/// Lets all slices of a volume turn to their new layout, or stay with the present one.
-async fn end_conversion(id: VolumeId, switched: bool) {
-    on_all_cores(move || async move {
-        if let Some(unit) = Shard::current().unit(id) {
-            unit.volume().end_conversion(switched).await;
+/// Lets all slices of a volume turn to their new layout, or stay with the present one. Returns whether the
+/// space of the other one can be freed.
+async fn end_conversion(id: VolumeId, switched: bool) -> bool {
+    let ended = on_all_cores(move || async move {
+        match Shard::current().unit(id) {
+            Some(unit) => unit.volume().end_conversion(switched).await,
+            None => true,
         }
-    })
-    .await;
+    });
+    let is_free = ended.await.into_iter().all(|is_free| is_free);
+    if !is_free {
+        tracing::warn!(volume = %id, "a write of a converted volume has not ended: its former space is free only after the pool was reopened");
+    }
+    is_free
+}
+
+/// The same, and tells the pool that the slices have left the layout that the catalog does not name any more.
+async fn leave_layout(pool: &Pool, id: VolumeId, switched: bool) {
+    if end_conversion(id, switched).await {
+        pool.leave_layouts(id);
+    }
 }
 
 /// Reports over SCSI what differs between the kinds.
