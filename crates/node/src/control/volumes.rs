@@ -18,8 +18,8 @@ pub use self::change::SpaceChange;
 pub(crate) use self::change::show_capacity;
 pub(super) use self::change::show_when_full;
 pub use self::conversion::Conversion;
-pub(super) use self::conversion::{Conversions, compression_in_logs};
 pub(crate) use self::conversion::to_be_converted;
+pub(super) use self::conversion::{Conversions, compression_in_logs};
 pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
 use super::{Control, ControlError, Placement, ScrubStatus};
@@ -213,6 +213,10 @@ impl Control {
             Some(CopiesStatus { entry, .. }) => VolumeInfo {
                 name: entry.name.clone(),
                 kind: entry.shape.kind,
+                compression: match entry.shape.kind {
+                    VolumeKind::Log => compression_in_logs(&info),
+                    VolumeKind::Thick | VolumeKind::Ram => Compression::Off,
+                },
                 capacity: ByteLen(entry.size),
                 space: entry.space.into(),
                 ..info

@@ -77,7 +77,8 @@ pub struct VolumeInfo {
     pub copy: Option<CopyOf>,
     /// How a log volume shares the space of the pool.
     pub space: SpacePolicy,
-    /// Whether blocks that are written from now on are compressed; off unless the volume is log-structured.
+    /// Whether blocks that are written from now on are compressed; off unless the volume is log-structured, or
+    /// is being converted to that.
     pub compression: Compression,
     /// The blocks of a log-structured volume that are not zeros, before compression and as they are stored,
     /// as far as its logs have been opened.
@@ -432,7 +433,10 @@ pub(super) fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> Vol
         },
         copy: volume.copy,
         space: volume.space,
-        compression: volume.compression,
+        compression: match &volume.next {
+            Some(next) if next.kind == VolumeKind::Log => next.compression,
+            _ => volume.compression,
+        },
         in_logs: InLogs::default(),
         converting: volume.next.as_ref().map(|next| next.kind),
     }

@@ -546,3 +546,31 @@ fn no_disk_leaves_while_a_volume_is_converted_nor_the_other_way_round() {
         pool.leave(&path(0)).await.unwrap();
     });
 }
+
+#[test]
+fn a_volume_takes_its_compression_to_the_log_and_leaves_it_there() {
+    let world = World::new(17);
+    let node = machine(&world, &[(32 * MIB, 512)]);
+    world.block_on(node, CORE, || async {
+        let pool = create().await;
+        let id = pool.create_volume(thick("db", MIB)).await.unwrap().id;
+        let compression = |pool: &Pool| pool.volume(id).unwrap().compression;
+        pool.set_compression(id, Compression::Lz4).await.unwrap();
+        assert_eq!(compression(&pool), Compression::Off);
+        let volume = Volume::open(&pool, id);
+        begin(&pool, &volume, VolumeKind::Log).await;
+        assert_eq!(compression(&pool), Compression::Off);
+        pool.set_compression(id, Compression::Lz4).await.unwrap();
+        assert_eq!(compression(&pool), Compression::Lz4);
+        drop((volume, pool));
+        let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        bound_logs(&pool);
+        assert_eq!(compression(&pool), Compression::Lz4);
+        let volume = Volume::open(&pool, id);
+        finish(&pool, &volume).await.unwrap();
+        assert_eq!(compression(&pool), Compression::Lz4);
+        begin(&pool, &volume, VolumeKind::Thick).await;
+        finish(&pool, &volume).await.unwrap();
+        assert_eq!(compression(&pool), Compression::Off);
+    });
+}

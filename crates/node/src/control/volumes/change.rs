@@ -245,6 +245,8 @@ impl Control {
             if alone {
                 control.check_alone(&pool, &before)?;
             }
+            // In a cluster, the copy may have yet to begin to be converted.
+            check_compressible(&before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             pool.set_compression(before.id, compression).await?;
             control.volume(&before.id.to_string())
@@ -301,9 +303,9 @@ pub(in crate::control) async fn show_when_full(id: VolumeId, when_full: WhenFull
 /// Checks that the volume's blocks can be compressed.
 fn check_compressible(info: &VolumeInfo) -> Result<(), ControlError> {
     let reason = "only volumes of kind `log` can be compressed";
-    match info.kind {
-        VolumeKind::Log => Ok(()),
-        VolumeKind::Thick | VolumeKind::Ram => Err(ControlError::Invalid { field: "compression", reason }),
+    match info.kind == VolumeKind::Log || info.converting == Some(VolumeKind::Log) {
+        true => Ok(()),
+        false => Err(ControlError::Invalid { field: "compression", reason }),
     }
 }
 
