@@ -562,7 +562,9 @@ fn a_volume_takes_its_compression_to_the_log_and_leaves_it_there() {
         assert_eq!(compression(&pool), Compression::Off);
         pool.set_compression(id, Compression::Lz4).await.unwrap();
         assert_eq!(compression(&pool), Compression::Lz4);
-        drop((volume, pool));
+        drop(volume);
+        pool.logs_ended().await;
+        drop(pool);
         let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
         bound_logs(&pool);
         assert_eq!(compression(&pool), Compression::Lz4);

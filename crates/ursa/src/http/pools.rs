@@ -203,7 +203,7 @@ pub(super) async fn add_disk(
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`, `disk_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`disk_in_use`: the log of log volumes lies on it, or extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`disk_in_use`: the log of log volumes lies on it, or extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`: the other disks have too little free space", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
