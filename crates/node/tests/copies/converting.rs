@@ -54,6 +54,10 @@ impl Cluster {
         });
     }
 
+    fn free(&self, index: usize) -> base::ByteLen {
+        self.control(index, |control| async move { control.pool(POOL).unwrap().state.unwrap().usage.free })
+    }
+
     fn is_of_its_kind(&self, index: usize) -> bool {
         self.control(index, |control| async move { control.is_of_its_kind(NAME).unwrap_or(false) })
     }
@@ -181,6 +185,7 @@ fn a_conversion_that_is_cancelled_leaves_the_volume_as_it_was() {
             cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 2);
             let written = cluster.start_writing(cluster.portal(0));
             cluster.world.run_for(Duration::from_secs(1));
+            let free = [0, 1].map(|index| cluster.free(index));
             cluster.convert(0, other(from));
             // Some copies may have been converted by then.
             cluster.world.run_for(Duration::from_millis(700 * seed));
@@ -194,6 +199,11 @@ fn a_conversion_that_is_cancelled_leaves_the_volume_as_it_was() {
                 let volume = cluster.control(index, |control| async move { control.volume(NAME).unwrap() });
                 assert_eq!((volume.info.kind, volume.info.converting), (from, None));
                 cluster.assert_holds(index, &written);
+            }
+            // The log of a log volume takes space as it is written.
+            if from == VolumeKind::Thick {
+                cluster.world.run_for(Duration::from_secs(2));
+                assert_eq!([0, 1].map(|index| cluster.free(index)), free);
             }
             assert_eq!(cluster.in_sync(0), 2);
         });

@@ -270,8 +270,12 @@ impl Control {
                     pool.begin_conversion(id, kind, Compression::default(), changing.zeroing()).await?;
                     control.tell_conversion(&pool, id).await
                 }
-                // The task that converts the volume notices, and frees the space.
-                Some(other) if other != kind => control.give_up_conversion(&pool, &info).await,
+                Some(other) if other != kind => {
+                    control.give_up_conversion(&pool, &info).await?;
+                    // The task that converts the volume may not have begun.
+                    rt::spawn(Rc::clone(&control).free_left(id)).detach();
+                    Ok(())
+                }
                 _ => Ok(()),
             }
         })
