@@ -21,8 +21,8 @@ const STEP_BYTES: u64 = 256 << 10;
 /// What is copied or not as a whole: the largest block of disks, and the block of logs.
 const UNIT: u64 = 4096;
 
-/// How long a write that failed only in the other layout waits until it is known whether that layout counts: a
-/// commit of the catalog decides it.
+/// How long a write that failed only in the other layout waits until it is known whether that layout
+/// counts: a commit of the catalog decides it.
 const DECIDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often such a write looks.
@@ -120,7 +120,7 @@ impl Conversion {
 
     /// Waits until the pool has switched the volume, or has not; returns whether only the present layout
     /// counts. If that remains unknown, both do.
-    async fn is_given_up(&self) -> bool {
+    pub(crate) async fn is_given_up(&self) -> bool {
         let until = rt::now() + DECIDED_WITHIN;
         while self.equal.get() && !self.switched.get() && rt::now() < until {
             rt::sleep(LOOK_EVERY).await;
@@ -180,8 +180,8 @@ impl Conversion {
             return Ok(());
         }
         let data = if is_used { Some(read(present, range, is_lost).await?) } else { None };
-        // Most of it is the same if this goes on after a restart; and a disk that does not know what it has in
-        // use was zeroed, and need not be zeroed again.
+        // Most of it is the same if this goes on after a restart; and a disk that does not know what it has
+        // in use was zeroed, and need not be zeroed again.
         let there = if is_used_there { self.next.read(range).await.ok() } else { None };
         match (data.filter(|data| !is_zeros(data)), there) {
             (None, None) if !is_used_there => Ok(()),

@@ -659,8 +659,11 @@ impl Slice {
     /// [`SliceError::Full`]; else as for [`Slice::write`].
     pub async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
-        if let Some(conversion) = self.conversion().filter(|conversion| conversion.is_equal()) {
-            conversion.next.reserve(&bytes(offset, len)).await?;
+        if let Some(conversion) = self.conversion().filter(|conversion| conversion.is_equal())
+            && let Err(error) = conversion.next.reserve(&bytes(offset, len)).await
+            && !conversion.is_given_up().await
+        {
+            return Err(error);
         }
         self.layout().reserve(&bytes(offset, len)).await
     }
@@ -814,8 +817,12 @@ impl Slice {
         // Otherwise, a record that the disk cannot read might count as not written after a crash, and the
         // older block would reappear.
         self.layout().merge_all().await?;
-        if let Some(conversion) = self.conversion().filter(|conversion| conversion.is_equal()) {
-            conversion.next.merge_all().await?;
+        if let Some(conversion) = self.conversion() {
+            // It may become equal at any moment.
+            let merged = conversion.next.merge_all().await;
+            if conversion.is_equal() {
+                merged?;
+            }
         }
         let mut ranges = ranges.iter().map(|(offset, len)| offset.0..offset.0 + len.0);
         let _change = self.lost.change().await;
@@ -994,8 +1001,10 @@ impl Slice {
             let mut lost = self.lost.ranges().into_iter();
             lost.any(|(offset, len)| offset.0 <= range.start && range.end <= offset.0 + len.0)
         };
-        conversion.copy_some(&self.turns, &self.layout(), is_lost).await?;
-        Ok(conversion.left())
+        let under_way = UnderWay::new(&self.abandoned);
+        let copied = conversion.copy_some(&self.turns, &self.layout(), is_lost).await;
+        under_way.end();
+        copied.map(|()| conversion.left())
     }
 
     /// Makes the other layout count as much as the present one, if everything has been copied. Returns
@@ -1007,10 +1016,14 @@ impl Slice {
     /// earlier change has gone away, and it is unknown whether that is in both; reopening the pool helps.
     pub async fn become_equal(&self) -> Result<bool, SliceError> {
         let Some(conversion) = self.conversion() else { return Ok(false) };
-        match self.abandoned.get() {
-            true => Err(SliceError::Offline),
-            false => conversion.become_equal(&self.turns).await,
+        if self.abandoned.get() {
+            return Err(SliceError::Offline);
         }
+        if self.lost.holds_some_of(&(0..self.len().0)) {
+            // As in [`Slice::hold`].
+            conversion.next.merge_all().await?;
+        }
+        conversion.become_equal(&self.turns).await
     }
 
     /// Makes only the present layout count again, because the volume was certainly not switched.

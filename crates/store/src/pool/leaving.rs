@@ -92,8 +92,9 @@ impl Pool {
     ///
     /// # Errors
     /// [`StoreError::NoSuchDisk`], [`StoreError::OnlyDisk`], [`StoreError::OtherDiskLeaving`],
-    /// [`StoreError::BeingConverted`] if a volume of the pool is being converted, [`StoreError::DiskInUse`] if
-    /// something lies on it that cannot be moved; [`StoreError::NoSpace`] if the other disks have too little.
+    /// [`StoreError::BeingConverted`] if a volume of the pool is being converted, [`StoreError::DiskInUse`]
+    /// if something lies on it that cannot be moved; [`StoreError::NoSpace`] if the other disks have too
+    /// little.
     pub fn check_leave(&self, path: &Path) -> Result<RemovableDisk, StoreError> {
         let place = self.0.can_leave(path)?;
         Ok(self.0.removable_disk(&self.0.layout(), place))

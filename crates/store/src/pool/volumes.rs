@@ -77,8 +77,8 @@ pub struct VolumeInfo {
     pub copy: Option<CopyOf>,
     /// How a log volume shares the space of the pool.
     pub space: SpacePolicy,
-    /// Whether blocks that are written from now on are compressed; off unless the volume is log-structured, or
-    /// is being converted to that.
+    /// Whether blocks that are written from now on are compressed; off unless the volume is log-structured,
+    /// or is being converted to that.
     pub compression: Compression,
     /// The blocks of a log-structured volume that are not zeros, before compression and as they are stored,
     /// as far as its logs have been opened.
@@ -275,8 +275,9 @@ impl Pool {
         .await
     }
 
-    /// Sets whether blocks of a log-structured volume are compressed that are written from now on, also of one
-    /// that is only being converted to such a volume. Of any other, nothing changes. Durable when it returns.
+    /// Sets whether blocks of a log-structured volume are compressed that are written from now on, also of
+    /// one that is only being converted to such a volume. Of any other, nothing changes. Durable when it
+    /// returns.
     ///
     /// # Errors
     /// [`StoreError::NoSuchVolume`], or any failure to write the metadata.
@@ -449,8 +450,8 @@ fn as_if_in(volume: &VolumeEntry, next: &OtherLayout) -> VolumeEntry {
     VolumeEntry { kind, slices, branch, compression, space, next: None, ..volume.clone() }
 }
 
-/// The metadata space that the logical unit states of thick volumes, and of those that become thick, may still
-/// take.
+/// The metadata space that the logical unit states of thick volumes, and of those that become thick, may
+/// still take.
 ///
 /// A slot has room for them together with all extents that the pool had when it was created. Of the extents
 /// of disks that were added later, only as many are handed out as leave this room.
