@@ -711,7 +711,8 @@ impl Inner {
                 self.put_back(&runs);
                 return Err(StoreError::NoSuchVolume(id));
             };
-            if (now.capacity, now.has_map()) != (before.capacity, before.has_map()) {
+            let needs = |volume: &VolumeEntry| (volume.kind, volume.capacity, volume.has_map());
+            if needs(&now) != needs(&before) {
                 // Another change was faster, and the extents taken here no longer fit.
                 self.put_back(&runs);
                 continue;

@@ -576,3 +576,37 @@ fn a_volume_takes_its_compression_to_the_log_and_leaves_it_there() {
         assert_eq!(compression(&pool), Compression::Off);
     });
 }
+
+/// The extents that a volume grows by are those of the kind that it had when they were taken.
+#[test]
+fn a_volume_that_is_converted_while_it_grows_is_of_one_kind() {
+    for (seed, from) in (0..6).zip([VolumeKind::Thick, VolumeKind::Log].into_iter().cycle()) {
+        let world = World::new(seed);
+        let node = machine(&world, &[(96 * MIB, 512)]);
+        world.block_on(node, CORE, move || async move {
+            let pool = create().await;
+            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB) }).await.unwrap().id;
+            let mut volume = Volume::open(&pool, id);
+            volume.write(0, &sector(1), Durability::Durable).await.unwrap();
+            let grower = pool.clone();
+            let growing = rt::spawn(async move { grower.grow_volume(id, ByteLen(48 * MIB)).await.map(drop) });
+            rt::yield_now().await;
+            let (to, watch) = (from.other().unwrap(), ZeroingWatch::default());
+            let begun = pool.begin_conversion(id, to, Compression::Off, watch).await;
+            if begun.is_ok() {
+                volume.grow(&pool);
+                volume.begin_conversion(&pool);
+                finish(&pool, &volume).await.unwrap();
+            }
+            // Whichever came second may have been refused.
+            for refused in [begun.map(drop), growing.await] {
+                assert!(matches!(refused, Ok(()) | Err(StoreError::BeingConverted(_))), "{refused:?}");
+            }
+            drop(volume);
+            pool.logs_ended().await;
+            drop(pool);
+            let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+            assert_eq!(Volume::open(&pool, id).read(0, SECTOR).await.unwrap(), sector(1));
+        });
+    }
+}
