@@ -218,7 +218,7 @@ impl Control {
 
     /// The kind that a volume has, or is being converted to.
     fn wanted_kind(&self, info: &VolumeInfo) -> VolumeKind {
-        let entry = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
+        let entry = self.keeper().ok().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         entry.map_or(info.converting.unwrap_or(info.kind), |volume| volume.entry.shape.kind)
     }
 
@@ -462,7 +462,7 @@ impl Control {
             let len = info.stripe.slice_len(slice, info.capacity).0;
             let mut left = len;
             loop {
-                if self.keeper().is_some_and(|keeper| keeper.is_stopping()) {
+                if self.keeper().is_ok_and(|keeper| keeper.is_stopping()) {
                     return Err("this node is stopping".into());
                 }
                 let began = rt::now();
