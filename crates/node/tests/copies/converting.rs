@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     /// Checks what a node reads.
-    fn assert_holds(&self, index: usize, written: &Written) {
+    fn assert_reads_back(&self, index: usize, written: &Written) {
         let (client, portal) = (self.client("reader"), self.portal(index));
         let acked = written.acked.borrow().clone();
         assert!(acked.len() > 50, "only {} blocks were written", acked.len());
@@ -108,7 +108,7 @@ fn both_copies_are_converted_while_a_host_writes_and_neither_leaves() {
             cluster.world.run_for(Duration::from_secs(1));
             cluster.stop_writing(&written);
             for index in 0..2 {
-                cluster.assert_holds(index, &written);
+                cluster.assert_reads_back(index, &written);
                 let kind =
                     cluster.control(index, |control| async move { control.volume(NAME).unwrap().info.kind });
                 assert_eq!(kind, other(from));
@@ -149,7 +149,7 @@ fn a_node_that_is_lost_in_the_middle_continues_when_it_is_back() {
             cluster.wait_until_converted();
             cluster.stop_writing(&written);
             cluster.wait_until_all_serve();
-            (0..2).for_each(|index| cluster.assert_holds(index, &written));
+            (0..2).for_each(|index| cluster.assert_reads_back(index, &written));
         });
     }
 }
@@ -172,7 +172,7 @@ fn the_only_copy_is_converted_across_power_cuts() {
             cluster.world.run_for(Duration::from_secs(2));
             cluster.wait_until_converted();
             cluster.stop_writing(&written);
-            cluster.assert_holds(0, &written);
+            cluster.assert_reads_back(0, &written);
         });
     }
 }
@@ -198,7 +198,7 @@ fn a_conversion_that_is_cancelled_leaves_the_volume_as_it_was() {
             for index in 0..2 {
                 let volume = cluster.control(index, |control| async move { control.volume(NAME).unwrap() });
                 assert_eq!((volume.info.kind, volume.info.converting), (from, None));
-                cluster.assert_holds(index, &written);
+                cluster.assert_reads_back(index, &written);
             }
             // The log of a log volume takes space as it is written.
             if from == VolumeKind::Thick {

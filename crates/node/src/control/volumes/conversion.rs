@@ -162,7 +162,7 @@ impl Control {
             // Each node holds the volume for its own part.
             drop((volume, pool));
             changing.waits_for(WaitsFor::ClusterRecord);
-            let keeper = control.keeper_or_why_not()?;
+            let keeper = control.keeper()?;
             control
                 .change_entry(&keeper, before.id, None, |entry| {
                     check_kind(entry.shape.kind, kind, entry.space.into())?;
@@ -218,7 +218,8 @@ impl Control {
 
     /// The kind that a volume has, or is being converted to.
     fn wanted_kind(&self, info: &VolumeInfo) -> VolumeKind {
-        let entry = self.keeper().ok().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
+        let entry =
+            self.keeper().ok().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         entry.map_or(info.converting.unwrap_or(info.kind), |volume| volume.entry.shape.kind)
     }
 

@@ -117,7 +117,8 @@ fn writes_without_room_keep_nobody_busy() {
         check(&its).await;
         let filled = fill(&its, filled).await;
         let made = || {
-            let state = log_of(&its).inner.state.borrow();
+            let log = log_of(&its);
+            let state = log.inner.state.borrow();
             (state.checkpoints, state.asks)
         };
         let (checkpoints, asks) = made();
