@@ -485,8 +485,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs and changes of the
-         *     queried node; with `node=all`, of all nodes.
+         * Jobs in progress: those on copies in the whole cluster, and verify runs, scrubs, conversions and changes
+         *     of the queried node; with `node=all`, of all nodes.
          * @description With `ended=true`, ended jobs: of the last 24 hours, up to a hundred of each kind (copies, verify runs,
          *     scrubs, changes that took longer than a second), since the reporting node was started. The queried node
          *     reports those on copies.
@@ -514,7 +514,10 @@ export interface paths {
         get: operations["show_job"];
         put?: never;
         post?: never;
-        /** Cancels a job and undoes it: an added or moved copy is removed again, a copy being removed is kept. */
+        /**
+         * Cancels a job and undoes it: an added or moved copy is removed again, a copy being removed is kept, a
+         *     volume being converted keeps its former kind on all nodes.
+         */
         delete: operations["cancel_job"];
         options?: never;
         head?: never;
@@ -974,6 +977,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pools/{name}/remove-disk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Removes a disk from a pool while it is in use.
+         * @description If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
+         *     first: thick volumes, and the maps of copies, move to the other disks while hosts use them, also after a
+         *     restart of the node. `cancel` keeps the disk.
+         */
+        post: operations["remove_disk"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/pools/{name}/reopen": {
         parameters: {
             query?: never;
@@ -1267,11 +1292,34 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Grows or renames a volume, or changes how it shares the space of its pool, while it is in use.
+         * Grows or renames a volume, or changes its compression or how it shares the space of its pool, while it is
+         *     in use.
          * @description If there is no space to grow, `candidates` of the problem lists every node that has the volume and lacks
          *     space.
          */
         patch: operations["change_volume"];
+        trace?: never;
+    };
+    "/v1/volumes/{name}/convert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Converts a volume to another kind while it is in use: thick to log, or log to thick.
+         * @description Each node converts its own copy in the background, and continues after a restart. No copy goes out of
+         *     sync. Until a copy is converted, it takes the space of both kinds. Each is a job of its node; cancelling
+         *     one cancels the conversion of the whole volume. A volume being converted cannot grow.
+         */
+        post: operations["convert_volume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/volumes/{name}/copies": {
@@ -1344,7 +1392,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Progress or result of the last scrub of a volume on this node, since the node was started. */
+        /**
+         * Progress or result of the last scrub of a volume on this node since the node was started, or of one that
+         *     a restart has interrupted.
+         */
         get: operations["show_scrub"];
         put?: never;
         /**
@@ -1583,6 +1634,14 @@ export interface components {
              */
             block_size: number;
             comparison?: components["schemas"]["Comparison"] | null;
+            compression?: components["schemas"]["Compression"] | null;
+            /**
+             * Format: int64
+             * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
+             *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
+             *     blocks.
+             */
+            compression_ratio_percent?: number | null;
             /** @description Its copies, by slot; empty if its node is in no cluster. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
@@ -2010,6 +2069,11 @@ export interface components {
              */
             unchecked_bytes?: number;
         };
+        /**
+         * @description Compression of a log volume.
+         * @enum {string}
+         */
+        Compression: "lz4" | "off";
         /** @description A copy to add to a volume. */
         CopyCreate: {
             /**
@@ -2093,6 +2157,16 @@ export interface components {
              * @description Time of the failure, in seconds since 1970.
              */
             since: number;
+        };
+        /** @description The progress of a disk that is leaving its pool. */
+        DiskLeaving: {
+            /**
+             * Format: int64
+             * @description Bytes that are still to be moved.
+             */
+            left: number;
+            /** @description Why it makes no progress; the node tries again every 30 seconds. */
+            problem?: string | null;
         };
         /** @description Bytes that a disk could not read, and the blocks of a volume that they hold. */
         DiskRange: {
@@ -2232,7 +2306,7 @@ export interface components {
          * @description Codes of findings.
          * @enum {string}
          */
-        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "copies-mismatch" | "blocks-lost" | "scrub-unrepaired" | "scrub-overdue" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
+        FindingCode: "split-brain" | "volume-unavailable" | "continued-alone" | "copies-mismatch" | "blocks-lost" | "scrub-unrepaired" | "scrub-overdue" | "volume-name-taken" | "copy-out-of-sync" | "resync-running" | "resync-waiting" | "resync-paused" | "node-down" | "node-cut-off" | "node-maintenance" | "node-silent" | "node-set-back" | "node-removed" | "cluster-failed" | "link-address-missing" | "floating-ip-lost" | "logins-refused" | "no-quorum" | "no-witness" | "record-lost" | "record-stalled" | "record-entries-unreadable" | "record-fault" | "record-latched" | "disk-failed" | "read-failed" | "pool-closed" | "pool-read-only" | "pool-set-back" | "pool-overcommitted" | "pool-nearly-full" | "pool-full-soon" | "change-stuck" | "audit-unavailable" | "certificate-unavailable";
         /**
          * @description A floating IP: one node of the cluster holds it at a time, and another node takes it over on failure.
          *     Initiators can always connect to it.
@@ -2528,8 +2602,8 @@ export interface components {
             limited_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * Format: int32
-             * @description Number of the node that has the copy, or that runs the verify, scrub or change; absent without a
-             *     cluster.
+             * @description Number of the node that has the copy, or that runs the verify, scrub, conversion or change; absent
+             *     without a cluster.
              */
             node?: number | null;
             paused?: components["schemas"]["SyncPaused"] | null;
@@ -2585,7 +2659,7 @@ export interface components {
          * @description Kind of job.
          * @enum {string}
          */
-        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "scrub" | "change";
+        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "scrub" | "convert" | "change";
         /**
          * @description State of a job.
          * @enum {string}
@@ -3064,8 +3138,8 @@ export interface components {
                 limited_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
                  * Format: int32
-                 * @description Number of the node that has the copy, or that runs the verify, scrub or change; absent without a
-                 *     cluster.
+                 * @description Number of the node that has the copy, or that runs the verify, scrub, conversion or change; absent
+                 *     without a cluster.
                  */
                 node?: number | null;
                 paused?: components["schemas"]["SyncPaused"] | null;
@@ -3313,6 +3387,14 @@ export interface components {
                  */
                 block_size: number;
                 comparison?: components["schemas"]["Comparison"] | null;
+                compression?: components["schemas"]["Compression"] | null;
+                /**
+                 * Format: int64
+                 * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
+                 *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
+                 *     blocks.
+                 */
+                compression_ratio_percent?: number | null;
                 /** @description Its copies, by slot; empty if its node is in no cluster. */
                 copies?: components["schemas"]["VolumeCopy"][];
                 /**
@@ -3698,6 +3780,7 @@ export interface components {
             free: number;
             /** @description Disk ID; absent while the pool is not open. */
             id?: string | null;
+            leaving?: components["schemas"]["DiskLeaving"] | null;
             /** @description Path of the file or block device. */
             path: string;
             /**
@@ -3764,6 +3847,13 @@ export interface components {
             maps: components["schemas"]["RemainingMap"][];
             /** @description Its volumes, by name; absent if no disk can be read. */
             volumes?: components["schemas"]["RemainingVolume"][] | null;
+        };
+        /** @description A disk to remove from a pool. */
+        PoolRemoveDisk: {
+            /** @description Keep the disk, which is leaving. What was moved stays where it is. */
+            cancel?: boolean;
+            /** @description Absolute path of the file or block device on the node, as the pool shows it. */
+            path: string;
         };
         /** @description Last scrubs of the volumes of a pool. */
         PoolScrub: {
@@ -4259,6 +4349,14 @@ export interface components {
              */
             block_size: number;
             comparison?: components["schemas"]["Comparison"] | null;
+            compression?: components["schemas"]["Compression"] | null;
+            /**
+             * Format: int64
+             * @description Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
+             *     2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
+             *     blocks.
+             */
+            compression_ratio_percent?: number | null;
             /** @description Its copies, by slot; empty if its node is in no cluster. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
@@ -4336,6 +4434,7 @@ export interface components {
         };
         /** @description Changes to a volume; what is absent stays the same. */
         VolumeChange: {
+            compression?: components["schemas"]["Compression"] | null;
             /** @description New name. */
             name?: string | null;
             /**
@@ -4349,6 +4448,11 @@ export interface components {
              */
             size?: number | null;
             when_full?: components["schemas"]["WhenFull"] | null;
+        };
+        /** @description Conversion of a volume to another kind. */
+        VolumeConvert: {
+            /** @description Kind to convert it to: `thick` or `log`. */
+            kind: components["schemas"]["VolumeKind"];
         };
         /** @description A copy of a volume on a node of the cluster. */
         VolumeCopy: {
@@ -4392,6 +4496,7 @@ export interface components {
              * @default 512
              */
             block_size?: number;
+            compression?: components["schemas"]["Compression"] | null;
             /**
              * Format: int32
              * @description Number of copies, each on a different node, including this one if it has room. If `copies` and `nodes`
@@ -6160,8 +6265,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description A node number, or `all`: whose verify runs, scrubs and changes; absent: those of the queried node.
-                 *     Jobs on copies belong to the cluster, and are always listed.
+                 * @description A node number, or `all`: whose verify runs, scrubs, conversions and changes; absent: those of the
+                 *     queried node. Jobs on copies belong to the cluster, and are always listed.
                  */
                 node?: string;
                 /** @description Jobs that ended recently, newest first, instead of those in progress. */
@@ -7780,6 +7885,94 @@ export interface operations {
             504: components["responses"]["Late"];
         };
     };
+    remove_disk: {
+        parameters: {
+            query?: {
+                /** @description Number of the node that has the object and carries out the call; absent: the queried node. */
+                node?: number;
+                /** @description Dry run: show what would be done, and change nothing. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Pool name */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolRemoveDisk"];
+            };
+        };
+        responses: {
+            /** @description The pool; with `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Answer_Pool"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `pool_not_found`, `node_not_found`, `disk_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk_in_use`: the log of log volumes lies on it, or extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            /** @description `pool_unavailable`, `pool_read_only` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            /** @description `no_space`: the other disks have too little free space */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     reopen_pool: {
         parameters: {
             query?: {
@@ -9062,6 +9255,103 @@ export interface operations {
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             /** @description `no_space`, `no_memory` */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    convert_volume: {
+        parameters: {
+            query?: {
+                /** @description Dry run: show what would be done, and change nothing. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description A new key for each request: if the request is repeated with the same key within a day, it is not carried out again and gets the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description Volume name or ID */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VolumeConvert"];
+            };
+        };
+        responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description The volume; its copies are being converted */
+            202: {
+                headers: {
+                    /** @description The job of this node that shows progress and result */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Volume"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `volume_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forked`, `changed_meanwhile`, `no_cluster`; `disk_leaving`; `pool_unavailable`, `pool_read_only`, `disk_failed`: of a node with a copy */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid`: the volume cannot have this kind, or has a reserve or a policy for a full pool that this kind does not have */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            /** @description `no_space` */
             507: {
                 headers: {
                     [name: string]: unknown;
