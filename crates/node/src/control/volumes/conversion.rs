@@ -610,7 +610,7 @@ fn check_kind(from: VolumeKind, to: VolumeKind, space: SpacePolicy) -> Result<()
         (VolumeKind::Ram, _) => "a RAM volume cannot be converted: create another volume and copy the data",
         (_, VolumeKind::Ram) => "no volume can be converted to a RAM volume",
         (_, VolumeKind::Thick) if space != SpacePolicy::default() => {
-            "a thick volume has neither a reserve nor a policy for a full pool: first run `ursa volume reserve NAME 0` and `ursa volume when-full NAME fail`"
+            "a thick volume has neither a reserve nor a policy for a full pool: first run `ursa volume set NAME --reserve 0 --when-full fail`"
         }
         _ => return Ok(()),
     };
