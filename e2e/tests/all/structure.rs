@@ -85,6 +85,7 @@ const SYSTEM_FILES: &[(&str, &str)] = &[
     ("cluster/src/etcd/following.rs", "waits for etcd on threads of its own"),
     ("cluster/src/embedded/file.rs", "SQLite, which brings its own system calls"),
     ("bench/src/machine/cpu.rs", "reads CPU times from /proc"),
+    ("bench/src/machine/disk.rs", "reads what processes have read and written from /proc"),
     ("bench/src/machine/facts.rs", "tells what this machine is, and the date"),
     ("bench/src/machine/server.rs", "finds the process that listens at a portal"),
     ("bench/src/driver/observer.rs", "watches a run from outside of the runtime"),

@@ -143,7 +143,8 @@ impl Control {
     }
 
     /// Has those volumes of a pool that the node no longer has served that another pool holds, too, with data
-    /// that may be current. No host sees them now, but the state of their units stays: it may fence hosts off.
+    /// that may be current. No host sees them now, but the state of their units stays: it may fence hosts
+    /// off.
     pub(super) async fn serve_elsewhere(&self, pool: &Pool) {
         let Ok(keeper) = self.keeper() else { return };
         let is_sound = |info: &VolumeInfo| {

@@ -22,8 +22,8 @@ use crate::volume::VolumeId;
 /// How often a node looks for what there is to clean up.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 
-/// How often pools' names, space policies and kinds of volumes are compared with the record although nothing seems
-/// to have changed.
+/// How often pools' names, space policies and kinds of volumes are compared with the record although nothing
+/// seems to have changed.
 const COMPARED_ANYWAY: Duration = Duration::from_secs(10);
 
 /// A piece of the clean-up of what this node has of a volume.
@@ -42,8 +42,8 @@ enum Chore {
     Blank(String),
 }
 
-/// When pools' names, space policies and kinds of volumes were last compared with the record and were found equal,
-/// and what that depends on.
+/// When pools' names, space policies and kinds of volumes were last compared with the record and were found
+/// equal, and what that depends on.
 struct Compared {
     at: Instant,
     /// The revision by which this node acts.

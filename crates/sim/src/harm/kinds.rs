@@ -46,14 +46,14 @@ pub enum Plans {
     WithoutForks,
     /// Those in which a node may.
     WithForks,
-    /// Those with a pool of two disks that has no log volumes, whose log does not move: one of its disks can be
-    /// emptied.
+    /// Those with a pool of two disks that has no log volumes, whose log does not move: one of its disks can
+    /// be emptied.
     WithSpareDisks,
 }
 
 impl Plans {
-    /// Whether they include a plan in which a node may, or may not, continue alone, and which has, or has not,
-    /// disks to spare.
+    /// Whether they include a plan in which a node may, or may not, continue alone, and which has, or has
+    /// not, disks to spare.
     pub fn has(self, forks: bool, spare_disks: bool) -> bool {
         match self {
             Plans::All => true,

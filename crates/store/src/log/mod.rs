@@ -212,8 +212,8 @@ struct Running {
     /// The pool had no space for a zone when so much of it had been freed ([`Lender::freed`]).
     no_zone_since: Option<u64>,
     /// How many quarters of slots were live at the last freeze whose checkpoint has ended, once all changes
-    /// until then were merged; and how many were held for reserves then. Changes since then take as much as they
-    /// free, except zeros, and blocks that shrink more than those they replace. `None` before the first
+    /// until then were merged; and how many were held for reserves then. Changes since then take as much as
+    /// they free, except zeros, and blocks that shrink more than those they replace. `None` before the first
     /// checkpoint, and when reserves have changed.
     settled: Option<(u64, u64)>,
     /// How many slots hosts may still write near low water. The cleaner earns them.

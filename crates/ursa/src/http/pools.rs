@@ -194,7 +194,7 @@ pub(super) async fn add_disk(
 /// Removes a disk from a pool while it is in use.
 ///
 /// If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
-/// first: thick volumes, and the maps of copies, move to the other disks while hosts use them, also after a
+/// first: thick volumes, and the maps of copies, move to the other disks while hosts use them, even after a
 /// restart of the node. `cancel` keeps the disk.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/remove-disk", tag = "pools", operation_id = "remove_disk",

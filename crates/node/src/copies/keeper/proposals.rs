@@ -398,8 +398,8 @@ impl Keeper {
             && !self.waits(look, id, kept)
     }
 
-    /// Writes the entry of a volume as it is. If that is committed, the record has not taken the copy here out
-    /// of sync, and the transaction that would have done so cannot take effect any more.
+    /// Writes the entry of a volume as it is. If that is committed, the record has not taken the copy here
+    /// out of sync, and the transaction that would have done so cannot take effect any more.
     fn settle_leaving(self: &Rc<Self>, id: VolumeId) {
         let mut volumes = self.volumes_mut();
         let Some(kept) = volumes.get_mut(&id).filter(|kept| !kept.proposing) else { return };

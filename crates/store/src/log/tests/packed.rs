@@ -107,7 +107,8 @@ fn blocks_that_shrink_more_than_those_before_make_room() {
     let node = machine(&world, 1, 16 << 20, 1);
     world.block_on(node, CORE, || async {
         let (_pool, _disks, _id, slice) = one_slice_of(compressed(64 << 20)).await;
-        // Mostly blocks that do not shrink, but not so many in a row that compression is given up for a while.
+        // Mostly blocks that do not shrink, but not so many in a row that compression is given up for a
+        // while.
         let mixed = |number| small(number) + if number % 20 == 19 { 0 } else { 2 };
         let mut filled = 0;
         let full = loop {
