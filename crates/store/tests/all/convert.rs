@@ -479,7 +479,7 @@ fn a_block_that_the_disk_cannot_read_is_not_converted_to_zeros() {
 fn a_power_cut_right_after_the_switch_loses_nothing() {
     for (seed, from) in (0..6).zip([VolumeKind::Thick, VolumeKind::Log].into_iter().cycle()) {
         let world = World::new(seed);
-        let small = (8 * MIB, 512);
+        let small = (16 * MIB, 512);
         let node = machine(&world, &[small, small, small, (32 * MIB, 512)]);
         let data: Vec<u8> = (0..MIB / SECTOR).flat_map(|at| sector(at + 1)).collect();
         let written = data.clone();
