@@ -28,7 +28,7 @@ pub(super) fn say(operation: &mut Operation) {
     }
 }
 
-/// Adds the idempotency header to a call that supports it ([`crate::http::once`]).
+/// Adds the idempotency header to a call that supports it ([`crate::http::idempotency`]).
 pub(super) fn say_key(method: &str, operation: &mut Operation, need: Need) {
     if method != "POST" || need == Need::Nothing {
         return;
