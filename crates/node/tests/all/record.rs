@@ -1,7 +1,6 @@
 //! Power cuts in the middle of an administrator's changes: each is atomic, and nothing is damaged.
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -42,11 +41,18 @@ fn own_faults(rig: &Rig) -> Vec<FaultKind> {
     rig.control(|control| async move { control.faults().into_iter().map(|fault| fault.kind).collect() })
 }
 
+/// The record, and the disks of a pool of two.
+const ALL_DISKS: [&str; 3] = [RECORD, DISK, SECOND];
+
 /// A node with these disks.
-fn node_with(seed: u64, record: DiskImage, disk: DiskImage) -> Rig {
+fn node_with(seed: u64, disks: impl IntoIterator<Item = (&'static str, DiskImage)>) -> Rig {
     let rig = Rig::not_started(seed, 2, Config::default());
-    rig.world.put_file(rig.server, RECORD, record);
-    rig.world.put_disk(rig.server, DISK, disk);
+    for (path, image) in disks {
+        match path {
+            RECORD => rig.world.put_file(rig.server, path, image),
+            _ => rig.world.put_disk(rig.server, path, image),
+        }
+    }
     rig.start();
     rig
 }
@@ -102,7 +108,7 @@ fn a_power_cut_leaves_the_old_or_the_new() {
 
         let subsets = Subsets { bits: 3, seed };
         let cuts = for_each_cut(&recording, subsets, |cut| {
-            let after = node_with(seed, cut.images[0].clone(), cut.images[1].clone());
+            let after = node_with(seed, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
             let found = listing(&after);
             // A power cut must not look like damage.
             assert_eq!(own_faults(&after), [], "{cut}");
@@ -124,8 +130,7 @@ fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
         rig.world.add_disk(rig.server, SECOND, 16 * MIB, 512);
-        let on: [&Path; 3] = [RECORD.as_ref(), DISK.as_ref(), SECOND.as_ref()];
-        let recording = rig.world.record_disks(&on.map(|path| (rig.server, path)));
+        let recording = rig.world.record_disks(&ALL_DISKS.map(|path| (rig.server, path.as_ref())));
         rig.control(|control| async move { control.add_disk(POOL, second(), false).await }).unwrap();
         recording.ack(1);
         // More than the first disk has left.
@@ -134,14 +139,7 @@ fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
             .unwrap();
         recording.ack(2);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed }, |cut| {
-            let after = Rig::not_started(seed, 2, Config::default());
-            for (path, image) in on.iter().zip(&cut.images) {
-                match path.ends_with(RECORD.rsplit('/').next().unwrap()) {
-                    true => after.world.put_file(after.server, path, image.clone()),
-                    false => after.world.put_disk(after.server, path, image.clone()),
-                }
-            }
-            after.start();
+            let after = node_with(seed, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
             let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
             let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
             assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
@@ -172,19 +170,11 @@ fn a_power_cut_while_a_disk_is_removed_leaves_the_pool_with_it_or_without() {
         rig.add(Shape::thick());
         rig.world.add_disk(rig.server, SECOND, 16 * MIB, 512);
         rig.control(|control| async move { control.add_disk(POOL, second(), false).await }).unwrap();
-        let on: [&Path; 3] = [RECORD.as_ref(), DISK.as_ref(), SECOND.as_ref()];
-        let recording = rig.world.record_disks(&on.map(|path| (rig.server, path)));
+        let recording = rig.world.record_disks(&ALL_DISKS.map(|path| (rig.server, path.as_ref())));
         rig.control(|control| async move { control.remove_disk(POOL, SECOND.into()).await }).unwrap();
         recording.ack(1);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed }, |cut| {
-            let after = Rig::not_started(seed, 2, Config::default());
-            for (path, image) in on.iter().zip(&cut.images) {
-                match path.ends_with(RECORD.rsplit('/').next().unwrap()) {
-                    true => after.world.put_file(after.server, path, image.clone()),
-                    false => after.world.put_disk(after.server, path, image.clone()),
-                }
-            }
-            after.start();
+            let after = node_with(seed, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
             let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
             let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
             assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
@@ -264,7 +254,7 @@ fn a_damaged_newer_copy_is_reported_and_the_older_one_is_used_and_kept() {
         assert_eq!(own_faults(&rig), said, "what is missing does not come back by that");
         let disk = rig.world.disk_image(rig.server, DISK);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed: 1 }, |cut| {
-            let after = node_with(1, cut.images[0].clone(), disk.clone());
+            let after = node_with(1, [(RECORD, cut.images[0].clone()), (DISK, disk.clone())]);
             assert!(has_target(&after, TARGET), "{cut}");
             assert!(cut.acked == 0 || has_target(&after, THIRD), "{cut}");
         });
