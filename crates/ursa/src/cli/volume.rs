@@ -602,12 +602,17 @@ fn when_full(policy: api::WhenFull) -> &'static str {
     }
 }
 
-/// The compression of a log volume, and what it saves.
-fn compression(volume: &Volume) -> Option<String> {
-    let set = match volume.compression? {
+/// As options and files have it.
+pub(super) fn algorithm(compression: api::Compression) -> &'static str {
+    match compression {
         api::Compression::Lz4 => "lz4",
         api::Compression::Off => "off",
-    };
+    }
+}
+
+/// The compression of a log volume, and what it saves.
+fn compression(volume: &Volume) -> Option<String> {
+    let set = algorithm(volume.compression?);
     Some(match ratio(volume) {
         Some(ratio) => format!("{set}, ratio {ratio}"),
         None => set.to_owned(),

@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 
 use api::{
-    Compression, CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, PolicyChoice,
-    SplitBrainPolicy, TargetChange, TargetCreate, Volume, VolumeChange, VolumeCreate, VolumeKind, WhenFull,
+    CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, PolicyChoice, SplitBrainPolicy,
+    TargetChange, TargetCreate, Volume, VolumeChange, VolumeCreate, VolumeKind, WhenFull,
 };
 use serde::Serialize;
 
 use super::super::exit::CliError;
 use super::super::table::size;
+use super::super::volume::algorithm;
 use super::Present;
 use super::addresses::{self, Compared};
 use super::declared::{Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared, chap};
@@ -523,13 +524,6 @@ fn kind(kind: VolumeKind) -> String {
         VolumeKind::Thick => "thick".into(),
         VolumeKind::Ram => "ram".into(),
         VolumeKind::Log => "log".into(),
-    }
-}
-
-fn algorithm(compression: Compression) -> &'static str {
-    match compression {
-        Compression::Lz4 => "lz4",
-        Compression::Off => "off",
     }
 }
 
