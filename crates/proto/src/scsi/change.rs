@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::mode::ModeChange;
 use super::reservations::{Legacy, PersistentOut};
-use super::{ItNexus, LogicalUnit, LuState, Outcome, Request, Sense, Step, UnitAttention};
+use super::{ItNexus, LogicalUnit, LuState, Outcome, RelativePort, Request, Sense, Step, UnitAttention};
 
 /// A change that a command or an event requests: MODE SELECT, PERSISTENT RESERVE OUT, RESERVE/RELEASE, START
 /// STOP UNIT, a reset.
@@ -19,6 +19,14 @@ pub struct ChangeRequest {
     pub(super) change: Change,
     /// The length of the parameter list in bytes, for the outcome.
     pub(super) transfer: u64,
+}
+
+impl ChangeRequest {
+    /// The request after the target port of its nexus has got another number.
+    #[must_use]
+    pub fn renumbered(self, number: impl Fn(RelativePort) -> RelativePort) -> ChangeRequest {
+        ChangeRequest { from: self.from.renumbered(number), ..self }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +80,14 @@ impl Affected {
             Affected::All => true,
             Affected::AllBut(other) => other != nexus,
             Affected::One(one) => one == nexus,
+        }
+    }
+
+    fn renumbered(self, number: impl Fn(RelativePort) -> RelativePort) -> Affected {
+        match self {
+            Affected::All => Affected::All,
+            Affected::AllBut(other) => Affected::AllBut(other.renumbered(number)),
+            Affected::One(one) => Affected::One(one.renumbered(number)),
         }
     }
 }
@@ -210,6 +226,12 @@ impl Decision {
 }
 
 impl Notice {
+    /// The notice after target ports have got other numbers.
+    #[must_use]
+    pub fn renumbered(self, number: impl Fn(RelativePort) -> RelativePort) -> Notice {
+        Notice { to: self.to.renumbered(number), ..self }
+    }
+
     fn to_one((nexus, attention): (ItNexus, UnitAttention)) -> Notice {
         Notice { to: Affected::One(nexus), attention }
     }

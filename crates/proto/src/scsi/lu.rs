@@ -31,7 +31,7 @@ use super::reservations::conflict::Standing;
 use super::sense::{Sense, SenseFormat, SenseKey, code};
 use super::{
     AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId,
-    Notice, Outcome, Refusal, ReportLuns, Status, UnitAttention,
+    Notice, Outcome, Refusal, RelativePort, ReportLuns, Status, UnitAttention,
 };
 
 /// A command as it arrived.
@@ -153,6 +153,23 @@ impl LogicalUnit {
             for nexus in self.nexuses.values_mut().filter(|nexus| notice.to.includes(&nexus.name)) {
                 nexus.attentions.add(notice.attention);
             }
+        }
+    }
+
+    /// Gives the target ports of its nexuses other numbers, and with `all` those in its state, too.
+    ///
+    /// The configuration must get them next. Initiators learn that what INQUIRY reports has changed.
+    pub fn renumber(&mut self, number: impl Fn(RelativePort) -> RelativePort, all: bool) {
+        if all {
+            self.state.reservations.renumber(&number);
+        }
+        for nexus in self.nexuses.values_mut() {
+            let port = number(nexus.name.port);
+            if port != nexus.name.port {
+                nexus.name.port = port;
+                nexus.attentions.add(UnitAttention::InquiryChanged);
+            }
+            nexus.standing = self.state.reservations.standing(&nexus.name);
         }
     }
 

@@ -45,3 +45,11 @@ pub struct ItNexus {
     /// The target port.
     pub port: RelativePort,
 }
+
+impl ItNexus {
+    /// The nexus after its target port has got another number.
+    #[must_use]
+    pub fn renumbered(self, number: impl Fn(RelativePort) -> RelativePort) -> ItNexus {
+        ItNexus { port: number(self.port), ..self }
+    }
+}

@@ -36,6 +36,13 @@ impl LuState {
         self.mode.write_protected
     }
 
+    /// The state after target ports have got other numbers.
+    #[must_use]
+    pub fn renumbered(mut self, number: impl Fn(RelativePort) -> RelativePort) -> LuState {
+        self.reservations.renumber(number);
+        self
+    }
+
     /// Encodes the part that must survive a restart, in the format of `docs/formats/lu-state.md`; empty if it
     /// is the default.
     pub fn to_durable(&self) -> Vec<u8> {

@@ -14,10 +14,11 @@ mod tests;
 mod transport_id;
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use serde::{Deserialize, Serialize};
 
-use super::ItNexus;
+use super::{ItNexus, RelativePort};
 use crate::canary::{Canary, makes};
 
 pub(super) use legacy::{LEGACY, Legacy};
@@ -120,6 +121,23 @@ mod pairs {
 }
 
 impl Reservations {
+    /// Gives the target ports of all nexuses other numbers.
+    ///
+    /// If two nexuses become one, the key counts that was registered under the name that stays.
+    pub(in crate::scsi) fn renumber(&mut self, number: impl Fn(RelativePort) -> RelativePort) {
+        let stays = |nexus: &ItNexus| number(nexus.port) == nexus.port;
+        let (stay, change): (BTreeMap<ItNexus, u64>, BTreeMap<ItNexus, u64>) =
+            mem::take(&mut self.registrations).into_iter().partition(|(nexus, _)| stays(nexus));
+        self.registrations = stay;
+        for (nexus, key) in change {
+            self.registrations.entry(nexus.renumbered(&number)).or_insert(key);
+        }
+        let holder = self.reservation.as_mut().and_then(|held| held.holder.as_mut());
+        for nexus in holder.into_iter().chain(&mut self.legacy) {
+            nexus.port = number(nexus.port);
+        }
+    }
+
     /// Whether `nexus` holds the persistent reservation.
     fn is_holder(&self, nexus: &ItNexus) -> bool {
         self.reservation.as_ref().is_some_and(|reservation| match &reservation.holder {

@@ -559,3 +559,49 @@ fn any_sequence() {
     }
     assert!(counts.iter().all(|count| *count > 500), "every kind of ruling happens: {counts:?}");
 }
+
+/// As on a node that gets another number: what was registered through its ports counts as before.
+#[test]
+fn registrations_follow_the_numbers_of_their_ports() {
+    let number = |port: RelativePort| RelativePort(0x0300 | (port.0 & 0xff));
+    let mut rig = Rig::new();
+    assert_eq!(rig.out(A, REGISTER, 0, 0, 7), GOOD);
+    assert_eq!(rig.out(A2, REGISTER, 0, 0, 8), GOOD);
+    assert_eq!(rig.out(A, RESERVE, 1, 7, 0), GOOD);
+    let mut config = config();
+    for port in config.port_groups.iter_mut().flat_map(|group| &mut group.ports) {
+        port.relative = number(port.relative);
+    }
+    rig.unit.renumber(number, true);
+    rig.unit.reconfigure(config);
+    for id in [A, B, A2] {
+        assert_eq!(rig.unit.take_attention(id), Some(UnitAttention::InquiryChanged));
+        assert_eq!(rig.unit.take_attention(id), None);
+    }
+    let registered: Vec<(u16, u64)> =
+        rig.unit.state().reservations.registrations.iter().map(|(nexus, key)| (nexus.port.0, *key)).collect();
+    assert_eq!(registered, [(0x0301, 7), (0x0302, 8)]);
+    rig.unit.state().reservations.check();
+    assert_eq!(rig.out(A, RESERVE, 1, 7, 0), GOOD, "it holds the reservation");
+    assert_eq!(rig.out(A2, RESERVE, 1, 8, 0), CONFLICT);
+    assert_eq!(rig.out(B, REGISTER, 0, 0, 9), GOOD);
+    assert_eq!(rig.out(B, PREEMPT, 1, 9, 7), GOOD);
+    assert_eq!(rig.unit.take_attention(A), Some(UnitAttention::RegistrationsPreempted));
+    assert_eq!(rig.out(A, RESERVE, 1, 7, 0), CONFLICT, "it is not registered under any other name");
+    // Nothing changes for those that have their numbers already.
+    for id in [A, B, A2] {
+        while rig.unit.take_attention(id).is_some() {}
+    }
+    rig.unit.renumber(number, true);
+    assert_eq!([A, B, A2].map(|id| rig.unit.take_attention(id)), [None; 3]);
+}
+
+#[test]
+fn of_two_registrations_that_become_one_that_under_the_new_name_counts() {
+    let at = |port| ItNexus { port: RelativePort(port), ..nexus(A) };
+    let registrations = [(at(1), 7), (at(0x0301), 9)].into();
+    let mut reservations = Reservations { registrations, ..Reservations::default() };
+    reservations.renumber(|port| RelativePort(0x0300 | (port.0 & 0xff)));
+    assert_eq!(reservations.registrations, [(at(0x0301), 9)].into());
+    reservations.check();
+}
