@@ -81,8 +81,8 @@ impl fmt::Debug for Carry {
 pub struct Config {
     /// The node's name, for people.
     pub name: String,
-    /// The node's number, if it belongs to a cluster. It numbers the node's ports from the first login on.
-    pub node_number: Option<NodeNumber>,
+    /// For tests: the number from which those of the node's ports derive as long as it is in no cluster.
+    pub node_number: NodeNumber,
     /// The directory of the record, and of pools created without a path.
     pub data_dir: PathBuf,
     /// The addresses to listen at for iSCSI.
@@ -158,7 +158,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             name: "ursa".into(),
-            node_number: None,
+            node_number: NodeNumber::FIRST,
             data_dir: "ursa-data".into(),
             portals: vec![SocketAddr::from(([0, 0, 0, 0], ISCSI_PORT))],
             ram_bytes_max: 1 << 30,

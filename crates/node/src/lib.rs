@@ -34,7 +34,7 @@ use rt::sync::Sender;
 pub use self::config::{Carried, Carry, Config, Show, Shown};
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
-pub use self::port_numbers::{NodeNumber, PortNumbers};
+pub use self::port_numbers::NodeNumber;
 #[doc(hidden)]
 pub use self::record::fuzzing;
 pub use self::record::{RecordDamage, RecordError, RecordFault, RecordMissing};

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::control::Control;
 use crate::copies::Copies;
 use crate::floating::FloatingPortal;
-use crate::port_numbers::{NodeNumber, PortNumbers};
+use crate::port_numbers::NodeNumber;
 use crate::session::Session;
 use crate::unit::{Unit, Waiting};
 use crate::volume::{TakenRange, Volume, VolumeId};
@@ -123,7 +123,9 @@ impl Shard {
 
     /// Notes that the node is in a cluster now.
     pub fn set_copies(&self, copies: Rc<Copies>) {
+        let before = self.number();
         self.copies.replace(Some(copies));
+        self.renumber(before);
     }
 
     /// Notified on core 0 when the node is to stop.
@@ -160,15 +162,31 @@ impl Shard {
         }
     }
 
-    /// The numbers by which initiators know the node's ports.
-    pub fn port_numbers(&self) -> PortNumbers {
-        let number = |copies: Rc<Copies>| NodeNumber::new(copies.me().0.into());
-        PortNumbers::of(self.copies().map_or(self.place.get().or(self.config.node_number), number))
+    /// The node's number, from which those of its ports derive.
+    pub fn number(&self) -> NodeNumber {
+        let in_cluster = self.copies().and_then(|copies| NodeNumber::new(copies.me().0.into()));
+        in_cluster.or(self.place.get()).unwrap_or(self.config.node_number)
     }
 
     /// Sets the node's number in a cluster that it cannot take part in now.
     pub fn set_place(&self, number: Option<NodeNumber>) {
+        let before = self.number();
         self.place.set(number);
+        self.renumber(before);
+    }
+
+    /// Lets sessions and units follow the node's number, in one step of this core.
+    ///
+    /// The cores do this one after the other. So whatever one core tells another about a unit, the receiver
+    /// brings the names in it up to date ([`Unit::up_to_date`]).
+    fn renumber(&self, before: NodeNumber) {
+        let number = self.number();
+        if number == before {
+            return;
+        }
+        // Units first: they know their sessions by the names that these have had.
+        self.units().iter().for_each(|unit| unit.renumber());
+        self.sessions().iter().for_each(|session| session.renumber(number));
     }
 
     /// The addresses that another node listens at.
@@ -369,7 +387,9 @@ impl Shard {
     /// effect.
     pub async fn abort_commands_of(&self, id: VolumeId, victims: &[ItNexus]) {
         let Some(unit) = self.unit(id) else { return };
-        for session in self.sessions().into_iter().filter(|session| victims.contains(session.name())) {
+        let victims: Vec<ItNexus> =
+            victims.iter().map(|victim| victim.clone().renumbered(unit.up_to_date())).collect();
+        for session in self.sessions().into_iter().filter(|session| victims.contains(&session.name())) {
             let copies = session.abort_on(&unit);
             unit.drained(Waiting::Of(session.nexus())).await;
             session.ended(&copies).await;

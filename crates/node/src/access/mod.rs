@@ -45,7 +45,7 @@ pub struct Target {
     /// Its number: unique in the node, and never changed.
     ///
     /// The target's relative target port identifiers are derived from it
-    /// ([`PortNumbers`](crate::PortNumbers)), and reservations refer to these.
+    /// ([`NodeNumber::port`](crate::NodeNumber::port)), and reservations refer to these.
     pub port: u16,
     /// A name for people.
     pub alias: Option<String>,

@@ -15,7 +15,7 @@ use crate::access::{
     Access, AccessChange, AddressRange, ChapSecret, Concerned, HostGroup, HostName, LUN_MAX, LunMap, Target,
     TargetName,
 };
-use crate::port_numbers::PortNumbers;
+use crate::port_numbers::NodeNumber;
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -386,12 +386,12 @@ impl Control {
     /// two apart.
     fn check_port(&self, target: &Target, volume: VolumeId) -> Result<(), ControlError> {
         let access = self.access();
-        let number = |target: &Target| PortNumbers::in_cluster(target.port);
+        let number = |target: &Target| NodeNumber::in_port(target.port);
         let meets = |other: &Target| other.name != target.name && number(other) == number(target);
         match access.targets_of(volume).any(meets) {
             true => Err(ControlError::Invalid {
                 field: "target",
-                reason: "another target of this volume has the same port number in a cluster (the numbers of the two are a multiple of 256 apart): map the volume in a new target",
+                reason: "another target of this volume has the same port number (the numbers of the two are a multiple of 256 apart): map the volume in a new target",
             }),
             false => Ok(()),
         }

@@ -188,7 +188,7 @@ fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authori
     }
     // A floating address has the same group on every node.
     let floating = shard.floating_group(local.to_canonical());
-    let portal_group = floating.unwrap_or_else(|| shard.port_numbers().portal_group());
+    let portal_group = floating.unwrap_or_else(|| shard.number().portal_group());
     // Discovery shows each initiator only the targets that it may log in to.
     let Some(target) = &request.target else {
         let secrets = match shard.config().discovery_chap {
@@ -236,10 +236,10 @@ async fn admit(
     let added = control.registry().add(name, claim.clone(), || u16::from_le_bytes(rt::secret_bytes()));
     let (tsih, nexus, core, again) = added.ok_or(LoginStatus::OutOfResources)?;
     let initiator = InitiatorPort { name: initiator, isid: request.isid };
-    let (access, numbers) = (Shard::current().access(), Shard::current().port_numbers());
+    let (access, node) = (Shard::current().access(), Shard::current().number());
     let target = request.target.as_deref().and_then(|target| access.target(target));
     // A discovery session has no port.
-    let port = target.map_or(RelativePort(0), |target| numbers.port(target.port));
+    let port = target.map_or(RelativePort(0), |target| node.port(target.port));
     let peer = Peer {
         name: ItNexus { initiator, port },
         alias: request.alias,

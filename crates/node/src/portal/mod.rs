@@ -25,7 +25,7 @@ use self::room::{Place as RoomPlace, Room};
 use crate::control::Control;
 use crate::events::code::{LOGINS_CROWDED, SESSION_ENDED, SESSION_LOST};
 use crate::events::{Event, tell};
-use crate::port_numbers::PortNumbers;
+use crate::port_numbers::NodeNumber;
 
 /// How long to wait before accepting again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ pub async fn serve(listener: Listener, logins: Rc<Logins>) {
 ///
 /// A portal that listens on all addresses is reported by the local addresses of the session's connections,
 /// since these are reachable.
-pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], numbers: PortNumbers) -> Vec<String> {
+pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], node: NodeNumber) -> Vec<String> {
     let mut addresses: Vec<SocketAddr> = portals
         .iter()
         .flat_map(|portal| {
@@ -124,12 +124,12 @@ pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], numbers: PortNumb
         .collect();
     addresses.sort();
     addresses.dedup();
-    target_addresses(&addresses, numbers)
+    target_addresses(&addresses, node)
 }
 
 /// The TargetAddress values of portals (RFC 7143 13.8).
-pub fn target_addresses(portals: &[SocketAddr], numbers: PortNumbers) -> Vec<String> {
-    portals.iter().map(|portal| format!("{portal},{}", numbers.portal_group())).collect()
+pub fn target_addresses(portals: &[SocketAddr], node: NodeNumber) -> Vec<String> {
+    portals.iter().map(|portal| format!("{portal},{}", node.portal_group())).collect()
 }
 
 fn canonical(address: IpAddr) -> IpAddr {
@@ -173,18 +173,17 @@ fn end_of_session(initiator: &str, target: &str, why: Option<CloseReason>) -> Ev
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port_numbers::NodeNumber;
 
     #[test]
     fn a_wildcard_portal_is_listed_by_its_addresses_in_use() {
         let all = ["0.0.0.0:3260".parse().unwrap()];
         let local = ["10.0.0.5:3260".parse().unwrap(), "10.0.0.5:3260".parse().unwrap()];
-        let alone = PortNumbers::Alone;
+        let alone = NodeNumber::FIRST;
         assert_eq!(addresses(&all, &local, alone), ["10.0.0.5:3260,1"]);
         let two = ["127.0.0.1:3261".parse().unwrap(), "127.0.0.1:3260".parse().unwrap()];
         assert_eq!(addresses(&two, &local, alone), ["127.0.0.1:3260,1", "127.0.0.1:3261,1"]);
         let six = ["[::]:3260".parse().unwrap()];
-        let third = PortNumbers::of(NodeNumber::new(3));
+        let third = NodeNumber::new(3).unwrap();
         assert_eq!(addresses(&six, &["[fd00::5]:3260".parse().unwrap()], third), ["[fd00::5]:3260,3"]);
     }
 }

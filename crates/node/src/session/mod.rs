@@ -25,7 +25,9 @@ use proto::iscsi::target::{
     self as iscsi, CloseReason, Command, CommandId, ConnectionId, Event, TargetRecord, TaskCensus,
 };
 use proto::scsi::limits::TRANSFER_BYTES_MAX;
-use proto::scsi::{ItNexus, Lun, NexusId, Outcome, Request, Status, Step, UnitAttention, absent};
+use proto::scsi::{
+    ItNexus, Lun, NexusId, Outcome, RelativePort, Request, Status, Step, UnitAttention, absent,
+};
 use rt::sync::Notify;
 
 use self::budget::Budget;
@@ -36,7 +38,7 @@ pub use self::view::View;
 use crate::access::{Barred, Claim, HostName, Target};
 use crate::control::{SessionStatus, Traffic};
 use crate::floating::FloatingPortal;
-use crate::port_numbers::{NodeNumber, PortNumbers};
+use crate::port_numbers::NodeNumber;
 use crate::portal;
 use crate::shard::Shard;
 use crate::unit::Unit;
@@ -50,7 +52,7 @@ const EXTENDED_COPY: u8 = 0x83;
 /// The initiator of a session, and the target that it logged in to.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The names of both ports. Reservations belong to them.
+    /// The names of both ports at the login. Reservations belong to them.
     pub name: ItNexus,
     /// InitiatorAlias.
     pub alias: Option<String>,
@@ -91,6 +93,8 @@ struct Running {
 /// One session on its core.
 pub struct Session {
     birth: Birth,
+    /// The present number of its target port.
+    port: Cell<RelativePort>,
     brain: RefCell<iscsi::Session>,
     /// The connections, including closed ones that still send what is left.
     connections: RefCell<BTreeMap<ConnectionId, Rc<Connection>>>,
@@ -133,11 +137,15 @@ impl Session {
             birth.peer.target.is_none(),
         );
         let view = View::empty(birth.peer.name.clone());
+        let port = birth.peer.name.port;
+        // The node may have got another number during the login. A discovery session has no port.
+        let port = if birth.peer.target.is_some() { shard.number().same_port(port) } else { port };
         let session = Rc::new(Session {
             view: RefCell::new(Rc::new(view)),
             entered: RefCell::default(),
             budget: Budget::new(DATA_BYTES_MIN),
             birth,
+            port: Cell::new(port),
             brain: RefCell::new(brain),
             connections: RefCell::default(),
             running: RefCell::default(),
@@ -166,8 +174,17 @@ impl Session {
     }
 
     /// The names of both ports.
-    pub fn name(&self) -> &ItNexus {
-        &self.birth.peer.name
+    pub fn name(&self) -> ItNexus {
+        ItNexus { port: self.port.get(), ..self.birth.peer.name.clone() }
+    }
+
+    /// Gives its target port the number that it has on the node of this number.
+    pub fn renumber(self: &Rc<Session>, node: NodeNumber) {
+        if self.target().is_some() {
+            self.port.set(node.same_port(self.port.get()));
+            // For a view with that name.
+            self.look_again();
+        }
     }
 
     /// The name of its target; `None` for discovery.
@@ -242,7 +259,7 @@ impl Session {
     }
 
     fn empty_view(&self) -> View {
-        View::empty(self.birth.peer.name.clone())
+        View::empty(self.name())
     }
 
     /// Looks up its LUNs again, after the access rules have changed.
@@ -285,7 +302,7 @@ impl Session {
                 // Unflushed writes to a volume whose pool was reopened may be lost, as after a power cut.
                 // Report that, and not only that the session is new.
                 let again = self.birth.again && !old.inventory().values().any(|volume| *volume == unit.id());
-                unit.attach(self.birth.nexus, self.birth.peer.name.clone(), again);
+                unit.attach(self.birth.nexus, self.name(), again);
             } else if is_other_list {
                 unit.brain().borrow_mut().attention(self.birth.nexus, UnitAttention::ReportedLunsChanged);
             }
@@ -428,7 +445,7 @@ impl Session {
         let local: Vec<SocketAddr> =
             self.connections.borrow().values().map(|connection| connection.local_address()).collect();
         let own = match floating.is_empty() {
-            true => portal::addresses(&shard.portals(), &local, shard.port_numbers()),
+            true => portal::addresses(&shard.portals(), &local, shard.number()),
             false => floating.iter().map(FloatingPortal::target_address).collect(),
         };
         let access = shard.access();
@@ -511,6 +528,6 @@ impl Session {
 fn peer_addresses(shard: &Shard, target: &Target) -> Vec<String> {
     let units = target.maps.iter().filter_map(|map| shard.unit(map.volume));
     let nodes: BTreeSet<NodeNumber> = units.flat_map(|unit| unit.paths().others.into_keys()).collect();
-    let addresses = |node| portal::target_addresses(&shard.peer_portals(node), PortNumbers::Member(node));
+    let addresses = |node| portal::target_addresses(&shard.peer_portals(node), node);
     nodes.into_iter().flat_map(addresses).collect()
 }

@@ -142,7 +142,7 @@ impl Session {
 
     async fn reset(self: &Rc<Session>, unit: &Rc<Unit>, reset: Reset) -> TaskResponse {
         self.clear(unit).await;
-        let change = unit.brain().borrow().reset(reset, self.name().clone());
+        let change = unit.brain().borrow().reset(reset, self.name());
         unit.change(change).await;
         TaskResponse::Complete
     }

@@ -100,6 +100,7 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
         // Every write is durable before it is answered, so there is nothing to flush.
         return waiting_for(id, "other nodes", keeper.agree_on(&unit, &change)).await;
     }
+    let change = change.renumbered(unit.up_to_date());
     let decision = unit.brain().borrow().decide(&change);
     let unsettled = Control::current().has_unsettled_state(id);
     let state = decision.state.clone().unwrap_or_else(|| unit.brain().borrow().state().clone());
@@ -162,7 +163,7 @@ pub async fn install_on_all_cores(id: VolumeId, state: Option<LuState>, notices:
             let (state, notices) = (state.clone(), notices.clone());
             async move {
                 if let Some(unit) = Shard::current().unit(id) {
-                    unit.brain().borrow_mut().install(state, &notices);
+                    unit.install(state, notices);
                 }
             }
         })

@@ -58,10 +58,10 @@ async fn copy_segment(
     segment: &CopySegment,
     written: &mut BlockCount,
 ) -> Result<(), Stop> {
-    let (name, source, target) = {
+    let (source, target) = {
         let view = caller.view();
         let unit = |naa| view.by_naa(naa).ok_or(CopyFault::Unreachable);
-        (view.nexus().clone(), unit(&segment.source)?, unit(&segment.target)?)
+        (unit(&segment.source)?, unit(&segment.target)?)
     };
     check(&source, segment.source_range, segment.source_block_size)?;
     check(&target, segment.target_range, segment.target_block_size)?;
@@ -78,11 +78,13 @@ async fn copy_segment(
         let _held = caller.admit(step as usize).await?;
         // Each step checks again, and counts as a command at both units. So the copy of a preempted
         // initiator, or to a unit that was write-protected, ends here.
+        let name = caller.view().nexus().clone();
         let data = read(&source, &name, nexus, part(segment.source_range, source_shift));
         let data = data.await.map_err(CopyFault::Source)?;
         let range = part(segment.target_range, target_shift);
         // The read may have taken long.
         let came = caller.word().await.map_err(|_| Stop::Aborted)?;
+        let name = caller.view().nexus().clone();
         write(&target, came, (&name, nexus), range, data).await.map_err(CopyFault::Target)?;
         done += step;
         written.0 += range.count.0;

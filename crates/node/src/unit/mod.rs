@@ -14,7 +14,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use proto::scsi::{
-    BlockError, BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, Request, Step,
+    BlockError, BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Notice, Outcome, RelativePort,
+    Request, Step,
 };
 use rt::sync::{Notify, Sender, oneshot};
 
@@ -125,12 +126,38 @@ impl Unit {
 
     /// Updates the unit after other targets may lead to it.
     pub fn look_at_targets(&self, access: &Access) {
-        let (paths, numbers) = (self.paths.borrow(), Shard::current().port_numbers());
+        let (paths, number) = (self.paths.borrow(), Shard::current().number());
         let mut brain = self.brain.borrow_mut();
-        let config = paths.in_config(self.id(), access, numbers, brain.config());
+        let config = paths.in_config(self.id(), access, number, brain.config());
         if *brain.config() != config {
             brain.reconfigure(config);
         }
+    }
+
+    /// Gives the ports of this node the numbers that they have now.
+    pub fn renumber(&self) {
+        let shard = Shard::current();
+        let number = shard.number();
+        let is_sole = !self.is_replicated();
+        self.brain.borrow_mut().renumber(|port| number.same_port(port), is_sole);
+        self.look_at_targets(&shard.access());
+    }
+
+    /// The present number of a target port in the name of one of this unit's nexuses.
+    ///
+    /// The port of a sole volume is always one of the node that serves it, whatever number that node had when
+    /// the name was stored, or was sent to this core. If others have copies, their ports are their own.
+    pub fn up_to_date(&self) -> impl Fn(RelativePort) -> RelativePort + Copy + use<> {
+        let number = (!self.is_replicated()).then(|| Shard::current().number());
+        move |port| number.map_or(port, |number| number.same_port(port))
+    }
+
+    /// Installs on this core what has been decided.
+    fn install(&self, state: Option<LuState>, notices: Vec<Notice>) {
+        let up_to_date = self.up_to_date();
+        let state = state.map(|state| state.renumbered(up_to_date));
+        let notices: Vec<Notice> = notices.into_iter().map(|notice| notice.renumbered(up_to_date)).collect();
+        self.brain.borrow_mut().install(state, &notices);
     }
 
     /// The counters of this core.

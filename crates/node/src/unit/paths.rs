@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use proto::scsi::{AccessState, LuConfig, PortGroup, TargetPort};
 
 use crate::access::{Access, Target};
-use crate::port_numbers::{NodeNumber, PortNumbers};
+use crate::port_numbers::NodeNumber;
 use crate::volume::VolumeId;
 
 /// How a volume can be used through the ports of one node.
@@ -34,7 +34,7 @@ impl Way {
 pub struct Paths {
     /// The path through this node.
     pub own: Way,
-    /// The paths through the other nodes that have a copy. Only a node with a number knows others.
+    /// The paths through the other nodes that have a copy.
     pub others: BTreeMap<NodeNumber, Way>,
 }
 
@@ -54,29 +54,25 @@ impl Paths {
         &self,
         volume: VolumeId,
         access: &Access,
-        numbers: PortNumbers,
+        number: NodeNumber,
         config: &LuConfig,
     ) -> LuConfig {
-        let port_groups = self.port_groups(volume, access, numbers);
+        let port_groups = self.port_groups(volume, access, number);
         LuConfig { port_groups, unlisted: self.own.state, ..config.clone() }
     }
 
     /// The target port groups: one per node, with a port for each target that leads to the volume. A group
     /// without a port is left out, so without targets there are none.
-    fn port_groups(&self, volume: VolumeId, access: &Access, numbers: PortNumbers) -> Vec<PortGroup> {
-        assert!(
-            numbers != PortNumbers::Alone || self.others.is_empty(),
-            "a node without a number knows no others"
-        );
-        let others = self.others.iter().map(|(node, way)| (PortNumbers::Member(*node), *way));
-        let others = others.filter(|(others, _)| *others != numbers);
-        let mut groups: Vec<PortGroup> = std::iter::once((numbers, self.own))
+    fn port_groups(&self, volume: VolumeId, access: &Access, number: NodeNumber) -> Vec<PortGroup> {
+        let others = self.others.iter().map(|(node, way)| (*node, *way));
+        let others = others.filter(|(node, _)| *node != number);
+        let mut groups: Vec<PortGroup> = std::iter::once((number, self.own))
             .chain(others)
-            .map(|(numbers, way)| PortGroup {
-                id: numbers.port_group(),
+            .map(|(node, way)| PortGroup {
+                id: node.port_group(),
                 state: way.state,
                 preferred: way.preferred,
-                ports: ports(volume, access, numbers),
+                ports: ports(volume, access, node),
             })
             .collect();
         groups.retain(|group| !group.ports.is_empty());
@@ -86,11 +82,11 @@ impl Paths {
 }
 
 /// The ports of one node that lead to the volume: one per target.
-fn ports(volume: VolumeId, access: &Access, numbers: PortNumbers) -> Vec<TargetPort> {
+fn ports(volume: VolumeId, access: &Access, node: NodeNumber) -> Vec<TargetPort> {
     let port = |target: &Target| TargetPort {
-        relative: numbers.port(target.port),
+        relative: node.port(target.port),
         target: target.name.to_string(),
-        portal_group: numbers.portal_group(),
+        portal_group: node.portal_group(),
     };
     let mut ports: Vec<TargetPort> = access.targets_of(volume).map(port).collect();
     ports.sort_by_key(|port| port.relative);

@@ -44,7 +44,7 @@ fn paths(own: AccessState, other: u64, state: AccessState) -> Paths {
 }
 
 fn member(seed: u64) -> Rig {
-    let config = Config { node_number: NodeNumber::new(FIRST), ..Config::default() };
+    let config = Config { node_number: number(FIRST), ..Config::default() };
     Rig::with_config(seed, 2, config)
 }
 
@@ -125,9 +125,9 @@ fn a_node_alone_is_the_first_group() {
         assert_eq!(addresses(portal).await, [format!("{portal},1")]);
         let session = log_in(portal, "client", LUN).await;
         assert_eq!(session.portal_group(), Some(1));
-        let expected = [0, 0, 0, 12, 0x00, 0xcf, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1];
+        let expected = [0, 0, 0, 12, 0x00, 0xcf, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1];
         assert_eq!(report_target_port_groups(&session).await, expected);
-        let mut expected = vec![0x51, 0x94, 0, 4, 0, 0, 0, 1, 0x51, 0x95, 0, 4, 0, 0, 0, 1];
+        let mut expected = vec![0x51, 0x94, 0, 4, 0, 0, 1, 1, 0x51, 0x95, 0, 4, 0, 0, 0, 1];
         expected.extend_from_slice(b"\x53\x98\x00\x28iqn.2026-01.org.ursa:target,t,0x0001\0\0\0\0");
         expected.extend_from_slice(b"\x53\xa8\x00\x1ciqn.2026-01.org.ursa:target\0");
         assert_eq!(port_designators(&session).await, expected);

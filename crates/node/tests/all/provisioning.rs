@@ -58,7 +58,7 @@ fn registrants_are_listed_by_name() {
             assert_eq!(registrants.iter().map(|it| it.key).collect::<Vec<_>>(), [7, 8]);
             assert_eq!(registrants[0].holds, Some(ReservationType::WriteExclusive));
             assert_eq!(registrants[1].holds, None);
-            assert_eq!(registrants[0].port, RelativePort(1).0);
+            assert_eq!(registrants[0].port, RelativePort(0x0101).0);
             let id = String::from_utf8_lossy(&registrants[1].transport_id).into_owned();
             assert!(id.contains("iqn.2026-01.org.ursa:other,i,0x"), "{id}");
         });

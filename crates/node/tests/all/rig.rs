@@ -127,7 +127,7 @@ impl Rig {
         self.world.put_disk(server, DISK, self.world.disk_image(self.server, DISK));
         self.world.put_file(server, RECORD, self.world.disk_image(self.server, RECORD));
         let portal = SocketAddr::new(self.world.address(server), 3260);
-        let node_number = NodeNumber::new(number);
+        let node_number = NodeNumber::new(number).unwrap();
         let config = Config { portals: vec![portal], node_number, ..Config::clone(&self.config) };
         self.start_on(server, Arc::new(config), Wanted::default()).expect("the node starts");
         Twin { server, portal }

@@ -144,24 +144,7 @@ impl Cluster {
     /// Makes all nodes one cluster.
     fn enter(&self) {
         let nodes = self.servers.len();
-        for index in 0..nodes {
-            let listen = vec![SocketAddr::new(self.world.address(self.servers[index]), LINK_PORT)];
-            self.control(index, move |control| async move {
-                let cluster = "0123456789abcdef0123456789abcdef".to_owned();
-                let place = Place {
-                    cluster,
-                    node: index as u16 + 1,
-                    listen,
-                    witness: false,
-                    record: RecordPlace::Nodes,
-                    force_new: false,
-                    leave: false,
-                    incarnation: 0,
-                    members: Vec::new(),
-                };
-                control.enter_cluster(place, 0).await.unwrap();
-            });
-        }
+        (0..nodes).for_each(|index| self.enter_one(index));
         let all_there =
             || self.control(0, |control| async move { control.keeper().unwrap().nodes() }).len() == nodes;
         assert!(self.world.run_until(all_there, Duration::from_secs(30)));
@@ -169,6 +152,26 @@ impl Cluster {
         self.control(0, |control| async move {
             let name = TARGET.to_owned();
             control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+        });
+    }
+
+    /// Makes one more node a member.
+    fn enter_one(&self, index: usize) {
+        let listen = vec![SocketAddr::new(self.world.address(self.servers[index]), LINK_PORT)];
+        self.control(index, move |control| async move {
+            let cluster = "0123456789abcdef0123456789abcdef".to_owned();
+            let place = Place {
+                cluster,
+                node: index as u16 + 1,
+                listen,
+                witness: false,
+                record: RecordPlace::Nodes,
+                force_new: false,
+                leave: false,
+                incarnation: 0,
+                members: Vec::new(),
+            };
+            control.enter_cluster(place, 0).await.unwrap();
         });
     }
 

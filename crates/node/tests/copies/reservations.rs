@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use base::{Lba, Rng};
 use cluster::memory::Fault;
-use initiator::Session;
-use initiator::command::{PersistentReserveOut, ReadKeys, ReservationType, ServiceAction};
-use node::copies::StandingEntry;
+use initiator::command::{PersistentReserveOut, ReadFullStatus, ReadKeys, ReservationType, ServiceAction};
+use initiator::{Options, Session};
+use node::Config;
+use node::control::{AddedCopy, TargetSpec};
+use node::copies::{Keeper, StandingEntry};
 use rt::CoreId;
 use rt::sim::DiskLatency;
 use store::VolumeKind;
 
 use super::forks::{A, B, GOES_ON, record_node};
-use super::{Cluster, LUN, SIZE, block, log_in, read, write};
-use crate::rig::{DISK, TARGET, named};
+use super::{Cluster, LUN, SIZE, attended, block, log_in, read, write};
+use crate::rig::{DISK, POOL, Shape, TARGET, map, named, new_volume};
 use crate::seeds::each_seed;
 
 const KIND: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
@@ -542,5 +544,121 @@ fn a_reservation_through_an_isolated_node_is_not_dropped_silently() {
                 assert_eq!(found, expected, "through {portal}, node {} is kept", keep + 1);
             }
         }
+    });
+}
+
+/// Logs in under the names that this initiator always has.
+async fn log_in_again(portal: SocketAddr, name: &str) -> Rc<Session> {
+    let options = Options { isid: Some([0x40, 0, 1, 0x37, 0, 0]), ..named(name) };
+    let session = Session::connect(portal, TARGET, &options).await.unwrap();
+    session.make_ready(LUN).await.unwrap();
+    Rc::new(session)
+}
+
+/// The ports that initiators are registered through, and their keys.
+async fn registered(session: &Session) -> Vec<(u16, u64)> {
+    let registrants = attended(async || session.send(LUN, &ReadFullStatus).await).await.unwrap();
+    registrants.into_iter().map(|registrant| (registrant.port, registrant.key)).collect()
+}
+
+/// The second node has a volume alone, reserved by a host, when it joins the cluster of the first one. Returns
+/// the host's session, which has lasted.
+fn joined(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
+    let cluster = Cluster::apart(seed, 2, 2, &Config::default(), &[512]);
+    cluster.control(1, |control| async move {
+        let name = TARGET.to_owned();
+        control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+        control.create_volume(new_volume(POOL, Shape::thick())).await.unwrap();
+        map(&control, Shape::thick().name, 0).await.unwrap();
+    });
+    let (client, portal) = (cluster.client("host"), cluster.portal(1));
+    let session = cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in_again(portal, "host").await;
+        reserve(&session, surviving(7)).await.unwrap();
+        reserve(&session, out(ServiceAction::Reserve, 7, 0)).await.unwrap();
+        write(&session, 0, 1).await.unwrap();
+        assert_eq!(registered(&session).await, [(0x0101, 7)]);
+        session
+    });
+    cluster.enter_one(0);
+    // As when a node joins: first what it has, then the node.
+    let target =
+        cluster.control(1, |control| async move { control.access().target(TARGET).cloned().unwrap() });
+    cluster.control(0, |control| async move {
+        let value = serde_json::to_vec(&target).unwrap();
+        let transaction = Keeper::transaction().put(&format!("target/{TARGET}"), value);
+        control.keeper().unwrap().commit(transaction).await.unwrap();
+    });
+    cluster.enter_one(1);
+    cluster.world.run_for(Duration::from_secs(3));
+    (cluster, client, session)
+}
+
+/// Its ports get other numbers. Otherwise the host would be kept out by its own reservation, or come back by
+/// an old registration after it was fenced off.
+#[test]
+fn what_is_registered_on_a_node_that_joins_stays_registered() {
+    each_seed(2, |seed| {
+        let (cluster, client, session) = joined(seed);
+        let portal = cluster.portal(1);
+        let holder = Rc::clone(&session);
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let told = holder.reserve(LUN, out(ServiceAction::Reserve, 7, 0)).await;
+            assert_eq!(told.unwrap_err().sense(), Some((0x06, 0x3f03)), "INQUIRY data has changed");
+            assert_eq!(registered(&holder).await, [(0x0201, 7)]);
+            reserve(&holder, out(ServiceAction::Reserve, 7, 0)).await.unwrap();
+            write(&holder, 0, 2).await.unwrap();
+            // The same after another login.
+            let holder = log_in_again(portal, "host").await;
+            reserve(&holder, out(ServiceAction::Reserve, 7, 0)).await.unwrap();
+            write(&holder, 0, 3).await.unwrap();
+        });
+        drop(session);
+        let other = cluster.client("other");
+        cluster.world.block_on(other, CoreId(0), move || async move {
+            let session = log_in_again(portal, "other").await;
+            assert!(is_conflict(&write(&session, 0, 4).await));
+            reserve(&session, surviving(9)).await.unwrap();
+            reserve(&session, out(ServiceAction::Preempt, 9, 7)).await.unwrap();
+            assert_eq!(registered(&session).await, [(0x0201, 9)]);
+        });
+        let is_fenced_off = || {
+            cluster.world.block_on(client, CoreId(0), move || async move {
+                let session = log_in_again(portal, "host").await;
+                assert_eq!(registered(&session).await, [(0x0201, 9)]);
+                is_conflict(&write(&session, 0, 5).await)
+            })
+        };
+        assert!(is_fenced_off());
+        cluster.world.crash(cluster.servers[1]);
+        cluster.start(1);
+        cluster.world.run_for(Duration::from_secs(3));
+        assert!(is_fenced_off());
+    });
+}
+
+/// Its pool has them under the old number, until the volume gets a copy on another node. From then on a number
+/// means the node that has it.
+#[test]
+fn what_was_registered_before_a_node_joined_is_known_to_all_copies() {
+    each_seed(2, |seed| {
+        let (cluster, client, session) = joined(seed);
+        drop(session);
+        cluster.control(1, |control| async move {
+            let copy = AddedCopy { node: 1, pool: None, instead_of: None };
+            control.add_copy(Shape::thick().name, copy).await.unwrap();
+        });
+        cluster.wait_until_in_sync(1, 2);
+        cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
+        (0..2).for_each(|index| cluster.start(index));
+        cluster.wait_until_all_serve();
+        let [first, second] = [0, 1].map(|index| cluster.portal(index));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in_again(first, "host").await;
+            assert_eq!(registered(&session).await, [(0x0201, 7)]);
+            assert!(is_conflict(&write(&session, 0, 2).await), "it is registered at the second node only");
+            let session = log_in_again(second, "host").await;
+            write(&session, 0, 2).await.unwrap();
+        });
     });
 }

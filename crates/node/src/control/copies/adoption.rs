@@ -19,6 +19,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use proto::scsi::LuState;
 use store::{ClusterId, CopyOf, CopyState, Pool, PoolId, StoreError, VolumeInfo};
 
 use super::super::change::{WaitsFor, Work};
@@ -238,6 +239,7 @@ impl Control {
         let (entry, revision) = keeper.get::<VolumeEntry>(&key).ok_or_else(gone)?;
         let (_, copy) = entry.copy_on(keeper.me()).ok_or_else(gone)?;
         let kept = CopyOf { slot: copy.slot, ..first_copy(keeper, CopyState::Trusted { epoch: copy.made }) };
+        self.store_port_numbers(pool, id).await?;
         pool.make_copy(id, kept).await?;
         // The record may list it from an earlier life. In this life it is already served, and has been in
         // sync from the beginning.
@@ -251,6 +253,26 @@ impl Control {
         keeper.end_sole(id);
         self.unvouched.notify();
         Ok(())
+    }
+
+    /// Stores the state of a volume's unit with the present numbers of this node's ports.
+    ///
+    /// The pool may have them as they were before the node joined, or on another node. That means nothing
+    /// while the volume is sole ([`Unit::up_to_date`](crate::unit::Unit::up_to_date)). In a copy, a number is
+    /// that of a port of one node, and may be another one's.
+    async fn store_port_numbers(&self, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
+        let shard = Shard::current();
+        // Otherwise this state could overwrite that of a change which is being stored.
+        let _turn = shard.changes(id).await;
+        let stored = pool.lu_state(id)?;
+        let number = shard.number();
+        let state = match shard.unit(id) {
+            Some(unit) => unit.brain().borrow().state().to_durable(),
+            None => LuState::from_durable(&stored)
+                .map(|state| state.renumbered(|port| number.same_port(port)).to_durable())
+                .ok_or_else(|| ControlError::LuStateUnreadable(id.to_string()))?,
+        };
+        if state == stored { Ok(()) } else { self.store_lu_state(id, state).await }
     }
 
     /// Whether only this node has a volume, and its slices are not copies yet.

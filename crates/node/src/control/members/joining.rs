@@ -16,6 +16,7 @@ use super::super::{Control, ControlError};
 use super::merging::{self, Belongings};
 use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, reachable, told_portals};
 use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
+use crate::port_numbers::NodeNumber;
 use crate::shard::Shard;
 
 /// What a node that wants to join sends about itself.
@@ -214,6 +215,10 @@ impl Control {
         let next = keeper.get::<u16>(NEXT_NODE);
         // The first node has number 1.
         let number = next.as_ref().map_or(2, |(number, _)| *number);
+        if NodeNumber::new(number.into()).is_none() {
+            let reason = "the cluster has given away all 255 numbers: each node that joins gets a new one";
+            return Err(ControlError::Invalid { field: "node", reason });
+        }
         let entry = NodeEntry {
             id: number,
             name: newcomer.name,

@@ -29,7 +29,7 @@ use super::super::{Control, ControlError};
 use super::JoinRefusal;
 use crate::access::{HostGroup, HostName, LunMap, Target, TargetName};
 use crate::copies::{ClusterError, Keeper, VolumeEntry, volume_key, volume_name_key};
-use crate::port_numbers::PortNumbers;
+use crate::port_numbers::NodeNumber;
 use crate::record::{Change, set};
 use crate::volume::VolumeId;
 
@@ -407,7 +407,7 @@ fn common_ports(ours: &[Target], new: &[Target]) -> Vec<Collision> {
     let mut by_port: BTreeMap<(VolumeId, u8), BTreeSet<&TargetName>> = BTreeMap::new();
     for target in kept.chain(new) {
         for map in &target.maps {
-            let port = (map.volume, PortNumbers::in_cluster(target.port));
+            let port = (map.volume, NodeNumber::in_port(target.port));
             by_port.entry(port).or_default().insert(&target.name);
         }
     }

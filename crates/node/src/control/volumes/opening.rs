@@ -104,7 +104,7 @@ impl Control {
         self.set_unsettled_state(info.id, state.to_durable() != durable);
         // The cluster's record decides when a volume with copies on other nodes is served.
         let paths = if info.is_sole() { Paths::only() } else { Paths::not_known() };
-        let numbers = Shard::current().port_numbers();
+        let number = Shard::current().number();
         Ok(Opening {
             pool: pool.id(),
             id: info.id,
@@ -113,7 +113,7 @@ impl Control {
             stripe: info.stripe,
             when_full: info.space.when_full,
             specs: self.specs_by_core(pool, info.id)?,
-            config: paths.in_config(info.id, &self.access(), numbers, &lu_config(info)),
+            config: paths.in_config(info.id, &self.access(), number, &lu_config(info)),
             paths,
             state,
             replicated: !info.is_sole(),
@@ -201,6 +201,8 @@ async fn open_here(opening: &Opening) -> bool {
     let (config, paths) = (opening.config.clone(), opening.paths.clone());
     let unit = Unit::new(Rc::new(volume), config, paths, opening.state.clone());
     unit.set_replicated(opening.replicated);
+    // The node may have had another number when the state was stored, or when the opening began.
+    unit.renumber();
     shard.add_unit(Rc::new(unit));
     whole
 }
