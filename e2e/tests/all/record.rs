@@ -37,9 +37,15 @@ fn groups(node: &Node) -> usize {
     node.ursa_json(&["host", "list"]).as_array().expect("a list").len()
 }
 
+/// The directory with the certificates and the record of a node that has been in one cluster.
+fn place_of(node: &Node) -> PathBuf {
+    let mut places = fs::read_dir(node.data_dir().join("cluster")).expect("it is in a cluster");
+    places.next().expect("it has a place").expect("it can be read").path()
+}
+
 /// Puts the node's part of the cluster's record on a small file system of its own.
 fn put_record_on_small_disk(node: &mut Node) -> Mounted {
-    let place = node.data_dir().join("cluster");
+    let place = place_of(node);
     node.stop();
     let kept = node.data_dir().join("cluster.kept");
     fs::rename(&place, &kept).expect("it can be moved");
@@ -68,7 +74,7 @@ fn a_full_disk_under_the_record_is_shown_by_all_and_recovers_automatically() {
     let _small = put_record_on_small_disk(&mut nodes[2]);
     wait(LIMIT, "three nodes that vote", || (1..=3).all(|number| listed(&nodes[0], number)["up"] == true));
 
-    let place = nodes[2].data_dir().join("cluster");
+    let place = place_of(&nodes[2]);
     fill(&place);
     for number in 0..GROUPS {
         let name = format!("group{number}");
@@ -147,7 +153,7 @@ fn single_copies_outlive(harm: impl FnOnce(&Path), undo: impl FnOnce(&Path), sai
         .expect_ok();
     thread::sleep(KEPT_WITHIN);
     node.stop();
-    let directory = node.data_dir().join("cluster");
+    let directory = place_of(&node);
     harm(&directory);
     node.restart();
     assert!(is_served(&export));

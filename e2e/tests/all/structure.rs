@@ -67,10 +67,6 @@ const SIMULATED: &[&str] =
 /// Files in them that may reach the system, each with its reason.
 const SYSTEM_FILES: &[(&str, &str)] = &[
     ("node/src/control/cluster.rs", "makes the directory of certificates and the record, once"),
-    (
-        "node/src/control/cluster/leaving.rs",
-        "moves that directory aside when the node leaves its cluster, before anything runs",
-    ),
     ("link/src/credentials/files.rs", "keeps keys and certificates where their owner can see to them"),
     ("cluster/src/call.rs", "a thread of the control plane, which may block, waits by the system's clock"),
     (

@@ -5,7 +5,8 @@ mod leaving;
 mod moving;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -177,11 +178,8 @@ impl Control {
                 return Err(EnterError::Already.into());
             }
             try_to_listen(&listen).await?;
-            leaving::move_remains_aside()?;
-            let cluster = ClusterId(rt::secret_bytes());
-            control.begin_record(cluster).await?;
             let place = Place {
-                cluster: cluster.to_string(),
+                cluster: ClusterId(rt::secret_bytes()).to_string(),
                 node: 1,
                 listen,
                 witness: false,
@@ -191,6 +189,7 @@ impl Control {
                 incarnation: 0,
                 members: Vec::new(),
             };
+            begin_record(&place).await?;
             let record = control.open_record(&place)?;
             changing.waits_for(WaitsFor::ClusterRecord);
             let also = control.fill_record(&record.store).await?;
@@ -204,34 +203,6 @@ impl Control {
             Ok(())
         })
         .await
-    }
-
-    /// Creates the record of a new cluster, and its authority.
-    async fn begin_record(&self, cluster: ClusterId) -> Result<(), EnterError> {
-        let config = Shard::current().config().clone();
-        match &config.record {
-            RecordEngine::Embedded => {
-                self.make_authority(cluster)?;
-                let node = cluster::NodeId::new(1).expect("not 0");
-                let record = Saved::founding(u128::from_be_bytes(cluster.0), node);
-                File::create(&self.cluster_directory()?.join(RECORD_FILE), &record)?;
-            }
-            RecordEngine::Etcd(access) => {
-                Etcd::found(&etcd_settings(access, cluster)).await?;
-                self.make_authority(cluster)?;
-            }
-            RecordEngine::Simulated(_) | RecordEngine::Memory(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Creates the authority that signs nodes' certificates, and the certificate of the first node.
-    fn make_authority(&self, cluster: ClusterId) -> Result<(), EnterError> {
-        let directory = self.cluster_directory()?;
-        let authority = ClusterAuthority::create(cluster)?;
-        authority.save(&directory)?;
-        authority.issue(NodeId(1))?.save(&directory)?;
-        Ok(())
     }
 
     /// Enters a cluster that another node has let this one join. Its certificates, if it has any, are in the
@@ -270,13 +241,11 @@ impl Control {
                 if control.own_rules(&place.cluster) != *rules {
                     return Err(ControlError::ChangedWhileJoining);
                 }
-                // Only now: the key of another attempt to join, which has succeeded, must stay.
-                leaving::move_remains_aside()?;
-                credentials.save(&control.cluster_directory()?).map_err(EnterError::from)?;
+                credentials.save(&make_directory(&place)?).map_err(EnterError::from)?;
             }
             if let RecordEngine::Embedded = Shard::current().config().record {
                 let identity = identity_of(&place, generation)?;
-                let path = control.cluster_directory()?.join(RECORD_FILE);
+                let path = make_directory(&place)?.join(RECORD_FILE);
                 File::create(&path, &Saved::joining(identity)).map_err(EnterError::from)?;
             }
             // In one step: the users and tokens that the node had by itself must never get into the cluster.
@@ -355,12 +324,11 @@ impl Control {
             // The node may have joined again, or left, while this change waited for its turn.
             let Some(place) = control.place().filter(|_| control.keeper().is_err()) else { return Ok(()) };
             if control.has_lost_files() {
-                return Err(EnterError::Lost(cluster_path()).into());
+                return Err(EnterError::Lost(cluster_path(&place)).into());
             }
             if place.force_new && matches!(Shard::current().config().record, RecordEngine::Embedded) {
                 // If this runs twice, the generation only grows once more.
-                File::force_new_cluster(&control.cluster_directory()?.join(RECORD_FILE))
-                    .map_err(EnterError::from)?;
+                File::force_new_cluster(&cluster_path(&place).join(RECORD_FILE)).map_err(EnterError::from)?;
             }
             control.begin(&changing, place, Vec::new()).await
         })
@@ -402,14 +370,14 @@ impl Control {
         let (engine, store, tls) = match (&config.record, place.record) {
             (RecordEngine::Etcd(_), RecordPlace::Nodes) => return Err(EnterError::NotInEtcd),
             (RecordEngine::Etcd(access), RecordPlace::Etcd) => {
-                let tls = NodeCredentials::load(&self.cluster_directory()?, cluster, me)?;
+                let tls = NodeCredentials::load(&cluster_path(place), cluster, me)?;
                 let etcd = Etcd::start(&etcd_settings(access, cluster))?;
                 let store = etcd.store();
                 (Engine::Etcd(etcd), store, Some(tls))
             }
             (_, RecordPlace::Etcd) => return Err(EnterError::InEtcd),
             (RecordEngine::Embedded, _) => {
-                let directory = self.cluster_directory()?;
+                let directory = cluster_path(place);
                 let tls = NodeCredentials::load(&directory, cluster, me)?;
                 let embedded = embedded(&directory.join(RECORD_FILE), place.witness)?;
                 let store = embedded.store();
@@ -432,7 +400,7 @@ impl Control {
         let OpenRecord { engine, store, tls } = record;
         // Other nodes direct requests for a join token to a node that has the authority. Simulated clusters
         // have no certificates.
-        let authority = tls.is_some() && ClusterAuthority::load(&self.cluster_directory()?, cluster).is_ok();
+        let authority = tls.is_some() && ClusterAuthority::load(&cluster_path(place), cluster).is_ok();
         let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
         let read_confirm = config.read_confirm;
@@ -493,22 +461,60 @@ impl Control {
             rt::sleep(pause).await;
         }
     }
+}
 
-    /// The directory for certificates and the record. It is created if it does not exist.
-    pub(super) fn cluster_directory(&self) -> Result<PathBuf, EnterError> {
-        let directory = cluster_path();
-        match std::fs::create_dir(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(EnterError::Directory(directory, error))
-            }
-            _ => Ok(directory),
+/// The directory with the certificates and the record of a node at this place.
+///
+/// A cluster gives each number to one node, once. So what another attempt to enter a cluster has left, or a
+/// cluster that the node has left, is never in the way; and which directory counts is decided by the place in
+/// the node's own record alone.
+pub(super) fn cluster_path(place: &Place) -> PathBuf {
+    let name = format!("{}-{}", place.cluster, place.node);
+    Shard::current().config().data_dir.join(CLUSTER_DIRECTORY).join(name)
+}
+
+/// Creates the directory of a place that the node is about to take, durably.
+fn make_directory(place: &Place) -> Result<PathBuf, EnterError> {
+    let directory = cluster_path(place);
+    let make = || -> std::io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        // The place must not be found without its directory.
+        for above in directory.ancestors().skip(1).take(2).filter(|path| !path.as_os_str().is_empty()) {
+            std::fs::File::open(above)?.sync_all()?;
         }
+        Ok(())
+    };
+    match make() {
+        Ok(()) => Ok(directory),
+        Err(error) => Err(EnterError::Directory(directory, error)),
     }
 }
 
-/// The path of [`Control::cluster_directory`], which creates the directory.
-pub(super) fn cluster_path() -> PathBuf {
-    Shard::current().config().data_dir.join("cluster")
+/// Creates the record of a new cluster, and its authority.
+async fn begin_record(place: &Place) -> Result<(), EnterError> {
+    let (cluster, config) = (cluster_id(place)?, Shard::current().config().clone());
+    match &config.record {
+        RecordEngine::Embedded => {
+            let directory = make_directory(place)?;
+            make_authority(cluster, &directory)?;
+            let record = Saved::founding(u128::from_be_bytes(cluster.0), record_node(place)?);
+            File::create(&directory.join(RECORD_FILE), &record)?;
+        }
+        RecordEngine::Etcd(access) => {
+            Etcd::found(&etcd_settings(access, cluster)).await?;
+            make_authority(cluster, &make_directory(place)?)?;
+        }
+        RecordEngine::Simulated(_) | RecordEngine::Memory(_) => {}
+    }
+    Ok(())
+}
+
+/// Creates the authority that signs nodes' certificates, and the certificate of the first node.
+fn make_authority(cluster: ClusterId, directory: &Path) -> Result<(), EnterError> {
+    let authority = ClusterAuthority::create(cluster)?;
+    authority.save(directory)?;
+    authority.issue(NodeId(1))?.save(directory)?;
+    Ok(())
 }
 
 /// Checks that the node can listen at these addresses.
@@ -524,6 +530,9 @@ pub(super) async fn try_to_listen(addresses: &[SocketAddr]) -> Result<(), EnterE
 }
 
 const RECORD_FILE: &str = "record.sqlite";
+
+/// The directory for [`cluster_path`] in the data directory.
+const CLUSTER_DIRECTORY: &str = "cluster";
 
 pub(super) fn cluster_id(place: &Place) -> Result<ClusterId, EnterError> {
     let id = store::ClusterId::parse(&place.cluster);
@@ -541,7 +550,7 @@ fn record_node(place: &Place) -> Result<cluster::NodeId, EnterError> {
 }
 
 /// Starts the engine. Core 0 sends its messages over the control links.
-fn embedded(path: &std::path::Path, witness: bool) -> Result<Embedded, EnterError> {
+fn embedded(path: &Path, witness: bool) -> Result<Embedded, EnterError> {
     let cores = rt::Handle::current();
     let settings = Settings { witness, ..Settings::new(rt::random()) };
     let send = move |to: cluster::NodeId, bytes: Vec<u8>| {

@@ -40,7 +40,8 @@ impl Control {
         let others = entries.into_iter().filter(|entry| entry.id != place.node);
         let members = others.map(|entry| Member { node: entry.id, addresses: entry.addresses }).collect();
         let addresses = self.addresses_on();
-        Some(Handoff { place: Place { members, ..place }, directory: cluster_path(), addresses })
+        let directory = cluster_path(&place);
+        Some(Handoff { place: Place { members, ..place }, directory, addresses })
     }
 }
 

@@ -120,9 +120,9 @@ pub enum Command {
     ///
     /// For a node that was removed or abandoned, or whose copy of the cluster's record is damaged; refused if
     /// it takes part in its cluster. Pools stay. The node serves volumes that have never had a copy on
-    /// another node; other copies stay in their pools and are not served. The certificates and the record are
-    /// moved to cluster.left in the data directory. Afterwards the node can join a cluster as a new node. The
-    /// other nodes are not notified: remove it there with `ursa node remove`.
+    /// another node; other copies stay in their pools and are not served. The certificates and the record
+    /// stay in the data directory, unused. Afterwards the node can join a cluster as a new node. The other
+    /// nodes are not notified: remove it there with `ursa node remove`.
     Leave {
         /// Confirm that this node forgets its cluster
         #[arg(long, required = true)]
@@ -375,8 +375,8 @@ const FORCED: &str = "\
 Restart ursa on this node to make it a cluster of its own. Then let the other machines join as new nodes.";
 
 const FORCED_WITHOUT_KEY: &str = "\
-Restart ursa on this node to make it a cluster of its own. It did not create the old cluster, so it cannot let others join: before the restart, copy cluster/authority-key.pem and \
-cluster/authority.pem of the node that did, or a backup of them, to the same place here. Then let the other machines join as new nodes.";
+Restart ursa on this node to make it a cluster of its own. It did not create the old cluster, so it cannot let others join: before the restart, copy authority-key.pem and \
+authority.pem from cluster/CLUSTER-NODE in the data directory of the node that did, or a backup of them, to cluster/CLUSTER-NODE here. Then let the other machines join as new nodes.";
 
 fn made(nodes: &[ClusterNode], record: Option<&ClusterRecord>) -> String {
     let here = nodes.iter().find(|node| node.here);

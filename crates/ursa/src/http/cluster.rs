@@ -145,9 +145,9 @@ pub(super) async fn remove(
 }
 
 /// What is lost with the cluster CA key, and how to keep it.
-const KEY_GOES: &str = "the cluster CA key is on the node that created the cluster; put its \
-                        cluster/authority-key.pem and cluster/authority.pem, or a copy of them, \
-                        into the same place on a node that stays, and restart that node";
+const KEY_GOES: &str = "the cluster CA key is on the node that created the cluster, in its data directory: put \
+                        authority-key.pem and authority.pem from cluster/CLUSTER-NODE, or a copy of them, \
+                        into cluster/CLUSTER-NODE of a node that stays, and restart that node";
 
 /// The steps of removing a node.
 fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
@@ -174,7 +174,7 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     }
     if removal.has_authority {
         steps.push(
-            "it keeps the cluster CA key (cluster/authority-key.pem in its data directory), with which anyone can impersonate any node: erase that file there. If the machine was \
+            "it keeps the cluster CA key (authority-key.pem in cluster/CLUSTER-NODE in its data directory), with which anyone can impersonate any node: erase that file there. If the machine was \
              stolen, create a new cluster"
                 .to_owned(),
         );
@@ -432,7 +432,7 @@ fn would_leave(leaving: &Leaving) -> Vec<String> {
     let copies = leaving.copies.iter().map(|name| {
         format!("the copy of volume {name} stays in its pool and is no longer served; `ursa volume delete` frees its space")
     });
-    let first = "from its next start, this node is in no cluster: its certificates and its copy of the cluster's record are moved to cluster.left in its data directory";
+    let first = "from its next start, this node is in no cluster: its certificates and its copy of the cluster's record stay in its data directory (cluster/CLUSTER-NODE), unused";
     let last = "the other nodes are not notified: if this node has not been removed yet, run `ursa node remove` on one of them";
     [first.to_owned()].into_iter().chain(local).chain(copies).chain([last.to_owned()]).collect()
 }

@@ -1,17 +1,16 @@
 //! A node that leaves its cluster without the other nodes: it was removed or abandoned, or its copy of the
 //! record is damaged.
 //!
-//! The node leaves at its next start, when nothing of the cluster runs yet. It moves the directory with the
-//! certificates and the record aside instead of deleting it, because it may contain the key that lets nodes
-//! join the cluster. Pools stay as they are. Sole volumes keep the targets and host groups through which
-//! hosts used them; copies of the cluster's volumes are listed, but not served.
+//! The node leaves at its next start, when nothing of the cluster runs yet. The directory with the
+//! certificates and the record stays, because it may contain the key that lets nodes join the cluster; no
+//! other place has the same one. Pools stay as they are. Sole volumes keep the targets and host groups
+//! through which hosts used them; copies of the cluster's volumes are listed, but not served.
 //!
 //! A node whose directory is missing stays in its cluster until an administrator decides otherwise: the
 //! directory may be on a file system that is not mounted yet. The node serves its sole volumes
 //! ([`super::failing`]), and may join again; then it leaves at once ([`Control::leave_lost`]).
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use link::NODE_KEY_FILE;
@@ -23,7 +22,7 @@ use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use super::failing::{KNOWN_ACCESS, KnownAccess};
-use super::{CLUSTER, EnterError, Place, RECORD_FILE, cluster_path};
+use super::{CLUSTER, Place, RECORD_FILE, cluster_path};
 use crate::config::RecordEngine;
 use crate::copies::RECORD_DEADLINE;
 use crate::events::code::CLUSTER_LEFT;
@@ -95,9 +94,6 @@ impl Control {
         if !place.leave {
             return Ok(false);
         }
-        if keeps_files() && cluster_path().exists() {
-            move_files_aside()?;
-        }
         self.forget_place(place).await?;
         Ok(true)
     }
@@ -106,8 +102,10 @@ impl Control {
     ///
     /// That alone is no reason to forget the cluster: the directory may not be mounted yet.
     pub(in crate::control) fn has_lost_files(&self) -> bool {
-        let is_there = |file: &str| cluster_path().join(file).exists();
-        self.place().is_some() && keeps_files() && ![RECORD_FILE, NODE_KEY_FILE].into_iter().any(is_there)
+        let Some(directory) = self.place().filter(|_| keeps_files()).map(|place| cluster_path(&place)) else {
+            return false;
+        };
+        ![RECORD_FILE, NODE_KEY_FILE].into_iter().any(|file| directory.join(file).exists())
     }
 
     /// The keys of the access rules that the node still knows of a cluster of which it has lost everything
@@ -193,35 +191,9 @@ impl Control {
     }
 }
 
-/// Moves aside what an interrupted attempt to create or join a cluster has left, for a node that is in none.
-///
-/// The file of the record would be in the way of every further attempt.
-pub(super) fn move_remains_aside() -> Result<(), EnterError> {
-    if !keeps_files() || !cluster_path().join(RECORD_FILE).exists() {
-        return Ok(());
-    }
-    tracing::warn!("the files of a cluster that this node is not in are moved aside");
-    move_files_aside()
-}
-
-fn move_files_aside() -> Result<(), EnterError> {
-    let directory = cluster_path();
-    let aside = free_name(&directory);
-    std::fs::rename(&directory, &aside).map_err(|error| EnterError::Directory(aside, error))
-}
-
 /// Whether the node keeps files of a cluster at all; simulated nodes do not.
 fn keeps_files() -> bool {
     matches!(Shard::current().config().record, RecordEngine::Embedded | RecordEngine::Etcd(_))
-}
-
-/// A free name for a directory that is moved aside. Directories that were moved before stay.
-fn free_name(directory: &Path) -> PathBuf {
-    let names = (1..).map(|number: u32| match number {
-        1 => directory.with_extension("left"),
-        _ => directory.with_extension(format!("left-{number}")),
-    });
-    names.into_iter().find(|name| !name.exists()).expect("there are enough numbers")
 }
 
 impl KnownAccess {

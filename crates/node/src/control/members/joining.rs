@@ -10,7 +10,7 @@ use link::{ABOUT_MAX, ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenTok
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::super::cluster::{Admitted, EnterError, Member, Place, try_to_listen};
+use super::super::cluster::{Admitted, EnterError, Member, Place, cluster_path, try_to_listen};
 use super::super::record_place::RecordPlace;
 use super::super::{Control, ControlError};
 use super::merging::{self, Belongings};
@@ -86,8 +86,8 @@ impl Control {
     /// The authority that signs certificates for nodes that join. Only the node that created the cluster has
     /// it.
     fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority, ControlError> {
-        let directory = self.cluster_directory()?;
-        ClusterAuthority::load(&directory, keeper.cluster()).map_err(|_| ControlError::NoAuthority)
+        let place = self.place().ok_or(ControlError::NoCluster)?;
+        ClusterAuthority::load(&cluster_path(&place), keeper.cluster()).map_err(|_| ControlError::NoAuthority)
     }
 
     /// Joins the cluster that the token belongs to. What the node has becomes the cluster's.

@@ -198,7 +198,7 @@ impl From<ControlError> for Refusal {
             E::NoAuthority => {
                 let detail = "no node of the cluster is known to hold the cluster CA key";
                 Refusal::new(CONFLICT, "no_authority", detail).hint(
-                    "the key is on the node that created the cluster (`cluster` in its data directory): run the command there, or see *When the majority is lost for good* in docs/use/cluster.md",
+                    "the key is on the node that created the cluster (`cluster/CLUSTER-NODE` in its data directory): run the command there, or see *When the majority is lost for good* in docs/use/cluster.md",
                 )
             }
             E::TooMuchToMerge => Refusal::new(CONFLICT, "too_much_to_merge", error.to_string()),

@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -108,6 +108,14 @@ fn a_joining_node_is_merged_or_all_collisions_are_listed() {
     third.post("/v1/cluster/join", join).refused(409, "join_refused");
 }
 
+/// The directories of the places that a node has had in clusters, by name.
+fn places(rig: &Rig) -> Vec<PathBuf> {
+    let entries = fs::read_dir(rig.dir().join("cluster")).unwrap();
+    let mut places: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    places.sort();
+    places
+}
+
 #[test]
 fn a_token_with_which_no_node_has_joined_stays_valid() {
     let (first, second) = (Rig::new(), Rig::new());
@@ -115,7 +123,7 @@ fn a_token_with_which_no_node_has_joined_stays_valid() {
     let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
     let join =
         || second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]}));
-    let (key, aside) = (first.dir().join("cluster/authority-key.pem"), first.dir().join("aside.pem"));
+    let (key, aside) = (places(&first).remove(0).join("authority-key.pem"), first.dir().join("aside.pem"));
     fs::rename(&key, &aside).unwrap();
     make_host(&second, "web", "a");
     let problem = join().refused(409, "join_refused");
@@ -128,9 +136,10 @@ fn a_token_with_which_no_node_has_joined_stays_valid() {
 /// A node may crash when it has the record's file and has not noted its place in the cluster.
 #[test]
 fn an_attempt_that_was_interrupted_does_not_keep_a_node_from_the_next_one() {
+    const LEFT: &str = "cluster/0123456789abcdef0123456789abcdef-2";
     let interrupted = |dir: &Path| {
-        fs::create_dir_all(dir.join("cluster")).unwrap();
-        fs::write(dir.join("cluster/record.sqlite"), "left").unwrap();
+        fs::create_dir_all(dir.join(LEFT)).unwrap();
+        fs::write(dir.join(LEFT).join("record.sqlite"), "left").unwrap();
     };
     let (first, second) = (Rig::prepared(interrupted), Rig::prepared(interrupted));
     first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
@@ -138,9 +147,16 @@ fn an_attempt_that_was_interrupted_does_not_keep_a_node_from_the_next_one() {
     let join = json!({"token": made["token"], "listen": [free_address()]});
     second.post("/v1/cluster/join", join).empty(204);
     for rig in [&first, &second] {
-        let aside = fs::read(rig.dir().join("cluster.left/record.sqlite")).unwrap();
-        assert_eq!(aside, b"left", "nothing is deleted");
+        let left = fs::read(rig.dir().join(LEFT).join("record.sqlite")).unwrap();
+        assert_eq!(left, b"left", "nothing is deleted");
     }
+    let number = |rig: &Rig| {
+        let [left, place]: [PathBuf; 2] =
+            places(rig).try_into().unwrap_or_else(|places| panic!("two: {places:?}"));
+        let place = if left == rig.dir().join(LEFT) { place } else { left };
+        place.file_name().unwrap().to_str().unwrap().split_once('-').unwrap().1.to_owned()
+    };
+    assert_eq!([number(&first), number(&second)], ["1", "2"], "each place has its own");
 }
 
 #[test]
