@@ -460,10 +460,13 @@ impl Control {
         others: Vec<Change>,
     ) -> Result<(), ControlError> {
         self.commit_shared(changing, changes.iter().map(in_record).collect(), others).await?;
-        // From the cluster's record the cores receive it as on all other nodes.
-        if self.keeper().is_err() {
-            let (access, concerned) = self.access().with(&changes);
-            announce(access, concerned).await;
+        match self.keeper() {
+            // From the cluster's record the cores receive it as on all other nodes.
+            Ok(_) => self.access_changed.notify(),
+            Err(_) => {
+                let (access, concerned) = self.access().with(&changes);
+                announce(access, concerned).await;
+            }
         }
         Ok(())
     }

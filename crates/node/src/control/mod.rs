@@ -186,6 +186,8 @@ pub struct Control {
     ended: EndedJobs,
     /// Why the node does not take part in the cluster that it is in.
     cluster_failure: RefCell<Option<ClusterFailure>>,
+    /// Notified when this node has changed access rules of its cluster.
+    access_changed: Notify,
 }
 
 /// A pool of the record.

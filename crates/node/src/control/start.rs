@@ -145,6 +145,7 @@ impl Control {
             levels: RefCell::default(),
             ended: EndedJobs::default(),
             cluster_failure: RefCell::default(),
+            access_changed: Notify::new(),
         });
         if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };

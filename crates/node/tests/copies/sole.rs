@@ -83,6 +83,24 @@ fn a_sole_copy_is_served_without_the_record() {
     });
 }
 
+/// A host may use the volume as soon as it is mapped.
+#[test]
+fn a_new_sole_copy_is_served_without_the_record() {
+    each_seed(4, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        // Less than a second has passed since it was mapped.
+        cluster.add_volume(VolumeKind::Thick, 1);
+        cluster.crash_all();
+        cluster.set_record(|record, node| record.begin(node, cluster::memory::Fault::Unreachable));
+        cluster.start(0);
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        let is_served = cluster.world.block_on(client, CoreId(0), move || async move {
+            rt::timeout(Duration::from_secs(8), log_in_at_last(portal)).await.is_ok()
+        });
+        assert!(is_served);
+    });
+}
+
 /// It is a volume with one copy then, not a sole copy again: the other copy may come back.
 #[test]
 fn a_volume_that_had_another_copy_is_not_served_without_the_record() {

@@ -29,8 +29,8 @@ use crate::shard::{Shard, on_all_cores};
 /// How often a node tries again to take part in its cluster. Each attempt is a life of its own, which the
 /// node's record counts.
 pub(in crate::control) const TRY_EVERY: Duration = Duration::from_secs(10);
-/// How often the node checks whether the cluster's access rules have changed, and saves them for a start
-/// without the cluster. Each change writes the node's record.
+/// How often the node checks whether the cluster's access rules have changed on another node, and saves them
+/// for a start without the cluster. Each change writes the node's record.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// The key in the node's own record of the last known targets and host groups of the cluster.
@@ -158,7 +158,9 @@ impl Control {
     pub(super) async fn keep_access(self: Rc<Control>, keeper: Rc<Keeper>) {
         let mut saved_at = None;
         while !keeper.is_stopping() {
-            rt::sleep(KEEP_EVERY).await;
+            // A host may use a new volume at once, so the rules that this node has changed are saved soon. The
+            // change itself does not wait for that: the disk of the node's record may hang.
+            let _ = rt::timeout(KEEP_EVERY, self.access_changed.notified()).await;
             let acts_by = keeper.acts_by();
             if acts_by == Revision(0) || saved_at == Some(acts_by) {
                 continue;
