@@ -157,22 +157,23 @@ impl Cluster {
 
     /// Makes one more node a member.
     fn enter_one(&self, index: usize) {
-        let listen = vec![SocketAddr::new(self.world.address(self.servers[index]), LINK_PORT)];
-        self.control(index, move |control| async move {
-            let cluster = "0123456789abcdef0123456789abcdef".to_owned();
-            let place = Place {
-                cluster,
-                node: index as u16 + 1,
-                listen,
-                witness: false,
-                record: RecordPlace::Nodes,
-                force_new: false,
-                leave: false,
-                incarnation: 0,
-                members: Vec::new(),
-            };
-            control.enter_cluster(place, 0).await.unwrap();
-        });
+        let place = self.place_of(index);
+        self.control(index, move |control| async move { control.enter_cluster(place, 0).await.unwrap() });
+    }
+
+    /// The place that a node takes.
+    fn place_of(&self, index: usize) -> Place {
+        Place {
+            cluster: "0123456789abcdef0123456789abcdef".to_owned(),
+            node: index as u16 + 1,
+            listen: vec![SocketAddr::new(self.world.address(self.servers[index]), LINK_PORT)],
+            witness: false,
+            record: RecordPlace::Nodes,
+            force_new: false,
+            leave: false,
+            incarnation: 0,
+            members: Vec::new(),
+        }
     }
 
     fn start(&self, index: usize) {

@@ -10,9 +10,9 @@ use base::{Lba, Rng};
 use cluster::memory::Fault;
 use initiator::command::{PersistentReserveOut, ReadFullStatus, ReadKeys, ReservationType, ServiceAction};
 use initiator::{Options, Session};
-use node::Config;
 use node::control::{AddedCopy, TargetSpec};
 use node::copies::{Keeper, StandingEntry};
+use node::{Config, Control};
 use rt::CoreId;
 use rt::sim::DiskLatency;
 use store::VolumeKind;
@@ -561,9 +561,9 @@ async fn registered(session: &Session) -> Vec<(u16, u64)> {
     registrants.into_iter().map(|registrant| (registrant.port, registrant.key)).collect()
 }
 
-/// The second node has a volume alone, reserved by a host, when it joins the cluster of the first one. Returns
-/// the host's session, which has lasted.
-fn joined(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
+/// The second node has a volume alone, which a host has reserved, and is about to join the cluster of the first
+/// one. Returns the host's session.
+fn about_to_join(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
     let cluster = Cluster::apart(seed, 2, 2, &Config::default(), &[512]);
     cluster.control(1, |control| async move {
         let name = TARGET.to_owned();
@@ -589,6 +589,12 @@ fn joined(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
         let transaction = Keeper::transaction().put(&format!("target/{TARGET}"), value);
         control.keeper().unwrap().commit(transaction).await.unwrap();
     });
+    (cluster, client, session)
+}
+
+/// As [`about_to_join`], a while after it has joined. The session has lasted.
+fn joined(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
+    let (cluster, client, session) = about_to_join(seed);
     cluster.enter_one(1);
     cluster.world.run_for(Duration::from_secs(3));
     (cluster, client, session)
@@ -661,4 +667,37 @@ fn what_was_registered_before_a_node_joined_is_known_to_all_copies() {
             write(&session, 0, 2).await.unwrap();
         });
     });
+}
+
+#[test]
+fn a_crash_while_a_node_joins_costs_no_registration() {
+    let (mut alone, mut member) = (0, 0);
+    for cut in 0..30 {
+        let (cluster, client, session) = about_to_join(cut);
+        drop(session);
+        let (server, place) = (cluster.servers[1], cluster.place_of(1));
+        drop(cluster.world.spawn_on(server, CoreId(0), move || async move {
+            let _ = Control::current().enter_cluster(place, 0).await;
+        }));
+        cluster.world.run_for(Duration::from_micros(100 * cut * cut));
+        cluster.world.crash(server);
+        cluster.start(1);
+        let is_member = cluster.control(1, |control| async move { control.place().is_some() });
+        let (portal, port) = (cluster.portal(1), if is_member { 0x0201 } else { 0x0101 });
+        match is_member {
+            true => member += 1,
+            false => alone += 1,
+        }
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in_again(portal, "host").await;
+            assert_eq!(registered(&session).await, [(port, 7)], "cut {cut}");
+            write(&session, 0, 2).await.unwrap();
+        });
+        let other = cluster.client("other");
+        cluster.world.block_on(other, CoreId(0), move || async move {
+            let session = log_in_again(portal, "other").await;
+            assert!(is_conflict(&write(&session, 0, 3).await), "cut {cut}");
+        });
+    }
+    assert!(alone > 0 && member > 0, "{alone} alone, {member} members");
 }
