@@ -293,11 +293,15 @@ fn floats(group: Option<u16>) -> bool {
 /// way any more.
 async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     let Some(group) = former.session.portal_group().filter(|group| !floats(Some(*group))) else { return };
+    // A node that has joined a cluster has another number. Sessions from before know it by the portal group
+    // that another node has now; their target port group is the one that the node reports.
+    let is_there = |link: &Link| {
+        let is_same_node = !former.fences.get() || link.port_group.get() == former.port_group.get();
+        link.session.portal_group() == Some(group) && is_same_node
+    };
     let mut behind: Vec<(SocketAddr, Rc<Link>)> = Vec::new();
     for (other, link) in shared.paths.borrow().iter().zip(&shared.table.borrow().links) {
-        let Some(link) = link.as_ref().filter(|link| link.session.portal_group() == Some(group)) else {
-            continue;
-        };
+        let Some(link) = link.as_ref().filter(|link| is_there(link)) else { continue };
         let portal = other.name.portal;
         let is_new = portal != path.name.portal && behind.iter().all(|(known, _)| *known != portal);
         if other.name.target == path.name.target && is_new {

@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) busy: Cell<u32>,
     /// TEST UNIT READY reports that the disk accepts no writes.
     pub(crate) needs_help: Cell<bool>,
+    /// The portal groups that logins are told, by controller.
+    pub(crate) login_groups: RefCell<Vec<u16>>,
     /// Do not end a session that a login of the same names replaces: a defect that no real array should have.
     pub(crate) forgets_to_reinstate: Cell<bool>,
     /// Commands that have changed data.
@@ -118,6 +120,7 @@ impl Array {
             swallow_one_in: Cell::new(0),
             busy: Cell::new(0),
             needs_help: Cell::new(false),
+            login_groups: RefCell::new((1..=portals.len() as u16).collect()),
             forgets_to_reinstate: Cell::new(false),
             writes: Cell::new(0),
         });
@@ -243,8 +246,9 @@ impl Shared {
 
     async fn serve(self: Rc<Shared>, stream: Stream, controller: usize, all: Vec<String>) {
         let group = controller as u16 + 1;
+        let login_group = self.login_groups.borrow()[controller];
         let name = Rc::new(RefCell::new(None));
-        let login = log_in(&stream, None, group, async |request| {
+        let login = log_in(&stream, None, login_group, async |request| {
             let initiator = InitiatorPort { name: Arc::from(request.initiator.as_str()), isid: request.isid };
             let nexus = ItNexus { initiator, port: RelativePort(group) };
             if request.kind == SessionKind::Normal && !self.forgets_to_reinstate.get() {

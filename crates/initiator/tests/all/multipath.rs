@@ -381,11 +381,11 @@ const OTHERS: u64 = 1 << 63;
 
 /// Several writers each write their own block over and over, while the paths to a slow array are cut and
 /// heal. After every answer the block must keep what was written.
-fn hunt_ghosts(seed: u64, portals: &[usize], forgets: bool) -> Result<u64, String> {
+fn hunt_ghosts(seed: u64, portals: &[usize], prepare: impl FnOnce(&Array)) -> Result<u64, String> {
     let array = Array::new(seed, portals);
+    prepare(&array);
     let options = MultipathOptions { quiesce: 10 * SECOND, queue_for: 120 * SECOND, ..Default::default() };
     let unit = open_with(&array, options);
-    array.shared.forgets_to_reinstate.set(forgets);
     // Slow enough that commands are under way whenever something happens, but never for longer than
     // `quiesce`.
     array.shared.write_time.borrow_mut().iter_mut().for_each(|time| *time = 100 * MS..8 * SECOND);
@@ -470,7 +470,7 @@ fn no_write_of_a_lost_path_lands_after_it_was_answered() {
     let mut repeated = 0;
     for (seeds, portals) in [(20, &[2][..]), (70, &[1, 1]), (20, &[2, 2])] {
         for seed in 0..seeds {
-            let hunted = hunt_ghosts(seed, portals, false);
+            let hunted = hunt_ghosts(seed, portals, |_| {});
             repeated += hunted.unwrap_or_else(|broken| panic!("seed {seed}, {portals:?}: {broken}"));
         }
     }
@@ -481,7 +481,20 @@ fn no_write_of_a_lost_path_lands_after_it_was_answered() {
 /// replaced.
 #[test]
 fn an_array_that_breaks_its_promise_is_found_out() {
-    assert!((0..20).any(|seed| hunt_ghosts(seed, &[2], true).is_err()));
+    let forgets = |array: &Array| array.shared.forgets_to_reinstate.set(true);
+    assert!((0..20).any(|seed| hunt_ghosts(seed, &[2], forgets).is_err()));
+}
+
+/// To sessions from before it joined its cluster, a node has the portal group that another node has now. A
+/// login there replaces nothing.
+#[test]
+fn a_portal_group_that_another_node_has_now_settles_nothing() {
+    for seed in 0..20 {
+        let hunted = hunt_ghosts(seed, &[1, 1], |array| {
+            array.shared.login_groups.replace(vec![1, 1]);
+        });
+        hunted.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    }
 }
 
 #[test]
