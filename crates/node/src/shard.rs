@@ -389,10 +389,13 @@ impl Shard {
         let Some(unit) = self.unit(id) else { return };
         let victims: Vec<ItNexus> =
             victims.iter().map(|victim| victim.clone().renumbered(unit.up_to_date())).collect();
-        for session in self.sessions().into_iter().filter(|session| victims.contains(&session.name())) {
-            let copies = session.abort_on(&unit);
+        let mut sessions = self.sessions();
+        sessions.retain(|session| victims.contains(&session.name()));
+        // All before the first wait: while it lasts their names may change, and their commands may end.
+        let copies: Vec<_> = sessions.iter().map(|session| session.abort_on(&unit)).collect();
+        for (session, copies) in sessions.iter().zip(&copies) {
             unit.drained(Waiting::Of(session.nexus())).await;
-            session.ended(&copies).await;
+            session.ended(copies).await;
         }
         unit.volume().orphans_ended().await;
     }

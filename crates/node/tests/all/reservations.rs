@@ -108,6 +108,45 @@ fn no_write_of_a_preempted_initiator_lands_after_the_answer() {
     });
 }
 
+/// All at once, also a command that ends while another one is waited for.
+#[test]
+fn all_commands_of_preempted_initiators_are_aborted() {
+    each_seed(8, |seed| {
+        let rig = Rig::new(seed, 1);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let (victims, preempter) = client.run(move |portal| async move {
+            let victims = [log_in(portal, "one", LUN).await, log_in(portal, "two", LUN).await];
+            for victim in &victims {
+                register(victim, LUN, 1, false).await.unwrap();
+            }
+            let preempter = log_in(portal, "preempter", LUN).await;
+            register(&preempter, LUN, 2, false).await.unwrap();
+            (victims, preempter)
+        });
+        let begin = |victim: usize, seconds: u64| {
+            let time = Duration::from_secs(seconds);
+            let write_time = time..time + Duration::from_millis(1);
+            let slow = DiskLatency { write: write_time, spike_one_in: 0, ..DiskLatency::default() };
+            rig.world.set_disk_latency(rig.server, DISK, slow);
+            let session = std::rc::Rc::clone(&victims[victim]);
+            client.run(move |_| async move {
+                let begun = rt::spawn(async move { write(&session, victim as u64 * 60, 1).await });
+                rt::sleep(Duration::from_millis(10)).await;
+                begun
+            })
+        };
+        let writes = [begin(0, 5), begin(1, 2)];
+        client.run(move |_| async move {
+            reserve(&preempter, LUN, PreemptAndAbort, 2, 1).await.unwrap();
+            for write in writes {
+                let told = write.await.unwrap_err();
+                assert!(matches!(told, Error::Status { status: 0x40, .. }), "TASK ABORTED: {told}");
+            }
+        });
+    });
+}
+
 /// If a command cannot be executed in time, its initiator gets a response before it gives up.
 #[test]
 fn a_preemption_that_waits_for_a_stuck_write_says_so() {

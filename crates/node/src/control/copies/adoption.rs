@@ -272,7 +272,11 @@ impl Control {
                 .map(|state| state.renumbered(|port| number.same_port(port)).to_durable())
                 .ok_or_else(|| ControlError::LuStateUnreadable(id.to_string()))?,
         };
-        if state == stored { Ok(()) } else { self.store_lu_state(id, state).await }
+        // After a change that could not be stored, a disk may have it all the same, with other numbers.
+        if state == stored && !self.has_unsettled_state(id) {
+            return Ok(());
+        }
+        self.store_lu_state(id, state).await
     }
 
     /// Whether only this node has a volume, and its slices are not copies yet.
