@@ -465,18 +465,24 @@ impl Control {
 
 /// The directory with the certificates and the record of a node at this place.
 ///
-/// A cluster gives each number to one node, once. So what another attempt to enter a cluster has left, or a
-/// cluster that the node has left, is never in the way; and which directory counts is decided by the place in
-/// the node's own record alone.
+/// A cluster gives each number to one node, once, unless its record was set back. So what another attempt to
+/// enter a cluster has left, or a cluster that the node has left, is not in the way; and which directory counts
+/// is decided by the place in the node's own record alone.
 pub(super) fn cluster_path(place: &Place) -> PathBuf {
     let name = format!("{}-{}", place.cluster, place.node);
     Shard::current().config().data_dir.join(CLUSTER_DIRECTORY).join(name)
 }
 
 /// Creates the directory of a place that the node is about to take, durably.
+///
+/// A cluster that was forced from an older record gives numbers again. If this node has had the number before,
+/// the directory of that time is renamed: SQLite would apply a log that it finds there to the new record.
 fn make_directory(place: &Place) -> Result<PathBuf, EnterError> {
     let directory = cluster_path(place);
     let make = || -> std::io::Result<()> {
+        if directory.join(RECORD_FILE).exists() {
+            std::fs::rename(&directory, free_name(&directory))?;
+        }
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         // The place must not be found without its directory.
         for above in directory.ancestors().skip(1).take(2).filter(|path| !path.as_os_str().is_empty()) {
@@ -488,6 +494,12 @@ fn make_directory(place: &Place) -> Result<PathBuf, EnterError> {
         Ok(()) => Ok(directory),
         Err(error) => Err(EnterError::Directory(directory, error)),
     }
+}
+
+/// A free name for a directory that is renamed.
+fn free_name(directory: &Path) -> PathBuf {
+    let mut names = (1..).map(|number: u32| directory.with_extension(format!("left-{number}")));
+    names.find(|name| !name.exists()).expect("there are enough numbers")
 }
 
 /// Creates the record of a new cluster, and its authority.

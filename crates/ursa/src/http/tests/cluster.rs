@@ -159,6 +159,24 @@ fn an_attempt_that_was_interrupted_does_not_keep_a_node_from_the_next_one() {
     assert_eq!([number(&first), number(&second)], ["1", "2"], "each place has its own");
 }
 
+/// A cluster that was forced from an older record gives numbers again.
+#[test]
+fn a_number_that_a_node_has_had_before_does_not_keep_it_out() {
+    let (first, second) = (Rig::new(), Rig::new());
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    let founder = places(&first).remove(0);
+    let (cluster, _) = founder.file_name().unwrap().to_str().unwrap().split_once('-').unwrap();
+    let place = second.dir().join("cluster").join(format!("{cluster}-2"));
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("record.sqlite"), "old").unwrap();
+    let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    let join = json!({"token": made["token"], "listen": [free_address()]});
+    second.post("/v1/cluster/join", join).empty(204);
+    let kept = fs::read(place.with_extension("left-1").join("record.sqlite")).unwrap();
+    assert_eq!(kept, b"old", "nothing is deleted");
+    assert!(place.join("node.pem").exists());
+}
+
 #[test]
 fn a_cluster_of_one_has_volumes_with_one_copy() {
     let rig = Rig::with(|_| {}, |config| config.unix_now = || unix_now() - 100);
