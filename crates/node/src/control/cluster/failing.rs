@@ -32,6 +32,9 @@ pub(in crate::control) const TRY_EVERY: Duration = Duration::from_secs(10);
 /// How often the node checks whether the cluster's access rules have changed on another node, and saves them
 /// for a start without the cluster. Each change writes the node's record.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// The pause after they were saved: all of them are read and written each time, and somebody may be creating a
+/// thousand.
+const KEEP_PAUSE: Duration = Duration::from_millis(50);
 
 /// The key in the node's own record of the last known targets and host groups of the cluster.
 pub(in crate::control) const KNOWN_ACCESS: &str = "known_access";
@@ -178,6 +181,7 @@ impl Control {
             if let Err(error) = kept.await {
                 tracing::debug!(%error, "the access rules of the cluster could not be saved yet");
             }
+            rt::sleep(KEEP_PAUSE).await;
         }
     }
 }
