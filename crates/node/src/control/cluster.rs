@@ -466,8 +466,8 @@ impl Control {
 /// The directory with the certificates and the record of a node at this place.
 ///
 /// A cluster gives each number to one node, once, unless its record was set back. So what another attempt to
-/// enter a cluster has left, or a cluster that the node has left, is not in the way; and which directory counts
-/// is decided by the place in the node's own record alone.
+/// enter a cluster has left, or a cluster that the node has left, is not in the way; and which directory
+/// counts is decided by the place in the node's own record alone.
 pub(super) fn cluster_path(place: &Place) -> PathBuf {
     let name = format!("{}-{}", place.cluster, place.node);
     Shard::current().config().data_dir.join(CLUSTER_DIRECTORY).join(name)
@@ -475,8 +475,9 @@ pub(super) fn cluster_path(place: &Place) -> PathBuf {
 
 /// Creates the directory of a place that the node is about to take, durably.
 ///
-/// A cluster that was forced from an older record gives numbers again. If this node has had the number before,
-/// the directory of that time is renamed: SQLite would apply a log that it finds there to the new record.
+/// A cluster that was forced from an older record gives numbers again. If this node has had the number
+/// before, the directory of that time is renamed: SQLite would apply a log that it finds there to the new
+/// record.
 fn make_directory(place: &Place) -> Result<PathBuf, EnterError> {
     let directory = cluster_path(place);
     let make = || -> std::io::Result<()> {

@@ -561,8 +561,8 @@ async fn registered(session: &Session) -> Vec<(u16, u64)> {
     registrants.into_iter().map(|registrant| (registrant.port, registrant.key)).collect()
 }
 
-/// The second node has a volume alone, which a host has reserved, and is about to join the cluster of the first
-/// one. Returns the host's session.
+/// The second node has a volume alone, which a host has reserved, and is about to join the cluster of the
+/// first one. Returns the host's session.
 fn about_to_join(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
     let cluster = Cluster::apart(seed, 2, 2, &Config::default(), &[512]);
     cluster.control(1, |control| async move {
@@ -643,8 +643,8 @@ fn what_is_registered_on_a_node_that_joins_stays_registered() {
     });
 }
 
-/// Its pool has them under the old number, until the volume gets a copy on another node. From then on a number
-/// means the node that has it.
+/// Its pool has them under the old number, until the volume gets a copy on another node. From then on a
+/// number means the node that has it.
 #[test]
 fn what_was_registered_before_a_node_joined_is_known_to_all_copies() {
     each_seed(2, |seed| {

@@ -32,8 +32,8 @@ pub(in crate::control) const TRY_EVERY: Duration = Duration::from_secs(10);
 /// How often the node checks whether the cluster's access rules have changed on another node, and saves them
 /// for a start without the cluster. Each change writes the node's record.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
-/// The pause after they were saved: all of them are read and written each time, and somebody may be creating a
-/// thousand.
+/// The pause after they were saved: all of them are read and written each time, and somebody may be creating
+/// a thousand.
 const KEEP_PAUSE: Duration = Duration::from_millis(50);
 
 /// The key in the node's own record of the last known targets and host groups of the cluster.
@@ -161,8 +161,8 @@ impl Control {
     pub(super) async fn keep_access(self: Rc<Control>, keeper: Rc<Keeper>) {
         let mut saved_at = None;
         while !keeper.is_stopping() {
-            // A host may use a new volume at once, so the rules that this node has changed are saved soon. The
-            // change itself does not wait for that: the disk of the node's record may hang.
+            // A host may use a new volume at once, so the rules that this node has changed are saved soon.
+            // The change itself does not wait for that: the disk of the node's record may hang.
             let _ = rt::timeout(KEEP_EVERY, self.access_changed.notified()).await;
             let acts_by = keeper.acts_by();
             if acts_by == Revision(0) || saved_at == Some(acts_by) {
