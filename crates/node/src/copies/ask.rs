@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use store::Compression;
 
+use super::agreement::{Agreed, Told, Version};
 use super::entry::{NewCopy, SpaceEntry};
-use super::keeper::{Agreed, Told, Version};
 use super::refused::Refused;
 
 /// A request from one node to another.

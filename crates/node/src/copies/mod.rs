@@ -5,6 +5,7 @@
 //! cluster's record, tells each copy which configuration it acts in, and proposes changes to volumes when
 //! nodes are lost and return. Why: `docs/why/replication.md`.
 
+mod agreement;
 mod ask;
 mod budget;
 mod cause;

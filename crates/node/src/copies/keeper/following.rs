@@ -164,7 +164,7 @@ impl Keeper {
             shown: entry.size,
             proposing: false,
             leaving: None,
-            agreement: Agreement::new(false),
+            agreement: Agreement::new(slot),
             doubt: Doubt::default(),
             led: None,
             held: false,

@@ -52,7 +52,6 @@ use serde::de::DeserializeOwned;
 use store::VolumeId;
 
 use self::agreement::Agreement;
-pub use self::agreement::{Agreed, Told, Version};
 use self::budget::Dealt;
 use self::cuts::Cuts;
 pub use self::engine::Engine;

@@ -378,8 +378,7 @@ impl Keeper {
         if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
             (kept.open, kept.opened) = (true, rt::now());
             (kept.whole, kept.blank, kept.shown) = (opened.whole, opened.blank, opening.size.0);
-            // All copies of a new volume begin with the same state.
-            kept.agreement.known = opening.new;
+            kept.agreement.handle_open(opening.new);
         }
         true
     }

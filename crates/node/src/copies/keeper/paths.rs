@@ -67,7 +67,7 @@ impl Keeper {
             let config = kept.membership.active().or(kept.membership.newest());
             Some((number, Way::new(way(config.is_some_and(serves), NodeId(copy.node)))))
         });
-        let serves = acts && named && kept.agreement.known && !kept.is_held();
+        let serves = acts && named && kept.agreement.is_known() && !kept.is_held();
         let own = kept.doubt.state().filter(|_| serves).unwrap_or_else(|| way(serves, self.me()));
         Paths { own: Way::new(own), others: others.collect() }
     }
