@@ -196,8 +196,9 @@ impl Decider {
         let Step::Decides { newest, stored } = &self.step else { return };
         let (newest, stored) = (newest.clone(), *stored);
         let is_late = self.requested.is_none_or(|requested| now > requested + DECIDE_MAX);
-        // Part of what is being installed here is in effect already, and it is not agreed on yet (U2).
-        if is_late || installed.is_none() && !makes(Canary::DecideBeside) {
+        // What is being installed here is in effect in part, and it is not agreed on yet. Nor is what came
+        // since the members said what they know: not all of them may have it (U2).
+        if is_late || installed != Some(newest.version) && !makes(Canary::DecideBeside) {
             return self.end(Next::TryAgain);
         }
         // A pool that failed to store a change may turn out to have it after a restart. So while there is
@@ -273,16 +274,15 @@ impl Decider {
 
     /// Brings the newest state to the members that lack it (U1).
     fn settle(&mut self, told: &BTreeMap<NodeId, Told>) {
-        let newest_of = |known: bool| {
-            let those = self.members.nodes.iter().filter_map(|node| told.get(node));
-            let those = those.filter(|told| told.known == known);
+        let newest_of = |nodes: &[NodeId], known: bool| {
+            let those = nodes.iter().filter_map(|node| told.get(node)).filter(|told| told.known == known);
             those.max_by_key(|told| told.agreed.version).map(|told| told.agreed.clone())
         };
-        // If no member knows, all have been away. What must survive is on the disk of each copy that was in
-        // sync, and only those serve.
-        let Some(newest) = newest_of(true).or_else(|| newest_of(false)) else {
-            return self.end(Next::TryAgain);
-        };
+        let Members { nodes, in_sync, .. } = &self.members;
+        // If no member knows, all have been away. What must survive is on the disk of each copy that is in
+        // sync. A joiner's disk may lack it, whatever the version that its process remembers.
+        let newest = newest_of(nodes, true).or_else(|| newest_of(in_sync, false));
+        let Some(newest) = newest else { return self.end(Next::TryAgain) };
         let lacks = |told: &Told| !told.known || told.agreed.version != newest.version;
         let nodes = self.members.nodes.iter().copied();
         let lacking = nodes.filter(|node| told.get(node).is_none_or(lacks)).collect();

@@ -146,6 +146,21 @@ fn the_newest_state_is_brought_to_those_that_lack_it() {
 }
 
 #[test]
+fn if_no_member_knows_what_copies_in_sync_have_on_their_disks_counts() {
+    let mut learner = Decider::to_learn(ME);
+    learner.begin(at(0), Some(Members { in_sync: vec![NodeId(1)], ..members(8, &[1, 2]) }));
+    assert_eq!(asked(&mut learner).len(), 2);
+    let unknown = |agreed| Reply::Told(Box::new(Told { agreed, known: false, stored: true }));
+    let on_disk = agreed(version(0, 0, 0), 5, &[]);
+    learner.handle_reply(1, unknown(on_disk.clone()));
+    // The joiner's process knew more recent changes than the disk of the joiner's node, and has missed later
+    // ones. The other process has just started.
+    learner.handle_reply(2, unknown(agreed(version(7, 9, 2), 1, &[])));
+    let newest = offer(8, None, on_disk);
+    assert_eq!(asked(&mut learner), [take(3, 1, newest.clone()), take(4, 2, newest)]);
+}
+
+#[test]
 fn a_member_that_does_not_answer_or_take_ends_the_attempt_when_all_others_have_answered() {
     for refusal in [Reply::Nothing, Reply::Taken(true)] {
         let mut decider = Decider::new(ME, at(0));
@@ -201,6 +216,16 @@ fn nothing_is_decided_while_another_change_is_being_installed_here() {
     begin(&mut decider, at(0), members(7, &[1, 2, 3]), &before());
     assert_decides(&mut decider);
     decider.handle_decision(at(1), None, decision(None, 9));
+    assert_tries_again(&mut decider);
+}
+
+/// The members have said what they know, and then another node has brought its change here.
+#[test]
+fn nothing_is_decided_against_a_state_that_not_all_members_may_have() {
+    let mut decider = Decider::new(ME, at(0));
+    begin(&mut decider, at(0), members(7, &[1, 2, 3]), &before());
+    assert_decides(&mut decider);
+    decider.handle_decision(at(1), Some(version(7, 5, 3)), decision(None, 9));
     assert_tries_again(&mut decider);
 }
 
