@@ -12,7 +12,8 @@ use super::super::super::entry::{NODES, NodeEntry, StandingEntry, VolumeEntry};
 use super::super::super::split_brain::{FORK_EPOCHS, ForkRecord, SplitBrainPolicy, alone};
 use super::super::unreadable::Legible;
 use super::super::{Keeper, Kept};
-use super::{FORK_SILENCE, Fork, Phase, attach, detach};
+use super::decision::{Fork, Grounds, is_silent};
+use super::{FORK_SILENCE, attach, detach};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
 use crate::events::code::CONTINUED_ALONE;
@@ -22,7 +23,7 @@ use crate::shard::{Shard, on_all_cores};
 impl Keeper {
     /// Volumes with which this node may continue alone, as far as it can tell without asking others.
     pub(super) fn candidates(&self, now: Instant) -> Vec<VolumeId> {
-        let silent = |heard: Instant| now.since(heard) >= FORK_SILENCE;
+        let silent = |heard: Instant| is_silent(now, heard);
         // This runs twenty times a second, and usually all other nodes are heard.
         let is_any = self.peers.borrow().values().any(|peer| peer.heard.is_some_and(silent));
         if self.stopping.get() || !is_any {
@@ -77,20 +78,11 @@ impl Keeper {
     pub(super) async fn begin_fork(self: &Rc<Self>, id: VolumeId, status: &Status) {
         let Some((record, number, led)) = self.fork_from(id) else { return };
         let other = NodeId(record.without);
-        if !is_gone(other, status) {
-            return;
-        }
-        let heard = self.heard_of(other).await;
-        // This copy had the other node's lease when that node fell silent: until then no copy had continued
-        // without this one.
-        let led = led.is_some_and(|led| led >= heard) || makes(Canary::ForkUnled);
-        let silent = |heard: Instant| rt::now().since(heard) >= FORK_SILENCE;
-        if !led || !silent(heard) || !is_well(id, number).await || self.may_have_left(id) {
+        if !self.look_for_grounds(id, number, led, other, status).await.hold(rt::now()) {
             return;
         }
         let epoch = record.epoch;
-        let fork = Fork { record: record.clone(), phase: Phase::Begun, acted: false, inherited: false };
-        self.forks.all.borrow_mut().insert(id, fork);
+        self.forks.all.borrow_mut().insert(id, Fork::begun(record.clone()));
         detach(number).await;
         let written = match Control::try_current() {
             _ if makes(Canary::ForkUnwritten) => Ok(()),
@@ -104,13 +96,13 @@ impl Keeper {
                 self.forget_fork(id);
                 return attach(number).await;
             }
-            return self.forks.set_phase(id, Phase::Void);
+            self.forks.change(id, Fork::handle_unwritten);
+            return;
         }
-        let is_back = !silent(self.heard_of(other).await) && !makes(Canary::ForkThoughHeard);
-        if is_back || !self.is_named(id) {
-            // The other node is back, or by the record it has continued without this copy. No host was served
-            // here.
-            return self.forks.set_phase(id, Phase::Dormant);
+        let heard = self.heard_of(other).await;
+        let (is_back, named) = (!is_silent(rt::now(), heard), self.is_named(id));
+        if self.forks.change(id, |fork| fork.handle_written(is_back, named)) != Some(true) {
+            return;
         }
         tracing::warn!(
             volume = %id, node = record.without, parent = record.parent, epoch,
@@ -126,6 +118,22 @@ impl Keeper {
         let event = Event::new(CONTINUED_ALONE, name, text).of_volume(id);
         tell(event.because("silent").of_node(self.me().0));
         self.go_alone(id);
+    }
+
+    /// What this node knows about continuing alone without the other node.
+    async fn look_for_grounds(
+        &self,
+        id: VolumeId,
+        number: u32,
+        led: Option<Instant>,
+        other: NodeId,
+        status: &Status,
+    ) -> Grounds {
+        let well = is_well(id, number).await;
+        // Last of all: the other node may be back by now.
+        let heard = self.heard_of(other).await;
+        let (gone, may_have_left) = (is_gone(other, status), self.may_have_left(id));
+        Grounds { gone, heard, led, well, may_have_left }
     }
 
     /// Whether the record has this copy in sync, as far as this node has followed it.
@@ -165,8 +173,9 @@ impl Keeper {
 
     /// Acts in the fork as soon as the leases granted to the other node have expired (R11, R12).
     fn go_alone(&self, id: VolumeId) {
-        let Some(fork) = self.forks.record(id) else { return };
-        self.forks.set_phase(id, Phase::Going);
+        let Some(fork) = self.forks.get(id) else { return };
+        self.forks.change(id, Fork::go);
+        let epoch = Epoch(fork.record().epoch);
         let life = self.copies.incarnation();
         if let Some(kept) = self.volumes_mut().get_mut(&id) {
             // A revision beyond the record's: all leases have to expire, whatever revision they were granted
@@ -174,7 +183,7 @@ impl Keeper {
             let known =
                 kept.membership.newest().cloned().or_else(|| kept.entry.config(Revision(kept.revision.0)));
             if let Some(known) = known {
-                kept.membership.learn(alone(&known, kept.slot, life, Epoch(fork.epoch), BEYOND_RECORD));
+                kept.membership.learn(alone(&known, kept.slot, life, epoch, BEYOND_RECORD));
             }
         }
         self.work.notify();
@@ -190,12 +199,11 @@ impl Keeper {
             kept.filter(|kept| self.agrees(&kept.entry)).map(|kept| (kept.entry.number, kept.led))
         };
         let Some((number, led)) = found.filter(|_| self.is_named(id)) else { return };
-        let other = NodeId(fork.without);
-        let heard = self.heard_of(other).await;
         // A node that was heard in this life may have continued without this copy. The record will tell, when
         // it answers.
-        let silent = rt::now().since(heard) >= FORK_SILENCE && led.unwrap_or(self.forks.began) >= heard;
-        if silent && is_gone(other, status) && is_well(id, number).await {
+        let led = led.unwrap_or(self.forks.began);
+        let grounds = self.look_for_grounds(id, number, Some(led), NodeId(fork.without), status).await;
+        if grounds.hold(rt::now()) {
             tracing::warn!(volume = %id, epoch = fork.epoch, "the other node is unreachable: this node continues alone with a volume again");
             self.go_alone(id);
         }

@@ -20,6 +20,7 @@
 //!    which data is kept.
 
 mod begin;
+mod decision;
 mod settle;
 
 use std::cell::{Cell, RefCell};
@@ -36,6 +37,7 @@ use rt::sync::Semaphore;
 use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
+use self::decision::{Fork, Phase};
 use super::super::core::Copies;
 use super::super::entry::{StandingEntry, VolumeEntry};
 use super::super::message;
@@ -81,32 +83,6 @@ pub(super) struct Forks {
     begins: Cell<bool>,
 }
 
-struct Fork {
-    record: ForkRecord,
-    phase: Phase,
-    /// Hosts may have been served in it, by an earlier life or by this one.
-    acted: bool,
-    /// It was acted in by an earlier life, or before the copy was closed: it is unknown what was served then.
-    inherited: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// It is being written to the node's record.
-    Begun,
-    /// Writing it failed, so a later life may find it or not. No life has acted in it, and this one does not.
-    Void,
-    /// The node acts in it, or is about to.
-    Going,
-    /// It is written down, and this life does not act in it.
-    Dormant,
-    /// The other node has continued, too: this node serves no hosts.
-    Frozen,
-    /// The record no longer has this copy: the node serves no hosts, and keeps the data until an
-    /// administrator decides.
-    Left,
-}
-
 /// What another node has reported about its forks.
 pub(super) type Word = Vec<ForkSaid>;
 
@@ -135,7 +111,7 @@ impl Forks {
     pub fn new(now: Instant, records: Vec<ForkRecord>) -> Forks {
         let fork = |record: ForkRecord| {
             let id = VolumeId::parse(&record.volume)?;
-            Some((id, Fork { record, phase: Phase::Dormant, acted: true, inherited: true }))
+            Some((id, Fork::found(record)))
         };
         Forks {
             began: now,
@@ -158,9 +134,7 @@ impl Forks {
 
     /// Notes that a copy is closed: its slices know whether they have served hosts, and the next ones do not.
     pub fn note_closed(&self, id: VolumeId) {
-        if let Some(fork) = self.all.borrow_mut().get_mut(&id) {
-            fork.inherited |= fork.acted;
-        }
+        self.change(id, Fork::handle_closed);
     }
 
     /// Whether the copy in `slot` may act in this configuration of the record.
@@ -168,13 +142,16 @@ impl Forks {
     /// During a fork it may only if the configuration has it in sync in a later epoch than the fork's.
     pub fn allow(&self, id: VolumeId, slot: Slot, config: &Config) -> bool {
         let all = self.all.borrow();
-        let Some(fork) = all.get(&id) else { return true };
-        config.epoch.0 > fork.record.epoch && config.in_sync().contains(slot)
-            || makes(Canary::ForkFollowsRecord)
+        all.get(&id).is_none_or(|fork| fork.allows(config.epoch, config.in_sync().contains(slot)))
     }
 
-    fn record(&self, id: VolumeId) -> Option<ForkRecord> {
-        self.all.borrow().get(&id).map(|fork| fork.record.clone())
+    fn get(&self, id: VolumeId) -> Option<Fork> {
+        self.all.borrow().get(&id).cloned()
+    }
+
+    /// Reports to the fork of the volume, if there is one.
+    fn change<T>(&self, id: VolumeId, change: impl FnOnce(&mut Fork) -> T) -> Option<T> {
+        self.all.borrow_mut().get_mut(&id).map(change)
     }
 
     /// The forks to settle next. Each holds a turn, and its volume is busy, from now on.
@@ -201,17 +178,6 @@ impl Forks {
         let ended = wait.await;
         self.turns.acquire(1).await;
         ended
-    }
-
-    fn phase(&self, id: VolumeId) -> Option<Phase> {
-        self.all.borrow().get(&id).map(|fork| fork.phase)
-    }
-
-    fn set_phase(&self, id: VolumeId, phase: Phase) {
-        if let Some(fork) = self.all.borrow_mut().get_mut(&id) {
-            fork.phase = phase;
-            fork.acted |= phase == Phase::Going;
-        }
     }
 }
 
@@ -243,13 +209,13 @@ impl Keeper {
         if !self.has_policies() && all.is_empty() {
             return;
         }
-        let said = |fork: &Fork| ForkSaid {
-            volume: fork.record.volume.clone(),
-            parent: fork.record.parent,
-            epoch: fork.record.epoch,
-            at: fork.record.at,
+        let said = |fork: &ForkRecord| ForkSaid {
+            volume: fork.volume.clone(),
+            parent: fork.parent,
+            epoch: fork.epoch,
+            at: fork.at,
         };
-        let word: Word = all.values().map(said).collect();
+        let word: Word = all.values().map(|fork| said(fork.record())).collect();
         link.send(message::frame(message::FORKS, 0, json(&word)));
     }
 
@@ -283,15 +249,15 @@ impl Keeper {
     pub(super) fn denies_leases(&self, to: NodeId, life: Incarnation) -> bool {
         let settled = |id: &VolumeId, fork: &Fork| {
             let Some((split, revision)) = self.get::<SplitEntry>(&split_key(*id)) else {
-                return fork.phase == Phase::Left;
+                return fork.phase() == Phase::Left;
             };
-            matches!(fork.phase, Phase::Frozen | Phase::Left)
-                && split.epoch == fork.record.epoch
+            matches!(fork.phase(), Phase::Frozen | Phase::Left)
+                && split.epoch == fork.record().epoch
                 && self.copies.leases().applied() >= Revision(revision.0)
         };
         let all = self.forks.all.borrow();
-        let mut of_it =
-            all.iter().filter(|(_, fork)| (fork.record.without, fork.record.life) == (to.0, life.0));
+        let is_of_it = |fork: &ForkRecord| (fork.without, fork.life) == (to.0, life.0);
+        let mut of_it = all.iter().filter(|(_, fork)| is_of_it(fork.record()));
         of_it.any(|(id, fork)| !settled(id, fork)) && !makes(Canary::ForkLends)
     }
 
@@ -342,8 +308,9 @@ impl Keeper {
             return Some(ForkShown { node: split.node, since: split.at, state: ForkState::Split });
         }
         if let Some(fork) = self.forks.all.borrow().get(&id) {
-            let state = if fork.record.split { ForkState::Split } else { ForkState::Alone };
-            return Some(ForkShown { node: self.me().0, since: fork.record.at, state });
+            let fork = fork.record();
+            let state = if fork.split { ForkState::Split } else { ForkState::Alone };
+            return Some(ForkShown { node: self.me().0, since: fork.at, state });
         }
         let peers = self.peers.borrow();
         peers.iter().find_map(|(node, peer)| {
@@ -404,8 +371,7 @@ impl Keeper {
                 volume = kept.entry.name,
                 "this node has lost the information that it continued alone with a volume, and has taken it from the cluster's record"
             );
-            let fork = Fork { record, phase: Phase::Dormant, acted: true, inherited: true };
-            self.forks.all.borrow_mut().insert(id, fork);
+            self.forks.all.borrow_mut().insert(id, Fork::found(record));
             kept.entry.number
         };
         detach(number).await;

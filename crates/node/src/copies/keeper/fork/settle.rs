@@ -12,56 +12,70 @@ use super::super::super::entry::{StandingEntry, VolumeEntry, volume_key};
 use super::super::super::split_brain::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
 use super::super::{Keeper, Kept, RECORD_DEADLINE, json};
 use super::begin::is_well;
-use super::{ASK_RECORD, Phase, attach};
-use crate::canary::{Canary, makes};
+use super::decision::{Fork, Judgement, Look, Newest, Phase, Said, Step, Verdict};
+use super::{ASK_RECORD, attach};
 use crate::control::Control;
 use crate::shard::on_all_cores;
 
 impl Keeper {
     pub(super) async fn look_at_fork(self: &Rc<Self>, id: VolumeId, status: &Status) {
-        let (Some(fork), Some(phase)) = (self.forks.record(id), self.forks.phase(id)) else { return };
-        if phase == Phase::Begun {
-            return;
-        }
-        if self.is_void(id, &fork) {
-            return self.forget_void(id).await;
-        }
-        if phase == Phase::Void {
-            if status.quorum {
-                self.say_void(id, &fork).await;
+        let Some(fork) = self.forks.get(id) else { return };
+        let record = fork.record();
+        let (void, said) = (self.is_void(id, record), self.said_of_split(id, record));
+        match fork.look(Look { quorum: status.quorum, void, said }) {
+            Step::Wait => {}
+            Step::ForgetVoid => self.forget_void(id).await,
+            Step::SayVoid => self.say_void(id, record).await,
+            Step::Resume => self.resume_fork(id, record, status).await,
+            Step::Settle => {
+                if self.settle_fork(id).await.is_none() {
+                    tracing::debug!(volume = %id, "a split-brain check is not settled yet");
+                }
             }
-            return;
         }
-        if !status.quorum {
-            if phase == Phase::Dormant && !fork.split {
-                self.resume_fork(id, &fork, status).await;
-            }
-            return;
-        }
-        if self.waits_for_somebody(id, &fork) {
-            return;
-        }
+    }
+
+    /// Settles the fork by the newest entry of the record; `None`: not yet.
+    async fn settle_fork(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         // The newest entry decides, which this node may not have followed yet.
         let key = volume_key(id);
-        let Ok(found) = self.store.get(&key, ASK_RECORD).await else { return };
+        let found = self.store.get(&key, ASK_RECORD).await.ok()?;
         let revision = found.as_ref().map(|found| found.revision);
         let (applied, followed) = (self.copies.leases().applied(), self.followed());
         if self.revision_of(&key) != revision || applied < followed || followed == Revision(0) {
-            return;
+            return None;
         }
-        let Some((entry, revision)) = found.map(|found| (found.value, found.revision)) else {
-            return self.outlive(id).await;
+        let fork = self.forks.get(id)?;
+        let record = fork.record();
+        let said = self.said_of_split(id, record);
+        let Some((value, revision)) = found.map(|found| (found.value, found.revision)) else {
+            let control = Control::try_current()?;
+            let gone = control.slices_of_copy(id) == 0 && control.all_pools_are_open();
+            return match fork.settle(Newest::Deleted { gone }, said) {
+                Verdict::Drop => self.drop_fork(id).await,
+                _ => self.outlive(id),
+            };
         };
-        let Ok(entry) = serde_json::from_slice::<VolumeEntry>(&entry) else { return };
-        let copy = entry.copy_on(self.me()).map(|(_, copy)| copy).filter(|copy| copy.made == fork.made);
-        let settled = match copy.map(|copy| copy.standing) {
-            None => self.lose_copy(id, &fork, &entry, revision).await,
-            Some(StandingEntry::InSync) if entry.epoch > fork.epoch => self.end_fork(id).await,
-            Some(StandingEntry::InSync) => self.win(id, &fork, &entry, revision).await,
-            Some(_) => self.lose(id, &fork, revision).await,
-        };
-        if settled.is_none() {
-            tracing::debug!(volume = %id, "a split-brain check is not settled yet");
+        let entry = serde_json::from_slice::<VolumeEntry>(&value).ok()?;
+        match fork.settle(newest(&entry, self.me(), record.made), said) {
+            Verdict::End => self.end_fork(id).await,
+            Verdict::Win => self.win(id, &fork, &entry, revision).await,
+            Verdict::GiveUp => {
+                tracing::warn!(volume = %id, "the data that this node wrote alone is discarded, as an administrator decided; its copy resyncs");
+                self.give_up(id).await
+            }
+            Verdict::Freeze => self.lose(id, said, revision).await,
+            Verdict::Drop => {
+                tracing::warn!(
+                    volume = entry.name,
+                    "what is left of a removed copy on this node is discarded"
+                );
+                self.drop_fork(id).await?;
+                self.go_on_serving(id).await;
+                Some(())
+            }
+            Verdict::Leave => self.keep_removed(id, revision).await,
+            Verdict::Outlive => self.outlive(id),
         }
     }
 
@@ -103,19 +117,12 @@ impl Keeper {
         }
     }
 
-    /// Whether the fork is a split, and no administrator has decided on it yet.
-    fn waits_for_somebody(&self, id: VolumeId, fork: &ForkRecord) -> bool {
-        let rests = match self.forks.phase(id) {
-            Some(Phase::Frozen) => fork.split,
-            phase => phase == Some(Phase::Left),
-        };
-        rests && self.split_of(id, fork).is_some_and(|split| split.keep.is_none())
-    }
-
-    /// The record's entry about the fork as a split, as far as this node follows the record.
-    fn split_of(&self, id: VolumeId, fork: &ForkRecord) -> Option<SplitEntry> {
-        let (split, _) = self.get::<SplitEntry>(&split_key(id))?;
-        (split.epoch == fork.epoch).then_some(split)
+    /// What the record says about the fork as a split, as far as this node follows the record.
+    fn said_of_split(&self, id: VolumeId, fork: &ForkRecord) -> Said {
+        match self.get::<SplitEntry>(&split_key(id)) {
+            Some((split, _)) if split.epoch == fork.epoch => split.keep.map_or(Said::Undecided, Said::Keep),
+            _ => Said::Nothing,
+        }
     }
 
     /// Changes the record, unless something that the transaction expects has changed.
@@ -129,17 +136,17 @@ impl Keeper {
     async fn win(
         self: &Rc<Self>,
         id: VolumeId,
-        fork: &ForkRecord,
+        fork: &Fork,
         entry: &VolumeEntry,
         revision: cluster::Revision,
     ) -> Option<()> {
         let next = {
             let volumes = self.volumes.borrow();
             // A copy that may have lost data does not become the only one in sync.
-            let inherited = self.forks.all.borrow().get(&id)?.inherited;
-            let kept = volumes.get(&id).filter(|kept| kept.open && !(kept.blank && inherited))?;
+            let lost = |kept: &&Kept| kept.blank && fork.is_inherited();
+            let kept = volumes.get(&id).filter(|kept| kept.open && !lost(kept))?;
             let config = entry.config(Revision(revision.0))?;
-            let epoch = Epoch(fork.epoch + 1);
+            let epoch = Epoch(fork.record().epoch + 1);
             let alone = alone(&config, kept.slot, self.copies.incarnation(), epoch, Revision(0));
             entry.with_config(&alone, Cause::ContinuedAlone)
         };
@@ -168,38 +175,28 @@ impl Keeper {
             let applied = self.copies.leases().applied() >= Revision(kept.revision.0);
             (acts && applied).then_some(())?;
         }
-        self.drop_record(id).await?;
-        self.forget_fork(id);
+        self.drop_fork(id).await?;
         self.go_on_serving(id).await;
         self.work.notify();
         Some(())
     }
 
-    /// Ends the fork, or turns it into a split, when the other node has continued.
-    async fn lose(
-        self: &Rc<Self>,
-        id: VolumeId,
-        fork: &ForkRecord,
-        revision: cluster::Revision,
-    ) -> Option<()> {
-        let split = self.split_of(id, fork);
-        let word = split.as_ref().and_then(|split| split.keep);
-        // A decision made while hosts may still have been served here does not cover what they have written
-        // since.
-        if word == Some(fork.without) && (fork.split || makes(Canary::ForkWordEarly)) {
-            tracing::warn!(volume = %id, "the data that this node wrote alone is discarded, as an administrator decided; its copy resyncs");
-            return self.give_up(id).await;
-        }
-        let used = self.freeze(id).await?;
-        if !used || makes(Canary::ForkUnused) {
-            tracing::warn!(volume = %id, "no split brain: the other node continued alone, and no host was served here meanwhile; this copy resyncs");
-            return self.give_up(id).await;
-        }
-        if split.is_some() && word.is_none() {
+    /// Stops serving hosts, because the other node has continued. Then ends the fork, or turns it into a
+    /// split.
+    async fn lose(self: &Rc<Self>, id: VolumeId, said: Said, revision: cluster::Revision) -> Option<()> {
+        self.forks.change(id, Fork::freeze);
+        let served = self.hold(id).await?;
+        let decided_in = self.volumes.borrow().get(&id)?.agreement.decided_in();
+        let fork = self.forks.get(id)?;
+        match fork.judge(served, decided_in, said) {
+            Judgement::Unused => {
+                tracing::warn!(volume = %id, "no split brain: the other node continued alone, and no host was served here meanwhile; this copy resyncs");
+                self.give_up(id).await
+            }
             // From here on a decision covers everything that was written here.
-            return self.write_split(id, fork).await;
+            Judgement::WriteSplit => self.write_split(id, fork.record()).await,
+            Judgement::SaySplit => self.say_split(id, fork.record(), revision).await,
         }
-        self.say_split(id, fork, revision).await
     }
 
     /// Writes the split to the record, if the volume's entry is still that of `revision`.
@@ -218,69 +215,35 @@ impl Keeper {
         self.change_record(transaction).await
     }
 
-    /// Handles the removal of this copy by someone who did not know what was written to it.
-    async fn lose_copy(
-        self: &Rc<Self>,
-        id: VolumeId,
-        fork: &ForkRecord,
-        entry: &VolumeEntry,
-        revision: cluster::Revision,
-    ) -> Option<()> {
-        let decided = self.split_of(id, fork).is_some_and(|split| split.keep.is_some());
-        let used = self.forks.all.borrow().get(&id)?.acted;
-        if !used || fork.split && decided {
-            tracing::warn!(volume = entry.name, "what is left of a removed copy on this node is discarded");
-            self.drop_record(id).await?;
-            self.forget_fork(id);
-            self.go_on_serving(id).await;
-            return Some(());
-        }
-        self.forks.set_phase(id, Phase::Left);
+    /// Keeps what was written here when someone who did not know of it has removed this copy.
+    async fn keep_removed(self: &Rc<Self>, id: VolumeId, revision: cluster::Revision) -> Option<()> {
+        self.forks.change(id, Fork::leave);
+        let fork = self.forks.get(id)?;
         // From here on a decision covers everything that was written here, in a later life, too.
-        if !fork.split {
-            self.write_split(id, fork).await?;
+        if !fork.record().split {
+            self.write_split(id, fork.record()).await?;
         }
-        self.say_split(id, fork, revision).await
+        self.say_split(id, fork.record(), revision).await
     }
 
     /// Writes to this node's own record that hosts are no longer served in the fork.
     async fn write_split(&self, id: VolumeId, fork: &ForkRecord) -> Option<()> {
         Control::try_current()?.keep_fork(&ForkRecord { split: true, ..fork.clone() }).await.ok()?;
-        if let Some(here) = self.forks.all.borrow_mut().get_mut(&id) {
-            here.record.split = true;
-        }
-        Some(())
+        self.forks.change(id, Fork::handle_split_written)
     }
 
     /// Keeps what was written here when someone who did not know of it has deleted the volume.
     ///
     /// The data is kept until the volume is deleted on this node, too.
-    async fn outlive(self: &Rc<Self>, id: VolumeId) {
-        let Some(control) = Control::try_current() else { return };
-        let used = self.forks.all.borrow().get(&id).is_some_and(|fork| fork.acted);
-        if !used || control.slices_of_copy(id) == 0 && control.all_pools_are_open() {
-            if self.drop_record(id).await.is_some() {
-                self.forget_fork(id);
-            }
-            return;
-        }
-        if self.forks.phase(id) != Some(Phase::Left) {
+    fn outlive(&self, id: VolumeId) -> Option<()> {
+        if self.forks.get(id)?.phase() != Phase::Left {
             tracing::error!(
                 volume = %id,
                 "a volume was deleted while this node continued alone with it: the data written here is kept, but not served, until it is deleted on this node, too: `ursa volume delete`"
             );
-            self.forks.set_phase(id, Phase::Left);
+            self.forks.change(id, Fork::leave);
         }
-    }
-
-    /// Stops serving hosts; returns whether one may have been served since the fork began.
-    async fn freeze(self: &Rc<Self>, id: VolumeId) -> Option<bool> {
-        self.forks.set_phase(id, Phase::Frozen);
-        let used = self.hold(id).await?;
-        let all = self.forks.all.borrow();
-        let fork = all.get(&id)?;
-        let decided = self.volumes.borrow().get(&id)?.agreement.decided_in();
-        Some(fork.inherited || fork.acted && (used || decided.0 >= fork.record.epoch))
+        Some(())
     }
 
     /// Stops serving hosts, before it is decided that the other node serves them.
@@ -352,11 +315,7 @@ impl Keeper {
     ///
     /// Only if it has served no host since it wrote down that this is a split.
     pub async fn can_serve_fork(&self, id: VolumeId, epoch: u64) -> bool {
-        let rests = {
-            let all = self.forks.all.borrow();
-            let fork = all.get(&id).filter(|fork| fork.record.epoch == epoch && fork.record.split);
-            fork.is_some_and(|fork| fork.phase == Phase::Frozen)
-        };
+        let rests = self.forks.get(id).is_some_and(|fork| fork.rests(epoch));
         let number = {
             let volumes = self.volumes.borrow();
             volumes.get(&id).filter(|kept| kept.open && !kept.blank).map(|kept| kept.entry.number)
@@ -365,6 +324,13 @@ impl Keeper {
             Some(number) => is_well(id, number).await,
             None => false,
         }
+    }
+
+    /// Removes the fork from this node's own record, and forgets it.
+    async fn drop_fork(&self, id: VolumeId) -> Option<()> {
+        self.drop_record(id).await?;
+        self.forget_fork(id);
+        Some(())
     }
 
     async fn drop_record(&self, id: VolumeId) -> Option<()> {
@@ -376,6 +342,16 @@ impl Keeper {
                 tracing::error!(volume = %id, error, "cannot write to the node's record that it no longer continues alone: the copy waits until it can");
             })
             .ok()
+    }
+}
+
+/// What the entry says about the copy of this node that was made then.
+fn newest(entry: &VolumeEntry, node: NodeId, made: u64) -> Newest {
+    let copy = entry.copy_on(node).map(|(_, copy)| copy).filter(|copy| copy.made == made);
+    match copy.map(|copy| copy.standing) {
+        None => Newest::Removed,
+        Some(StandingEntry::InSync) => Newest::InSync(Epoch(entry.epoch)),
+        Some(_) => Newest::Outside,
     }
 }
 
