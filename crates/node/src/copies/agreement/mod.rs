@@ -28,6 +28,8 @@ mod decider;
 mod member;
 #[cfg(test)]
 mod rig;
+#[cfg(test)]
+mod world;
 
 use proto::scsi::{Abort, LuState, Notice};
 use replica::{Config, Epoch, NodeId, Slot};
