@@ -3,7 +3,8 @@
 //! [`mod@slice`] executes what the protocol (crate `replica`) decides for one slice of one copy. [`mod@core`]
 //! holds what each core has of copies: slices, links and leases. On core 0 the [`keeper`] follows the
 //! cluster's record, tells each copy which configuration it acts in, and proposes changes to volumes when
-//! nodes are lost and return. Why: `docs/why/replication.md`.
+//! nodes are lost and return. Why: `docs/why/replication.md`. How nodes agree on reservations is decided in
+//! [`agreement`].
 
 mod agreement;
 mod ask;
