@@ -526,8 +526,8 @@ fn run(seed: u64) -> usize {
 
 #[test]
 fn no_answered_change_is_lost_whatever_happens() {
-    let answered: usize = (0..200).map(run).sum();
-    assert!(answered > 200, "something happens: {answered}");
+    let answered: usize = (0..100).map(run).sum();
+    assert!(answered > 100, "something happens: {answered}");
 }
 
 /// Within a few seeds; one that takes an older change shows only in hundreds, and has a test of its own.
