@@ -102,6 +102,10 @@ pub struct Decider {
     failed: bool,
     /// The number of the last question.
     last: u64,
+    /// The greatest number that this node has given to earlier changes of the unit.
+    after: u64,
+    /// The greatest number that this node has given to a change of the unit.
+    numbered: u64,
     /// The change that an earlier attempt has decided, and that some members may have.
     decided: Option<Decided>,
     next: Option<Next>,
@@ -135,9 +139,9 @@ struct Decided {
 }
 
 impl Decider {
-    /// For a change that was requested of node `me` now.
-    pub fn new(me: NodeId, now: Instant) -> Decider {
-        Decider { requested: Some(now), ..Decider::to_learn(me) }
+    /// For a change that was requested of node `me` now. `after`: what [`Decider::numbered`] returned last.
+    pub fn new(me: NodeId, now: Instant, after: u64) -> Decider {
+        Decider { requested: Some(now), after, numbered: after, ..Decider::to_learn(me) }
     }
 
     /// Changes nothing: ends with [`Next::Settled`].
@@ -150,6 +154,8 @@ impl Decider {
             open: BTreeMap::new(),
             failed: false,
             last: 0,
+            after: 0,
+            numbered: 0,
             decided: None,
             next: None,
         }
@@ -165,6 +171,11 @@ impl Decider {
         let (nodes, question) = (members.nodes.clone(), Question::Tell(members.epoch));
         (self.members, self.step) = (members, Step::Asks(BTreeMap::new()));
         self.ask(nodes, &question);
+    }
+
+    /// The greatest number that this node has given to a change of the unit: the next one gets a greater one.
+    pub fn numbered(&self) -> u64 {
+        self.numbered
     }
 
     /// What to do next; `None`: a question is not answered yet.
@@ -210,7 +221,10 @@ impl Decider {
         }
         let Some(first) = self.members.first() else { return self.end(Next::TryAgain) };
         let epoch = self.members.epoch;
-        let version = Version { epoch: epoch.0, number: newest.version.number + 1, by: self.me.0 };
+        // The first member may still be taking an earlier change of this node, which was given up (U6).
+        let number = newest.version.number.max(self.after) + 1;
+        self.numbered = self.numbered.max(number);
+        let version = Version { epoch: epoch.0, number, by: self.me.0 };
         let agreed = Agreed {
             version,
             contains: newest.contains_with(version),

@@ -1,5 +1,5 @@
 //! Random runs of deciders and members together: three nodes, each with a copy. Messages arrive in any order
-//! or not at all, nodes crash and return with what is on their disks, copies leave and join.
+//! or not at all, nodes abandon changes, crash and return with what is on their disks, copies leave and join.
 //!
 //! Every change adds a registration of its own and removes none, so it is easy to see whether an answered one
 //! is lost.
@@ -91,6 +91,8 @@ struct Node {
     offers: VecDeque<(Asker, Offer)>,
     taking: Option<(Asker, Work)>,
     tasks: Vec<Task>,
+    /// The greatest number that it has given to a change.
+    numbered: u64,
 }
 
 struct World {
@@ -114,6 +116,7 @@ enum Step {
     TryAgain(usize),
     GiveUpWaiting(usize),
     Change(usize),
+    Abandon(usize),
     Crash(usize),
     Start(usize),
     Steward(usize),
@@ -132,6 +135,7 @@ impl Node {
             offers: VecDeque::new(),
             taking: None,
             tasks: Vec::new(),
+            numbered: 0,
         }
     }
 
@@ -198,7 +202,7 @@ impl World {
         self.last_task += 1;
         let me = NodeId(self.nodes[at].id);
         let decider = match change {
-            Some(_) => Decider::new(me, Instant(0)),
+            Some(_) => Decider::new(me, Instant(0), self.nodes[at].numbered),
             None => Decider::to_learn(me),
         };
         let task = Task { number: self.last_task, change, decider, open: BTreeMap::new(), rests: true };
@@ -244,6 +248,7 @@ impl World {
                         outcome: Outcome::good_out(change),
                     };
                     task.decider.handle_decision(Instant(0), node.member.installed(), decision);
+                    node.numbered = task.decider.numbered();
                 }
                 Some(Next::TryAgain) => task.rests = true,
                 Some(Next::Done(outcome)) => {
@@ -440,6 +445,9 @@ impl World {
             if serves && node.tasks.is_empty() {
                 steps.push(Step::Change(at));
             }
+            if node.tasks.iter().any(|task| task.rests && task.change.is_some()) && self.rng.one_in(10) {
+                steps.push(Step::Abandon(at));
+            }
             if self.rng.one_in(50) {
                 steps.push(Step::Crash(at));
             }
@@ -469,6 +477,9 @@ impl World {
             Step::Change(at) => {
                 self.last_change += 1;
                 self.begin_task(at, Some(self.last_change));
+            }
+            Step::Abandon(at) => {
+                self.nodes[at].tasks.retain(|task| !task.rests || task.change.is_none());
             }
             Step::Crash(at) => self.nodes[at].up = false,
             Step::Start(at) => self.nodes[at] = self.nodes[at].restarted(),

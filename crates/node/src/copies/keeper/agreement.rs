@@ -36,6 +36,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 pub(super) struct Agreement {
     /// Tasks hold it while they install a change: the copy may be removed meanwhile.
     member: Rc<RefCell<Member>>,
+    /// The greatest number that this node has given to a change.
+    numbered: u64,
     /// A task is asking what the members agreed on.
     asking: bool,
     /// Allows one change to be installed at a time.
@@ -46,6 +48,7 @@ impl Agreement {
     pub fn new(slot: Slot) -> Agreement {
         Agreement {
             member: Rc::new(RefCell::new(Member::new(slot))),
+            numbered: 0,
             asking: false,
             installing: Rc::new(Semaphore::new(1)),
         }
@@ -81,13 +84,17 @@ impl Keeper {
     /// them.
     pub async fn agree_on(self: &Rc<Self>, unit: &Unit, change: &ChangeRequest) -> Outcome {
         let id = unit.id();
-        let mut decider = Decider::new(self.me(), rt::now());
+        let numbered = self.volumes.borrow().get(&id).map_or(0, |kept| kept.agreement.numbered);
+        let mut decider = Decider::new(self.me(), rt::now(), numbered);
         decider.begin(rt::now(), self.members_of(id));
         loop {
             match self.next_of(id, &mut decider).await {
                 Next::Decide => {
                     let decision = unit.brain().borrow().decide(change);
                     decider.handle_decision(rt::now(), self.installed(id), decision);
+                    if let Some(kept) = self.volumes_mut().get_mut(&id) {
+                        kept.agreement.numbered = decider.numbered();
+                    }
                 }
                 Next::TryAgain if self.take_unstored(id) => return unit.brain().borrow().failed(),
                 Next::TryAgain => {

@@ -73,7 +73,7 @@ fn before() -> Agreed {
 
 /// A change of epoch 7 that this node has decided and offered to node 1.
 fn offered(abort: Abort) -> Decider {
-    let mut decider = Decider::new(ME, at(0));
+    let mut decider = Decider::new(ME, at(0), 0);
     begin(&mut decider, at(0), members(7, &[1, 2, 3]), &before());
     assert_decides(&mut decider);
     let decision = Decision { abort, ..decision(Some(saved(5)), 9) };
@@ -87,7 +87,7 @@ const OFFER: u64 = 4;
 
 #[test]
 fn a_change_goes_to_the_first_member_then_to_the_others_and_is_then_answered() {
-    let mut decider = Decider::new(ME, at(0));
+    let mut decider = Decider::new(ME, at(0), 0);
     decider.begin(at(0), Some(members(7, &[1, 2, 3])));
     assert_eq!(asked(&mut decider), [tell(1, 1, 7), tell(2, 2, 7), tell(3, 3, 7)]);
     for number in [3, 1, 2] {
@@ -113,7 +113,7 @@ fn a_change_goes_to_the_first_member_then_to_the_others_and_is_then_answered() {
 /// continue without it at once.
 #[test]
 fn the_first_member_is_one_that_is_in_sync() {
-    let mut decider = Decider::new(ME, at(0));
+    let mut decider = Decider::new(ME, at(0), 0);
     let joining = Members { in_sync: vec![NodeId(2), NodeId(3)], ..members(7, &[1, 2, 3]) };
     begin(&mut decider, at(0), joining, &before());
     assert_decides(&mut decider);
@@ -124,7 +124,7 @@ fn the_first_member_is_one_that_is_in_sync() {
 
 #[test]
 fn the_newest_state_is_brought_to_those_that_lack_it() {
-    let mut decider = Decider::new(ME, at(0));
+    let mut decider = Decider::new(ME, at(0), 0);
     decider.begin(at(0), Some(members(7, &[1, 2, 3, 4])));
     assert_eq!(asked(&mut decider).len(), 4);
     let newest = agreed(version(7, 4, 3), 5, &[]);
@@ -163,7 +163,7 @@ fn if_no_member_knows_what_copies_in_sync_have_on_their_disks_counts() {
 #[test]
 fn a_member_that_does_not_answer_or_take_ends_the_attempt_when_all_others_have_answered() {
     for refusal in [Reply::Nothing, Reply::Taken(true)] {
-        let mut decider = Decider::new(ME, at(0));
+        let mut decider = Decider::new(ME, at(0), 0);
         decider.begin(at(0), Some(members(7, &[1, 2])));
         assert_eq!(asked(&mut decider).len(), 2);
         decider.handle_reply(1, refusal);
@@ -172,7 +172,7 @@ fn a_member_that_does_not_answer_or_take_ends_the_attempt_when_all_others_have_a
         assert_tries_again(&mut decider);
     }
     for refusal in [Reply::Nothing, Reply::Taken(false), told(before())] {
-        let mut decider = Decider::new(ME, at(0));
+        let mut decider = Decider::new(ME, at(0), 0);
         decider.begin(at(0), Some(members(7, &[1, 2])));
         assert_eq!(asked(&mut decider).len(), 2);
         decider.handle_reply(1, told(before()));
@@ -193,7 +193,7 @@ fn a_member_that_does_not_answer_or_take_ends_the_attempt_when_all_others_have_a
 #[test]
 fn what_changes_nothing_is_answered_at_once_if_all_have_stored_what_they_know() {
     for stored in [true, false] {
-        let mut decider = Decider::new(ME, at(0));
+        let mut decider = Decider::new(ME, at(0), 0);
         decider.begin(at(0), Some(members(7, &[1, 2])));
         assert_eq!(asked(&mut decider).len(), 2);
         decider.handle_reply(1, told(before()));
@@ -212,7 +212,7 @@ fn what_changes_nothing_is_answered_at_once_if_all_have_stored_what_they_know() 
 
 #[test]
 fn nothing_is_decided_while_another_change_is_being_installed_here() {
-    let mut decider = Decider::new(ME, at(0));
+    let mut decider = Decider::new(ME, at(0), 0);
     begin(&mut decider, at(0), members(7, &[1, 2, 3]), &before());
     assert_decides(&mut decider);
     decider.handle_decision(at(1), None, decision(None, 9));
@@ -222,7 +222,7 @@ fn nothing_is_decided_while_another_change_is_being_installed_here() {
 /// The members have said what they know, and then another node has brought its change here.
 #[test]
 fn nothing_is_decided_against_a_state_that_not_all_members_may_have() {
-    let mut decider = Decider::new(ME, at(0));
+    let mut decider = Decider::new(ME, at(0), 0);
     begin(&mut decider, at(0), members(7, &[1, 2, 3]), &before());
     assert_decides(&mut decider);
     decider.handle_decision(at(1), Some(version(7, 5, 3)), decision(None, 9));
@@ -231,7 +231,7 @@ fn nothing_is_decided_against_a_state_that_not_all_members_may_have() {
 
 #[test]
 fn nothing_is_decided_late() {
-    let mut decider = Decider::new(ME, at(10_000));
+    let mut decider = Decider::new(ME, at(10_000), 0);
     begin(&mut decider, at(11_999), members(7, &[1, 2, 3]), &before());
     assert_decides(&mut decider);
     decider.handle_decision(at(12_001), Some(version(7, 4, 3)), decision(Some(saved(5)), 9));
@@ -308,6 +308,31 @@ fn a_change_that_may_be_somewhere_is_looked_for_during_ten_seconds() {
     assert!(matches!(next, Some(Next::Abandoned)), "{next:?}");
 }
 
+/// Its first member answered nothing, and is still taking it.
+#[test]
+fn a_change_that_was_given_up_is_not_taken_for_the_next_one() {
+    let mut given_up = offered(Abort::NONE);
+    given_up.handle_reply(OFFER, Reply::Nothing);
+    assert_tries_again(&mut given_up);
+    assert_eq!(given_up.numbered(), 5);
+    let mut decider = Decider::new(ME, at(20_000), given_up.numbered());
+    begin(&mut decider, at(20_000), members(7, &[1, 2, 3]), &before());
+    assert_decides(&mut decider);
+    decider.handle_decision(at(20_001), Some(version(7, 4, 3)), decision(Some(saved(7)), 8));
+    let mine = agreed(version(7, 6, 2), 7, &[version(7, 4, 3)]);
+    assert_eq!(asked(&mut decider), [take(4, 1, offer(7, Some(version(7, 4, 3)), mine))]);
+    assert_eq!(decider.numbered(), 6);
+    // By now it has taken the other one.
+    decider.handle_reply(4, Reply::Taken(false));
+    assert_tries_again(&mut decider);
+    let other = agreed(version(7, 5, 2), 5, &[version(7, 4, 3)]);
+    begin(&mut decider, at(20_020), members(7, &[1, 2, 3]), &other);
+    assert_decides(&mut decider);
+    decider.handle_decision(at(20_021), Some(version(7, 5, 2)), decision(Some(saved(3)), 7));
+    let mine = agreed(version(7, 6, 2), 3, &[version(7, 4, 3)]);
+    assert_eq!(asked(&mut decider), [take(8, 1, offer(7, Some(version(7, 5, 2)), mine))]);
+}
+
 #[test]
 fn what_a_change_aborts_is_waited_for_again_in_a_later_epoch() {
     let mut decider = offered(Abort::All);
@@ -341,7 +366,7 @@ fn a_change_of_an_earlier_epoch_that_no_member_has_is_decided_again() {
 
 #[test]
 fn late_and_repeated_answers_count_for_nothing() {
-    let mut decider = Decider::new(ME, at(0));
+    let mut decider = Decider::new(ME, at(0), 0);
     decider.begin(at(0), Some(members(7, &[1, 2])));
     assert_eq!(asked(&mut decider), [tell(1, 1, 7), tell(2, 2, 7)]);
     decider.handle_reply(1, told(before()));
@@ -372,7 +397,7 @@ fn late_and_repeated_answers_count_for_nothing() {
 
 #[test]
 fn a_node_that_is_no_member_waits() {
-    let mut decider = Decider::new(ME, at(0));
+    let mut decider = Decider::new(ME, at(0), 0);
     decider.begin(at(0), None);
     assert_tries_again(&mut decider);
     decider.begin(at(1_999), None);
