@@ -187,6 +187,14 @@ impl Member {
         self.known &= is_member;
     }
 
+    /// This node acts in a configuration after another one. `kept`: it was a member all the time between them
+    /// ([`replica::Activation::kept`]).
+    ///
+    /// If it learns of several at once, it may be a member in the first and the last one only.
+    pub fn handle_activation(&mut self, kept: bool) {
+        self.known &= kept;
+    }
+
     /// A node, which may be this one, offers a change or the newest state.
     pub fn handle_offer(&mut self, here: &Here, offer: Offer) {
         let Some(before) = self.tell(here, offer.epoch) else { return self.answer(false) };

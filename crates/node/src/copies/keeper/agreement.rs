@@ -59,6 +59,11 @@ impl Agreement {
         self.member.borrow_mut().handle_open(is_new);
     }
 
+    /// Notes that the copy acts in a configuration after another one: see [`Member::handle_activation`].
+    pub fn handle_activation(&self, kept: bool) {
+        self.member.borrow_mut().handle_activation(kept);
+    }
+
     /// Whether this node knows what the members agreed on.
     pub fn is_known(&self) -> bool {
         self.member.borrow().is_known()

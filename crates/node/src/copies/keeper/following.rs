@@ -221,7 +221,11 @@ impl Keeper {
             }
             // Also for a copy that is closed for a while: it has no slice to activate.
             for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open || kept.reopens) {
+                let acted = kept.membership.active().is_some();
                 if let Some(activation) = kept.membership.poll(now, &leases) {
+                    if acted {
+                        kept.agreement.handle_activation(activation.kept);
+                    }
                     let size = ByteLen(kept.entry.size);
                     due.push((kept.entry.number, size, activation));
                     if kept.shown != size.0 {

@@ -178,6 +178,17 @@ fn a_member_that_does_not_know_takes_whatever_the_others_have() {
 }
 
 #[test]
+fn a_member_that_may_have_been_out_in_between_does_not_know() {
+    let mut member = having(before());
+    member.handle_activation(true);
+    member.handle_membership(true);
+    assert!(member.is_known());
+    member.handle_activation(false);
+    member.handle_membership(true);
+    assert!(!member.is_known());
+}
+
+#[test]
 fn what_was_learned_in_an_epoch_that_is_over_is_not_known() {
     let mut member = new();
     member.handle_offer(&here(7, 1), offer(7, None, before()));
