@@ -24,8 +24,11 @@ pub struct Unit {
 impl Unit {
     /// A unit that all initiators have logged in to.
     pub fn new(block_size: BlockSize) -> Unit {
-        let port =
-            TargetPort { relative: RelativePort(1), target: "iqn.2026-11.fuzz:t".into(), portal_group: 1 };
+        let port = TargetPort {
+            relative: RelativePort(1),
+            target: "iqn.2026-11.fuzz:t".into(),
+            portal_group: Some(1),
+        };
         let config = LuConfig {
             identity: Identity {
                 vendor: "URSA".into(),

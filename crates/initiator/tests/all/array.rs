@@ -80,7 +80,11 @@ fn config(controllers: usize, naa: u8) -> LuConfig {
         id: number,
         state: AccessState::ActiveOptimized,
         preferred: false,
-        ports: vec![TargetPort { relative: RelativePort(number), target: NAME.into(), portal_group: number }],
+        ports: vec![TargetPort {
+            relative: RelativePort(number),
+            target: NAME.into(),
+            portal_group: Some(number),
+        }],
     };
     let mut name = [naa; 16];
     name[0] = 0x60;

@@ -86,7 +86,7 @@ fn ports(volume: VolumeId, access: &Access, node: NodeNumber) -> Vec<TargetPort>
     let port = |target: &Target| TargetPort {
         relative: node.port(target.port),
         target: target.name.to_string(),
-        portal_group: node.portal_group(),
+        portal_group: Some(node.portal_group()),
     };
     let mut ports: Vec<TargetPort> = access.targets_of(volume).map(port).collect();
     ports.sort_by_key(|port| port.relative);

@@ -133,14 +133,14 @@ pub struct TargetPort {
     pub relative: RelativePort,
     /// The target's iSCSI name.
     pub target: String,
-    /// The portal group tag.
-    pub portal_group: u16,
+    /// The portal group tag; `None`: a port of another node, whose tag is not known here.
+    pub portal_group: Option<u16>,
 }
 
 impl TargetPort {
     /// The SCSI port name: "iqn.…,t,0x0001".
-    pub fn name(&self) -> String {
-        format!("{},t,0x{:04x}", self.target, self.portal_group)
+    pub fn name(&self) -> Option<String> {
+        self.portal_group.map(|tag| format!("{},t,0x{tag:04x}", self.target))
     }
 }
 

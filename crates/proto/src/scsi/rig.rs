@@ -24,7 +24,7 @@ pub(super) fn config() -> LuConfig {
     let port = |number| TargetPort {
         relative: RelativePort(number),
         target: "iqn.2025-01.example:disk".into(),
-        portal_group: number,
+        portal_group: Some(number),
     };
     LuConfig {
         identity: Identity {

@@ -107,7 +107,9 @@ fn device_identification(config: &LuConfig, port: Option<RelativePort>) -> Vec<u
         designator(&mut bytes, BINARY, PORT | 4, &[0, 0, high, low]);
         let [high, low] = group.id.to_be_bytes();
         designator(&mut bytes, BINARY, PORT | 5, &[0, 0, high, low]);
-        designator(&mut bytes, UTF_8, PORT | 8, &name_string(&port.name()));
+        if let Some(name) = port.name() {
+            designator(&mut bytes, UTF_8, PORT | 8, &name_string(&name));
+        }
         designator(&mut bytes, UTF_8, DEVICE | 8, &name_string(&port.target));
     }
     bytes
@@ -121,11 +123,13 @@ fn extended_inquiry() -> Vec<u8> {
     bytes
 }
 
-/// SPC-4 7.8.15: all ports, with their names.
+/// SPC-4 7.8.15: all ports, with their names where these are known.
 fn scsi_ports(config: &LuConfig) -> Vec<u8> {
     let port = |port: &TargetPort| {
         let mut name = Vec::new();
-        designator(&mut name, UTF_8, PORT | 8, &name_string(&port.name()));
+        if let Some(known) = port.name() {
+            designator(&mut name, UTF_8, PORT | 8, &name_string(&known));
+        }
         let [high, low] = port.relative.0.to_be_bytes();
         let mut bytes = vec![0, 0, high, low, 0, 0, 0, 0, 0, 0];
         bytes.extend_from_slice(&(name.len() as u16).to_be_bytes());

@@ -93,6 +93,22 @@ fn device_identification() {
     assert_eq!(bytes[4..], expected);
 }
 
+/// As where a node cannot read what the cluster's record says about another one.
+#[test]
+fn a_port_whose_portal_group_is_not_known_has_no_name() {
+    let mut rig = Rig::new();
+    let mut config = config();
+    config.port_groups[0].ports[1].portal_group = None;
+    rig.unit.reconfigure(config);
+    let ports = rig.data(A, &[0x12, 1, 0x88, 0, 255, 0]);
+    let mut expected = vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40];
+    expected.extend_from_slice(b"\x53\x98\x00\x24iqn.2025-01.example:disk,t,0x0001\0\0\0");
+    expected.extend_from_slice(&[0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(ports[4..], expected);
+    let identification = rig.data(A2, &[0x12, 1, 0x83, 1, 0, 0]);
+    assert!(!identification.windows(2).any(|bytes| bytes == b",t"), "{identification:?}");
+}
+
 #[test]
 fn mode_sense() {
     let mut rig = Rig::new();
