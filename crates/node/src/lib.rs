@@ -38,6 +38,7 @@ pub use self::port_numbers::NodeNumber;
 #[doc(hidden)]
 pub use self::record::fuzzing;
 pub use self::record::{RecordDamage, RecordError, RecordFault, RecordMissing};
+pub use self::shard::NodePortals;
 use self::shard::{Shard, on_all_cores};
 pub use self::unit::{Operation, Paths, UnitStats, Way, naa};
 pub use self::volume::VolumeId;
@@ -64,6 +65,7 @@ pub async fn run(config: Arc<Config>, start: Option<(Wanted, Ready)>) {
 async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec<SocketAddr>, StartError> {
     let control = Control::start(config).await?;
     shard.set_control(Rc::clone(&control));
+    control.show_portal_group().await;
     control.go_on_in_cluster().await;
     control.open_everything(wanted.pool).await?;
     control.finish_leaving().await;

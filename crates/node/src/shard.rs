@@ -27,6 +27,15 @@ use crate::session::Session;
 use crate::unit::{Unit, Waiting};
 use crate::volume::{TakenRange, Volume, VolumeId};
 
+/// The portals of another node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePortals {
+    /// The addresses that it listens at.
+    pub addresses: Vec<SocketAddr>,
+    /// Their portal group.
+    pub group: u16,
+}
+
 /// One core's state.
 pub struct Shard {
     config: Arc<Config>,
@@ -52,8 +61,10 @@ pub struct Shard {
     portals: RefCell<Vec<SocketAddr>>,
     /// The floating addresses on this node, and their portals.
     floating: RefCell<BTreeMap<IpAddr, Vec<FloatingPortal>>>,
-    /// The addresses that the other nodes of the cluster listen at.
-    peer_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
+    /// The portal group of the addresses that the node listens at.
+    portal_group: Cell<u16>,
+    /// The portals of the other nodes of the cluster.
+    peer_portals: RefCell<BTreeMap<NodeNumber, NodePortals>>,
     /// On core 0, once control has started.
     control: RefCell<Option<Rc<Control>>>,
     /// This core's part of the replicated volumes, if the node is in a cluster.
@@ -81,6 +92,7 @@ impl Shard {
             disks: RefCell::default(),
             portals: RefCell::default(),
             floating: RefCell::default(),
+            portal_group: Cell::default(),
             peer_portals: RefCell::default(),
             control: RefCell::default(),
             copies: RefCell::default(),
@@ -189,16 +201,46 @@ impl Shard {
         self.sessions().iter().for_each(|session| session.renumber(number));
     }
 
-    /// The addresses that another node listens at.
-    pub fn peer_portals(&self, node: NodeNumber) -> Vec<SocketAddr> {
-        self.peer_portals.borrow().get(&node).cloned().unwrap_or_default()
+    /// The portal group of the addresses that the node listens at. Floating addresses have their own.
+    pub fn portal_group(&self) -> u16 {
+        self.portal_group.get()
     }
 
-    /// Sets the addresses that the other nodes of the cluster listen at.
+    /// Sets the portal group of the addresses that the node listens at. Sessions keep that of their login.
+    pub fn set_portal_group(&self, group: u16) {
+        if self.portal_group.replace(group) != group {
+            let access = self.access();
+            self.units().iter().for_each(|unit| unit.look_at_targets(&access));
+        }
+    }
+
+    /// The portal group of a node, if it is known.
+    pub fn portal_group_of(&self, node: NodeNumber) -> Option<u16> {
+        match node == self.number() {
+            true => Some(self.portal_group()),
+            false => self.peer_portals.borrow().get(&node).map(|portals| portals.group),
+        }
+    }
+
+    /// The portals of another node.
+    pub fn peer_portals(&self, node: NodeNumber) -> Option<NodePortals> {
+        self.peer_portals.borrow().get(&node).cloned()
+    }
+
+    /// Sets the portals of the other nodes of the cluster.
     ///
-    /// SendTargets returns them with each target that leads to a volume of those nodes.
-    pub fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, Vec<SocketAddr>>) {
-        self.peer_portals.replace(portals);
+    /// SendTargets returns them with each target that leads to a volume of those nodes, and the names of
+    /// these nodes' ports contain their portal groups.
+    pub fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, NodePortals>) {
+        let before = self.peer_portals.replace(portals);
+        let is_new =
+            |node: &NodeNumber| before.get(node).map(|portals| portals.group) != self.portal_group_of(*node);
+        let access = self.access();
+        for unit in self.units() {
+            if unit.paths().others.keys().any(is_new) {
+                unit.look_at_targets(&access);
+            }
+        }
     }
 
     /// A pool's disks on this core.

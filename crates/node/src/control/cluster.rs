@@ -89,6 +89,8 @@ pub(super) struct Admitted {
     pub rules: KnownAccess,
     /// A revision of the record that has them.
     pub revision: u64,
+    /// The portal group that this node has from now on.
+    pub portal_group: u16,
 }
 
 /// The node could not create, join or return to a cluster.
@@ -253,11 +255,14 @@ impl Control {
             let mut also: Vec<Change> = people.chain(control.forget_left(&place.cluster)).collect();
             // If the node restarts before it has read the cluster's record, it acts by what it knows.
             also.push(set(KNOWN_ACCESS.into(), &control.all_rules()));
-            if admitted.is_some() {
+            let group_before = control.portal_group();
+            if let Some(Admitted { portal_group, .. }) = &admitted {
                 // The cluster's record has them from now on.
                 also.extend(control.own_access().into_iter().map(|(key, _)| delete(key)));
+                also.extend(control.change_of_portal_group(*portal_group));
             }
             let begun = control.begin(&changing, place, also).await;
+            control.follow_portal_group(group_before).await;
             control.begun_in_cluster(begun).await?;
             // Some of them may have been deleted from the record since.
             if let (Some(admitted), Ok(keeper)) = (admitted, control.keeper()) {

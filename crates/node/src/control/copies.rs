@@ -35,7 +35,7 @@ use crate::copies::{
     differing_key, json, node_key, policy_key, split_key, verification_key, volume_key, volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
-use crate::shard::Shard;
+use crate::shard::{NodePortals, Shard};
 use crate::volume::VolumeId;
 
 /// How many times growing a volume is repeated because copies were added meanwhile.
@@ -261,6 +261,8 @@ impl Control {
             name: name.to_owned(),
             addresses: keeper.addresses(),
             portals: told_portals(&portals, &keeper.addresses()),
+            portal_group: self.portal_group(),
+            identity: self.host.id.to_string(),
             witness: known.as_ref().is_some_and(|(node, _)| node.witness),
             incarnation: keeper.incarnation().0,
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
@@ -395,6 +397,18 @@ impl Control {
     /// shown.
     pub(crate) async fn show_paths_of_copies(&self) {
         let Ok(keeper) = self.keeper() else { return };
+        // First the nodes, which the paths name.
+        let others =
+            keeper.nodes().into_iter().filter(|(node, _)| NodeId(node.id) != keeper.me() && !node.witness);
+        let portals = others.filter_map(|(node, _)| {
+            let portals = NodePortals { addresses: node.portals, group: node.portal_group };
+            Some((NodeNumber::new(node.id.into())?, portals))
+        });
+        let portals: BTreeMap<NodeNumber, NodePortals> = portals.collect();
+        if *self.shown_portals.borrow() != portals {
+            self.shown_portals.replace(portals.clone());
+            self.set_peer_portals(portals).await;
+        }
         let mut after = None;
         loop {
             let (some, next) = keeper.some_paths(after);
@@ -410,14 +424,6 @@ impl Control {
             }
             after = next;
             rt::next_turn().await;
-        }
-        let others =
-            keeper.nodes().into_iter().filter(|(node, _)| NodeId(node.id) != keeper.me() && !node.witness);
-        let portals: BTreeMap<NodeNumber, Vec<SocketAddr>> =
-            others.filter_map(|(node, _)| Some((NodeNumber::new(node.id.into())?, node.portals))).collect();
-        if *self.shown_portals.borrow() != portals {
-            self.shown_portals.replace(portals.clone());
-            self.set_peer_portals(portals).await;
         }
     }
 }

@@ -33,6 +33,7 @@ mod people;
 mod pool_marks;
 mod pool_previews;
 mod pools;
+mod portal_group;
 mod previous_run;
 mod read_errors;
 mod record_place;
@@ -49,7 +50,6 @@ mod volumes;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -116,7 +116,7 @@ use crate::floating::Floating;
 use crate::port_numbers::NodeNumber;
 use crate::portal::Registry;
 use crate::record::Record;
-use crate::shard::Shard;
+use crate::shard::{NodePortals, Shard};
 use crate::unit::Paths;
 use crate::volume::VolumeId;
 
@@ -149,7 +149,7 @@ pub struct Control {
     tokens: RefCell<Vec<link::OpenToken>>,
     /// The paths to copies, and the portals of other nodes, that units and sessions were last shown.
     shown_paths: RefCell<BTreeMap<VolumeId, Paths>>,
-    shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
+    shown_portals: RefCell<BTreeMap<NodeNumber, NodePortals>>,
     /// Copies that this node created for other nodes and that the cluster's record does not list yet, each
     /// with its requesters ([`crate::copies::NewCopy::asker`]) and the time of the request.
     being_made: RefCell<BTreeMap<VolumeId, BTreeMap<u64, Instant>>>,

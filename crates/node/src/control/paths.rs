@@ -1,11 +1,10 @@
 //! Gives all cores what the cluster knows about the paths to volumes.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use super::Control;
 use crate::port_numbers::NodeNumber;
-use crate::shard::{Shard, on_all_cores};
+use crate::shard::{NodePortals, Shard, on_all_cores};
 use crate::unit::Paths;
 use crate::volume::VolumeId;
 
@@ -27,8 +26,9 @@ impl Control {
         .await;
     }
 
-    /// Sets where the other nodes of the cluster listen, for initiators that ask for a target's portals.
-    pub async fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, Vec<SocketAddr>>) {
+    /// Sets the portals of the other nodes of the cluster, for initiators that ask for a target's portals or
+    /// for the names of a volume's ports.
+    pub async fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, NodePortals>) {
         on_all_cores(move || {
             let portals = portals.clone();
             async move { Shard::current().set_peer_portals(portals) }

@@ -107,6 +107,10 @@ pub struct NodeEntry {
     pub addresses: Vec<SocketAddr>,
     /// The addresses at which it listens for iSCSI.
     pub portals: Vec<SocketAddr>,
+    /// Their portal group.
+    pub portal_group: u16,
+    /// Its identity in its own record, which is the same under each number that it has had.
+    pub identity: String,
     /// Whether it is a witness: it has a vote in the record and no volumes.
     pub witness: bool,
     /// Its present life.

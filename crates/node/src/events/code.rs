@@ -83,6 +83,9 @@ codes! {
     CLUSTER_LEFT = "cluster_left", Warning;
     /// This node takes part in its cluster again.
     CLUSTER_RECOVERED = "cluster_recovered", Info;
+    /// This node has got another portal group, because another node of the cluster that it has joined has its
+    /// own.
+    PORTAL_GROUP_CHANGED = "portal_group_changed", Warning, "on each Linux host that uses the node, delete its node records and discover its targets again (docs/use/cluster.md, *Three nodes*)";
     /// A node was admitted to the cluster.
     NODE_JOINED = "node_joined", Info;
     /// A node was removed from the cluster.

@@ -188,7 +188,7 @@ fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authori
     }
     // A floating address has the same group on every node.
     let floating = shard.floating_group(local.to_canonical());
-    let portal_group = floating.unwrap_or_else(|| shard.number().portal_group());
+    let portal_group = floating.unwrap_or_else(|| shard.portal_group());
     // Discovery shows each initiator only the targets that it may log in to.
     let Some(target) = &request.target else {
         let secrets = match shard.config().discovery_chap {

@@ -25,7 +25,6 @@ use self::room::{Place as RoomPlace, Room};
 use crate::control::Control;
 use crate::events::code::{LOGINS_CROWDED, SESSION_ENDED, SESSION_LOST};
 use crate::events::{Event, tell};
-use crate::port_numbers::NodeNumber;
 
 /// How long to wait before accepting again when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -112,7 +111,7 @@ pub async fn serve(listener: Listener, logins: Rc<Logins>) {
 ///
 /// A portal that listens on all addresses is reported by the local addresses of the session's connections,
 /// since these are reachable.
-pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], node: NodeNumber) -> Vec<String> {
+pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], group: u16) -> Vec<String> {
     let mut addresses: Vec<SocketAddr> = portals
         .iter()
         .flat_map(|portal| {
@@ -124,12 +123,12 @@ pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], node: NodeNumber)
         .collect();
     addresses.sort();
     addresses.dedup();
-    target_addresses(&addresses, node)
+    target_addresses(&addresses, group)
 }
 
-/// The TargetAddress values of portals (RFC 7143 13.8).
-pub fn target_addresses(portals: &[SocketAddr], node: NodeNumber) -> Vec<String> {
-    portals.iter().map(|portal| format!("{portal},{}", node.portal_group())).collect()
+/// The TargetAddress values of portals of this portal group (RFC 7143 13.8).
+pub fn target_addresses(portals: &[SocketAddr], group: u16) -> Vec<String> {
+    portals.iter().map(|portal| format!("{portal},{group}")).collect()
 }
 
 fn canonical(address: IpAddr) -> IpAddr {
@@ -178,12 +177,10 @@ mod tests {
     fn a_wildcard_portal_is_listed_by_its_addresses_in_use() {
         let all = ["0.0.0.0:3260".parse().unwrap()];
         let local = ["10.0.0.5:3260".parse().unwrap(), "10.0.0.5:3260".parse().unwrap()];
-        let alone = NodeNumber::FIRST;
-        assert_eq!(addresses(&all, &local, alone), ["10.0.0.5:3260,1"]);
+        assert_eq!(addresses(&all, &local, 1), ["10.0.0.5:3260,1"]);
         let two = ["127.0.0.1:3261".parse().unwrap(), "127.0.0.1:3260".parse().unwrap()];
-        assert_eq!(addresses(&two, &local, alone), ["127.0.0.1:3260,1", "127.0.0.1:3261,1"]);
+        assert_eq!(addresses(&two, &local, 1), ["127.0.0.1:3260,1", "127.0.0.1:3261,1"]);
         let six = ["[::]:3260".parse().unwrap()];
-        let third = NodeNumber::new(3).unwrap();
-        assert_eq!(addresses(&six, &["[fd00::5]:3260".parse().unwrap()], third), ["[fd00::5]:3260,3"]);
+        assert_eq!(addresses(&six, &["[fd00::5]:3260".parse().unwrap()], 300), ["[fd00::5]:3260,300"]);
     }
 }

@@ -445,7 +445,7 @@ impl Session {
         let local: Vec<SocketAddr> =
             self.connections.borrow().values().map(|connection| connection.local_address()).collect();
         let own = match floating.is_empty() {
-            true => portal::addresses(&shard.portals(), &local, shard.number()),
+            true => portal::addresses(&shard.portals(), &local, shard.portal_group()),
             false => floating.iter().map(FloatingPortal::target_address).collect(),
         };
         let access = shard.access();
@@ -528,6 +528,6 @@ impl Session {
 fn peer_addresses(shard: &Shard, target: &Target) -> Vec<String> {
     let units = target.maps.iter().filter_map(|map| shard.unit(map.volume));
     let nodes: BTreeSet<NodeNumber> = units.flat_map(|unit| unit.paths().others.into_keys()).collect();
-    let addresses = |node| portal::target_addresses(&shard.peer_portals(node), node);
-    nodes.into_iter().flat_map(addresses).collect()
+    let portals = nodes.into_iter().filter_map(|node| shard.peer_portals(node));
+    portals.flat_map(|portals| portal::target_addresses(&portals.addresses, portals.group)).collect()
 }

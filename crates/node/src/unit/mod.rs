@@ -124,11 +124,11 @@ impl Unit {
         self.look_at_targets(&Shard::current().access());
     }
 
-    /// Updates the unit after other targets may lead to it.
+    /// Updates the unit after other targets may lead to it, or after portal groups have changed.
     pub fn look_at_targets(&self, access: &Access) {
-        let (paths, number) = (self.paths.borrow(), Shard::current().number());
+        let (paths, shard) = (self.paths.borrow(), Shard::current());
         let mut brain = self.brain.borrow_mut();
-        let config = paths.in_config(self.id(), access, number, brain.config());
+        let config = paths.in_config(self.id(), access, &shard, brain.config());
         if *brain.config() != config {
             brain.reconfigure(config);
         }

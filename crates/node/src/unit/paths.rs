@@ -2,8 +2,8 @@
 //!
 //! Two things must hold. All nodes report the same groups and ports, whichever is asked; and a node executes
 //! commands to a volume through its own ports only if it may. So the groups are derived from what all nodes
-//! know alike, the targets and the numbers of nodes, and a node always reports its own access state to the
-//! volume.
+//! know alike, the targets and the numbers and portal groups of nodes, and a node always reports its own access
+//! state to the volume.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use proto::scsi::{AccessState, LuConfig, PortGroup, TargetPort};
 
 use crate::access::{Access, Target};
 use crate::port_numbers::NodeNumber;
+use crate::shard::Shard;
 use crate::volume::VolumeId;
 
 /// How a volume can be used through the ports of one node.
@@ -49,21 +50,16 @@ impl Paths {
         Paths { own: Way::new(AccessState::Unavailable), others: BTreeMap::new() }
     }
 
-    /// `config` with the port groups of these paths.
-    pub fn in_config(
-        &self,
-        volume: VolumeId,
-        access: &Access,
-        number: NodeNumber,
-        config: &LuConfig,
-    ) -> LuConfig {
-        let port_groups = self.port_groups(volume, access, number);
+    /// `config` with the port groups of these paths, as this core knows the nodes.
+    pub fn in_config(&self, volume: VolumeId, access: &Access, shard: &Shard, config: &LuConfig) -> LuConfig {
+        let port_groups = self.port_groups(volume, access, shard);
         LuConfig { port_groups, unlisted: self.own.state, ..config.clone() }
     }
 
     /// The target port groups: one per node, with a port for each target that leads to the volume. A group
     /// without a port is left out, so without targets there are none.
-    fn port_groups(&self, volume: VolumeId, access: &Access, number: NodeNumber) -> Vec<PortGroup> {
+    fn port_groups(&self, volume: VolumeId, access: &Access, shard: &Shard) -> Vec<PortGroup> {
+        let number = shard.number();
         let others = self.others.iter().map(|(node, way)| (*node, *way));
         let others = others.filter(|(node, _)| *node != number);
         let mut groups: Vec<PortGroup> = std::iter::once((number, self.own))
@@ -72,7 +68,7 @@ impl Paths {
                 id: node.port_group(),
                 state: way.state,
                 preferred: way.preferred,
-                ports: ports(volume, access, node),
+                ports: ports(volume, access, node, shard.portal_group_of(node)),
             })
             .collect();
         groups.retain(|group| !group.ports.is_empty());
@@ -82,11 +78,11 @@ impl Paths {
 }
 
 /// The ports of one node that lead to the volume: one per target.
-fn ports(volume: VolumeId, access: &Access, node: NodeNumber) -> Vec<TargetPort> {
+fn ports(volume: VolumeId, access: &Access, node: NodeNumber, portal_group: Option<u16>) -> Vec<TargetPort> {
     let port = |target: &Target| TargetPort {
         relative: node.port(target.port),
         target: target.name.to_string(),
-        portal_group: Some(node.portal_group()),
+        portal_group,
     };
     let mut ports: Vec<TargetPort> = access.targets_of(volume).map(port).collect();
     ports.sort_by_key(|port| port.relative);

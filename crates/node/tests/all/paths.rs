@@ -9,7 +9,7 @@ use base::{BlockCount, BlockSize, ByteLen, Chain, Lba};
 use initiator::multipath::What;
 use initiator::{Lun, Multipath, MultipathOptions, Search, Session, Transfer, discover};
 use node::control::{ControlError, ImportSpec, MapSpec, TargetSpec};
-use node::{Config, NodeNumber, Paths, VolumeId, Way};
+use node::{Config, NodeNumber, NodePortals, Paths, VolumeId, Way};
 use proto::scsi::AccessState::{self, ActiveNonOptimized, ActiveOptimized, Transitioning, Unavailable};
 use proto::scsi::Cdb;
 use rt::CoreId;
@@ -121,17 +121,25 @@ async fn addresses(portal: SocketAddr) -> Vec<String> {
 fn a_node_alone_is_the_first_group() {
     let rig = Rig::new(1, 2);
     rig.add(Shape::thick());
-    rig.client("client").run(|portal| async move {
-        assert_eq!(addresses(portal).await, [format!("{portal},1")]);
+    let group = rig.control(|control| async move { control.portal_group() });
+    rig.client("client").run(move |portal| async move {
+        assert_eq!(addresses(portal).await, [format!("{portal},{group}")]);
         let session = log_in(portal, "client", LUN).await;
-        assert_eq!(session.portal_group(), Some(1));
+        assert_eq!(session.portal_group(), Some(group));
         let expected = [0, 0, 0, 12, 0x00, 0xcf, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1];
         assert_eq!(report_target_port_groups(&session).await, expected);
         let mut expected = vec![0x51, 0x94, 0, 4, 0, 0, 1, 1, 0x51, 0x95, 0, 4, 0, 0, 0, 1];
-        expected.extend_from_slice(b"\x53\x98\x00\x28iqn.2026-01.org.ursa:target,t,0x0001\0\0\0\0");
+        expected.extend(port_name(group));
         expected.extend_from_slice(b"\x53\xa8\x00\x1ciqn.2026-01.org.ursa:target\0");
         assert_eq!(port_designators(&session).await, expected);
     });
+}
+
+/// The designator of the name of the target's port in a portal group.
+fn port_name(group: u16) -> Vec<u8> {
+    let mut bytes = vec![0x53, 0x98, 0, 0x28];
+    bytes.extend_from_slice(format!("{TARGET},t,0x{group:04x}\0\0\0\0").as_bytes());
+    bytes
 }
 
 #[test]
@@ -139,8 +147,10 @@ fn all_nodes_report_the_same_groups_and_their_own_ports() {
     each_seed(2, |seed| {
         let pair = Pair::new(seed);
         let client = pair.rig.client("client").node;
-        pair.run(client, |first, second| async move {
-            assert_eq!(addresses(first).await, [format!("{first},2")]);
+        let group = |server| pair.rig.control_on(server, |control| async move { control.portal_group() });
+        let (first_group, second_group) = (group(pair.rig.server), group(pair.twin.server));
+        pair.run(client, move |first, second| async move {
+            assert_eq!(addresses(first).await, [format!("{first},{first_group}")]);
             let session = log_in(second, "alone", LUN).await;
             let own = [0, 0, 0, 12, 0x00, 0xcf, 0, 7, 0, 0, 0, 1, 0, 0, 0x07, 0x01];
             assert_eq!(report_target_port_groups(&session).await, own);
@@ -150,39 +160,42 @@ fn all_nodes_report_the_same_groups_and_their_own_ports() {
         let preferred = Way { state: ActiveOptimized, preferred: true };
         let others = BTreeMap::from([(number(FIRST), preferred)]);
         pair.say(pair.twin.server, Paths { own: Way::new(ActiveNonOptimized), others });
-        for (server, other, portal) in
-            [(pair.rig.server, SECOND, pair.twin.portal), (pair.twin.server, FIRST, pair.rig.portal)]
-        {
+        for (server, other, portal, group) in [
+            (pair.rig.server, SECOND, pair.twin.portal, second_group),
+            (pair.twin.server, FIRST, pair.rig.portal, first_group),
+        ] {
             // Another node of the cluster that has no copy of the volume is not listed.
             let elsewhere: SocketAddr = "10.99.0.1:3260".parse().unwrap();
-            let portals = BTreeMap::from([(number(other), vec![portal]), (number(200), vec![elsewhere])]);
+            let listens_at = |portal, group| NodePortals { addresses: vec![portal], group };
+            let portals = BTreeMap::from([
+                (number(other), listens_at(portal, group)),
+                (number(200), listens_at(elsewhere, 200)),
+            ]);
             pair.rig.control_on(server, |control| async move { control.set_peer_portals(portals).await });
         }
-        pair.run(client, |first, second| async move {
-            assert_eq!(addresses(first).await, [format!("{first},2"), format!("{second},7")]);
-            assert_eq!(addresses(second).await, [format!("{second},7"), format!("{first},2")]);
-            for (portal, group, preferred) in [(first, 2, 0x00), (second, 7, 0x80)] {
+        pair.run(client, move |first, second| async move {
+            let (at_first, at_second) =
+                (format!("{first},{first_group}"), format!("{second},{second_group}"));
+            assert_eq!(addresses(first).await, [at_first.clone(), at_second.clone()]);
+            assert_eq!(addresses(second).await, [at_second, at_first]);
+            let nodes = [(first, 2, first_group, 0x00), (second, 7, second_group, 0x80)];
+            for (portal, node, portal_group, preferred) in nodes {
                 let session = log_in(portal, "client", LUN).await;
-                assert_eq!(session.portal_group(), Some(group));
+                assert_eq!(session.portal_group(), Some(portal_group));
                 let mut expected = vec![0, 0, 0, 24];
                 expected.extend_from_slice(&[preferred, 0xcf, 0, 2, 0, 0, 0, 1, 0, 0, 0x02, 0x01]);
                 expected.extend_from_slice(&[0x01, 0xcf, 0, 7, 0, 0, 0, 1, 0, 0, 0x07, 0x01]);
                 assert_eq!(report_target_port_groups(&session).await, expected);
-                let group = group as u8;
-                let mut expected =
-                    vec![0x51, 0x94, 0, 4, 0, 0, group, 0x01, 0x51, 0x95, 0, 4, 0, 0, 0, group];
-                let name = format!("iqn.2026-01.org.ursa:target,t,0x000{group}\0\0\0\0");
-                expected.extend_from_slice(&[0x53, 0x98, 0, 0x28]);
-                expected.extend_from_slice(name.as_bytes());
+                let mut expected = vec![0x51, 0x94, 0, 4, 0, 0, node, 0x01, 0x51, 0x95, 0, 4, 0, 0, 0, node];
+                expected.extend(port_name(portal_group));
                 expected.extend_from_slice(b"\x53\xa8\x00\x1ciqn.2026-01.org.ursa:target\0");
                 assert_eq!(port_designators(&session).await, expected);
                 // SCSI ports lists those of both nodes, through either node.
                 let ports = data(&session, &[0x12, 1, 0x88, 0, 255, 0]).await;
                 assert_eq!(ports[..8], [0, 0x88, 0, 112, 0, 0, 0x02, 0x01]);
                 assert_eq!(ports[60..64], [0, 0, 0x07, 0x01]);
-                assert_eq!(ports[16..20], [0x53, 0x98, 0, 0x28]);
-                assert_eq!(&ports[20..56], b"iqn.2026-01.org.ursa:target,t,0x0002");
-                assert_eq!(&ports[76..112], b"iqn.2026-01.org.ursa:target,t,0x0007");
+                assert_eq!(ports[16..60], port_name(first_group));
+                assert_eq!(ports[72..116], port_name(second_group));
             }
         });
     });

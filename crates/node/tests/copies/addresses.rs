@@ -355,16 +355,17 @@ fn an_address_is_a_portal_with_its_own_group() {
     // It listens there a moment later.
     machines.run_for(Duration::from_millis(200));
     let own = machines.cluster.portal(0);
-    machines.cluster.control(0, move |_| async move {
+    machines.cluster.control(0, move |control| async move {
+        let own_group = control.portal_group();
         let floating = SocketAddr::new(FLOATING.parse().unwrap(), own.port());
         let session = log_in(floating, "host").await.expect("it listens there");
         assert_eq!(session.portal_group(), Some(GROUP));
-        assert_eq!(log_in(own, "other").await.expect("it serves").portal_group(), Some(1));
+        assert_eq!(log_in(own, "other").await.expect("it serves").portal_group(), Some(own_group));
         let targets = discover(floating, &named("looking")).await.unwrap();
         assert_eq!(targets[0].addresses, [format!("{floating},{GROUP}")], "no other one moves with it");
         let targets = discover(own, &named("looking")).await.unwrap();
         let addresses = &targets[0].addresses;
-        assert!(addresses.contains(&format!("{own},1")), "{addresses:?}");
+        assert!(addresses.contains(&format!("{own},{own_group}")), "{addresses:?}");
         assert!(!addresses.contains(&format!("{floating},{GROUP}")), "{addresses:?}");
     });
     let refused = |spec: AddressSpec| {

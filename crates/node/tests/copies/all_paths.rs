@@ -1,4 +1,4 @@
-//! A host that uses all nodes at once, while one of them is lost.
+//! Hosts that use all nodes at once, while one of them is lost or joins.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use base::{BlockCount, Lba};
 use initiator::multipath::Wanted;
-use initiator::{Multipath, MultipathOptions, Search};
+use initiator::{Multipath, MultipathOptions, Search, discover};
+use node::control::AddedCopy;
 use rt::CoreId;
 use rt::sim::DiskLatency;
 use store::VolumeKind;
 
+use super::reservations::{joined, log_in_again};
 use super::{Cluster, LUN, block, log_in, read, write};
-use crate::rig::{DISK, TARGET};
+use crate::rig::{DISK, Shape, TARGET, named};
 use crate::seeds::each_seed;
 
 const WRITERS: u64 = 12;
@@ -37,6 +39,46 @@ fn the_loss_of_a_machine_is_a_stall_of_what_silence_takes() {
     let repeated = Cell::new(0);
     each_seed(2, |seed| repeated.set(repeated.get() + stall(seed, crash, Duration::from_millis(7500))));
     assert!(repeated.get() > 0, "nothing was ever under way through the lost node");
+}
+
+/// Some initiators remember the portal group of a portal, and refuse to log in if it is another one.
+#[test]
+fn a_node_that_joins_is_in_the_portal_group_that_hosts_know() {
+    each_seed(2, |seed| {
+        let (cluster, client, session) = joined(seed);
+        let [first, second] = [0, 1].map(|index| cluster.portal(index));
+        let known = session.portal_group().expect("each login returns it");
+        let group_at_login = || {
+            let group = move || async move { log_in_again(second, "host").await.portal_group() };
+            cluster.world.block_on(client, CoreId(0), group)
+        };
+        let listed_at = |portal| {
+            let targets = cluster
+                .world
+                .block_on(client, CoreId(0), move || async move { discover(portal, &named("host")).await });
+            targets.unwrap().remove(0).addresses
+        };
+        assert!(cluster.world.break_connections(client, cluster.servers[1]) > 0);
+        assert_eq!(group_at_login(), Some(known));
+        assert_eq!(listed_at(second), [format!("{second},{known}")]);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.start(1);
+        assert_eq!(group_at_login(), Some(known));
+        cluster.world.run_for(Duration::from_secs(3));
+        // The other nodes say the same of it.
+        cluster.control(1, |control| async move {
+            let copy = AddedCopy { node: 1, pool: None, instead_of: None };
+            control.add_copy(Shape::thick().name, copy).await.unwrap();
+        });
+        cluster.wait_until_in_sync(1, 2);
+        cluster.world.run_for(Duration::from_secs(1));
+        let founders = cluster.control(0, |control| async move { control.portal_group() });
+        assert_ne!(founders, known);
+        let (at_first, at_second) = (format!("{first},{founders}"), format!("{second},{known}"));
+        assert_eq!(listed_at(first), [at_first.clone(), at_second.clone()]);
+        assert_eq!(listed_at(second), [at_second, at_first]);
+        drop(session);
+    });
 }
 
 /// A write reaches one node while that node reads the block, and is delayed on its way to another.

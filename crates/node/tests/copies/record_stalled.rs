@@ -79,6 +79,8 @@ async fn let_in(control: &Control, members: &[Member]) {
         name: format!("server-{}", member.node),
         addresses: member.addresses.clone(),
         portals: Vec::new(),
+        portal_group: member.node,
+        identity: String::new(),
         witness: false,
         incarnation: 0,
         version: None,

@@ -548,7 +548,7 @@ fn a_reservation_through_an_isolated_node_is_not_dropped_silently() {
 }
 
 /// Logs in under the names that this initiator always has.
-async fn log_in_again(portal: SocketAddr, name: &str) -> Rc<Session> {
+pub(super) async fn log_in_again(portal: SocketAddr, name: &str) -> Rc<Session> {
     let options = Options { isid: Some([0x40, 0, 1, 0x37, 0, 0]), ..named(name) };
     let session = Session::connect(portal, TARGET, &options).await.unwrap();
     session.make_ready(LUN).await.unwrap();
@@ -593,7 +593,7 @@ fn about_to_join(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
 }
 
 /// As [`about_to_join`], a while after it has joined. The session has lasted.
-fn joined(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
+pub(super) fn joined(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
     let (cluster, client, session) = about_to_join(seed);
     cluster.enter_one(1);
     cluster.world.run_for(Duration::from_secs(3));

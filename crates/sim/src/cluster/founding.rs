@@ -166,6 +166,8 @@ impl Cluster {
                 name: format!("server-{node}"),
                 addresses,
                 portals: Vec::new(),
+                portal_group: node,
+                identity: String::new(),
                 witness: usize::from(node) > self.servers.len(),
                 incarnation: 0,
                 version: None,

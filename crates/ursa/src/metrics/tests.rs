@@ -180,6 +180,8 @@ fn member(id: u16, up: bool) -> NodeStatus {
             name: format!("server{id}"),
             addresses: vec![],
             portals: vec![],
+            portal_group: id,
+            identity: String::new(),
             witness: false,
             incarnation: 1,
             version: None,

@@ -1,6 +1,7 @@
 //! Nodes that join: with a token, which is valid once, on the node that created it.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::super::{Control, ControlError};
 use super::merging::{self, Belongings};
 use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, reachable, told_portals};
 use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
-use crate::port_numbers::NodeNumber;
+use crate::port_numbers::{NodeNumber, free_portal_group};
 use crate::shard::Shard;
 
 /// What a node that wants to join sends about itself.
@@ -25,6 +26,10 @@ struct Newcomer {
     name: String,
     listen: Vec<SocketAddr>,
     portals: Vec<SocketAddr>,
+    /// The portal group by which hosts know its portals.
+    portal_group: u16,
+    /// See [`NodeEntry::identity`].
+    identity: String,
     witness: bool,
     /// Where its settings say that the cluster's record is.
     record: RecordPlace,
@@ -38,6 +43,8 @@ struct Welcome {
     /// The generation of the cluster's record.
     generation: u64,
     members: Vec<Member>,
+    /// The portal group that the node has from now on.
+    portal_group: u16,
     /// How many of the node's targets and host groups the cluster's record has now.
     rules: usize,
     /// A revision of the record that has them.
@@ -117,9 +124,16 @@ impl Control {
         if witness && record == RecordPlace::Etcd {
             return Err(ControlError::RecordInEtcd { what: "a witness is not needed", instead: ETCD_VOTES });
         }
-        let name = self.host.name.clone();
-        let has = self.belongings(&cluster);
-        let mut about = Newcomer { name, listen: listen.clone(), portals, witness, record, has };
+        let mut about = Newcomer {
+            name: self.host.name.clone(),
+            listen: listen.clone(),
+            portals,
+            portal_group: self.portal_group(),
+            identity: self.host.id.to_string(),
+            witness,
+            record,
+            has: self.belongings(&cluster),
+        };
         if json(&about).len() > ABOUT_MAX {
             // If one of the names is taken, the node finds that when it adds the volume to the record.
             about.has.volumes.clear();
@@ -148,8 +162,12 @@ impl Control {
             incarnation: 0,
             members: welcome.members,
         };
-        let admitted =
-            Admitted { credentials: joined.credentials, rules: about.has.access, revision: welcome.revision };
+        let admitted = Admitted {
+            credentials: joined.credentials,
+            rules: about.has.access,
+            revision: welcome.revision,
+            portal_group: welcome.portal_group,
+        };
         self.enter_with(place, welcome.generation, Some(admitted)).await
     }
 
@@ -219,11 +237,16 @@ impl Control {
             let reason = "the cluster has given away all 255 numbers: each node that joins gets a new one";
             return Err(ControlError::Invalid { field: "node", reason });
         }
+        // If another node joins at the same time, it changes the next number, and this one is not let in.
+        let portal_group = portal_group_in(&keeper.nodes(), newcomer.portal_group, &newcomer.identity)
+            .ok_or(ControlError::Internal("fewer nodes than portal groups have used them up"))?;
         let entry = NodeEntry {
             id: number,
             name: newcomer.name,
             addresses: newcomer.listen,
             portals: newcomer.portals,
+            portal_group,
+            identity: newcomer.identity,
             witness: newcomer.witness,
             incarnation: 0,
             // The node announces these itself.
@@ -250,9 +273,19 @@ impl Control {
         Ok(JoinAnswer {
             node: NodeId(number),
             certificate,
-            about: json(&Welcome { generation: record.generation, members, rules, revision }),
+            about: json(&Welcome { generation: record.generation, members, portal_group, rules, revision }),
         })
     }
+}
+
+/// The portal group of a node that joins: the one that it has, unless that is another node's.
+///
+/// An entry of the same identity is the node's own, from an earlier place in the cluster or an attempt to join
+/// that failed, and it will not use it again. But if the node of that entry is up, one of the two is a clone.
+fn portal_group_in(nodes: &[(NodeEntry, bool)], known: u16, identity: &str) -> Option<u16> {
+    let others = nodes.iter().filter(|(node, up)| *up || node.identity != identity);
+    let taken: BTreeSet<u16> = others.map(|(node, _)| node.portal_group).collect();
+    free_portal_group(known, &taken)
 }
 
 fn not_joined(error: link::JoinError) -> ControlError {
@@ -261,5 +294,41 @@ fn not_joined(error: link::JoinError) -> ControlError {
             ControlError::JoinRefused { address, reason: JoinRefusal::read(&about) }
         }
         other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_joins_keeps_its_portal_group_unless_another_node_has_it() {
+        let node = |id: u16, portal_group, identity: &str, up| {
+            let entry = NodeEntry {
+                id,
+                name: String::new(),
+                addresses: Vec::new(),
+                portals: Vec::new(),
+                portal_group,
+                identity: identity.to_owned(),
+                witness: false,
+                incarnation: 1,
+                version: None,
+                authority: false,
+                cores: None,
+                started: None,
+                start: 0,
+            };
+            (entry, up)
+        };
+        let group = |nodes: &[(NodeEntry, bool)]| portal_group_in(nodes, 700, "it");
+        let founder = || node(1, 900, "founder", true);
+        assert_eq!(group(&[founder()]), Some(700));
+        assert_eq!(group(&[founder(), node(2, 700, "other", true)]), Some(701));
+        assert_eq!(group(&[founder(), node(2, 700, "other", false)]), Some(701), "it comes back");
+        assert_eq!(group(&[founder(), node(2, 700, "it", false)]), Some(700), "it was in the cluster before");
+        assert_eq!(group(&[founder(), node(2, 700, "it", true)]), Some(701), "one of them is a clone");
+        let clones = [node(1, 700, "it", true), node(2, 701, "it", false), node(3, 702, "other", false)];
+        assert_eq!(group(&clones), Some(701));
     }
 }

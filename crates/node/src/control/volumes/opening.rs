@@ -104,7 +104,7 @@ impl Control {
         self.set_unsettled_state(info.id, state.to_durable() != durable);
         // The cluster's record decides when a volume with copies on other nodes is served.
         let paths = if info.is_sole() { Paths::only() } else { Paths::not_known() };
-        let number = Shard::current().number();
+        let shard = Shard::current();
         Ok(Opening {
             pool: pool.id(),
             id: info.id,
@@ -113,7 +113,7 @@ impl Control {
             stripe: info.stripe,
             when_full: info.space.when_full,
             specs: self.specs_by_core(pool, info.id)?,
-            config: paths.in_config(info.id, &self.access(), number, &lu_config(info)),
+            config: paths.in_config(info.id, &self.access(), &shard, &lu_config(info)),
             paths,
             state,
             replicated: !info.is_sole(),

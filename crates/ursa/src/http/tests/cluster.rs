@@ -177,6 +177,67 @@ fn a_number_that_a_node_has_had_before_does_not_keep_it_out() {
     assert!(place.join("node.pem").exists());
 }
 
+fn portal_group(rig: &Rig) -> u16 {
+    rig.control(|control| async move { Ok(control.portal_group()) })
+}
+
+/// The portal group of each node, as this one reads it in the cluster's record.
+fn portal_groups(rig: &Rig) -> Vec<(u16, u16)> {
+    rig.control(|control| async move {
+        let nodes = control.nodes().await;
+        nodes.map(|nodes| nodes.iter().map(|node| (node.entry.id, node.entry.portal_group)).collect())
+    })
+}
+
+fn join(member: &Rig, node: &Rig) {
+    let made = member.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    let join = json!({"token": made["token"], "listen": [free_address()]});
+    node.post("/v1/cluster/join", join).empty(204);
+}
+
+/// Hosts remember it.
+#[test]
+fn nodes_keep_their_portal_groups_in_a_cluster() {
+    let (first, second) = (Rig::new(), Rig::new());
+    let known = [portal_group(&first), portal_group(&second)];
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    join(&first, &second);
+    assert_eq!([portal_group(&first), portal_group(&second)], known);
+    let all = vec![(1, known[0]), (2, known[1])];
+    for rig in [&first, &second] {
+        wait("the record has both", || portal_groups(rig) == all);
+    }
+}
+
+/// Two machines that were installed with one image have one identity.
+#[test]
+fn a_clone_that_joins_gets_another_portal_group() {
+    let mut image = Rig::new();
+    image.stop();
+    // Only one of the clones could open it.
+    fs::remove_file(image.path("default.pool")).unwrap();
+    let clone = || {
+        Rig::with(
+            |_| {},
+            |config| {
+                fs::copy(image.path("record"), config.data_dir.join("record")).unwrap();
+            },
+        )
+    };
+    let (first, second) = (clone(), clone());
+    let known = portal_group(&first);
+    assert_eq!(portal_group(&second), known);
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    join(&first, &second);
+    let changed = portal_group(&second);
+    assert_ne!(changed, known);
+    assert_eq!(portal_group(&first), known);
+    for rig in [&first, &second] {
+        wait("the record has both", || portal_groups(rig) == [(1, known), (2, changed)]);
+    }
+    wait("it says so", || second.get("/v1/events").text.contains("portal_group_changed"));
+}
+
 #[test]
 fn a_cluster_of_one_has_volumes_with_one_copy() {
     let rig = Rig::with(|_| {}, |config| config.unix_now = || unix_now() - 100);
