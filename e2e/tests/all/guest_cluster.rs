@@ -1,14 +1,16 @@
 //! The Linux kernel's initiator, dm-multipath and reservations, in a guest, as a host of a volume with two or
 //! three copies.
 
+use std::thread;
 use std::time::Duration;
 
-use e2e::{Export, Guest, Node};
+use e2e::{Export, Guest, Node, VolumeSpec, ports};
 use serde_json::Value;
 
 use crate::cluster::{cluster_of_three, pausable_job, wait, wait_until_in_sync};
 use crate::etcd::{Etcd, cluster_of_two};
 use crate::guest::script;
+use crate::record::join;
 
 const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 
@@ -172,4 +174,21 @@ fn promises_of_one_node_are_kept_by_the_other() {
     nodes[0].restart();
     wait_until_in_sync(&nodes[1], "db");
     guest.run(&export, "", script!("fenced")).expect_ok();
+}
+
+/// open-iscsi logs in again only if a portal is in the portal group of the first login.
+#[test]
+fn the_host_of_a_node_that_has_joined_logs_in_again() {
+    let (first, mut node) = (Node::start(), Node::start());
+    first.ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+    let export = node.create(&VolumeSpec::new("joined", 64 << 20));
+    let Some(guest) = Guest::start("joined") else { return };
+    guest.run(&export, "", script!("attach")).expect_ok();
+    join(&first, &node);
+    guest.run(&export, "", script!("write-through")).expect_ok();
+    node.kill();
+    thread::sleep(Duration::from_secs(2));
+    guest.run(&export, "", script!("through-stat")).expect_ok();
+    node.restart();
+    guest.run(&export, "", script!("through-end")).expect_ok();
 }

@@ -241,7 +241,7 @@ fn a_missing_directory_does_not_take_single_copies_down() {
     );
 }
 
-fn join(first: &Node, node: &Node) {
+pub fn join(first: &Node, node: &Node) {
     let made = first.ursa_json(&["node", "token"]);
     let token = made["token"].as_str().expect("a token was made");
     node.ursa(&["node", "join", token, "--listen", &ports::free().to_string()]).expect_ok();

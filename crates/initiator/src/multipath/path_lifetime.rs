@@ -293,8 +293,8 @@ fn floats(group: Option<u16>) -> bool {
 /// way any more.
 async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
     let Some(group) = former.session.portal_group().filter(|group| !floats(Some(*group))) else { return };
-    // A node that has joined a cluster has another number. Sessions from before know it by the portal group
-    // that another node has now; their target port group is the one that the node reports.
+    // A node that has joined a cluster may have got another portal group, because another node has the one by
+    // which sessions from before know it. Their target port group is the one that the node reports.
     let is_there = |link: &Link| {
         let is_same_node = !former.fences.get() || link.port_group.get() == former.port_group.get();
         link.session.portal_group() == Some(group) && is_same_node

@@ -485,8 +485,8 @@ fn an_array_that_breaks_its_promise_is_found_out() {
     assert!((0..20).any(|seed| hunt_ghosts(seed, &[2], forgets).is_err()));
 }
 
-/// To sessions from before it joined its cluster, a node has the portal group that another node has now. A
-/// login there replaces nothing.
+/// To sessions from before it joined its cluster, a node may have the portal group of another node. A login
+/// there replaces nothing.
 #[test]
 fn a_portal_group_that_another_node_has_now_settles_nothing() {
     for seed in 0..20 {
