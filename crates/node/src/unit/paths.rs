@@ -2,8 +2,8 @@
 //!
 //! Two things must hold. All nodes report the same groups and ports, whichever is asked; and a node executes
 //! commands to a volume through its own ports only if it may. So the groups are derived from what all nodes
-//! know alike, the targets and the numbers and portal groups of nodes, and a node always reports its own access
-//! state to the volume.
+//! know alike, the targets and the numbers and portal groups of nodes, and a node always reports its own
+//! access state to the volume.
 
 use std::collections::BTreeMap;
 

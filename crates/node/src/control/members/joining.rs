@@ -280,8 +280,9 @@ impl Control {
 
 /// The portal group of a node that joins: the one that it has, unless that is another node's.
 ///
-/// An entry of the same identity is the node's own, from an earlier place in the cluster or an attempt to join
-/// that failed, and it will not use it again. But if the node of that entry is up, one of the two is a clone.
+/// An entry of the same identity is the node's own, from an earlier place in the cluster or from an attempt
+/// to join that failed, and the node will not use it again. But if the node of that entry is up, one of the
+/// two is a clone.
 fn portal_group_in(nodes: &[(NodeEntry, bool)], known: u16, identity: &str) -> Option<u16> {
     let others = nodes.iter().filter(|(node, up)| *up || node.identity != identity);
     let taken: BTreeSet<u16> = others.map(|(node, _)| node.portal_group).collect();
