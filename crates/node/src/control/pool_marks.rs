@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use base::Instant;
 use cluster::Outcome;
-use store::{CopyState, Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
+use store::{Pool, PoolId, PoolMark, VolumeId, VolumeInfo, VolumeKind};
 
 use super::volumes::is_current;
 use super::{Control, ControlError, Fault, FaultKind, PoolStatus};
@@ -228,10 +228,22 @@ impl Control {
 
     fn only_older(&self, pool: &Pool) -> Result<Vec<VolumeInfo>, ControlError> {
         let keeper = self.keeper()?;
-        let mut volumes = self.current_volumes(pool);
+        let mut volumes = self.set_back_in(pool);
         // If another copy in sync is up, it will mark this one as out of sync in a moment.
-        volumes.retain(|info| is_set_back(info) && keeper.calls_this_copy_in_sync(info.id));
+        volumes.retain(|info| keeper.calls_this_copy_in_sync(info.id));
         Ok(volumes)
+    }
+
+    /// The copies of this node that were set back with this pool, by name.
+    ///
+    /// The faults are looked at every other second, and a pool may have a thousand copies, of which none was
+    /// set back. To know whether a copy is this node's, the record's entry of its volume has to be read: this
+    /// comes last.
+    fn set_back_in(&self, pool: &Pool) -> Vec<VolumeInfo> {
+        let set_back = pool.set_back_copies().into_iter().filter_map(|id| pool.volume(id));
+        let mut current = self.only_current(set_back.collect());
+        current.sort_by(|one, other| one.name.cmp(&other.name));
+        current
     }
 
     /// The identity and mark of an open pool.
@@ -245,8 +257,7 @@ impl Control {
     pub(super) fn set_back(&self) -> Vec<Fault> {
         let Ok(keeper) = self.keeper() else { return Vec::new() };
         let fault = |pool: Pool| {
-            let mut older = self.current_volumes(&pool);
-            older.retain(is_set_back);
+            let older = self.set_back_in(&pool);
             if older.is_empty() {
                 return None;
             }
@@ -307,10 +318,6 @@ async fn writes_taken() -> u64 {
 
 fn has_copies(pool: &Pool) -> bool {
     pool.volumes().iter().any(|info| info.copy.is_some() && info.kind != VolumeKind::Ram)
-}
-
-fn is_set_back(info: &VolumeInfo) -> bool {
-    info.copy.is_some_and(|copy| matches!(copy.state, CopyState::SetBack { .. }))
 }
 
 fn disks_of(pool: &Pool) -> String {

@@ -177,7 +177,11 @@ impl Control {
     ///
     /// This pool has an older copy of these, which is not served: it had been given up, and came back.
     pub(super) fn current_volumes(&self, pool: &Pool) -> Vec<VolumeInfo> {
-        let mut all = pool.volumes();
+        self.only_current(pool.volumes())
+    }
+
+    /// Like [`Control::current_volumes`], for some of the volumes of an open pool.
+    pub(super) fn only_current(&self, mut all: Vec<VolumeInfo>) -> Vec<VolumeInfo> {
         if let Ok(keeper) = self.keeper() {
             all.retain(|info| is_current(&keeper, info) || !self.has_current(&keeper, info.id));
         }

@@ -138,6 +138,16 @@ impl Pool {
         blank.map(|(id, _)| *id).collect()
     }
 
+    /// The volumes that are copies which were set back with the pool.
+    pub fn set_back_copies(&self) -> Vec<VolumeId> {
+        let state = self.0.state.borrow();
+        let is_set_back = |volume: &VolumeEntry| {
+            volume.copy.is_some_and(|copy| matches!(copy.state, CopyState::SetBack { .. }))
+        };
+        let set_back = state.catalog.volumes.iter().filter(|(_, volume)| is_set_back(volume));
+        set_back.map(|(id, _)| *id).collect()
+    }
+
     /// The volume with this identity.
     pub fn volume(&self, id: VolumeId) -> Option<VolumeInfo> {
         let volume = self.0.entry(id).ok()?;

@@ -60,7 +60,9 @@ fn copies_of_a_pool_that_was_set_back_are_known_as_such() {
     let node = pool_of(&world, 1);
     world.block_on(node, CORE, || async {
         let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        assert!(pool.set_back_copies().is_empty());
         pool.set_mark(PoolMark { count: 5, at: 20 }, true).await.unwrap();
+        assert_eq!(pool.set_back_copies(), [ID], "not the volume that is no copy");
     });
     assert_eq!(opened(&world, node, 1), (5, CopyState::SetBack { epoch: 7 }, 0));
 }
