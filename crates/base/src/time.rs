@@ -13,6 +13,16 @@ impl Instant {
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The first multiple of `period` after this instant: one period later at most.
+    ///
+    /// Periodic work that waits for beats is due at the same moments as all other work of the node with this
+    /// period, or with a multiple of it, whenever each began: a core wakes once for all of it. After a delay
+    /// the next beat may follow at once, but there is never more than one in a period.
+    pub fn beat_after(self, period: Duration) -> Instant {
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
+        Instant((self.0 - self.0 % period).saturating_add(period))
+    }
 }
 
 impl Add<Duration> for Instant {
@@ -33,5 +43,23 @@ impl Sub<Instant> for Instant {
 impl fmt::Display for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beats_are_the_same_for_all_and_never_further_away_than_a_period() {
+        let ms = |ms| Instant(ms * 1_000_000);
+        let beat = |now: Instant, period| now.beat_after(Duration::from_millis(period));
+        assert_eq!(beat(ms(0), 50), ms(50));
+        assert_eq!(beat(Instant(1), 50), ms(50));
+        assert_eq!(beat(Instant(49_999_999), 50), ms(50));
+        assert_eq!(beat(ms(50), 50), ms(100), "the next one");
+        assert_eq!(beat(ms(51), 100), ms(100), "each second one is one of 100 ms");
+        assert_eq!(Instant(7).beat_after(Duration::ZERO), Instant(8));
+        assert_eq!(Instant(u64::MAX - 1).beat_after(Duration::from_secs(1)), Instant(u64::MAX));
     }
 }

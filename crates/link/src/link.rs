@@ -290,13 +290,17 @@ impl Link {
     }
 
     /// Waits until the link has ended, and ends it if the peer is silent.
+    ///
+    /// All links of a core are looked at in the same turn ([`Instant::beat_after`]): a node wakes once for
+    /// all of their signs of life, and so does the peer that receives them.
     async fn watch(&self) {
         let tick = self.bounds.silence / LOOKS;
         // This counts ticks and not time: if this core itself was late, what has arrived meanwhile is
-        // received first.
+        // received first. The first tick may come at once: the others alone last as long as the silence.
         let mut silent_ticks = 0;
         while !self.is_over() {
-            if rt::timeout(tick, self.ended.until(|| self.is_over())).await.is_ok() {
+            let look_at = rt::now().beat_after(tick);
+            if rt::timeout_at(look_at, self.ended.until(|| self.is_over())).await.is_ok() {
                 return;
             }
             // A core that was stalled sends a sign of life at once: the peer may doubt the link by then.

@@ -26,4 +26,4 @@ pub use executor::{
 };
 pub use join::join_all;
 pub use net::{DetachedStream, Listener, Received, Stream};
-pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout};
+pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout, timeout_at};

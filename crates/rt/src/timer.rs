@@ -118,8 +118,13 @@ impl std::error::Error for Elapsed {}
 
 /// Waits for `future`, but drops it after `duration`.
 pub async fn timeout<T>(duration: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
+    timeout_at(now() + duration, future).await
+}
+
+/// Waits for `future`, but drops it at `deadline`.
+pub async fn timeout_at<T>(deadline: Instant, future: impl Future<Output = T>) -> Result<T, Elapsed> {
     let mut future = pin!(future);
-    let mut sleep = sleep(duration);
+    let mut sleep = sleep_until(deadline);
     std::future::poll_fn(|context| {
         if let Poll::Ready(value) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(value));

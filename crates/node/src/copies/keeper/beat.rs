@@ -38,14 +38,16 @@ const _: () = {
 };
 
 impl Keeper {
-    /// Requests leases from all others, with each heartbeat.
+    /// Requests leases from all others, with each heartbeat: in the same turn in which links send signs of
+    /// life, so that they leave together.
     pub(super) async fn beat(self: Rc<Self>) {
         while !self.stopping.get() {
             self.look_at_stall(rt::now());
             let links = self.control_links();
             links.iter().for_each(|link| self.say_forks(link));
             self.ask_for_leases(&links);
-            let _ = rt::timeout(HEARTBEAT, self.copies.leases_void.notified()).await;
+            let next = rt::now().beat_after(HEARTBEAT);
+            let _ = rt::timeout_at(next, self.copies.leases_void.notified()).await;
         }
     }
 

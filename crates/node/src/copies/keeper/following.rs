@@ -274,7 +274,7 @@ impl Keeper {
                 self.show_paths().await;
             }
             if look_at <= now {
-                look_at = now + STEWARD_EVERY;
+                look_at = now.beat_after(STEWARD_EVERY);
                 self.tell_nodes(now);
                 self.tell_record(now);
                 if !self.rests(now).await {
@@ -285,7 +285,7 @@ impl Keeper {
                 }
             }
             let next = due.filter(|due| *due > now).map_or(look_at, |due| due.min(look_at));
-            let _ = rt::timeout(next.since(rt::now()), self.work.notified()).await;
+            let _ = rt::timeout_at(next, self.work.notified()).await;
         }
     }
 

@@ -9,7 +9,10 @@ use base::{Buf, SendBatch};
 
 use super::one_node;
 use crate::sim::{Fault, NodeStatus, World};
-use crate::{CoreId, Disk, Durability, Listener, Stream, call, now, sleep, spawn, yield_now};
+use crate::{
+    CoreId, Disk, Durability, Elapsed, Listener, Stream, call, now, sleep, sleep_until, spawn, timeout_at,
+    yield_now,
+};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -23,6 +26,27 @@ fn time_passes_without_waiting() {
     });
     assert!((Duration::from_secs(600)..Duration::from_secs(601)).contains(&slept), "{slept:?}");
     assert!(world.run_until_idle());
+}
+
+#[test]
+fn what_waits_for_beats_wakes_together_whenever_it_began() {
+    let (world, node) = one_node(1);
+    world.block_on(node, CoreId(0), || async {
+        sleep_until(now().beat_after(50 * MS)).await;
+        let beat = now().beat_after(50 * MS);
+        let wait = |after: u32| async move {
+            sleep(after * MS).await;
+            let never = timeout_at(now().beat_after(50 * MS), pending::<()>()).await;
+            assert_eq!(never, Err(Elapsed));
+            now()
+        };
+        let tasks: Vec<_> = [0, 7, 23].map(|after| spawn(wait(after))).into();
+        for task in tasks {
+            let late = task.await.since(beat);
+            assert!(late < 5 * MS, "{late:?}");
+        }
+        assert!(now() >= beat);
+    });
 }
 
 #[test]
