@@ -20,7 +20,7 @@ use rt::sync::Notify;
 
 use crate::frame::{self, Decoder, Frame, Malformed};
 use crate::tls::{FeedError, Tls};
-use crate::{DOUBT, Handler, LinkName, Negotiated, SILENCE};
+use crate::{DOUBT, Handler, LinkName, Negotiated, Role, SILENCE};
 
 /// A payload of which at least this many bytes are missing is received in place.
 const IN_PLACE_MIN: usize = 32 << 10;
@@ -29,13 +29,24 @@ const IN_PLACE_PART: usize = 1 << 20;
 /// How much is encrypted at once: the core does nothing else meanwhile (about 100 µs).
 const SEAL_PART: usize = 256 << 10;
 /// How many looks the watch takes in the time of silence after which a peer is given up. Each look checks
-/// whether something was received. If nothing was sent in the last half look, it sends a sign of life.
+/// whether something was received, and sends a sign of life if nothing was sent for [`still_max`].
 const LOOKS: u32 = 20;
 
 const _: () = assert!(
     3 * SILENCE.as_millis() / LOOKS as u128 <= DOUBT.as_millis(),
-    "signs of life are up to one and a half looks apart, and as much late"
+    "on a control link, signs of life are up to one and a half looks apart, and as much late"
 );
+
+/// For how long nothing was sent on a link when a look sends a sign of life.
+///
+/// With nothing else to send, control links carry one with each look, and links for data with each second
+/// look: nobody doubts these, and each core has one with each core of the other nodes.
+fn still_max(role: Role, look: Duration) -> Duration {
+    match role {
+        Role::Control => look / 2,
+        Role::Replication => look * 3 / 2,
+    }
+}
 
 /// Why a link ended.
 #[derive(Debug, thiserror::Error)]
@@ -295,6 +306,7 @@ impl Link {
     /// all of their signs of life, and so does the peer that receives them.
     async fn watch(&self) {
         let tick = self.bounds.silence / LOOKS;
+        let still_max = still_max(self.identity.name.role, tick);
         // This counts ticks and not time: if this core itself was late, what has arrived meanwhile is
         // received first. The first tick may come at once: the others alone last as long as the silence.
         let mut silent_ticks = 0;
@@ -304,7 +316,7 @@ impl Link {
                 return;
             }
             // A core that was stalled sends a sign of life at once: the peer may doubt the link by then.
-            if rt::now().since(self.sent.get()) >= tick / 2 && self.queued_bytes() == 0 {
+            if rt::now().since(self.sent.get()) >= still_max && self.queued_bytes() == 0 {
                 frame::encode_keep_alive(&mut self.queue.borrow_mut());
                 self.work.notify();
             }

@@ -73,7 +73,7 @@ pub struct Limits {
     pub handshake: Duration,
     /// A link whose peer is silent for longer than this is ended, within another tenth of it; without the
     /// control link a node counts as lost. Each side that has nothing to send sends at least thirteen signs
-    /// of life in this time. Must be the same on all nodes.
+    /// of life in this time over a control link, and eight over one for data. Must be the same on all nodes.
     pub silence: Duration,
     /// When nothing has come over the control link for this long, the node that connects tries the peer's
     /// other addresses beside it. The link stays unless the peer answers at one of them before it is heard

@@ -3,6 +3,7 @@
 mod networks;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -282,6 +283,24 @@ fn a_link_cut_one_way_goes_down_on_both_sides() {
         cluster.world.run_for(4 * SECOND);
         assert_eq!((from.log.up().len(), to.log.up().len()), (2, 2));
     }
+}
+
+#[test]
+fn idle_links_carry_signs_of_life_and_those_for_data_half_as_many() {
+    let cluster = Cluster::new(5, &[1, 1]);
+    cluster.settle();
+    let names = [control(2), replication(2, 0)];
+    let mut heard = names.map(|_| BTreeSet::new());
+    for _ in 0..3_000 {
+        cluster.world.run_for(SECOND / 1_000);
+        let at = cluster.on(&cluster.nodes[0], CORE, move || names.map(|name| link(name).unwrap().heard()));
+        for (heard, at) in heard.iter_mut().zip(at) {
+            heard.insert(at);
+        }
+    }
+    // Twenty and ten a second; what a lost packet delays arrives together.
+    let [control, data] = heard.map(|heard| heard.len());
+    assert!((45..=70).contains(&control) && (22..=36).contains(&data), "{control} and {data}");
 }
 
 #[test]
