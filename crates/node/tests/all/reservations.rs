@@ -124,6 +124,7 @@ fn all_commands_of_preempted_initiators_are_aborted() {
             register(&preempter, LUN, 2, false).await.unwrap();
             (victims, preempter)
         });
+        #[expect(clippy::async_yields_async, reason = "the write is awaited later")]
         let begin = |victim: usize, seconds: u64| {
             let time = Duration::from_secs(seconds);
             let write_time = time..time + Duration::from_millis(1);
