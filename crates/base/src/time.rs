@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn beats_are_the_same_for_all_and_never_further_away_than_a_period() {
-        let ms = |ms| Instant(ms * 1_000_000);
+        let ms = |ms: u64| Instant(ms * 1_000_000);
         let beat = |now: Instant, period| now.beat_after(Duration::from_millis(period));
         assert_eq!(beat(ms(0), 50), ms(50));
         assert_eq!(beat(Instant(1), 50), ms(50));

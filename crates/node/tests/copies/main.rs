@@ -157,12 +157,12 @@ impl Cluster {
 
     /// Makes one more node a member.
     fn enter_one(&self, index: usize) {
-        let place = self.place_of(index);
+        let place = self.place_in_cluster(index);
         self.control(index, move |control| async move { control.enter_cluster(place, 0).await.unwrap() });
     }
 
     /// The place that a node takes.
-    fn place_of(&self, index: usize) -> Place {
+    fn place_in_cluster(&self, index: usize) -> Place {
         Place {
             cluster: "0123456789abcdef0123456789abcdef".to_owned(),
             node: index as u16 + 1,

@@ -556,9 +556,9 @@ pub(super) async fn log_in_again(portal: SocketAddr, name: &str) -> Rc<Session> 
 }
 
 /// The ports that initiators are registered through, and their keys.
-async fn registered(session: &Session) -> Vec<(u16, u64)> {
-    let registrants = attended(async || session.send(LUN, &ReadFullStatus).await).await.unwrap();
-    registrants.into_iter().map(|registrant| (registrant.port, registrant.key)).collect()
+async fn registrants(session: &Session) -> Vec<(u16, u64)> {
+    let all = attended(async || session.send(LUN, &ReadFullStatus).await).await.unwrap();
+    all.into_iter().map(|registrant| (registrant.port, registrant.key)).collect()
 }
 
 /// The second node has a volume alone, which a host has reserved, and is about to join the cluster of the
@@ -577,7 +577,7 @@ fn about_to_join(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
         reserve(&session, surviving(7)).await.unwrap();
         reserve(&session, out(ServiceAction::Reserve, 7, 0)).await.unwrap();
         write(&session, 0, 1).await.unwrap();
-        assert_eq!(registered(&session).await, [(0x0101, 7)]);
+        assert_eq!(registrants(&session).await, [(0x0101, 7)]);
         session
     });
     cluster.enter_one(0);
@@ -611,7 +611,7 @@ fn what_is_registered_on_a_node_that_joins_stays_registered() {
         cluster.world.block_on(client, CoreId(0), move || async move {
             let told = holder.reserve(LUN, out(ServiceAction::Reserve, 7, 0)).await;
             assert_eq!(told.unwrap_err().sense(), Some((0x06, 0x3f03)), "INQUIRY data has changed");
-            assert_eq!(registered(&holder).await, [(0x0201, 7)]);
+            assert_eq!(registrants(&holder).await, [(0x0201, 7)]);
             reserve(&holder, out(ServiceAction::Reserve, 7, 0)).await.unwrap();
             write(&holder, 0, 2).await.unwrap();
             // The same after another login.
@@ -626,12 +626,12 @@ fn what_is_registered_on_a_node_that_joins_stays_registered() {
             assert!(is_conflict(&write(&session, 0, 4).await));
             reserve(&session, surviving(9)).await.unwrap();
             reserve(&session, out(ServiceAction::Preempt, 9, 7)).await.unwrap();
-            assert_eq!(registered(&session).await, [(0x0201, 9)]);
+            assert_eq!(registrants(&session).await, [(0x0201, 9)]);
         });
         let is_fenced_off = || {
             cluster.world.block_on(client, CoreId(0), move || async move {
                 let session = log_in_again(portal, "host").await;
-                assert_eq!(registered(&session).await, [(0x0201, 9)]);
+                assert_eq!(registrants(&session).await, [(0x0201, 9)]);
                 is_conflict(&write(&session, 0, 5).await)
             })
         };
@@ -661,7 +661,7 @@ fn what_was_registered_before_a_node_joined_is_known_to_all_copies() {
         let [first, second] = [0, 1].map(|index| cluster.portal(index));
         cluster.world.block_on(client, CoreId(0), move || async move {
             let session = log_in_again(first, "host").await;
-            assert_eq!(registered(&session).await, [(0x0201, 7)]);
+            assert_eq!(registrants(&session).await, [(0x0201, 7)]);
             assert!(is_conflict(&write(&session, 0, 2).await), "it is registered at the second node only");
             let session = log_in_again(second, "host").await;
             write(&session, 0, 2).await.unwrap();
@@ -675,7 +675,7 @@ fn a_crash_while_a_node_joins_costs_no_registration() {
     for cut in 0..30 {
         let (cluster, client, session) = about_to_join(cut);
         drop(session);
-        let (server, place) = (cluster.servers[1], cluster.place_of(1));
+        let (server, place) = (cluster.servers[1], cluster.place_in_cluster(1));
         drop(cluster.world.spawn_on(server, CoreId(0), move || async move {
             let _ = Control::current().enter_cluster(place, 0).await;
         }));
@@ -690,7 +690,7 @@ fn a_crash_while_a_node_joins_costs_no_registration() {
         }
         cluster.world.block_on(client, CoreId(0), move || async move {
             let session = log_in_again(portal, "host").await;
-            assert_eq!(registered(&session).await, [(port, 7)], "cut {cut}");
+            assert_eq!(registrants(&session).await, [(port, 7)], "cut {cut}");
             write(&session, 0, 2).await.unwrap();
         });
         let other = cluster.client("other");
