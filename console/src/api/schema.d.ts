@@ -989,7 +989,7 @@ export interface paths {
         /**
          * Removes a disk from a pool while it is in use.
          * @description If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
-         *     first: thick volumes, and the maps of copies, move to the other disks while hosts use them, also after a
+         *     first: thick volumes, and the maps of copies, move to the other disks while hosts use them, even after a
          *     restart of the node. `cancel` keeps the disk.
          */
         post: operations["remove_disk"];
