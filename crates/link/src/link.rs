@@ -29,7 +29,7 @@ const IN_PLACE_PART: usize = 1 << 20;
 /// How much is encrypted at once: the core does nothing else meanwhile (about 100 µs).
 const SEAL_PART: usize = 256 << 10;
 /// How many looks the watch takes in the time of silence after which a peer is given up. Each look checks
-/// whether something was received, and sends a sign of life if nothing was sent for [`still_max`].
+/// whether something was received, and sends a sign of life if nothing was sent for [`sign_after`].
 const LOOKS: u32 = 20;
 
 const _: () = assert!(
@@ -37,11 +37,12 @@ const _: () = assert!(
     "on a control link, signs of life are up to one and a half looks apart, and as much late"
 );
 
-/// For how long nothing was sent on a link when a look sends a sign of life.
+/// A look sends a sign of life if nothing was sent on the link for at least this long.
 ///
 /// With nothing else to send, control links carry one with each look, and links for data with each second
-/// look: nobody doubts these, and each core has one with each core of the other nodes.
-fn still_max(role: Role, look: Duration) -> Duration {
+/// look: nobody doubts these, and each core has one with each core of the other nodes. Two signs are at most
+/// this long and one look apart.
+fn sign_after(role: Role, look: Duration) -> Duration {
     match role {
         Role::Control => look / 2,
         Role::Replication => look * 3 / 2,
@@ -306,7 +307,7 @@ impl Link {
     /// all of their signs of life, and so does the peer that receives them.
     async fn watch(&self) {
         let tick = self.bounds.silence / LOOKS;
-        let still_max = still_max(self.identity.name.role, tick);
+        let sign_after = sign_after(self.identity.name.role, tick);
         // This counts ticks and not time: if this core itself was late, what has arrived meanwhile is
         // received first. The first tick may come at once: the others alone last as long as the silence.
         let mut silent_ticks = 0;
@@ -316,7 +317,7 @@ impl Link {
                 return;
             }
             // A core that was stalled sends a sign of life at once: the peer may doubt the link by then.
-            if rt::now().since(self.sent.get()) >= still_max && self.queued_bytes() == 0 {
+            if rt::now().since(self.sent.get()) >= sign_after && self.queued_bytes() == 0 {
                 frame::encode_keep_alive(&mut self.queue.borrow_mut());
                 self.work.notify();
             }
@@ -485,5 +486,20 @@ impl Link {
         drop(pieces);
         batch.clear();
         Ok((batch, sealed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_of_life_are_as_frequent_as_the_limits_say() {
+        let look = SILENCE / LOOKS;
+        let apart = |role| sign_after(role, look) + look;
+        let signs = |role| SILENCE.as_nanos() / apart(role).as_nanos();
+        // See `Limits::silence`.
+        assert_eq!([Role::Control, Role::Replication].map(signs), [13, 8]);
+        assert!(2 * apart(Role::Control) <= DOUBT, "one may be as late as it was due");
     }
 }
