@@ -42,10 +42,9 @@ fn what_waits_for_beats_wakes_together_whenever_it_began() {
         };
         let tasks: Vec<_> = [0, 7, 23].map(|after| spawn(wait(after))).into();
         for task in tasks {
-            let late = task.await.since(beat);
-            assert!(late < 5 * MS, "{late:?}");
+            let woke = task.await;
+            assert!((beat..beat + 5 * MS).contains(&woke), "at {woke}, not at {beat}");
         }
-        assert!(now() >= beat);
     });
 }
 
