@@ -238,7 +238,7 @@ impl Control {
             return Err(ControlError::Invalid { field: "node", reason });
         }
         // If another node joins at the same time, it changes the next number, and this one is not let in.
-        let portal_group = portal_group_in(&keeper.nodes(), newcomer.portal_group, &newcomer.identity)
+        let portal_group = portal_group_in(&keeper.nodes(), &newcomer)
             .ok_or(ControlError::Internal("fewer nodes than portal groups have used them up"))?;
         let entry = NodeEntry {
             id: number,
@@ -280,13 +280,18 @@ impl Control {
 
 /// The portal group of a node that joins: the one that it has, unless that is another node's.
 ///
-/// An entry of the same identity is the node's own, from an earlier place in the cluster or from an attempt
-/// to join that failed, and the node will not use it again. But if the node of that entry is up, one of the
-/// two is a clone.
-fn portal_group_in(nodes: &[(NodeEntry, bool)], known: u16, identity: &str) -> Option<u16> {
-    let others = nodes.iter().filter(|(node, up)| *up || node.identity != identity);
+/// Its own entries, from an earlier place in the cluster or from an attempt to join that failed, do not count:
+/// it will not use them again. The identity alone does not tell them from those of a clone, which may be down,
+/// or may have joined so recently that nobody has heard it. But a clone has other addresses.
+fn portal_group_in(nodes: &[(NodeEntry, bool)], newcomer: &Newcomer) -> Option<u16> {
+    let is_own = |node: &NodeEntry, up: bool| {
+        let mut addresses = newcomer.listen.iter().chain(&newcomer.portals);
+        !up && node.identity == newcomer.identity
+            && addresses.any(|address| node.addresses.contains(address) || node.portals.contains(address))
+    };
+    let others = nodes.iter().filter(|(node, up)| !is_own(node, *up));
     let taken: BTreeSet<u16> = others.map(|(node, _)| node.portal_group).collect();
-    free_portal_group(known, &taken)
+    free_portal_group(newcomer.portal_group, &taken)
 }
 
 fn not_joined(error: link::JoinError) -> ControlError {
@@ -302,34 +307,81 @@ fn not_joined(error: link::JoinError) -> ControlError {
 mod tests {
     use super::*;
 
+    const IDENTITY: &str = "it";
+
+    /// The address of the links of machine `id`, and that of its portal.
+    fn addresses(id: u8) -> [SocketAddr; 2] {
+        [3270, 3260].map(|port| SocketAddr::from(([10, 0, 0, id], port)))
+    }
+
+    /// The entry of node `id` on the machine of that number.
+    fn node(id: u8, portal_group: u16, identity: &str, up: bool) -> (NodeEntry, bool) {
+        let [link, portal] = addresses(id);
+        let entry = NodeEntry {
+            id: id.into(),
+            name: String::new(),
+            addresses: vec![link],
+            portals: vec![portal],
+            portal_group,
+            identity: identity.to_owned(),
+            witness: false,
+            incarnation: 1,
+            version: None,
+            authority: false,
+            cores: None,
+            started: None,
+            start: 0,
+        };
+        (entry, up)
+    }
+
+    /// The portal group that a node with portal group 700 gets, which listens there.
+    fn group_at(listen: SocketAddr, portal: SocketAddr, nodes: &[(NodeEntry, bool)]) -> Option<u16> {
+        let newcomer = Newcomer {
+            name: String::new(),
+            listen: vec![listen],
+            portals: vec![portal],
+            portal_group: 700,
+            identity: IDENTITY.to_owned(),
+            witness: false,
+            record: RecordPlace::Nodes,
+            has: Belongings::default(),
+        };
+        portal_group_in(nodes, &newcomer)
+    }
+
     #[test]
     fn a_node_that_joins_keeps_its_portal_group_unless_another_node_has_it() {
-        let node = |id: u16, portal_group, identity: &str, up| {
-            let entry = NodeEntry {
-                id,
-                name: String::new(),
-                addresses: Vec::new(),
-                portals: Vec::new(),
-                portal_group,
-                identity: identity.to_owned(),
-                witness: false,
-                incarnation: 1,
-                version: None,
-                authority: false,
-                cores: None,
-                started: None,
-                start: 0,
-            };
-            (entry, up)
-        };
-        let group = |nodes: &[(NodeEntry, bool)]| portal_group_in(nodes, 700, "it");
+        let [link, portal] = addresses(9);
+        let group = |nodes: &[(NodeEntry, bool)]| group_at(link, portal, nodes);
         let founder = || node(1, 900, "founder", true);
         assert_eq!(group(&[founder()]), Some(700));
         assert_eq!(group(&[founder(), node(2, 700, "other", true)]), Some(701));
         assert_eq!(group(&[founder(), node(2, 700, "other", false)]), Some(701), "it comes back");
-        assert_eq!(group(&[founder(), node(2, 700, "it", false)]), Some(700), "it was in the cluster before");
-        assert_eq!(group(&[founder(), node(2, 700, "it", true)]), Some(701), "one of them is a clone");
-        let clones = [node(1, 700, "it", true), node(2, 701, "it", false), node(3, 702, "other", false)];
-        assert_eq!(group(&clones), Some(701));
+        assert_eq!(group(&[founder(), node(9, 700, "other", false)]), Some(701), "replaced by it");
+    }
+
+    #[test]
+    fn entries_of_its_own_do_not_take_the_portal_group_of_a_node() {
+        let [link, portal] = addresses(2);
+        let before = [node(1, 900, "founder", true), node(2, 700, IDENTITY, false)];
+        assert_eq!(group_at(link, portal, &before), Some(700));
+        let [other_link, other_portal] = addresses(9);
+        assert_eq!(group_at(other_link, portal, &before), Some(700), "its links go by another address");
+        assert_eq!(group_at(link, other_portal, &before), Some(700), "it has had no portal yet, or another");
+        let before = [node(1, 700, "founder", true), node(2, 701, IDENTITY, false)];
+        assert_eq!(group_at(link, portal, &before), Some(701), "an attempt to join has failed");
+    }
+
+    #[test]
+    fn no_clone_gets_the_portal_group_of_another_one() {
+        let [link, portal] = addresses(9);
+        let group = |nodes: &[(NodeEntry, bool)]| group_at(link, portal, nodes);
+        assert_eq!(group(&[node(1, 700, IDENTITY, true)]), Some(701));
+        // One that is down, or was let in just now.
+        let joined = |portal_group| node(2, portal_group, IDENTITY, false);
+        assert_eq!(group(&[node(1, 900, "founder", true), joined(700)]), Some(701));
+        assert_eq!(group(&[node(1, 700, IDENTITY, true), joined(701)]), Some(702));
+        assert_eq!(group_at(addresses(2)[0], portal, &[node(2, 700, IDENTITY, true)]), Some(701));
     }
 }
