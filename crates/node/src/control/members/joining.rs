@@ -15,7 +15,7 @@ use super::super::cluster::{Admitted, EnterError, Member, Place, cluster_path, t
 use super::super::record_place::RecordPlace;
 use super::super::{Control, ControlError};
 use super::merging::{self, Belongings};
-use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, reachable, told_portals};
+use super::{ETCD_VOTES, JoinRefusal, MEMBERS_DEADLINE, NEXT_NODE, node_entry, reachable, told_portals};
 use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
 use crate::port_numbers::{NodeNumber, free_portal_group};
 use crate::shard::Shard;
@@ -230,6 +230,9 @@ impl Control {
     ) -> Result<JoinAnswer, ControlError> {
         let rules = newcomer.has.rules();
         let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
+        // The founder's own entry has its portal group. It cannot be added after somebody else's.
+        keeper.until_known(&node_key(keeper.me())).await;
+        node_entry(keeper, keeper.me().0)?;
         let next = keeper.get::<u16>(NEXT_NODE);
         // The first node has number 1.
         let number = next.as_ref().map_or(2, |(number, _)| *number);
