@@ -64,7 +64,7 @@ fn taken_away(seed: u64) {
     assert!(matches!(cluster.resolve(A, B), Err(ControlError::HasNoCopy { .. })));
     cluster.resolve(A, A).unwrap();
     wait(&cluster, "it is deleted", || !has_copy(&cluster, B));
-    assert_eq!((cluster.fork(A), cluster.serves(A)), (None, true));
+    wait(&cluster, "no fork is shown", || (cluster.fork(A), cluster.serves(A)) == (None, true));
 }
 
 #[test]
