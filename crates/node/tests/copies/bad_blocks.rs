@@ -521,6 +521,42 @@ pub(super) fn shown_and_gone(seed: u64) {
     assert_eq!(cluster.in_sync(0), 3);
 }
 
+/// Two hosts write to another block of the same physical block: at any time one of these writes is under way.
+#[test]
+fn a_block_is_repaired_though_hosts_write_beside_it_all_the_time() {
+    const WRITES: Duration = Duration::from_millis(40);
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 1);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        cluster.write_marked([3]);
+        let slow = DiskLatency { write: WRITES..WRITES * 2, spike_one_in: 0, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[2], DISK, slow);
+        let written = Rc::new(Cell::new(0));
+        for (index, name) in [(0, "one"), (1, "two"), (2, "three"), (0, "four")] {
+            let (client, portal) = (cluster.client(name), cluster.portal(index));
+            let count = Rc::clone(&written);
+            drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+                let session = log_in(portal, name).await.unwrap();
+                for value in 0.. {
+                    write(&session, 5, value).await.unwrap();
+                    count.set(count.get() + 1);
+                }
+            }));
+        }
+        cluster.world.run_for(Duration::from_millis(200));
+        cluster.spoil(0, [3], DiskFaults::default().remapping());
+        let before = written.get();
+        let is_good = || {
+            cluster.assert_reads(0, [3]);
+            cluster.world.disk_faults(cluster.servers[0], DISK).unreadable.is_empty()
+        };
+        assert!((0..5).any(|_| is_good()), "seed {seed}: the block is still bad");
+        cluster.world.run_for(Duration::from_secs(1));
+        assert!(written.get() > before + 20, "hosts' writes continue");
+        assert_eq!(cluster.in_sync(1), 3);
+    });
+}
+
 #[test]
 fn a_block_fetched_from_another_copy_stays_readable() {
     each_seed(3, shown_and_gone);

@@ -18,7 +18,7 @@ use store::{BadBlock, ReadFailure, SliceError};
 
 use super::super::fetch::{NOBODY_WAITS, NotFetched};
 use super::SliceCopy;
-use super::repair::PHYSICAL_BLOCK;
+use super::repair::{PHYSICAL_BLOCK, Waiter};
 use crate::control::{note_lost_of_copy, set_lost_of_copy};
 
 /// How often a copy asks others for its lost blocks: their disks may read them by now.
@@ -277,7 +277,7 @@ impl SliceCopy {
             if self.layout.has_lost_in(ByteOffset(at), ByteLen(1)) {
                 let lost =
                     BadBlock { offset: ByteOffset(at), disk: 0, disk_offset: 0, cause: ReadFailure::Lost };
-                self.repair_one(lost).await;
+                self.repair_one(lost, Waiter::Nobody).await;
             }
             self.looks_for_lost.next.set(at + 1);
         }

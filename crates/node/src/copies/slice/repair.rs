@@ -51,6 +51,10 @@ const FAILING_WITHIN: Duration = Duration::from_secs(3600);
 /// How many attempts a repair has, since hosts' writes may overtake it.
 const ATTEMPTS_MAX: usize = 5;
 
+/// How many of these, the last ones, lock the range on all nodes: otherwise hosts that write to other blocks
+/// there all the time would overtake each attempt.
+const LOCKED_ATTEMPTS: usize = 2;
+
 /// The same for a lost block: once for the physical block, once for the lost part of it.
 const LOST_ATTEMPTS_MAX: usize = 2;
 
@@ -92,6 +96,15 @@ impl Repairs {
         }
         bad.len() > BAD_BLOCKS_MAX
     }
+}
+
+/// Who waits for a repair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// A read, whose command may have locked the range.
+    Read,
+    /// Nobody.
+    Nobody,
 }
 
 /// A unit of a set that is being rewritten as a whole, until this is dropped.
@@ -319,7 +332,7 @@ impl SliceCopy {
         under_way.set(under_way.get() + 1);
         let copy = Rc::clone(self);
         rt::spawn(async move {
-            copy.repair(bad, end).await;
+            copy.repair(bad, end, Waiter::Nobody).await;
             copy.repairs.under_way.set(copy.repairs.under_way.get() - 1);
         })
         .detach();
@@ -328,10 +341,10 @@ impl SliceCopy {
     /// Rewrites the block and other unreadable ones up to `end`.
     ///
     /// Returns whether all of that can be read now.
-    pub(super) async fn repair(self: &Rc<Self>, bad: BadBlock, end: u64) -> bool {
+    async fn repair(self: &Rc<Self>, bad: BadBlock, end: u64, waiter: Waiter) -> bool {
         let mut bad = bad;
         for _ in 0..REPAIRS_A_READ_MAX {
-            let Some(next) = self.repair_one(bad).await else { return false };
+            let Some(next) = self.repair_one(bad, waiter).await else { return false };
             if next >= end {
                 return true;
             }
@@ -349,7 +362,7 @@ impl SliceCopy {
     /// read there, rewrites all blocks that cannot be read for that, if possible.
     ///
     /// Returns the end of what was rewritten.
-    pub(super) async fn repair_one(self: &Rc<Self>, bad: BadBlock) -> Option<u64> {
+    pub(super) async fn repair_one(self: &Rc<Self>, bad: BadBlock, waiter: Waiter) -> Option<u64> {
         let unit = self.around(bad.offset.0, self.read_unit().max(PHYSICAL_BLOCK));
         let _rewriting = Rewriting::begin(&self.repairs.units, unit.start)?;
         let part = (bad.cause == ReadFailure::Map).then(|| self.around(bad.offset.0, MAP_UNIT));
@@ -363,6 +376,9 @@ impl SliceCopy {
             ReadFailure::Lost => (LOST_ATTEMPTS_MAX, NOBODY_WAITS),
             ReadFailure::Medium | ReadFailure::Map | ReadFailure::Device => (ATTEMPTS_MAX, HOST_WAITS),
         };
+        // For a lost block the other disks may take seconds, and hosts would wait for the lock.
+        let may_lock = waiter == Waiter::Nobody && bad.cause != ReadFailure::Lost;
+        let mut lock = None;
         for attempt in 0..attempts {
             // Hosts may write to the rest all the time.
             match bad.cause {
@@ -378,6 +394,9 @@ impl SliceCopy {
                 if self.layout.read(offset, len).await.is_ok() {
                     return Some(range.end);
                 }
+            }
+            if may_lock && attempt + LOCKED_ATTEMPTS >= attempts && lock.is_none() {
+                lock = Some(self.lock(range.clone()).await.ok()?);
             }
             let mark = match self.ask(|replica, now, leases| replica.readable(now, leases, blocks)) {
                 Ok(mark) => mark,
@@ -464,7 +483,7 @@ impl SliceCopy {
         len: ByteLen,
     ) -> Result<Chain, SliceError> {
         self.note_bad(bad);
-        match self.repair(bad, offset.0 + len.0).await {
+        match self.repair(bad, offset.0 + len.0, Waiter::Read).await {
             true => self.layout.read(offset, len).await,
             false => {
                 self.note_unrepaired(bad);
@@ -483,7 +502,7 @@ impl SliceCopy {
     /// Returns whether it can be read now.
     pub async fn repair_found(self: &Rc<Self>, bad: BadBlock) -> bool {
         self.note_bad(bad);
-        if self.repair(bad, bad.offset.0 + 1).await {
+        if self.repair(bad, bad.offset.0 + 1, Waiter::Read).await {
             return true;
         }
         // A host's read may have found it before, and is repairing it.
