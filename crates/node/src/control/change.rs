@@ -406,6 +406,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::GrowCopy
         | Doing::RenameCopy
         | Doing::SetSpaceOfCopy
+        | Doing::SetCompressionOfCopy
         | Doing::CloseCopy
         | Doing::DeleteCopy
         | Doing::DropCopy

@@ -17,7 +17,7 @@ use std::time::Duration;
 use base::ByteLen;
 use cluster::Transaction;
 use replica::NodeId;
-use store::{Pool, PoolId, SpacePolicy, VolumeInfo};
+use store::{Compression, Pool, PoolId, SpacePolicy, VolumeInfo, VolumeKind};
 
 pub(crate) use self::adoption::ServedAs;
 pub(super) use self::adoption::forget_sole;
@@ -26,7 +26,7 @@ pub use self::opening::CopyOpening;
 pub(super) use self::opening::Worth;
 use super::access::{HOSTS, TARGETS, announce};
 use super::members::{NEXT_NODE, told_portals};
-use super::volumes::{SpaceChange, check_space, has_empty_slices, whole_blocks};
+use super::volumes::{SpaceChange, check_compressible, check_space, has_empty_slices, whole_blocks};
 use super::{Control, ControlError};
 use crate::Paths;
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
@@ -163,6 +163,25 @@ impl Control {
             }
         }
         Err(ClusterError::Conflict(info.name.clone()).into())
+    }
+
+    /// Changes whether the blocks of a volume with copies are compressed that are written from now on. Its
+    /// nodes' pools follow automatically, also those of nodes that are down.
+    pub(super) async fn set_compression_replicated(
+        self: &Rc<Control>,
+        info: &VolumeInfo,
+        compression: Compression,
+    ) -> Result<(), ControlError> {
+        let keeper = self.keeper()?;
+        keeper.check_entry(&volume_key(info.id))?;
+        self.change_entry(&keeper, info.id, None, |entry| {
+            check_compressible(entry.shape.kind == VolumeKind::Log)?;
+            Ok((VolumeEntry { compression: compression.into(), ..entry.clone() }, None))
+        })
+        .await?;
+        // So that it holds here at once. If this fails, the pool follows later.
+        let _followed = self.follow_compression(info.id).await;
+        Ok(())
     }
 
     /// Renames a volume with copies. Its nodes' pools follow automatically.

@@ -34,6 +34,7 @@ doings! {
     GrowCopy = "growing the copy of volume";
     RenameCopy = "renaming the copy of volume";
     SetSpaceOfCopy = "changing the space policy of the copy of volume";
+    SetCompressionOfCopy = "changing the compression of the copy of volume";
     CloseCopy = "closing the copy of volume";
     DeleteCopy = "deleting the copy of volume";
     DropCopy = "deleting a copy of volume";

@@ -9,14 +9,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use replica::{NodeId, Revision, Slot};
-use store::{CopyState, SpacePolicy, VolumeInfo};
+use store::{CopyState, VolumeInfo};
 
 use super::change::{WaitsFor, Work};
 use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::doing::Doing;
 use super::tidying::TIDY_EVERY;
 use super::turns::Thing;
-use super::volumes::compression_in_logs;
 use super::{Control, ControlError, VolumeStatus};
 use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
@@ -98,7 +97,7 @@ impl Control {
         let new = NewCopy {
             name: entry.name.clone(),
             kind: entry.shape.kind,
-            compression: compression_in_logs(&info),
+            compression: entry.compression,
             size: entry.size,
             space: entry.space,
             ..blank
@@ -368,18 +367,6 @@ impl Control {
                 result => return Ok(result.map(|()| next)?),
             }
         }
-    }
-
-    /// Whether the pool calls its copy of the volume by another name.
-    pub(super) fn has_former_name(&self, id: VolumeId, name: &str) -> bool {
-        let found = self.current_of(self.copies_of(id));
-        found.is_some_and(|(_, info)| info.name != name && info.copy.is_some())
-    }
-
-    /// Whether the pool has another space policy for its copy of the volume.
-    pub(super) fn has_former_space(&self, id: VolumeId, space: SpacePolicy) -> bool {
-        let found = self.current_of(self.copies_of(id));
-        found.is_some_and(|(_, info)| info.space != space && info.copy.is_some())
     }
 
     /// Lets the pool follow when the volume was renamed.

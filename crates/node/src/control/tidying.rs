@@ -1,5 +1,6 @@
 //! Clean-up in the background: this node deletes its removed copies, what is left of deleted volumes, and
-//! copies that nobody has added to the record, and its pools follow renames, space policies and conversions.
+//! copies that nobody has added to the record, and its pools follow what the record says about each copy:
+//! name, space policy, compression and kind.
 //!
 //! In open pools this happens at once, in others when they come back. Each pool has a task of its own, since
 //! its disks may hang.
@@ -10,11 +11,12 @@ use std::time::Duration;
 
 use base::Instant;
 use replica::Revision;
-use store::{Pool, PoolId, VolumeKind};
+use store::{Pool, PoolId, VolumeInfo};
 
 use super::Control;
 use super::leftovers::forget_deleted;
-use crate::copies::{DeletedVolume, DroppedCopy, Keeper, SpaceEntry, VolumeEntry};
+use super::volumes::compression_in_logs;
+use crate::copies::{DeletedVolume, DroppedCopy, Keeper, VolumeEntry, WantedCopy};
 use crate::parts;
 use crate::under_way::UnderWay;
 use crate::volume::VolumeId;
@@ -22,8 +24,7 @@ use crate::volume::VolumeId;
 /// How often a node looks for what there is to clean up.
 pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 
-/// How often pools' names, space policies and kinds of volumes are compared with the record although nothing
-/// seems to have changed.
+/// How often what pools have of volumes is compared with the record although nothing seems to have changed.
 const COMPARED_ANYWAY: Duration = Duration::from_secs(10);
 
 /// A piece of the clean-up of what this node has of a volume.
@@ -32,6 +33,8 @@ enum Chore {
     Rename,
     /// The pool has a former space policy of the volume.
     Space,
+    /// The pool has a former setting for the compression of the volume.
+    Compression,
     /// The pool's copy is of another kind than the volume, and not on its way there.
     Kind,
     /// The copy was removed from this node.
@@ -42,8 +45,8 @@ enum Chore {
     Blank(String),
 }
 
-/// When pools' names, space policies and kinds of volumes were last compared with the record and were found
-/// equal, and what that depends on.
+/// When what pools have of volumes was last compared with the record and was found equal, and what that
+/// depends on.
 struct Compared {
     at: Instant,
     /// The revision by which this node acts.
@@ -94,18 +97,19 @@ impl Control {
         }
     }
 
-    /// Copies whose pools have former names, space policies or kinds of their volumes.
+    /// Copies whose pools have not followed the record yet, and in what.
     async fn outdated(&self, keeper: &Rc<Keeper>) -> Vec<(VolumeId, Chore)> {
-        let renamed =
-            |(id, name): (VolumeId, String)| self.has_former_name(id, &name).then_some((id, Chore::Rename));
-        let mut all = parts::filter_map(keeper.names_here(), renamed).await;
-        let changed = |(id, space): (VolumeId, SpaceEntry)| {
-            self.has_former_space(id, space.into()).then_some((id, Chore::Space))
+        let mut all = Vec::new();
+        let compare = |(id, wanted): (VolumeId, WantedCopy)| {
+            let found = self.current_of(self.copies_of(id));
+            if let Some((_, info)) = found.filter(|(_, info)| info.copy.is_some()) {
+                all.extend(lag(&info, &wanted).into_iter().map(|chore| (id, chore)));
+            }
         };
-        all.extend(parts::filter_map(keeper.spaces_here(), changed).await);
-        let converted =
-            |(id, kind): (VolumeId, VolumeKind)| self.has_former_kind(id, kind).then_some((id, Chore::Kind));
-        all.extend(parts::filter_map(keeper.kinds_here(), converted).await);
+        parts::for_each(keeper.wanted_here(), compare).await;
+        let is_former =
+            |id: VolumeId| all.iter().any(|(of, chore)| *of == id && matches!(chore, Chore::Kind));
+        self.forget_refused(is_former);
         all
     }
 
@@ -141,6 +145,11 @@ impl Control {
                     tracing::debug!(volume = entry.name, %error, "the pool still has a volume's former space policy");
                 }
             }
+            Chore::Compression => {
+                if let Err(error) = self.follow_compression(id).await {
+                    tracing::debug!(volume = %id, %error, "the pool still has a volume's former compression");
+                }
+            }
             Chore::Kind => {
                 if let Some(entry) = keeper.volume(id).map(|volume| volume.entry) {
                     self.follow_recorded_kind(id, &entry).await;
@@ -163,6 +172,18 @@ impl Control {
             }
         }
     }
+}
+
+/// In what a pool's copy lags behind the record.
+fn lag(info: &VolumeInfo, wanted: &WantedCopy) -> Vec<Chore> {
+    let compressed = compression_in_logs(info).zip(wanted.compression);
+    let chores = [
+        (info.name != wanted.name, Chore::Rename),
+        (info.space != wanted.space, Chore::Space),
+        (compressed.is_some_and(|(has, wants)| has != wants), Chore::Compression),
+        (info.converting.unwrap_or(info.kind) != wanted.kind, Chore::Kind),
+    ];
+    chores.into_iter().filter_map(|(is_due, chore)| is_due.then_some(chore)).collect()
 }
 
 #[cfg(test)]

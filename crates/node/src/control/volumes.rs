@@ -16,7 +16,7 @@ use store::{Compression, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, Volum
 
 pub use self::change::SpaceChange;
 pub(crate) use self::change::show_capacity;
-pub(super) use self::change::show_when_full;
+pub(super) use self::change::{check_compressible, show_when_full};
 pub use self::conversion::Conversion;
 pub(crate) use self::conversion::to_be_converted;
 pub(super) use self::conversion::{Conversions, compression_in_logs};
@@ -218,7 +218,7 @@ impl Control {
                 name: entry.name.clone(),
                 kind: entry.shape.kind,
                 compression: match entry.shape.kind {
-                    VolumeKind::Log => compression_in_logs(&info),
+                    VolumeKind::Log => entry.compression.known().unwrap_or(info.compression),
                     VolumeKind::Thick | VolumeKind::Ram => Compression::Off,
                 },
                 capacity: ByteLen(entry.size),

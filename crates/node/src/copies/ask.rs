@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use store::Compression;
 
 use super::agreement::{Agreed, Told, Version};
 use super::entry::{NewCopy, SpaceEntry};
@@ -36,14 +35,6 @@ pub enum Ask {
         id: String,
         /// The policy.
         space: SpaceEntry,
-    },
-    /// Set whether blocks of the copy are compressed that are written from now on.
-    SetCompression {
-        /// The volume's identity.
-        id: String,
-        /// The setting, as its number in the pool's catalogue.
-        #[serde(with = "super::entry::compression_code")]
-        compression: Compression,
     },
     /// Report what the node knows of the volume's unit, if it acts in this epoch.
     TellUnit {

@@ -196,6 +196,38 @@ pub struct VolumeEntry {
     /// How it shares the space of its pools with other volumes. The pools follow.
     #[serde(default, skip_serializing_if = "SpaceEntry::is_default")]
     pub space: SpaceEntry,
+    /// Whether its blocks are compressed where it is log-structured. The pools follow.
+    #[serde(default, skip_serializing_if = "CompressionEntry::is_default")]
+    pub compression: CompressionEntry,
+}
+
+/// A [`Compression`] in the record, and between nodes: its number in a pool's catalogue.
+///
+/// A number that only a later version knows is kept: who serves the volume does not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompressionEntry(u8);
+
+impl CompressionEntry {
+    fn is_default(&self) -> bool {
+        *self == CompressionEntry::default()
+    }
+
+    /// The setting; `None`: this version does not know it.
+    pub fn known(self) -> Option<Compression> {
+        Compression::from_code(self.0)
+    }
+}
+
+impl Default for CompressionEntry {
+    fn default() -> CompressionEntry {
+        Compression::default().into()
+    }
+}
+
+impl From<Compression> for CompressionEntry {
+    fn from(compression: Compression) -> CompressionEntry {
+        CompressionEntry(compression.code())
+    }
 }
 
 /// A [`SpacePolicy`] in the record, and between nodes.
@@ -348,7 +380,31 @@ pub enum StandingEntry {
     InSync,
 }
 
+/// What the record says about how each pool with a copy of a volume stores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedCopy {
+    /// The volume's name.
+    pub name: String,
+    /// Its space policy.
+    pub space: SpacePolicy,
+    /// Whether its blocks are compressed where it is log-structured; `None`: this version does not know the
+    /// setting, and leaves the copy as it is.
+    pub compression: Option<Compression>,
+    /// Its kind.
+    pub kind: VolumeKind,
+}
+
 impl VolumeEntry {
+    /// How each pool with a copy stores it.
+    pub fn wanted(&self) -> WantedCopy {
+        WantedCopy {
+            name: self.name.clone(),
+            space: self.space.into(),
+            compression: self.compression.known(),
+            kind: self.shape.kind,
+        }
+    }
+
     /// The configuration that the record has held since `revision`; `None` if the entry is invalid.
     pub fn config(&self, revision: Revision) -> Option<Config> {
         let mut copies = [None; Slot::MAX];
@@ -499,25 +555,6 @@ mod kind_code {
     }
 }
 
-/// [`Compression`], serialized as its number.
-pub(crate) mod compression_code {
-    use serde::de::{Deserialize, Deserializer, Error};
-    use serde::ser::{Serialize, Serializer};
-    use store::Compression;
-
-    pub(crate) fn serialize<S: Serializer>(
-        compression: &Compression,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        compression.code().serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compression, D::Error> {
-        let code = u8::deserialize(deserializer)?;
-        Compression::from_code(code).ok_or_else(|| D::Error::custom(format!("{code} is no compression")))
-    }
-}
-
 /// What a node needs to create its copy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewCopy {
@@ -532,9 +569,8 @@ pub struct NewCopy {
     /// How its blocks are stored, as the kind's number in the pool's catalogue.
     #[serde(with = "kind_code")]
     pub kind: VolumeKind,
-    /// Whether its blocks are compressed, as the setting's number in the pool's catalogue.
-    #[serde(with = "compression_code")]
-    pub compression: Compression,
+    /// Whether its blocks are compressed where it is log-structured.
+    pub compression: CompressionEntry,
     /// Its capacity in bytes, a whole number of blocks.
     pub size: u64,
     /// The size of a logical block in bytes.
@@ -567,7 +603,7 @@ impl NewCopy {
             name: info.name.clone(),
             pool,
             kind: info.kind,
-            compression: info.compression,
+            compression: info.compression.into(),
             size: info.capacity.0,
             block_bytes: info.block_size.bytes(),
             physical_exponent: info.physical_exponent,
@@ -621,6 +657,7 @@ mod tests {
             unread: BTreeMap::new(),
             paused: BTreeMap::new(),
             space: SpaceEntry::default(),
+            compression: CompressionEntry::default(),
         };
         let made = entry.with_config(&all, Cause::VolumeCreated);
         assert!(made.missed.is_empty());

@@ -39,9 +39,10 @@ pub use self::core::{Copies, LinkHandler};
 pub use self::digests::{DIGEST_BYTES, digests};
 pub use self::disk_range::DiskRange;
 pub use self::entry::{
-    CopyEntry, DROPPED_MAX, DeletedVolume, DroppedCopy, Leaves, LinkRole, LinkRoles, NODES, NewCopy,
-    NodeEntry, PoolMarkEntry, ShapeEntry, SpaceEntry, StandingEntry, SyncPause, VolumeEntry, deleted_key,
-    link_roles_key, maintenance_key, node_key, peer, pool_mark_key, volume_key, volume_name_key,
+    CompressionEntry, CopyEntry, DROPPED_MAX, DeletedVolume, DroppedCopy, Leaves, LinkRole, LinkRoles, NODES,
+    NewCopy, NodeEntry, PoolMarkEntry, ShapeEntry, SpaceEntry, StandingEntry, SyncPause, VolumeEntry,
+    WantedCopy, deleted_key, link_roles_key, maintenance_key, node_key, peer, pool_mark_key, volume_key,
+    volume_name_key,
 };
 pub use replica::NodeId;
 

@@ -137,6 +137,7 @@ mod tests {
             sole: false,
             paused: BTreeMap::new(),
             space: Default::default(),
+            compression: Default::default(),
         }
     }
 

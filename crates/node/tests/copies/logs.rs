@@ -546,30 +546,39 @@ fn acknowledged_writes_survive_a_power_loss_of_all_nodes() {
     });
 }
 
+impl Cluster {
+    /// Sets the compression of the volume through the first node, and waits until all nodes that are up have
+    /// followed.
+    fn set_compression(&self, compression: store::Compression) {
+        self.control(0, move |control| async move {
+            control.set_compression(Shape::thick().name, compression).await.unwrap();
+        });
+        self.world.run_for(Duration::from_secs(3));
+    }
+
+    /// The setting, as a node shows it, and what its copy takes.
+    fn compressed(&self, index: usize) -> (store::Compression, store::InLogs) {
+        self.control(index, |control| async move {
+            let info = control.volume(Shape::thick().name).unwrap().info;
+            (info.compression, info.in_logs)
+        })
+    }
+}
+
 /// The setting holds on all nodes with a copy. Each node compresses by itself, and the copies are equal.
 #[test]
 fn each_copy_is_compressed_by_itself() {
     let cluster = Cluster::new(1, 2, 2);
     cluster.add_volume(VolumeKind::Log, 2);
-    let set = |compression| {
-        cluster.control(0, move |control| async move {
-            control.set_compression(Shape::thick().name, compression).await.unwrap();
-        });
-    };
-    let seen = |index: usize| {
-        cluster.control(index, |control| async move {
-            let info = control.volume(Shape::thick().name).unwrap().info;
-            (info.compression, info.in_logs)
-        })
-    };
-    set(store::Compression::Lz4);
+    let seen = |index: usize| cluster.compressed(index);
+    cluster.set_compression(store::Compression::Lz4);
     cluster.write_marked(0..64);
     for index in 0..2 {
         let (compression, taken) = seen(index);
         assert_eq!(compression, store::Compression::Lz4);
         assert!(taken.stored.0 > 0 && taken.stored.0 * 2 <= taken.mapped.0, "node {index}: {taken:?}");
     }
-    set(store::Compression::Off);
+    cluster.set_compression(store::Compression::Off);
     cluster.write_marked(64..128);
     for index in 0..2 {
         assert_eq!(seen(index).0, store::Compression::Off);
@@ -583,4 +592,29 @@ fn each_copy_is_compressed_by_itself() {
     cluster.wait_until_all_serve();
     cluster.assert_reads(1, [0, 5, 63, 64, 127]);
     assert_eq!(seen(1).0, store::Compression::Off);
+}
+
+/// The cluster's record has the setting.
+#[test]
+fn a_node_that_was_down_follows_the_compression() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Log, 2);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.set_compression(store::Compression::Lz4);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(10));
+        cluster.set_compression(store::Compression::Off);
+        cluster.start(1);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_until_all_serve();
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.write_marked(0..64);
+        for index in 0..2 {
+            let (compression, taken) = cluster.compressed(index);
+            assert_eq!(compression, store::Compression::Off);
+            assert!(taken.mapped.0 > 0 && taken.stored >= taken.mapped, "node {index}: {taken:?}");
+        }
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
 }

@@ -101,8 +101,9 @@ fn the_copies_of_a_slow_pool_are_opened_one_after_the_other() {
         let opening = || {
             cluster.control(1, |control| async move {
                 let Ok(keeper) = control.keeper() else { return 0 };
-                let here = keeper.names_here().into_iter();
-                here.filter(|(id, name)| name != Shape::thick().name && keeper.is_being_opened(*id)).count()
+                let others = keeper.wanted_here().into_iter();
+                let others = others.filter(|(_, wanted)| wanted.name != Shape::thick().name);
+                others.filter(|(id, _)| keeper.is_being_opened(*id)).count()
             })
         };
         // An attempt that ends at once, because the pool was not compared with the record yet, does not

@@ -137,6 +137,7 @@ fn degraded() -> Snapshot {
         unread: Default::default(),
         paused: [(1, SyncPause { by: "eva".into(), at: 1_800_000_000 })].into(),
         space: Default::default(),
+        compression: Default::default(),
     };
     let sync = CopySync {
         total_bytes: 3000,

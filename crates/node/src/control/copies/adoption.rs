@@ -26,6 +26,7 @@ use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::tidying::TIDY_EVERY;
 use super::super::turns::Thing;
+use super::super::volumes::compression_in_logs;
 use super::super::{Control, ControlError, Fault, FaultKind, VolumeStatus};
 use super::creation::{Made, NewEntry, record_volume};
 use super::without_volume;
@@ -223,6 +224,7 @@ impl Control {
             size: volume.capacity.0,
             shape: ShapeEntry::of(volume),
             space: volume.space,
+            compression: compression_in_logs(volume).unwrap_or_default(),
             reason: Cause::VolumeAdopted,
             made: &made,
         };

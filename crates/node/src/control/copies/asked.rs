@@ -34,9 +34,6 @@ impl Control {
             Ask::DropCopy { id, asker } => self.drop_copy(&id, asker).await?,
             Ask::GrowCopy { id, size } => self.grow_copy(&id, ByteLen(size)).await?,
             Ask::SetSpace { id, space } => self.set_space_of_copy(&id, space.into()).await?,
-            Ask::SetCompression { id, compression } => {
-                self.set_compression_here(&id, compression, false).await.map(drop)?;
-            }
             Ask::TellUnit { id, epoch } => {
                 let told = VolumeId::parse(&id).and_then(|id| keeper.tell(id, Epoch(epoch)));
                 return Ok(Answer::Unit(told.map(Box::new)));
@@ -114,7 +111,7 @@ impl Control {
             id: Some(id),
             copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
             space: copy.space.into(),
-            compression: copy.compression,
+            compression: copy.compression.known().unwrap_or_default(),
         };
         let (control, asker) = (Rc::clone(self), copy.asker);
         self.copy_requests.borrow_mut().insert(asker);
@@ -420,6 +417,25 @@ impl Control {
             changing.waits_for(WaitsFor::Cores);
             show_when_full(before.id, space.when_full).await;
             Ok(())
+        })
+        .await
+    }
+
+    /// Gives this node's copy of a volume the compression that the cluster's record has.
+    pub(in crate::control) async fn follow_compression(
+        self: &Rc<Control>,
+        id: VolumeId,
+    ) -> Result<(), ControlError> {
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(&id.to_string())?);
+        self.change(Work::new(Doing::SetCompressionOfCopy, &before.name), |changing| async move {
+            changing.concerns(id);
+            let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool)]).await?;
+            let (pool, info) = control.volume_still(&before)?;
+            // Only now: whoever comes last follows what the record has last.
+            let recorded = control.keeper()?.volume(id).and_then(|volume| volume.entry.compression.known());
+            let Some(compression) = recorded.filter(|_| info.copy.is_some()) else { return Ok(()) };
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            Ok(pool.set_compression(id, compression).await.map(drop)?)
         })
         .await
     }

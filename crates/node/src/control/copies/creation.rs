@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::BlockSize;
 use cluster::Transaction;
 use replica::{NodeId, Slot};
-use store::SpacePolicy;
+use store::{Compression, SpacePolicy, VolumeKind};
 
 use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor};
@@ -106,13 +106,18 @@ impl Control {
             slices: new.slices_on_nodes(),
             created: new.created,
         };
+        // Only a log volume is created with it. Another one is compressed when it becomes a log volume.
+        let compression = match new.kind {
+            VolumeKind::Log => new.compression,
+            VolumeKind::Thick | VolumeKind::Ram => Compression::default(),
+        };
         let copy = |slot: usize| NewCopy {
             id: id.to_string(),
             slot: slot as u8,
             name: name.to_string(),
             pool: new.pool.clone(),
             kind: shape.kind,
-            compression: new.compression,
+            compression: compression.into(),
             size: 0,
             block_bytes: shape.block_bytes,
             physical_exponent: shape.physical_exponent,
@@ -135,9 +140,16 @@ impl Control {
             return Err(made.why_too_few(&ranking));
         }
         changing.waits_for(WaitsFor::ClusterRecord);
-        let reason = Cause::VolumeCreated;
-        let space = new.space;
-        let entry = NewEntry { id, name: name.as_str(), size, shape, space, reason, made: &made };
+        let entry = NewEntry {
+            id,
+            name: name.as_str(),
+            size,
+            shape,
+            space: new.space,
+            compression,
+            reason: Cause::VolumeCreated,
+            made: &made,
+        };
         if let Err(error) = record_volume(&keeper, &entry).await {
             // If it is not known whether the volume was recorded, its copies stay: otherwise it could be a
             // volume without data.
@@ -287,6 +299,7 @@ pub(super) struct NewEntry<'a> {
     pub size: u64,
     pub shape: ShapeEntry,
     pub space: SpacePolicy,
+    pub compression: Compression,
     pub reason: Cause,
     pub made: &'a Made,
 }
@@ -367,7 +380,7 @@ async fn is_committed_after_all(keeper: &Keeper, id: VolumeId, drawn: &Drawn) ->
 }
 
 fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
-    let NewEntry { id, name, size, shape, space, reason, made } = new;
+    let NewEntry { id, name, size, shape, space, compression, reason, made } = new;
     let copies = made.copies.iter().enumerate().map(|(slot, (node, life))| CopyEntry {
         slot: slot as u8,
         node: node.0,
@@ -394,6 +407,7 @@ fn new_volume(drawn: &Drawn, new: &NewEntry<'_>) -> Transaction {
         unread: BTreeMap::new(),
         paused: BTreeMap::new(),
         space: (*space).into(),
+        compression: (*compression).into(),
     };
     drawn
         .transaction()

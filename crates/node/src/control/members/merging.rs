@@ -564,6 +564,7 @@ mod tests {
             unread: BTreeMap::new(),
             paused: BTreeMap::new(),
             space: Default::default(),
+            compression: Default::default(),
         };
         let is_heard = |node| node == NodeId(1);
         assert!(has_left(&entry(true, &[2]), is_heard), "its node is gone");

@@ -4,15 +4,15 @@ use std::rc::Rc;
 
 use base::{BlockCount, ByteLen};
 use proto::scsi::LuConfig;
-use store::{Compression, Pool, SpacePolicy, VolumeInfo, VolumeKind, WhenFull};
+use store::{Compression, Pool, SpacePolicy, VolumeInfo, WhenFull};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
-use super::{VolumeStatus, check_space, has_empty_slices, whole_blocks};
+use super::{VolumeStatus, check_space, compression_in_logs, has_empty_slices, whole_blocks};
 use crate::access::VolumeName;
-use crate::copies::{Ask, NodeId, volume_name_key};
+use crate::copies::volume_name_key;
 use crate::events::Event;
 use crate::events::code::VOLUME_RENAMED;
 use crate::shard::{Shard, on_all_cores};
@@ -196,30 +196,31 @@ impl Control {
     /// nodes with a copy.
     ///
     /// # Errors
-    /// The volume is not log-structured. Or a node with a copy cannot be reached: its copy keeps the setting,
-    /// the others have the new one. That does no harm, because each copy is stored by itself.
+    /// The volume is not log-structured; errors of the cluster's record.
     pub async fn set_compression(
         self: &Rc<Control>,
         name: &str,
         compression: Compression,
     ) -> Result<VolumeStatus, ControlError> {
-        let VolumeStatus { info, .. } = self.volume(name)?;
-        check_compressible(&info)?;
-        let id = info.id.to_string();
-        if !self.is_the_clusters(&info) {
-            return self.set_compression_here(&id, compression, true).await;
-        }
-        let keeper = self.keeper()?;
-        let entry = keeper.volume(info.id).map(|volume| volume.entry);
-        let entry = entry.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
-        let mut done = Ok(());
-        for copy in &entry.copies {
-            let ask = Ask::SetCompression { id: id.clone(), compression };
-            let set = keeper.ask(NodeId(copy.node), ask).await.map(drop);
-            done = done.and(set);
-        }
-        done?;
-        self.volume(&id)
+        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
+        self.change(Work::new(Doing::SetCompression, &before.name), |changing| async move {
+            changing.concerns(before.id);
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            if control.is_the_clusters(&before) {
+                // Each node holds the volume for its own part.
+                drop((_volume, pool));
+                changing.waits_for(WaitsFor::ClusterRecord);
+                control.set_compression_replicated(&before, compression).await?;
+                return control.volume(&before.id.to_string());
+            }
+            control.check_alone(&pool, &before)?;
+            check_compressible(compression_in_logs(&before).is_some())?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.set_compression(before.id, compression).await?;
+            control.volume(&before.id.to_string())
+        })
+        .await
     }
 
     /// Checks, without doing it, whether [`Control::set_compression`] is possible.
@@ -227,31 +228,7 @@ impl Control {
     /// # Errors
     /// There is no such volume, or it is not log-structured.
     pub fn check_compression(&self, name: &str) -> Result<(), ControlError> {
-        check_compressible(&self.volume(name)?.info)
-    }
-
-    /// Sets the same for what this node has of the volume. `alone`: no other node has a copy.
-    pub(in crate::control) async fn set_compression_here(
-        self: &Rc<Control>,
-        name: &str,
-        compression: Compression,
-        alone: bool,
-    ) -> Result<VolumeStatus, ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
-        self.change(Work::new(Doing::SetCompression, &before.name), |changing| async move {
-            changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_still(&before)?;
-            if alone {
-                control.check_alone(&pool, &before)?;
-            }
-            // In a cluster, the copy may have yet to begin to be converted.
-            check_compressible(&before)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            pool.set_compression(before.id, compression).await?;
-            control.volume(&before.id.to_string())
-        })
-        .await
+        check_compressible(compression_in_logs(&self.volume(name)?.info).is_some())
     }
 
     /// Checks, without doing it, whether a volume could get another name and size; returns its size after
@@ -300,10 +277,10 @@ pub(in crate::control) async fn show_when_full(id: VolumeId, when_full: WhenFull
     .await;
 }
 
-/// Checks that the volume's blocks can be compressed.
-fn check_compressible(info: &VolumeInfo) -> Result<(), ControlError> {
+/// Checks that a volume's blocks can be compressed: it is a log volume, or becomes one.
+pub(in crate::control) fn check_compressible(is_log: bool) -> Result<(), ControlError> {
     let reason = "only volumes of kind `log` can be compressed";
-    match info.kind == VolumeKind::Log || info.converting == Some(VolumeKind::Log) {
+    match is_log {
         true => Ok(()),
         false => Err(ControlError::Invalid { field: "compression", reason }),
     }

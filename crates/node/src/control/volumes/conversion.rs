@@ -128,12 +128,10 @@ impl Drop for LayoutTurn<'_> {
     }
 }
 
-/// Whether the blocks of a volume are compressed where it is log-structured.
-pub(in crate::control) fn compression_in_logs(info: &VolumeInfo) -> Compression {
-    match info.kind == VolumeKind::Log || info.converting == Some(VolumeKind::Log) {
-        true => info.compression,
-        false => Compression::default(),
-    }
+/// Whether the blocks of a volume are compressed in the log; `None`: its pool has none of it in a log.
+pub(in crate::control) fn compression_in_logs(info: &VolumeInfo) -> Option<Compression> {
+    let is_log = info.kind == VolumeKind::Log || info.converting == Some(VolumeKind::Log);
+    is_log.then_some(info.compression)
 }
 
 impl Control {
@@ -149,7 +147,7 @@ impl Control {
     ) -> Result<VolumeStatus, ControlError> {
         let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         let id = before.id.to_string();
-        let of_cluster = self.change(Work::new(Doing::ConvertVolume, &before.name), |changing| async move {
+        let changed = self.change(Work::new(Doing::ConvertVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
             let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             let (pool, before) = control.volume_still(&before)?;
@@ -157,13 +155,13 @@ impl Control {
             if !control.is_the_clusters(&before) {
                 control.check_alone(&pool, &before)?;
                 drop((volume, pool));
-                return Ok((before, is_new, false));
+                return Ok((before, is_new, None));
             }
             // Each node holds the volume for its own part.
             drop((volume, pool));
             changing.waits_for(WaitsFor::ClusterRecord);
             let keeper = control.keeper()?;
-            control
+            let entry = control
                 .change_entry(&keeper, before.id, None, |entry| {
                     check_kind(entry.shape.kind, kind, entry.space.into())?;
                     let mut next = VolumeEntry::clone(entry);
@@ -171,11 +169,12 @@ impl Control {
                     Ok((next, None))
                 })
                 .await?;
-            Ok((before, is_new, true))
+            Ok((before, is_new, Some(entry)))
         });
-        let (info, is_new, of_cluster) = of_cluster.await?;
-        let followed = self.follow_kind(info.id, kind).await;
-        if !of_cluster {
+        let (info, is_new, entry): (VolumeInfo, bool, Option<VolumeEntry>) = changed.await?;
+        let recorded = entry.as_ref().and_then(|entry| entry.compression.known());
+        let followed = self.follow_kind(info.id, kind, recorded.unwrap_or_default()).await;
+        if entry.is_none() {
             followed?;
             if is_new {
                 let text = to_be_converted(&info.name, kind);
@@ -236,18 +235,13 @@ impl Control {
         Ok(self.wanted_kind(info) != kind)
     }
 
-    /// Whether the pool's copy of a volume is of another kind, and not on its way to this one.
-    pub(in crate::control) fn has_former_kind(&self, id: VolumeId, kind: VolumeKind) -> bool {
-        let found = self.current_of(self.copies_of(id));
-        let is_former = found
-            .is_some_and(|(_, info)| info.copy.is_some() && info.converting.unwrap_or(info.kind) != kind);
-        if !is_former {
-            self.conversions.refused.borrow_mut().remove(&id);
-        }
-        is_former
+    /// Forgets why conversions could not begin, except those of volumes that are `still` to begin.
+    pub(in crate::control) fn forget_refused(&self, still: impl Fn(VolumeId) -> bool) {
+        self.conversions.refused.borrow_mut().retain(|id, _| still(*id));
     }
 
-    /// Begins to convert this node's copy of a volume, or gives that up.
+    /// Begins to convert this node's copy of a volume, or gives that up. A copy that becomes log-structured
+    /// gets this compression.
     ///
     /// # Errors
     /// Those of the pool.
@@ -255,6 +249,7 @@ impl Control {
         self: &Rc<Control>,
         id: VolumeId,
         kind: VolumeKind,
+        compression: Compression,
     ) -> Result<(), ControlError> {
         let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(&id.to_string())?);
         if before.converting.unwrap_or(before.kind) == kind {
@@ -268,7 +263,7 @@ impl Control {
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             match info.converting {
                 None if info.kind != kind => {
-                    pool.begin_conversion(id, kind, Compression::default(), changing.zeroing()).await?;
+                    pool.begin_conversion(id, kind, compression, changing.zeroing()).await?;
                     control.tell_conversion(&pool, id).await
                 }
                 Some(other) if other != kind => {
@@ -291,9 +286,16 @@ impl Control {
         entry: &VolumeEntry,
     ) {
         let kind = entry.shape.kind;
-        let Err(error) = self.follow_kind(id, kind).await else { return };
-        tracing::debug!(volume = entry.name, %error, "the copy of a volume cannot be converted yet");
-        self.conversions.refused.borrow_mut().insert(id, (kind, error.to_string()));
+        let compression = entry.compression.known().unwrap_or_default();
+        let followed = self.follow_kind(id, kind, compression).await;
+        let mut refused = self.conversions.refused.borrow_mut();
+        match followed {
+            Ok(()) => drop(refused.remove(&id)),
+            Err(error) => {
+                tracing::debug!(volume = entry.name, %error, "the copy of a volume cannot be converted yet");
+                refused.insert(id, (kind, error.to_string()));
+            }
+        }
     }
 
     /// Tells the open slices that the volume is being converted. The caller holds the volume.

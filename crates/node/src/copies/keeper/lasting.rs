@@ -122,6 +122,7 @@ mod tests {
             sole: false,
             paused: BTreeMap::new(),
             space: Default::default(),
+            compression: Default::default(),
         }
     }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use base::ByteLen;
 use replica::NodeId;
 use rt::sync::{Receiver, oneshot};
-use store::{PoolId, VolumeId, VolumeKind};
+use store::{PoolId, VolumeId};
 
 use super::super::SliceCopy;
 use super::super::core::Copies;
 use super::super::entry::{
-    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, SpaceEntry, VolumeEntry, deleted_key,
+    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NodeEntry, VolumeEntry, WantedCopy, deleted_key,
     node_key,
 };
 use super::super::split_brain::{SplitEntry, split_key};
@@ -132,19 +132,9 @@ impl Keeper {
         self.volumes.borrow().iter().find(|(_, kept)| kept.entry.number == number).map(|(id, _)| *id)
     }
 
-    /// The identities and names of the volumes that have a copy here.
-    pub fn names_here(&self) -> Vec<(VolumeId, String)> {
-        self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.name.clone())).collect()
-    }
-
-    /// The identities and space policies of the volumes that have a copy here.
-    pub fn spaces_here(&self) -> Vec<(VolumeId, SpaceEntry)> {
-        self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.space)).collect()
-    }
-
-    /// The identities and kinds of the volumes that have a copy here.
-    pub fn kinds_here(&self) -> Vec<(VolumeId, VolumeKind)> {
-        self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.shape.kind)).collect()
+    /// What the record says about the copies here, for their pools to follow.
+    pub fn wanted_here(&self) -> Vec<(VolumeId, WantedCopy)> {
+        self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.wanted())).collect()
     }
 
     /// Copies that were removed from this node, and that this life of it has to delete.

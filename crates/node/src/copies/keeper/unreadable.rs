@@ -280,6 +280,16 @@ mod tests {
     }
 
     #[test]
+    fn a_compression_of_a_later_version_is_kept() {
+        let later = ENTRY.replacen(r#""epoch":7"#, r#""epoch":7,"compression":9"#, 1);
+        let Reading::Whole(entry) = read(later.as_bytes()) else {
+            panic!("who serves does not depend on it")
+        };
+        assert_eq!(entry.wanted().compression, None);
+        assert_eq!(read(&json(&entry)), Reading::Whole(entry));
+    }
+
+    #[test]
     fn entries_of_a_later_version_are_distinguished_from_ours() {
         for prefix in [VOLUMES, DELETED, NODES, LINK_ROLES, TARGETS, HOSTS, USERS, TOKENS, POLICIES, SPLITS] {
             assert!(!can_read(&format!("{prefix}x"), b"[{\"later\":true}]"), "{prefix}");

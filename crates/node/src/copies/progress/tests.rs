@@ -44,6 +44,7 @@ fn volume() -> VolumeEntry {
         unread: Default::default(),
         paused: Default::default(),
         space: Default::default(),
+        compression: Default::default(),
     }
 }
 

@@ -276,6 +276,7 @@ mod tests {
             sole: false,
             paused: BTreeMap::new(),
             space: Default::default(),
+            compression: Default::default(),
         };
         let sync = CopySync {
             total_bytes: 400,

@@ -74,8 +74,8 @@ fn space_change(change: &VolumeChange) -> SpaceChange {
     SpaceChange { when_full: change.when_full.map(asked_when_full), reserve: change.reserve.map(ByteLen) }
 }
 
-/// Changes the compression, renames and grows the volume: all or nothing. Then changes its space policy,
-/// which can be repeated.
+/// Renames and grows the volume, both or neither. Then changes its compression and its space policy, which can
+/// be repeated.
 async fn changed(
     control: Rc<Control>,
     name: String,
@@ -88,21 +88,16 @@ async fn changed(
     let size = size.map(ByteLen);
     let size_after = size.map_or(before.info.capacity, |size| size.max(before.info.capacity));
     control.check_set_space(&id, space, size_after)?;
-    // What can be undone comes first.
     let compression = compression.map(stored_compression).filter(|set| *set != before.info.compression);
+    if compression.is_some() {
+        control.check_compression(&id)?;
+    }
+    let mut changed = resized(&control, &before, new_name, size).await?;
     if let Some(compression) = compression {
-        control.set_compression(&id, compression).await?;
+        changed = control.set_compression(&id, compression).await?;
     }
-    let resized = resized(&control, &before, new_name, size).await;
-    if resized.is_err()
-        && compression.is_some()
-        && let Err(undo) = control.set_compression(&id, before.info.compression).await
-    {
-        tracing::error!(volume = id, error = %undo, "a volume that could not be resized or renamed kept its new compression");
-    }
-    let resized = resized?;
     match space == SpaceChange::default() {
-        true => Ok(resized),
+        true => Ok(changed),
         false => control.set_space(&id, space).await,
     }
 }

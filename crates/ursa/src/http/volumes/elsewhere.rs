@@ -14,7 +14,7 @@ use ::node::{Control, VolumeId, parts};
 use api::{Missing, Volume, VolumeHealth, VolumeKind};
 use store::SpacePolicy;
 
-use super::{copies, kind, map, naa, shown, split_brain, verification, when_full};
+use super::{compression, copies, kind, map, naa, shown, split_brain, verification, when_full};
 use crate::http::peers::{self, VOLUMES};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -194,11 +194,9 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
     let kind = kind(shape.kind);
     let space = (kind == VolumeKind::Log).then(|| SpacePolicy::from(entry.space));
     let reserved = space.map_or(entry.size, |space| space.reserve.0);
+    let compressed = entry.compression.known().filter(|_| kind == VolumeKind::Log);
     // Of the node that has told.
-    let (compression, compression_ratio_percent) = match &told {
-        Ok(told) => (told.compression, told.compression_ratio_percent),
-        Err(_) => (None, None),
-    };
+    let compression_ratio_percent = told.as_ref().ok().and_then(|told| told.compression_ratio_percent);
     let (pool, reserved, used, problem) = match told {
         Ok(told) => (told.pool.clone(), space.map_or(told.reserved, |_| reserved), told.used, None),
         Err(why) => (String::new(), reserved, 0, why),
@@ -216,7 +214,7 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
         reserved,
         used,
         when_full: space.map(|space| when_full(space.when_full)),
-        compression,
+        compression: compressed.map(compression),
         compression_ratio_percent,
         created: shape.created,
         naa: id.map(naa).unwrap_or_default(),
