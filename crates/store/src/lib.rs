@@ -15,7 +15,6 @@ mod allocator;
 mod budget;
 pub mod canary;
 mod catalog;
-mod conversion;
 mod copy;
 mod cursor;
 mod disks;

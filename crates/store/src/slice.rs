@@ -1,5 +1,7 @@
 //! A slice: one core's part of a volume.
 
+mod conversion;
+
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
 
+use self::conversion::Conversion;
 use crate::budget::RamGrant;
 use crate::canary::{Canary, makes};
-use crate::conversion::{Conversion, LOOK_EVERY, turn};
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::CoreDisks;
 use crate::error::{BadBlock, ReadFailure, SliceError};
@@ -340,10 +342,6 @@ impl Slice {
         Rc::clone(&self.layout.borrow())
     }
 
-    fn conversion(&self) -> Option<Rc<Conversion>> {
-        self.conversion.borrow().clone()
-    }
-
     /// Holds back all operations on a part of the volume that begin from now on, as far as this slice has
     /// any, and returns when those under way have ended.
     ///
@@ -573,29 +571,6 @@ impl Slice {
         self.know_lost().await?;
         self.end_hold(offset, len).await?;
         self.apply(bytes(offset, len), Change::Write(data, Durability::Durable)).await
-    }
-
-    /// Changes the range in the layout, and in that which the volume is being converted to.
-    async fn apply(&self, range: Range<u64>, change: Change) -> Result<(), SliceError> {
-        if self.conversion.borrow().is_none() && self.turns.is_free() {
-            return self.apply_to_one(range, change).await;
-        }
-        let _turn = turn(&self.turns, &range).await;
-        // It may have ended meanwhile.
-        let Some(conversion) = self.conversion() else { return self.apply_to_one(range, change).await };
-        let under_way = UnderWay::new(&self.abandoned);
-        let changed = conversion.apply(&self.layout(), range, change).await;
-        under_way.end();
-        changed
-    }
-
-    /// Changes the range in the layout. No conversion is under way.
-    async fn apply_to_one(&self, range: Range<u64>, change: Change) -> Result<(), SliceError> {
-        let _changing = Rc::clone(&self.changing);
-        let under_way = UnderWay::new(&self.abandoned);
-        let changed = self.layout().apply(&range, change).await;
-        under_way.end();
-        changed
     }
 
     /// Reads what a write to the range must read first: the rest of disk blocks that it changes in part.
@@ -958,111 +933,6 @@ impl Slice {
         self.layout().grow(SliceSpec { next: None, ..spec }, disks);
     }
 
-    /// Begins to convert the slice after [`Pool::begin_conversion`](crate::Pool::begin_conversion), unless
-    /// that has begun. [`Slice::convert_some`] does it.
-    ///
-    /// `spec` is the new specification of the same slice; `disks` are this core's disks, as for
-    /// [`Slice::grow`]. Operations under way are not disturbed.
-    ///
-    /// # Panics
-    /// If `spec` is of another slice or layout.
-    pub fn begin_conversion(&self, spec: &SliceSpec, disks: &CoreDisks) {
-        assert_eq!(spec.index, self.index(), "{spec:?} is not of this slice");
-        // A slice that has yet to learn that the volume has grown is converted after that.
-        let is_new = self.conversion.borrow().is_none() && spec.len == self.len();
-        assert!(self.layout().is_of(&spec.kind), "{spec:?} is from before the volume was converted");
-        if let Some(next) = spec.of_next().filter(|_| is_new) {
-            self.convert_to(next, disks);
-        }
-    }
-
-    fn convert_to(&self, spec: SliceSpec, disks: &CoreDisks) {
-        let len = spec.len;
-        let conversion = Conversion::new(Layout::open(spec, disks), len);
-        self.conversion.replace(Some(Rc::new(conversion)));
-    }
-
-    /// Copies some hundred KiB to the layout that the volume is being converted to. Returns how much is left.
-    ///
-    /// One task does this at a time.
-    ///
-    /// # Errors
-    /// [`SliceError::Full`]: there is no room for the other layout; [`SliceError::Unreadable`]: this one
-    /// cannot read what is to be copied; and others. The slice serves as before, and what failed is left to
-    /// copy.
-    pub async fn convert_some(&self) -> Result<ByteLen, SliceError> {
-        self.know_lost().await?;
-        let Some(conversion) = self.conversion() else { return Ok(ByteLen(0)) };
-        // Changes that do not know of the conversion: once they have ended, there are no more of them.
-        while Rc::strong_count(&self.changing) > 1 {
-            rt::sleep(LOOK_EVERY).await;
-        }
-        let is_lost = |range: &Range<u64>| {
-            let mut lost = self.lost.ranges().into_iter();
-            lost.any(|(offset, len)| offset.0 <= range.start && range.end <= offset.0 + len.0)
-        };
-        let under_way = UnderWay::new(&self.abandoned);
-        let copied = conversion.copy_some(&self.turns, &self.layout(), is_lost).await;
-        under_way.end();
-        copied.map(|()| conversion.left())
-    }
-
-    /// Makes the other layout count as much as the present one, if everything has been copied. Returns
-    /// whether it does: then the volume can be switched
-    /// ([`Pool::switch_volume`](crate::Pool::switch_volume)).
-    ///
-    /// # Errors
-    /// Those of a flush of the other layout: it does not count. [`SliceError::Offline`]: the caller of an
-    /// earlier change has gone away, and it is unknown whether that is in both; reopening the pool helps.
-    pub async fn become_equal(&self) -> Result<bool, SliceError> {
-        let Some(conversion) = self.conversion() else { return Ok(false) };
-        if self.abandoned.get() {
-            return Err(SliceError::Offline);
-        }
-        if self.lost.holds_some_of(&(0..self.len().0)) {
-            // As in [`Slice::hold`].
-            conversion.next.merge_all().await?;
-        }
-        conversion.become_equal(&self.turns).await
-    }
-
-    /// Makes only the present layout count again, because the volume was certainly not switched.
-    pub fn count_present_only(&self) {
-        self.conversion().inspect(|conversion| conversion.count_present_only());
-    }
-
-    /// Turns to the other layout (`switched`), or stays with the present one, and closes the one that is
-    /// left.
-    ///
-    /// The catalog says the same already if the volume was switched. Returns when no operation uses the
-    /// layout that was left, and whether its space can be freed: not if the caller of a change has gone away,
-    /// since nobody knows when that ends.
-    pub async fn end_conversion(&self, switched: bool) -> bool {
-        let Some(conversion) = self.conversion() else { return !self.abandoned.get() };
-        // A write may wait for that.
-        match switched {
-            true => conversion.note_switched(),
-            false => conversion.count_present_only(),
-        }
-        let left = {
-            let _turn = turn(&self.turns, &(0..self.len().0)).await;
-            self.conversion.take();
-            match switched {
-                true => Some(self.layout.replace(Rc::clone(&conversion.next))),
-                false => None,
-            }
-        };
-        // Reads under way.
-        while left.as_ref().is_some_and(|left| Rc::strong_count(left) > 1) {
-            rt::sleep(LOOK_EVERY).await;
-        }
-        // And the copying, or a flush.
-        while !switched && Rc::strong_count(&conversion) > 1 {
-            rt::sleep(LOOK_EVERY).await;
-        }
-        !self.abandoned.get()
-    }
-
     fn check_page(&self, page: usize) {
         let pages = self.map_pages();
         assert!(page < pages, "page {page} is outside a map of {pages}");
@@ -1075,30 +945,6 @@ impl Slice {
             "{len:?} at {offset:?} is outside a slice of {:?}",
             self.len()
         );
-    }
-}
-
-/// A change that is under way.
-struct UnderWay<'a> {
-    abandoned: &'a Cell<bool>,
-    has_ended: bool,
-}
-
-impl UnderWay<'_> {
-    fn new(abandoned: &Cell<bool>) -> UnderWay<'_> {
-        UnderWay { abandoned, has_ended: false }
-    }
-
-    fn end(mut self) {
-        self.has_ended = true;
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.abandoned.set(true);
-        }
     }
 }
 

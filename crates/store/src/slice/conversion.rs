@@ -1,4 +1,4 @@
-//! The second layout of a slice whose volume is being converted.
+//! The second layout of a slice whose volume is being converted, and what the slice does with it.
 //!
 //! Until both layouts have everything ([`Conversion::is_equal`]), only the present one counts. The reasons
 //! are in `docs/why/pool.md`, *Converting a volume*.
@@ -11,9 +11,10 @@ use std::time::Duration;
 use base::{Buf, ByteLen, Chain};
 use rt::Durability;
 
+use super::{Change, Layout, Slice, SliceSpec};
+use crate::disks::CoreDisks;
 use crate::error::SliceError;
 use crate::range_lock::{Locked, RangeLock};
-use crate::slice::{Change, Layout};
 
 /// How much a step copies: hosts' writes to the range wait for that, some milliseconds on a disk that seeks.
 const STEP_BYTES: u64 = 256 << 10;
@@ -26,7 +27,165 @@ const UNIT: u64 = 4096;
 const DECIDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often such a write looks.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+impl Slice {
+    pub(super) fn conversion(&self) -> Option<Rc<Conversion>> {
+        self.conversion.borrow().clone()
+    }
+
+    /// Begins to convert the slice after [`Pool::begin_conversion`](crate::Pool::begin_conversion), unless
+    /// that has begun. [`Slice::convert_some`] does it.
+    ///
+    /// `spec` is the new specification of the same slice; `disks` are this core's disks, as for
+    /// [`Slice::grow`]. Operations under way are not disturbed.
+    ///
+    /// # Panics
+    /// If `spec` is of another slice or layout.
+    pub fn begin_conversion(&self, spec: &SliceSpec, disks: &CoreDisks) {
+        assert_eq!(spec.index, self.index(), "{spec:?} is not of this slice");
+        // A slice that has yet to learn that the volume has grown is converted after that.
+        let is_new = self.conversion.borrow().is_none() && spec.len == self.len();
+        assert!(self.layout().is_of(&spec.kind), "{spec:?} is from before the volume was converted");
+        if let Some(next) = spec.of_next().filter(|_| is_new) {
+            self.convert_to(next, disks);
+        }
+    }
+
+    pub(super) fn convert_to(&self, spec: SliceSpec, disks: &CoreDisks) {
+        let len = spec.len;
+        let conversion = Conversion::new(Layout::open(spec, disks), len);
+        self.conversion.replace(Some(Rc::new(conversion)));
+    }
+
+    /// Copies some hundred KiB to the layout that the volume is being converted to. Returns how much is left.
+    ///
+    /// One task does this at a time.
+    ///
+    /// # Errors
+    /// [`SliceError::Full`]: there is no room for the other layout; [`SliceError::Unreadable`]: this one
+    /// cannot read what is to be copied; and others. The slice serves as before, and what failed is left to
+    /// copy.
+    pub async fn convert_some(&self) -> Result<ByteLen, SliceError> {
+        self.know_lost().await?;
+        let Some(conversion) = self.conversion() else { return Ok(ByteLen(0)) };
+        // Changes that do not know of the conversion: once they have ended, there are no more of them.
+        while Rc::strong_count(&self.changing) > 1 {
+            rt::sleep(LOOK_EVERY).await;
+        }
+        let is_lost = |range: &Range<u64>| {
+            let mut lost = self.lost.ranges().into_iter();
+            lost.any(|(offset, len)| offset.0 <= range.start && range.end <= offset.0 + len.0)
+        };
+        let under_way = UnderWay::new(&self.abandoned);
+        let copied = conversion.copy_some(&self.turns, &self.layout(), is_lost).await;
+        under_way.end();
+        copied.map(|()| conversion.left())
+    }
+
+    /// Makes the other layout count as much as the present one, if everything has been copied. Returns
+    /// whether it does: then the volume can be switched
+    /// ([`Pool::switch_volume`](crate::Pool::switch_volume)).
+    ///
+    /// # Errors
+    /// Those of a flush of the other layout: it does not count. [`SliceError::Offline`]: the caller of an
+    /// earlier change has gone away, and it is unknown whether that is in both; reopening the pool helps.
+    pub async fn become_equal(&self) -> Result<bool, SliceError> {
+        let Some(conversion) = self.conversion() else { return Ok(false) };
+        if self.abandoned.get() {
+            return Err(SliceError::Offline);
+        }
+        if self.lost.holds_some_of(&(0..self.len().0)) {
+            // As in [`Slice::hold`].
+            conversion.next.merge_all().await?;
+        }
+        conversion.become_equal(&self.turns).await
+    }
+
+    /// Makes only the present layout count again, because the volume was certainly not switched.
+    pub fn count_present_only(&self) {
+        self.conversion().inspect(|conversion| conversion.count_present_only());
+    }
+
+    /// Turns to the other layout (`switched`), or stays with the present one, and closes the one that is
+    /// left.
+    ///
+    /// The catalog says the same already if the volume was switched. Returns when no operation uses the
+    /// layout that was left, and whether its space can be freed: not if the caller of a change has gone away,
+    /// since nobody knows when that ends.
+    pub async fn end_conversion(&self, switched: bool) -> bool {
+        let Some(conversion) = self.conversion() else { return !self.abandoned.get() };
+        // A write may wait for that.
+        match switched {
+            true => conversion.note_switched(),
+            false => conversion.count_present_only(),
+        }
+        let left = {
+            let _turn = turn(&self.turns, &(0..self.len().0)).await;
+            self.conversion.take();
+            match switched {
+                true => Some(self.layout.replace(Rc::clone(&conversion.next))),
+                false => None,
+            }
+        };
+        // Reads under way.
+        while left.as_ref().is_some_and(|left| Rc::strong_count(left) > 1) {
+            rt::sleep(LOOK_EVERY).await;
+        }
+        // And the copying, or a flush.
+        while !switched && Rc::strong_count(&conversion) > 1 {
+            rt::sleep(LOOK_EVERY).await;
+        }
+        !self.abandoned.get()
+    }
+
+    /// Changes the range in the layout, and in that which the volume is being converted to.
+    pub(super) async fn apply(&self, range: Range<u64>, change: Change) -> Result<(), SliceError> {
+        if self.conversion.borrow().is_none() && self.turns.is_free() {
+            return self.apply_to_one(range, change).await;
+        }
+        let _turn = turn(&self.turns, &range).await;
+        // It may have ended meanwhile.
+        let Some(conversion) = self.conversion() else { return self.apply_to_one(range, change).await };
+        let under_way = UnderWay::new(&self.abandoned);
+        let changed = conversion.apply(&self.layout(), range, change).await;
+        under_way.end();
+        changed
+    }
+
+    /// Changes the range in the layout. No conversion is under way.
+    async fn apply_to_one(&self, range: Range<u64>, change: Change) -> Result<(), SliceError> {
+        let _changing = Rc::clone(&self.changing);
+        let under_way = UnderWay::new(&self.abandoned);
+        let changed = self.layout().apply(&range, change).await;
+        under_way.end();
+        changed
+    }
+}
+
+/// A change that is under way.
+struct UnderWay<'a> {
+    abandoned: &'a Cell<bool>,
+    has_ended: bool,
+}
+
+impl UnderWay<'_> {
+    fn new(abandoned: &Cell<bool>) -> UnderWay<'_> {
+        UnderWay { abandoned, has_ended: false }
+    }
+
+    fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.abandoned.set(true);
+        }
+    }
+}
 
 /// A layout that a slice is being copied to.
 pub(crate) struct Conversion {
