@@ -18,6 +18,8 @@ mod portal;
 mod record;
 mod session;
 mod shard;
+#[cfg(test)]
+mod single_node;
 mod under_way;
 mod unit;
 mod volume;

@@ -267,30 +267,15 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::net::SocketAddr;
-    use std::sync::Arc;
-
     use rt::CoreId;
-    use rt::sim::World;
 
     use super::*;
-    use crate::{Config, Wanted};
+    use crate::single_node::single_node;
 
     /// Otherwise anybody could become the first user of a node that has users.
     #[test]
     fn a_marker_that_a_later_version_has_written_counts() {
-        let world = World::new(1);
-        let server = world.add_machine("server", 1);
-        let portals = vec![SocketAddr::new(world.address(server), 3260)];
-        let config = Arc::new(Config { data_dir: "/ursa".into(), portals, ..Config::default() });
-        let (ready, started) = rt::sync::oneshot();
-        let start = Cell::new(Some((Wanted::default(), ready)));
-        world.restart(server, move |core| {
-            let start = (core == CoreId(0)).then(|| start.take()).flatten();
-            crate::run(Arc::clone(&config), start)
-        });
-        world.wait_for(started).expect("the node answers").expect("it starts");
+        let (world, server) = single_node(1);
         world.block_on(server, CoreId(0), || async {
             let control = Control::current();
             assert_eq!(control.is_set_up(), Some(false));

@@ -113,18 +113,15 @@ async fn on_slice(slice: &Slice, piece: Piece, op: PieceOp) -> Result<Chain, Sli
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::net::SocketAddr;
-    use std::sync::Arc;
     use std::time::Duration;
 
     use base::BlockSize;
-    use rt::sim::World;
     use store::{Compression, NewDisk, VolumeKind};
 
     use super::*;
+    use crate::Control;
     use crate::control::{NewVolume, PoolSpec};
-    use crate::{Config, Control, Wanted};
+    use crate::single_node::single_node;
 
     /// The length of a range of the other core's slice.
     const LEN: ByteLen = ByteLen(4096);
@@ -154,18 +151,8 @@ mod tests {
     /// later.
     #[test]
     fn a_range_of_another_core_is_released_when_its_taker_is_gone() {
-        let world = World::new(1);
-        let server = world.add_machine("server", 2);
+        let (world, server) = single_node(2);
         world.add_disk(server, "/dev/disk", 64 << 20, 512);
-        let portals = vec![SocketAddr::new(world.address(server), 3260)];
-        let config = Arc::new(Config { data_dir: "/ursa".into(), portals, ..Config::default() });
-        let (ready, started) = rt::sync::oneshot();
-        let start = Cell::new(Some((Wanted::default(), ready)));
-        world.restart(server, move |core| {
-            let start = (core == CoreId(0)).then(|| start.take()).flatten();
-            crate::run(Arc::clone(&config), start)
-        });
-        world.wait_for(started).expect("the node answers").expect("it starts");
         let (given_up, taken) = world.block_on(server, CoreId(0), || async {
             let volume = new_volume(Control::current()).await;
             let take = || volume.take_part(1, ByteOffset(0), LEN);

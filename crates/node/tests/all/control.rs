@@ -21,6 +21,8 @@ use crate::shadow::Shadow;
 use crate::workload::{Worker, read_all, volume_number};
 
 const LUN: u16 = 0;
+/// A disk that is added to the pool.
+const SECOND: &str = "/dev/second";
 
 /// LOGICAL UNIT NOT SUPPORTED, and the unit attentions that report changes (SPC-4 table 44).
 const NOT_SUPPORTED: (u8, u16) = (0x05, 0x2500);
@@ -33,6 +35,22 @@ async fn read_block(session: &Session, lun: u16, lba: u64) -> Result<(), Error> 
 
 fn free(rig: &Rig) -> ByteLen {
     rig.control(|control| async move { control.pools()[0].state.as_ref().unwrap().usage.free })
+}
+
+/// Adds the disk at [`SECOND`] to the pool. Returns how many it has then.
+fn add_second_disk(rig: &Rig) -> Result<usize, ControlError> {
+    rig.control(|control| async move {
+        let disk = NewDisk { path: SECOND.into(), create: None, reserve: false };
+        control.add_disk(POOL, disk, false).await.map(|pool| pool.paths.len())
+    })
+}
+
+/// Checks whether the pool can lose a disk, and removes it.
+fn remove_disk(rig: &Rig, path: &'static str) -> Result<PoolStatus, ControlError> {
+    rig.control(move |control| async move {
+        control.check_disk_removal(POOL, path.as_ref())?;
+        control.remove_disk(POOL, path.into()).await
+    })
 }
 
 /// A client that writes to all of `shape` on several sessions until its session ends or the unit is gone.
@@ -303,16 +321,12 @@ fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
         let session = client.run(|portal| log_in(portal, "client", LUN));
         keep_busy(&rig, shape, seed);
         // Its blocks are as large as the volume's; the first disk's are smaller.
-        rig.world.add_disk(rig.server, "/dev/second", 32 * MIB, 4096);
+        rig.world.add_disk(rig.server, SECOND, 32 * MIB, 4096);
         let grow = |mib: u64| {
             rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
         };
         assert!(matches!(grow(80), Err(ControlError::Store(store::StoreError::NoSpace { .. }))));
-        let pool = rig.control(|control| async move {
-            let disk = store::NewDisk { path: "/dev/second".into(), create: None, reserve: false };
-            control.add_disk(POOL, disk, false).await
-        });
-        assert_eq!(pool.unwrap().paths.len(), 2);
+        assert_eq!(add_second_disk(&rig).unwrap(), 2);
         grow(80).unwrap();
         client.run(move |_| write_and_read(session, 40 * MIB..80 * MIB));
         rig.power_cycle();
@@ -331,31 +345,20 @@ fn an_empty_disk_is_removed_while_clients_write() {
         let client = rig.client("client");
         let session = client.run(|portal| log_in(portal, "client", LUN));
         keep_busy(&rig, shape, seed);
-        rig.world.add_disk(rig.server, "/dev/second", 32 * MIB, 512);
-        let add = || {
-            rig.control(|control| async move {
-                let disk = store::NewDisk { path: "/dev/second".into(), create: None, reserve: false };
-                control.add_disk(POOL, disk, false).await.map(|pool| pool.paths.len())
-            })
-        };
-        let remove = |path: &'static str| {
-            rig.control(move |control| async move {
-                control.check_disk_removal(POOL, path.as_ref())?;
-                control.remove_disk(POOL, path.into()).await.map(|pool| pool.paths)
-            })
-        };
-        assert_eq!(add().unwrap(), 2);
+        rig.world.add_disk(rig.server, SECOND, 32 * MIB, 512);
+        let remove = |path| remove_disk(&rig, path).map(|pool| pool.paths);
+        assert_eq!(add_second_disk(&rig).unwrap(), 2);
         let is_full = |error| matches!(error, ControlError::Store(store::StoreError::NoSpace { .. }));
         assert!(remove(DISK).is_err_and(is_full), "the other disk is too small for what lies on it");
-        assert_eq!(remove("/dev/second").unwrap(), [std::path::PathBuf::from(DISK)]);
+        assert_eq!(remove(SECOND).unwrap(), [std::path::PathBuf::from(DISK)]);
         // It was wiped, and no core holds it any more.
-        assert_eq!(add().unwrap(), 2);
+        assert_eq!(add_second_disk(&rig).unwrap(), 2);
         let grow = |mib: u64| {
             rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
         };
         grow(80).unwrap();
         client.run(move |_| write_and_read(session, 40 * MIB..80 * MIB));
-        assert!(remove("/dev/second").is_err_and(is_full));
+        assert!(remove(SECOND).is_err_and(is_full));
         rig.power_cycle();
         let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
         assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
@@ -371,30 +374,27 @@ fn a_disk_is_emptied_and_removed_while_clients_write() {
         let shape = Shape { mib: 40, ..Shape::thick() };
         rig.add(shape);
         keep_busy(&rig, shape, seed);
-        rig.world.add_disk(rig.server, "/dev/second", 64 * MIB, 512);
-        let pool = rig.control(|control| async move {
-            let disk = store::NewDisk { path: "/dev/second".into(), create: None, reserve: false };
-            control.add_disk(POOL, disk, false).await?;
-            let would = control.check_disk_removal(POOL, DISK.as_ref())?;
-            assert_eq!(would.moves, ByteLen(40 * MIB));
-            control.remove_disk(POOL, DISK.into()).await
+        rig.world.add_disk(rig.server, SECOND, 64 * MIB, 512);
+        add_second_disk(&rig).unwrap();
+        let moves = rig.control(|control| async move {
+            control.check_disk_removal(POOL, DISK.as_ref()).map(|would| would.moves)
         });
-        let leaving = pool.unwrap().state.unwrap().leaving.unwrap();
+        assert_eq!(moves.unwrap(), ByteLen(40 * MIB));
+        let leaving = remove_disk(&rig, DISK).unwrap().state.unwrap().leaving.unwrap();
         assert_eq!((leaving.path, leaving.left), (DISK.into(), ByteLen(40 * MIB)));
         let pool = || rig.control(|control| async move { control.pool(POOL) }).unwrap();
         if seed % 2 == 0 {
             // As many administrators do.
             let kept = rig.control(|control| async move { control.keep_disk(POOL, DISK.into()).await });
             assert_eq!(kept.unwrap().state.unwrap().leaving, None);
-            let again = rig.control(|control| async move { control.remove_disk(POOL, DISK.into()).await });
-            assert!(again.unwrap().state.unwrap().leaving.is_some());
+            assert!(remove_disk(&rig, DISK).unwrap().state.unwrap().leaving.is_some());
         }
         let restarts = seed % 3 == 0;
         if restarts {
             rig.world.run_for(Duration::from_millis(seed * 100));
             rig.power_cycle();
         }
-        let removed = || pool().paths == [std::path::PathBuf::from("/dev/second")];
+        let removed = || pool().paths == [std::path::PathBuf::from(SECOND)];
         let mut waited = 0;
         while !removed() {
             rig.world.run_for(Duration::from_secs(1));
@@ -411,7 +411,7 @@ fn a_disk_is_emptied_and_removed_while_clients_write() {
             rig.world.run_for(Duration::from_secs(2));
         }
         rig.power_cycle();
-        assert_eq!(pool().paths, [std::path::PathBuf::from("/dev/second")]);
+        assert_eq!(pool().paths, [std::path::PathBuf::from(SECOND)]);
         assert_eq!(pool().state.unwrap().usage.disks.len(), 1);
     });
 }

@@ -93,14 +93,21 @@ fn other(kind: VolumeKind) -> VolumeKind {
     kind.other().expect("it is on a disk")
 }
 
+/// Nodes that have a volume of this kind, with a copy on each, and a host that has been writing to it for a
+/// second.
+fn in_use(seed: u64, nodes: u8, kind: VolumeKind) -> (Cluster, Rc<Written>) {
+    let cluster = Cluster::new(seed, nodes.into(), 2);
+    cluster.add_shaped(Shape { kind, ..Shape::thick() }, nodes);
+    let written = cluster.start_writing(cluster.portal(0));
+    cluster.world.run_for(Duration::from_secs(1));
+    (cluster, written)
+}
+
 #[test]
 fn both_copies_are_converted_while_a_host_writes_and_neither_leaves() {
     for from in [VolumeKind::Thick, VolumeKind::Log] {
         each_seed(2, |seed| {
-            let cluster = Cluster::new(seed, 2, 2);
-            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 2);
-            let written = cluster.start_writing(cluster.portal(0));
-            cluster.world.run_for(Duration::from_secs(1));
+            let (cluster, written) = in_use(seed, 2, from);
             cluster.convert(1, other(from));
             assert!(!cluster.is_of_its_kind(1), "it takes a moment");
             cluster.wait_until_converted();
@@ -131,10 +138,7 @@ fn both_copies_are_converted_while_a_host_writes_and_neither_leaves() {
 fn a_node_that_is_lost_in_the_middle_continues_when_it_is_back() {
     for from in [VolumeKind::Thick, VolumeKind::Log] {
         each_seed(4, |seed| {
-            let cluster = Cluster::new(seed, 2, 2);
-            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 2);
-            let written = cluster.start_writing(cluster.portal(0));
-            cluster.world.run_for(Duration::from_secs(1));
+            let (cluster, written) = in_use(seed, 2, from);
             cluster.convert(0, other(from));
             // The other node begins within a second.
             cluster.world.run_for(Duration::from_millis(500 * seed));
@@ -158,10 +162,7 @@ fn a_node_that_is_lost_in_the_middle_continues_when_it_is_back() {
 fn the_only_copy_is_converted_across_power_cuts() {
     for from in [VolumeKind::Thick, VolumeKind::Log] {
         each_seed(4, |seed| {
-            let cluster = Cluster::new(seed, 1, 2);
-            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 1);
-            let written = cluster.start_writing(cluster.portal(0));
-            cluster.world.run_for(Duration::from_secs(1));
+            let (cluster, written) = in_use(seed, 1, from);
             cluster.convert(0, other(from));
             for _ in 0..2 {
                 cluster.world.run_for(Duration::from_millis(300 * seed));
@@ -181,10 +182,7 @@ fn the_only_copy_is_converted_across_power_cuts() {
 fn a_conversion_that_is_cancelled_leaves_the_volume_as_it_was() {
     for from in [VolumeKind::Thick, VolumeKind::Log] {
         each_seed(3, |seed| {
-            let cluster = Cluster::new(seed, 2, 2);
-            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 2);
-            let written = cluster.start_writing(cluster.portal(0));
-            cluster.world.run_for(Duration::from_secs(1));
+            let (cluster, written) = in_use(seed, 2, from);
             let free = [0, 1].map(|index| cluster.free(index));
             cluster.convert(0, other(from));
             // Some copies may have been converted by then.
