@@ -126,6 +126,13 @@ impl Control {
         self.volume_named(&before.id.to_string()).map_err(|_| ControlError::not_found("volume", &before.name))
     }
 
+    /// The same for what is about to be changed: it must be clear which pool has it.
+    pub(super) fn volume_to_change(&self, before: &VolumeInfo) -> Result<(Pool, VolumeInfo), ControlError> {
+        let (pool, info) = self.volume_still(before)?;
+        self.check_in_one_pool(&info)?;
+        Ok((pool, info))
+    }
+
     /// The volume of this name or identity, with its pool's name: for a change that then waits for its turn.
     ///
     /// Meanwhile it must not hold the pool, which the change before it may close and open again.
@@ -162,15 +169,31 @@ impl Control {
             return found.into_iter().next();
         }
         let keeper = self.keeper().ok();
-        let rank = |(_, info): &(Pool, VolumeInfo)| match info.copy.map(|copy| copy.state) {
-            _ if !keeper.as_ref().is_some_and(|keeper| is_current(keeper, info)) => 4,
-            Some(CopyState::Blank) => 3,
-            Some(CopyState::SetBack { .. }) => 2,
-            // No host has used it yet.
-            Some(CopyState::New) => 1,
-            _ => 0,
-        };
-        found.into_iter().min_by_key(rank)
+        found.into_iter().min_by_key(|(_, info)| rank(keeper.as_deref(), info))
+    }
+
+    /// Checks that it is clear which pool has the volume.
+    ///
+    /// If several do, and none of them is worth more, any of them may be the one that is served. A change of
+    /// another one would give the open slices places in the wrong pool, or delete the wrong data.
+    ///
+    /// # Errors
+    /// [`ControlError::InSeveralPools`].
+    pub(super) fn check_in_one_pool(&self, volume: &VolumeInfo) -> Result<(), ControlError> {
+        let found = self.copies_of(volume.id);
+        if found.len() < 2 {
+            return Ok(());
+        }
+        let keeper = self.keeper().ok();
+        let ranked = found.iter().map(|(pool, info)| (rank(keeper.as_deref(), info), pool.name()));
+        let mut ranked: Vec<(u8, String)> = ranked.collect();
+        let best = ranked.iter().map(|(rank, _)| *rank).min();
+        ranked.retain(|(rank, _)| Some(*rank) == best);
+        if ranked.len() < 2 {
+            return Ok(());
+        }
+        let pools: Vec<String> = ranked.into_iter().map(|(_, pool)| pool).collect();
+        Err(ControlError::InSeveralPools { volume: volume.name.clone(), pools: pools.join(", ") })
     }
 
     /// The volumes of a pool, except those whose copy on this node is in another pool.
@@ -266,6 +289,18 @@ impl Control {
             Some((info.id, in_record(&info).unwrap_or(info.name), why))
         });
         found.collect()
+    }
+}
+
+/// What an entry of a pool is worth among several of one volume: the lowest number is worth most.
+fn rank(keeper: Option<&Keeper>, info: &VolumeInfo) -> u8 {
+    match info.copy.map(|copy| copy.state) {
+        _ if !keeper.is_some_and(|keeper| is_current(keeper, info)) => 4,
+        Some(CopyState::Blank) => 3,
+        Some(CopyState::SetBack { .. }) => 2,
+        // No host has used it yet.
+        Some(CopyState::New) => 1,
+        _ => 0,
     }
 }
 

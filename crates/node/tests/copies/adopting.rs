@@ -1,7 +1,8 @@
 //! A volume with a single copy gets a copy on another node, while hosts use it.
 
+use base::ByteLen;
 use initiator::command::PersistentReserveOut;
-use node::control::{AddedCopy, ControlError, ImportSpec};
+use node::control::{AddedCopy, ControlError, ImportSpec, SpaceChange};
 use node::copies::NewCopy;
 use replica::Slot;
 use rt::sim::{DiskFaults, DiskLatency};
@@ -452,9 +453,9 @@ fn a_new_copy_in_a_second_pool_is_not_mistaken_for_the_volume() {
     assert_eq!(cluster.holds(1, BLOCKS), [1]);
 }
 
-/// The volume of two pools is served from the one that was open first, whatever their names.
-#[test]
-fn a_volume_is_not_mapped_while_one_of_the_pools_that_hold_it_is_exported() {
+/// A volume with the name `renamed`, whose only copy two pools hold, as far as anybody can tell. It is served
+/// from the second one, which was open first, and is not mapped.
+fn sole_in_two_pools() -> Cluster {
     let cluster = with_a_new_one_in_a_second_pool();
     let server = cluster.servers[0];
     cluster.control(0, |control| async move { control.unmap(TARGET, 0, None).await.unwrap() });
@@ -476,7 +477,43 @@ fn a_volume_is_not_mapped_while_one_of_the_pools_that_hold_it_is_exported() {
         control.import_pool(import).await.map(drop).unwrap();
     });
     assert_eq!(sole_copies(&cluster), [true, true]);
+    cluster
+}
 
+/// A change would be made in the pool whose name comes first, whichever the open slices lie in.
+#[test]
+fn a_volume_that_two_pools_hold_is_not_changed() {
+    let cluster = sole_in_two_pools();
+    cluster.control(0, |control| async move {
+        let larger = ByteLen(9 * MIB);
+        let space = SpaceChange { reserve: Some(ByteLen(0)), ..SpaceChange::default() };
+        for refused in [
+            control.grow_volume("renamed", larger).await.map(drop),
+            control.rename_volume("renamed", "again").await.map(drop),
+            control.set_space("renamed", space).await.map(drop),
+            control.convert_volume("renamed", VolumeKind::Log).await.map(drop),
+            control.delete_volume("renamed", true).await,
+            control.check_change("renamed", None, Some(larger)).map(drop),
+            control.check_deletion("renamed"),
+        ] {
+            let Err(ControlError::InSeveralPools { pools, .. }) = &refused else { panic!("{refused:?}") };
+            assert_eq!(*pools, format!("{POOL}, {SECOND}"));
+        }
+    });
+    cluster.control(0, |control| async move { control.export_pool(POOL).await.map(drop) }).unwrap();
+    cluster.world.run_for(Duration::from_secs(3));
+    let size = cluster.control(0, |control| async move {
+        control.grow_volume("renamed", ByteLen(9 * MIB)).await.map(|volume| volume.info.capacity)
+    });
+    assert_eq!(size.unwrap(), ByteLen(9 * MIB), "only one pool is left");
+    cluster.control(0, |control| async move { control.delete_volume("renamed", false).await }).unwrap();
+}
+
+/// The volume of two pools is served from the one that was open first, whatever their names.
+#[test]
+fn a_volume_is_not_mapped_while_one_of_the_pools_that_hold_it_is_exported() {
+    let cluster = sole_in_two_pools();
+    let server = cluster.servers[0];
     let slow = Duration::from_millis(700)..Duration::from_millis(800);
     let latency = DiskLatency { write: slow, ..DiskLatency::default() };
     cluster.world.set_disk_latency(server, SECOND_DISK, latency);

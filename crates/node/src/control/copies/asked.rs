@@ -386,7 +386,7 @@ impl Control {
         self.change(Work::new(Doing::GrowCopy, &before.name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_still(&before)?;
+            let (pool, before) = control.volume_to_change(&before)?;
             if before.capacity >= size {
                 return Ok(());
             }
@@ -411,7 +411,7 @@ impl Control {
         self.change(Work::new(Doing::SetSpaceOfCopy, &before.name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_still(&before)?;
+            let (pool, before) = control.volume_to_change(&before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             pool.set_space(before.id, space).await?;
             changing.waits_for(WaitsFor::Cores);
@@ -430,7 +430,7 @@ impl Control {
         self.change(Work::new(Doing::SetCompressionOfCopy, &before.name), |changing| async move {
             changing.concerns(id);
             let _volume = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool)]).await?;
-            let (pool, info) = control.volume_still(&before)?;
+            let (pool, info) = control.volume_to_change(&before)?;
             // Only now: whoever comes last follows what the record has last.
             let recorded = control.keeper()?.volume(id).and_then(|volume| volume.entry.compression.known());
             let Some(compression) = recorded.filter(|_| info.copy.is_some()) else { return Ok(()) };

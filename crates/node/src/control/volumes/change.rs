@@ -52,7 +52,7 @@ impl Control {
         self.change(Work::new(Doing::GrowVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_still(&before)?;
+            let (pool, before) = control.volume_to_change(&before)?;
             if control.is_the_clusters(&before) {
                 // Each node holds the volume for its own part.
                 drop((_volume, pool));
@@ -115,7 +115,7 @@ impl Control {
         self.change(Work::new(Doing::SetSpace, &before.name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_still(&before)?;
+            let (pool, before) = control.volume_to_change(&before)?;
             if control.is_the_clusters(&before) {
                 // Each node holds the volume for its own part.
                 drop((_volume, pool));
@@ -147,6 +147,7 @@ impl Control {
         size: ByteLen,
     ) -> Result<(SpacePolicy, SpacePolicy), ControlError> {
         let VolumeStatus { info, .. } = self.volume(name)?;
+        self.check_in_one_pool(&info)?;
         let after = change.of(info.space);
         check_space(after, info.kind, size)?;
         Ok((info.space, after))
@@ -171,7 +172,7 @@ impl Control {
             if control.volume_named(new_name.as_str()).is_ok() {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }
-            let (pool, before) = control.volume_still(&before)?;
+            let (pool, before) = control.volume_to_change(&before)?;
             if control.is_the_clusters(&before) {
                 changing.waits_for(WaitsFor::ClusterRecord);
                 control.rename_replicated(&before, new_name.as_str()).await?;
@@ -206,7 +207,7 @@ impl Control {
         self.change(Work::new(Doing::SetCompression, &before.name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_still(&before)?;
+            let (pool, before) = control.volume_to_change(&before)?;
             if control.is_the_clusters(&before) {
                 // Each node holds the volume for its own part.
                 drop((_volume, pool));
@@ -228,7 +229,9 @@ impl Control {
     /// # Errors
     /// There is no such volume, or it is not log-structured.
     pub fn check_compression(&self, name: &str) -> Result<(), ControlError> {
-        check_compressible(compression_in_logs(&self.volume(name)?.info).is_some())
+        let VolumeStatus { info, .. } = self.volume(name)?;
+        self.check_in_one_pool(&info)?;
+        check_compressible(compression_in_logs(&info).is_some())
     }
 
     /// Checks, without doing it, whether a volume could get another name and size; returns its size after
@@ -243,6 +246,7 @@ impl Control {
         size: Option<ByteLen>,
     ) -> Result<ByteLen, ControlError> {
         let VolumeStatus { info, copies, .. } = self.volume(name)?;
+        self.check_in_one_pool(&info)?;
         if let Some(new_name) = new_name.filter(|new_name| *new_name != info.name) {
             let new_name: VolumeName = new_name.parse()?;
             let key = volume_name_key(new_name.as_str());

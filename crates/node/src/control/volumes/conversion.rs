@@ -150,7 +150,7 @@ impl Control {
         let changed = self.change(Work::new(Doing::ConvertVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
             let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_still(&before)?;
+            let (pool, before) = control.volume_to_change(&before)?;
             let is_new = control.check_convertible(&pool, &before, kind)?;
             if !control.is_the_clusters(&before) {
                 control.check_alone(&pool, &before)?;
@@ -192,6 +192,7 @@ impl Control {
     /// As [`Control::convert_volume`], except those of the cluster's record.
     pub fn check_conversion(&self, name: &str, kind: VolumeKind) -> Result<bool, ControlError> {
         let (pool, info) = self.volume_named(name)?;
+        self.check_in_one_pool(&info)?;
         self.check_convertible(&pool, &info, kind)
     }
 
@@ -259,7 +260,7 @@ impl Control {
         self.change(Work::new(Doing::BeginConversion, &name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, info) = control.volume_still(&before)?;
+            let (pool, info) = control.volume_to_change(&before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             match info.converting {
                 None if info.kind != kind => {
@@ -500,7 +501,7 @@ impl Control {
         self.change(Work::new(Doing::SwitchLayout, &name), |changing| async move {
             changing.concerns(before.id);
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, info) = control.volume_still(&before)?;
+            let (pool, info) = control.volume_to_change(&before)?;
             if info.converting.is_none() {
                 return Ok(Ok(false));
             }

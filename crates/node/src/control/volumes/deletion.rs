@@ -19,13 +19,13 @@ impl Control {
     /// secret.
     ///
     /// # Errors
-    /// [`ControlError::Mapped`].
+    /// [`ControlError::Mapped`]; [`ControlError::InSeveralPools`].
     pub async fn delete_volume(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
         let (control, (volume, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         self.change(Work::new(Doing::DeleteVolume, &volume.name), |changing| async move {
             changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, volume) = control.volume_still(&volume)?;
+            let (pool, volume) = control.volume_to_change(&volume)?;
             match control.keeper() {
                 Ok(keeper) if control.is_the_clusters(&volume) => {
                     keeper.check_entry(&volume_key(volume.id))?
@@ -42,6 +42,14 @@ impl Control {
             Ok(pool.delete_volume_watched(volume.id, changing.zeroing()).await?)
         })
         .await
+    }
+
+    /// Checks, without doing it, whether what this node has of a volume could be deleted, apart from LUN maps.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`]; [`ControlError::InSeveralPools`].
+    pub fn check_deletion(&self, name: &str) -> Result<(), ControlError> {
+        self.check_in_one_pool(&self.volume_named(name)?.1)
     }
 
     /// The volume of this name or identity, if no node with a copy can be reached, and this node's copy, if

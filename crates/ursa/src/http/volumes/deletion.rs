@@ -44,7 +44,7 @@ pub(in crate::http) struct Deletion {
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `volume_in_several_pools`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn delete(
@@ -111,6 +111,9 @@ impl Going {
 async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
     let look = move |control: Rc<Control>| async move {
         let volume = Going::find(&control, &name)?;
+        if volume.is_reachable {
+            control.check_deletion(&name)?;
+        }
         let volumes = BTreeSet::from([volume.id]);
         let access = control.access();
         let going = access.targets().filter(|target| target.goes_with(&volumes));
