@@ -28,7 +28,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rt::sync::oneshot;
-use serde_json::json;
+use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::error::Error;
@@ -45,7 +45,7 @@ use transactions::Lease;
 /// The number of calls that may be at etcd at the same time. Each needs a thread; calls to etcd are rare.
 const WORKERS: usize = 4;
 
-/// How long etcd may take when a record is created.
+/// How long etcd may take when a record is created or deleted.
 const FOUND: Duration = Duration::from_secs(5);
 
 /// Which record, in which etcd.
@@ -113,16 +113,19 @@ impl Etcd {
     /// See [`StartError`].
     pub async fn found(settings: &Settings) -> Result<(), StartError> {
         let shared = Shared::new(settings)?;
-        let (sender, done) = oneshot();
-        let put = move || {
-            let version = json!({ "key": shared.layout.version(), "value": base64(VERSION.as_bytes()) });
-            let put = shared.gateway.ask("kv/put", &version, Instant::now() + FOUND);
-            let why = || shared.gateway.trouble().unwrap_or_else(|| "it has not responded".to_owned());
-            sender.send(put.map(drop).map_err(|_| StartError::Refused(why())));
-        };
-        let thread = thread::Builder::new().name("etcd-found".to_owned()).spawn(put);
-        thread.map_err(StartError::Thread)?;
-        done.await.unwrap_or_else(|_| Err(StartError::Refused("it has not responded".to_owned())))
+        let version = json!({ "key": shared.layout.version(), "value": base64(VERSION.as_bytes()) });
+        shared.ask_once("kv/put", version).await
+    }
+
+    /// Deletes the record at the place that the settings name, with everything in it. No node may use it any
+    /// more. Needs etcd.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn delete(settings: &Settings) -> Result<(), StartError> {
+        let shared = Shared::new(settings)?;
+        let (key, range_end) = shared.layout.all();
+        shared.ask_once("kv/deleterange", json!({ "key": key, "range_end": range_end })).await
     }
 
     /// Starts to follow the record. [`Etcd::status`] shows whether etcd answers.
@@ -200,6 +203,19 @@ impl Shared {
             following: Mutex::default(),
             stopping: AtomicBool::new(false),
         })
+    }
+
+    /// Sends a request to etcd, from a thread of its own.
+    async fn ask_once(self, path: &'static str, body: Value) -> Result<(), StartError> {
+        let (sender, done) = oneshot();
+        let ask = move || {
+            let answer = self.gateway.ask(path, &body, Instant::now() + FOUND);
+            let why = || self.gateway.trouble().unwrap_or_else(|| "it has not responded".to_owned());
+            sender.send(answer.map(drop).map_err(|_| StartError::Refused(why())));
+        };
+        let thread = thread::Builder::new().name("etcd-found".to_owned()).spawn(ask);
+        thread.map_err(StartError::Thread)?;
+        done.await.unwrap_or_else(|_| Err(StartError::Refused("it has not responded".to_owned())))
     }
 
     /// Answers requests that do not need etcd.

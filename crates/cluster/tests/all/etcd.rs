@@ -468,6 +468,23 @@ fn by_tls_both_sides_show_a_certificate() {
     assert!(matches!(Etcd::start(&settings), Err(StartError::Authorities(_))));
 }
 
+/// A node deletes the record of a cluster that it could not create after all.
+#[test]
+fn a_deleted_record_leaves_nothing_and_another_one_stays() {
+    let Some(server) = Server::start() else { return };
+    let node = server.node();
+    put(&node.store(), "a", "1");
+    let other = Settings { prefix: "ursa/other/".to_owned(), ..server.settings() };
+    wait_for(Etcd::found(&other)).unwrap();
+    drop(node);
+    wait_for(Etcd::delete(&server.settings())).unwrap();
+    // All keys from "ursa/" to "ursa0".
+    let range = r#"{"key":"dXJzYS8=","range_end":"dXJzYTA=","count_only":true}"#;
+    let mut answer = ureq::post(format!("{}/v3/kv/range", server.url())).send(range).unwrap();
+    let answer = answer.body_mut().read_to_string().unwrap();
+    assert!(answer.contains(r#""count":"1""#), "the other record's version: {answer}");
+}
+
 #[test]
 fn a_user_proves_to_be_it_by_a_password() {
     let Some(mut server) = Server::start() else { return };

@@ -191,10 +191,21 @@ impl Control {
                 incarnation: 0,
                 members: Vec::new(),
             };
-            begin_record(&place).await?;
-            let record = control.open_record(&place)?;
             changing.waits_for(WaitsFor::ClusterRecord);
-            let also = control.fill_record(&record.store).await?;
+            let filled = async {
+                begin_record(&place).await?;
+                let record = control.open_record(&place)?;
+                let also = control.fill_record(&record.store).await?;
+                Ok::<_, EnterError>((record, also))
+            };
+            let (record, also) = match filled.await {
+                Ok(filled) => filled,
+                Err(error) => {
+                    discard_record(&place).await;
+                    return Err(error.into());
+                }
+            };
+            // If this fails, the node may have the cluster after its next start, so the record stays.
             let place = control.count_life(&changing, place, also).await?;
             let begun = control.run_cluster(&place, record).await;
             control.begun_in_cluster(begun.map_err(ControlError::from)).await?;
@@ -525,6 +536,23 @@ async fn begin_record(place: &Place) -> Result<(), EnterError> {
         RecordEngine::Simulated(_) | RecordEngine::Memory(_) => {}
     }
     Ok(())
+}
+
+/// Deletes from a site's etcd what is there of the record of a cluster that the node could not create.
+///
+/// Nobody would ever find it again, and it has hosts' secrets. The files of a record in nodes are the node's
+/// own.
+async fn discard_record(place: &Place) {
+    let config = Shard::current().config().clone();
+    let (RecordEngine::Etcd(access), Ok(cluster)) = (&config.record, cluster_id(place)) else { return };
+    let settings = etcd_settings(access, cluster);
+    if let Err(error) = Etcd::delete(&settings).await {
+        tracing::warn!(
+            prefix = settings.prefix,
+            %error,
+            "the cluster was not created, but etcd may have keys of it: delete all keys with this prefix"
+        );
+    }
 }
 
 /// Creates the authority that signs nodes' certificates, and the certificate of the first node.

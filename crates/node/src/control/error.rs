@@ -440,9 +440,9 @@ pub enum ControlError {
         "this node does not hold the cluster CA key: create the token on the node that created the cluster"
     )]
     NoAuthority,
-    /// The node has too many targets and host groups to send them to a member.
+    /// The node has too many targets, host groups and volumes to send them to a member.
     #[error(
-        "this node has too many targets and host groups to join a cluster with them: delete unused ones, or create the cluster on this node and let the other node join"
+        "this node has too many targets, host groups and volumes to join a cluster with them: delete unused ones, or create the cluster on this node and let the other node join"
     )]
     TooMuchToMerge,
     /// The node's targets or host groups were changed while it joined, after the member had taken them.

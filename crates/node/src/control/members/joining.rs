@@ -135,8 +135,7 @@ impl Control {
             has: self.belongings(&cluster),
         };
         if json(&about).len() > ABOUT_MAX {
-            // If one of the names is taken, the node finds that when it adds the volume to the record.
-            about.has.volumes.clear();
+            about.has.omit_names();
         }
         let sent = json(&about);
         if sent.len() > ABOUT_MAX {

@@ -47,12 +47,28 @@ pub(super) struct Belongings {
     pub access: KnownAccess,
     /// The identities of its volumes, by name.
     pub volumes: BTreeMap<String, String>,
+    /// The identities of its volumes, if their names would take too much space.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unnamed: Vec<String>,
 }
 
 impl Belongings {
     /// How many targets and host groups there are.
     pub(super) fn rules(&self) -> usize {
         self.access.targets.len() + self.access.hosts.len()
+    }
+
+    /// Leaves out the names of the volumes, which take most of the space: with 35 bytes for each, what may be
+    /// sent ([`link::ABOUT_MAX`]) is enough for more than 20,000, those of five full pools.
+    ///
+    /// If one of the names is taken, the node finds that when it adds the volume to the record.
+    pub(super) fn omit_names(&mut self) {
+        self.unnamed.extend(std::mem::take(&mut self.volumes).into_values());
+    }
+
+    /// The identities of its volumes.
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        self.volumes.values().chain(&self.unnamed).map(String::as_str)
     }
 }
 
@@ -167,7 +183,7 @@ impl Control {
     ///
     /// Access rules that the node took over from this cluster when it left are in the cluster already.
     pub(super) fn belongings(&self, cluster: &str) -> Belongings {
-        Belongings { access: self.own_rules(cluster), volumes: self.sole_names() }
+        Belongings { access: self.own_rules(cluster), volumes: self.sole_names(), unnamed: Vec::new() }
     }
 
     /// The identities of the volumes that only this node has, by name.
@@ -259,8 +275,8 @@ pub(super) fn check(
     let taken = has.volumes.iter().filter(|(name, id)| is_taken(name, id));
     collisions.extend(taken.map(|(name, _)| Collision::Volume { name: name.clone() }));
     let entry_of = |volume: VolumeId| Some(keeper.get::<VolumeEntry>(&volume_key(volume))?.0);
-    collisions.extend(elsewhere(&has.volumes, entry_of, |node| keeper.hears(node)));
-    let own: BTreeSet<&str> = has.volumes.values().map(String::as_str).collect();
+    collisions.extend(elsewhere(has.ids(), entry_of, |node| keeper.hears(node)));
+    let own: BTreeSet<&str> = has.ids().collect();
     let is_own = |volume: VolumeId| {
         let entry = keeper.get::<VolumeEntry>(&volume_key(volume));
         let may_be = entry.is_some_and(|(entry, _)| has_left(&entry, |node| keeper.hears(node)));
@@ -284,12 +300,12 @@ fn has_left(entry: &VolumeEntry, is_heard: impl Fn(NodeId) -> bool) -> bool {
 }
 
 /// The volumes of a joining node that the cluster has on a node that is gone.
-fn elsewhere(
-    volumes: &BTreeMap<String, String>,
+fn elsewhere<'a>(
+    volumes: impl Iterator<Item = &'a str>,
     entry_of: impl Fn(VolumeId) -> Option<VolumeEntry>,
     is_heard: impl Fn(NodeId) -> bool,
 ) -> Vec<Collision> {
-    let entries = volumes.values().filter_map(|id| entry_of(VolumeId::parse(id)?));
+    let entries = volumes.filter_map(|id| entry_of(VolumeId::parse(id)?));
     let left = entries.filter(|entry| has_left(entry, &is_heard));
     let collision = |entry: VolumeEntry| {
         let node = entry.copies.first()?.node;
@@ -570,14 +586,21 @@ mod tests {
         assert!(has_left(&entry(true, &[2]), is_heard), "its node is gone");
         assert!(!has_left(&entry(true, &[1]), is_heard), "it is served there");
         assert!(!has_left(&entry(false, &[2]), is_heard), "others have had copies");
+        let has = |id: VolumeId| {
+            let volumes = BTreeMap::from([("db".to_owned(), id.to_string())]);
+            Belongings { volumes, ..Belongings::default() }
+        };
         let found = |entry: VolumeEntry| {
-            let volumes = BTreeMap::from([("db".to_owned(), entry.id.clone())]);
-            elsewhere(&volumes, |_| Some(entry.clone()), is_heard)
+            let mut has = has(VolumeId([1; 16]));
+            let found = elsewhere(has.ids(), |_| Some(entry.clone()), is_heard);
+            has.omit_names();
+            assert_eq!(elsewhere(has.ids(), |_| Some(entry.clone()), is_heard), found, "its name is long");
+            found
         };
         assert_eq!(found(entry(true, &[2])), [Collision::Elsewhere { volume: "db".into(), node: 2 }]);
         assert!(found(entry(true, &[1])).is_empty() && found(entry(false, &[2])).is_empty());
-        let volumes = BTreeMap::from([("db".to_owned(), VolumeId([1; 16]).to_string())]);
-        assert!(elsewhere(&volumes, |_| None, is_heard).is_empty(), "its old number was removed");
+        let has = has(VolumeId([1; 16]));
+        assert!(elsewhere(has.ids(), |_| None, is_heard).is_empty(), "its old number was removed");
     }
 
     #[test]
