@@ -170,7 +170,7 @@ fn a_survivor_becomes_a_cluster_of_its_own() {
     let survivor = net.start(&path(&dir, 2), 2);
     assert_eq!(get(&survivor, "a").as_deref(), Some("1"));
     put(&survivor, "a", "2");
-    // The nodes that were given up return. The survivor ignores them, and is not misled by them.
+    // The nodes that were abandoned return. The survivor ignores them, and is not misled by them.
     let others = [net.start(&path(&dir, 1), 1), net.start(&path(&dir, 3), 3)];
     put(&others[0], "a", "forked");
     assert_eq!(get(&survivor, "a").as_deref(), Some("2"));

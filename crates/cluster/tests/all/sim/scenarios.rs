@@ -319,7 +319,7 @@ fn a_survivor_keeps_what_it_has_but_no_member() {
     let engine = lab.engine(1);
     assert!(["committed", "perhaps", "after"].iter().all(|key| engine.record().get(key).is_some()));
     assert_eq!(engine.members().voters, [node(1)].into());
-    // Messages of a node that was given up are refused.
+    // Messages of a node that was abandoned are refused.
     lab.cut.clear();
     let identity = lab.disks[&node(2)].identity;
     assert_eq!((identity.generation, lab.engine(1).status().generation), (1, 2));
