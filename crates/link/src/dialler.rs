@@ -159,7 +159,7 @@ struct Place {
 /// If the link uses an address for everything, because those for its role did not answer, these are tried
 /// again from time to time: the right network is worth interrupting the link. The same holds if the address
 /// has become one for another role. And a control link whose peer is silent moves to another network, before
-/// it is given up, if the peer answers there.
+/// it ends, if the peer answers there.
 async fn stay(mesh: &Rc<Mesh>, member: &Member, name: LinkName, place: Place) -> Option<SocketAddr> {
     let Place { mut serial, mut address, mut peer } = place;
     let mut look_at = rt::now() + mesh.limits.fail_back;

@@ -140,7 +140,7 @@ pub enum Refusal {
     /// A newer connection of the same link exists.
     #[error("a newer connection has replaced it")]
     Superseded,
-    /// One of the two nodes belongs to a cluster that was given up.
+    /// One of the two nodes belongs to a cluster that was abandoned.
     #[error(
         "a surviving node was forced into a new cluster, and one of the two nodes still belongs to the old one: it must join again as a new node, without its old cluster directory"
     )]

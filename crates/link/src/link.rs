@@ -28,8 +28,8 @@ const IN_PLACE_MIN: usize = 32 << 10;
 const IN_PLACE_PART: usize = 1 << 20;
 /// How much is encrypted at once: the core does nothing else meanwhile (about 100 µs).
 const SEAL_PART: usize = 256 << 10;
-/// How many looks the watch takes in the time of silence after which a peer is given up. Each look checks
-/// whether something was received, and sends a sign of life if nothing was sent for [`sign_after`].
+/// How many looks the watch takes in the time of silence after which this side gives up a peer. Each look
+/// checks whether something was received, and sends a sign of life if nothing was sent for [`sign_after`].
 const LOOKS: u32 = 20;
 
 const _: () = assert!(

@@ -184,7 +184,8 @@ impl Links {
         self.mesh.let_join(None);
     }
 
-    /// Whether this node has heard from a later generation of the cluster: then its own cluster was given up.
+    /// Whether this node has heard from a later generation of the cluster: then its own cluster was
+    /// abandoned.
     pub fn is_outdated(&self) -> bool {
         self.mesh.is_outdated()
     }

@@ -36,7 +36,7 @@ pub(crate) struct Mesh {
     next_serial: Cell<u64>,
     next_attempt: Cell<u64>,
     stopped: Cell<bool>,
-    /// A node of a later generation of the cluster was heard: this node's cluster was given up.
+    /// A node of a later generation of the cluster was heard: this node's cluster was abandoned.
     outdated: Cell<bool>,
     /// Decides which nodes may join; `None` if none may.
     admission: RefCell<Option<Admission>>,

@@ -126,7 +126,7 @@ impl Victim {
 
     /// How often a link came up on core 0, and went down.
     fn counts(&self) -> (usize, usize) {
-        // Not so long that a silent link is given up.
+        // Not so long that a silent link ends.
         self.world.run_for(SECOND / 10);
         self.world.block_on(self.node, CoreId(0), || async {
             let count = rt::local::<Count>().unwrap();

@@ -1,4 +1,4 @@
-//! A user of links that records what its handler is told, and checks the order.
+//! A user of links that records what its handler hears, and checks the order.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

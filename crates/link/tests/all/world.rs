@@ -336,7 +336,7 @@ fn a_restarted_peer_takes_the_place_of_its_earlier_life() {
         cluster.settle();
         let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
         for (node, other) in [(a, b), (b, a)] {
-            // After a power loss the other side is not told that the connections are gone.
+            // After a power loss the other side does not hear that the connections are gone.
             cluster.world.crash(node.sim);
             node.log.clear();
             cluster.start(node, 2);
