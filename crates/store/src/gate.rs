@@ -30,7 +30,7 @@ pub(crate) struct Gate {
     /// The operations under way, by the turn in which they began.
     under_way: [Cell<usize>; 2],
     turn: Cell<usize>,
-    /// A change was given up before its I/O had ended, and nobody knows when that ends.
+    /// The caller of a change gave up before its I/O had ended, and nobody knows when that ends.
     abandoned: Cell<bool>,
     /// Notified when a range is no longer held, and when a turn's last operation has ended.
     changed: Notify,
@@ -78,7 +78,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A range is being held. Unless it is held in the end, the operations on it go on.
+/// A range is being held. Unless it is held in the end, the operations on it continue.
 struct Holding<'a> {
     gate: &'a Gate,
     is_held: bool,
@@ -121,8 +121,8 @@ impl Gate {
     /// ended. If this is dropped before, nothing is held.
     ///
     /// # Errors
-    /// [`SliceError::Offline`]: a change was given up, and may still happen; or it is unknown where a part
-    /// lies. Nothing is held then that was not before.
+    /// [`SliceError::Offline`]: the caller of a change gave up, and the change may still happen; or it is
+    /// unknown where a part lies. Nothing is held then that was not before.
     pub(crate) async fn hold(&self, range: Range<u64>) -> Result<(), SliceError> {
         if self.lost.get() {
             return Err(SliceError::Offline);
@@ -142,7 +142,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Lets the operations on the held range go on, unless they fail.
+    /// Lets the operations on the held range continue, unless they fail.
     pub(crate) fn let_go(&self) {
         if !self.lost.get() {
             self.held.replace(None);
@@ -306,7 +306,7 @@ mod tests {
         }
         assert_eq!(poll(pin!(gate.hold(0..8))), Poll::Ready(Err(SliceError::Offline)));
         assert_eq!(poll(pin!(change(&gate, 0..8, async {}))), Poll::Ready(Ok(())));
-        // A read that is given up changes nothing.
+        // A read whose caller gives up changes nothing.
         let gate = Gate::default();
         {
             let mut given_up = pin!(read(&gate, 0..8, until(&never)));

@@ -142,7 +142,7 @@ pub struct Slice {
     moves: Cell<u64>,
 }
 
-/// A part of a volume that is about to be moved to another disk, as cores are told of it.
+/// A part of a volume that is about to be moved to another disk, as cores learn of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedPart(pub(crate) PartKind);
 
@@ -365,14 +365,14 @@ impl Slice {
         }
     }
 
-    /// Lets the operations that [`Slice::hold_part`] held back go on.
+    /// Lets the operations that [`Slice::hold_part`] held back continue.
     pub fn let_go(&self) {
         self.layout().gate().inspect(|gate| gate.let_go());
         self.pages.let_go();
     }
 
     /// Fails the operations that [`Slice::hold_part`] held back, and all later ones on that part, until the
-    /// slice is opened again: it is unknown where the part lies. A slice that has nothing of it goes on.
+    /// slice is opened again: it is unknown where the part lies. A slice that has nothing of it continues.
     pub fn lose_part(&self) {
         let layout = self.layout();
         for gate in layout.gate().into_iter().chain([&self.pages]) {

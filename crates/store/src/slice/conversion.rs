@@ -226,7 +226,7 @@ impl Conversion {
     /// Changes the range on both layouts. It is the caller's turn ([`turn`]).
     ///
     /// # Errors
-    /// Those of the present layout; of the other one only if both count, and go on to count.
+    /// Those of the present layout; of the other one only if both count, and continue to count.
     pub(crate) async fn apply(
         &self,
         present: &Layout,
@@ -339,7 +339,7 @@ impl Conversion {
             return Ok(());
         }
         let data = if is_used { Some(read(present, range, is_lost).await?) } else { None };
-        // Most of it is the same if this goes on after a restart; and a disk that does not know what it has
+        // Most of it is the same if this continues after a restart; and a disk that does not know what it has
         // in use was zeroed, and need not be zeroed again.
         let there = if is_used_there { self.next.read(range).await.ok() } else { None };
         match (data.filter(|data| !is_zeros(data)), there) {
@@ -356,7 +356,7 @@ impl Conversion {
     /// # Errors
     /// Those of a flush of the other layout.
     pub(crate) async fn become_equal(&self, turns: &RangeLock) -> Result<bool, SliceError> {
-        // Most of it now, while hosts' writes go on.
+        // Most of it now, while hosts' writes continue.
         self.next.flush().await?;
         let _turn = turn(turns, &(0..self.len)).await;
         if self.left().0 > 0 {

@@ -46,8 +46,8 @@ fn bound_logs(pool: &Pool) {
     pool.set_log_tuning(LogTuning { segment, changes_min: 128, changes_max: 512, ..LogTuning::default() });
 }
 
-/// Writes single sectors, durably, until it is told to stop. Of neighbouring sectors, each writer has one:
-/// they share blocks of logs.
+/// Writes single sectors, durably, until it is to stop. Of neighbouring sectors, each writer has one: they
+/// share blocks of logs.
 async fn write(volume: Rc<Volume>, known: Rc<RefCell<Known>>, writer: u64, mut rng: Rng, zeroes: bool) {
     let sectors = volume.info.capacity.0 / SECTOR;
     while !known.borrow().stopped {

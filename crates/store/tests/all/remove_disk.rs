@@ -102,7 +102,7 @@ fn a_disk_that_the_pool_needs_stays() {
     });
 }
 
-/// The cores of open volumes keep the disk open until they have been told.
+/// The cores of open volumes keep the disk open until they learn of it.
 #[test]
 fn open_volumes_let_go_of_a_removed_disk() {
     let world = World::new(3);
