@@ -58,7 +58,7 @@ impl Control {
         })
     }
 
-    /// What the open pools hold of a volume: at most one copy, unless a pool that had been given up came
+    /// What the open pools hold of a volume: at most one copy, unless a pool that had been forgotten came
     /// back.
     pub(super) fn copies_of(&self, id: VolumeId) -> Vec<(Pool, VolumeInfo)> {
         let pools = self.open_pools().into_iter();

@@ -42,7 +42,7 @@ pub struct PolicyChange {
 pub struct ForkDecision {
     /// The volume's name.
     pub volume: String,
-    /// The other nodes that have copies. Data that only they have is given up.
+    /// The other nodes that have copies. Data that only they have is discarded.
     pub given_up: Vec<u16>,
     /// The node among them that serves the volume now and must stop first.
     pub stops: Option<u16>,
@@ -162,7 +162,7 @@ impl Control {
     }
 
     /// Decides whose data of a volume is kept after a node has continued alone. The data that only the other
-    /// node has is given up.
+    /// node has is discarded.
     ///
     /// # Errors
     /// There is nothing to decide, or not yet; the volume has no copies; the node has no copy, or cannot
@@ -222,7 +222,7 @@ impl Control {
         Ok(ForkDecision { stops: follows.then_some(serves.0), ..decision })
     }
 
-    /// Keeps what this node has written alone. The other node was given up with its cluster, so nothing has
+    /// Keeps what this node has written alone. The other node was abandoned with its cluster, so nothing has
     /// to stop first.
     async fn keep_what_is_here(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<(), ControlError> {
         let decision = Decision::about(keeper, id).await?;
@@ -336,7 +336,7 @@ async fn must_answer(keeper: &Rc<Keeper>, node: NodeId, volume: &VolumeEntry) ->
     keeper.ask(node, Ask::HasVolumes { ids: vec![volume.id.clone()] }).await.map(drop)
 }
 
-/// Whether the node receives the record. A node that was given up with its cluster does not (`ursa node
+/// Whether the node receives the record. A node that was abandoned with its cluster does not (`ursa node
 /// force-new-cluster`).
 async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterError> {
     if !keeper.nodes_vote() {

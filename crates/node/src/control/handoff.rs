@@ -55,8 +55,8 @@ impl Handoff {
         Ok(NodeCredentials::load(&self.directory, cluster, NodeId(self.place.node))?)
     }
 
-    /// The floating addresses to remove from the machine before any node is told: that node takes them at
-    /// once.
+    /// The floating addresses to remove from the machine before any node learns of them: that node takes them
+    /// at once.
     pub fn addresses(&self) -> &[AddressOn] {
         &self.addresses
     }

@@ -2,7 +2,7 @@
 //! the volumes.
 //!
 //! That a disk is leaving is durable in its pool. So a node that starts again, or a pool that is imported,
-//! goes on by itself.
+//! continues by itself.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -41,7 +41,7 @@ pub struct DiskLeaving {
 
 impl Control {
     /// Removes a disk from a pool that is in use: at once if nothing lies on it, else when everything on it
-    /// has moved to the other disks, which goes on in the background.
+    /// has moved to the other disks, which continues in the background.
     ///
     /// # Errors
     /// Something lies on the disk that cannot be moved, the other disks have too little space, and other
@@ -217,7 +217,7 @@ impl Control {
         let moved = match moved {
             Moved::Done => match self.grow_slices(pool, id).await {
                 Ok(()) => Moved::Done,
-                // They would go on with the former place.
+                // They would continue with the former place.
                 Err(_) => Moved::Unknown(StoreError::VolumeNotHeld(id)),
             },
             moved => moved,

@@ -153,8 +153,8 @@ pub struct Control {
     /// Copies that this node created for other nodes and that the cluster's record does not list yet, each
     /// with its requesters ([`crate::copies::NewCopy::asker`]) and the time of the request.
     being_made: RefCell<BTreeMap<VolumeId, BTreeMap<u64, Instant>>>,
-    /// The requests for copies that this node is carrying out now, by requester. One that is given up is
-    /// removed at once, and the change that carries it out deletes what it has created.
+    /// The requests for copies that this node is carrying out now, by requester. If its requester gives one
+    /// up, it is removed at once, and the change that carries it out deletes what it has created.
     copy_requests: RefCell<BTreeSet<u64>>,
     /// Set if the cluster's record already knew this life, or a later one, from another start of this node:
     /// the latest life that it knew. This life then ends before it does anything.

@@ -205,7 +205,7 @@ impl Control {
     /// Notes a failed read of the volume, at this offset in bytes.
     fn note_bad_block(&self, volume: VolumeId, of_volume: u64, bad: BadBlock) {
         if bad.cause == ReadFailure::Lost {
-            return; // No disk has failed: that was told when the block was lost.
+            return; // No disk has failed: that was reported when the block was lost.
         }
         let Ok((pool, info)) = self.volume_named(&volume.to_string()) else { return };
         let lba = of_volume / u64::from(info.block_size.bytes());

@@ -482,7 +482,7 @@ impl Control {
 
     /// Takes a step. If that takes long, it gives the turn to other scrubs meanwhile.
     ///
-    /// The step is not given up: it may be repairing a block, and the scrub would only repeat it.
+    /// Nothing ends the step early: it may be repairing a block, and the scrub would only repeat it.
     async fn in_turn<T>(&self, scrubbing: &Scrubbing, step: impl Future<Output = T>) -> T {
         let mut step = pin!(step);
         if let Ok(done) = rt::timeout(HANGS_AFTER, step.as_mut()).await {

@@ -163,7 +163,7 @@ impl Control {
     /// If several pools hold one volume: the entry that the cluster's record means. Of several, the one whose
     /// content is worth most: a blank one may be beside an older copy.
     ///
-    /// The other ones came back with a pool that had been given up.
+    /// The other ones came back with a pool that had been forgotten.
     pub(super) fn current_of(&self, found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
         if found.len() < 2 {
             return found.into_iter().next();
@@ -198,7 +198,7 @@ impl Control {
 
     /// The volumes of a pool, except those whose copy on this node is in another pool.
     ///
-    /// This pool has an older copy of these, which is not served: it had been given up, and came back.
+    /// This pool has an older copy of these, which is not served: it had been forgotten, and came back.
     pub(super) fn current_volumes(&self, pool: &Pool) -> Vec<VolumeInfo> {
         self.only_current(pool.volumes())
     }

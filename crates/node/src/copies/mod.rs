@@ -66,8 +66,8 @@ pub use self::work::{CopyEnd, CopyWork};
 
 /// How long a command waits for a copy that does not serve at the moment (R21).
 ///
-/// A lost node is given up after the length of a lease, 1 s; initiators wait 5 s and more before they give up
-/// a path.
+/// The other nodes give up a lost node after the length of a lease, 1 s; initiators wait 5 s and more before
+/// they give up a path.
 pub const HOLD_MAX: Duration = Duration::from_secs(2);
 
 /// How long a copy stays in sync while its disk answers no read, or stores no change of reservations.

@@ -10,10 +10,10 @@
 //! For a replicated volume, all nodes that serve it decide together, and each executes the change in this way
 //! on its own cores: [`Keeper::agree_on`](crate::copies::Keeper::agree_on).
 //!
-//! A change that has begun runs to its end and holds its turn until then, whatever its initiator was told: so
-//! the GOOD of a later change also vouches for it. An initiator that would have to wait too long is told that
-//! an operation is in progress. If its own change has begun, it continues; if it waits for its turn, it is
-//! dropped and changes nothing.
+//! A change that has begun runs to its end and holds its turn until then, whatever response its initiator
+//! got: so the GOOD of a later change also vouches for it. An initiator that would have to wait too long
+//! hears that an operation is in progress. If its own change has begun, it continues; if it waits for its
+//! turn, it is dropped and changes nothing.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use crate::volume::VolumeId;
 /// The core that decides the changes of every unit.
 pub const HOME: CoreId = CoreId(0);
 
-/// How long an initiator waits before it is told that an operation is in progress. Less than the 30 s after
+/// How long an initiator waits before it hears that an operation is in progress. Less than the 30 s after
 /// which Linux aborts a command, since the abort would have to wait for the same change.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 

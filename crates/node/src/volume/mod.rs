@@ -46,7 +46,7 @@ pub const ROOM_WAIT_MAX: Duration = Duration::from_secs(15);
 /// How often such a write is tried again.
 const ROOM_AGAIN: Duration = Duration::from_millis(250);
 
-/// How a command finds out whether it may go on, if it takes long.
+/// How a command finds out whether it may continue, if it takes long.
 struct Patience<W, M> {
     /// The initiator's last word: see [`Volume::perform`].
     word: W,
@@ -246,9 +246,9 @@ impl Volume {
     /// Writes for a host. If the volume pauses when its pool is full, pieces that find no room are tried
     /// again until the command has waited for [`ROOM_WAIT_MAX`].
     ///
-    /// They hold nothing meanwhile: reads and UNMAP of the same blocks go on. Only these pieces are written
-    /// again. What has been written may have been read, and overwritten by another command, and must not come
-    /// back.
+    /// They hold nothing meanwhile: reads and UNMAP of the same blocks continue. Only these pieces are
+    /// written again. What has been written may have been read, and overwritten by another command, and must
+    /// not come back.
     async fn write_or_wait<W: Future<Output = Result<Instant, BlockError>>>(
         &self,
         came: Instant,

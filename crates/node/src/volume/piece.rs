@@ -147,8 +147,8 @@ mod tests {
         Shard::current().volume(id).unwrap()
     }
 
-    /// A command may be given up at any moment: before its message arrives, before the answer arrives, and
-    /// later.
+    /// Whoever waits for a command may give up at any moment: before its message arrives, before the answer
+    /// arrives, and later.
     #[test]
     fn a_range_of_another_core_is_released_when_its_taker_is_gone() {
         let (world, server) = single_node(2);

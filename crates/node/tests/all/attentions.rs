@@ -25,7 +25,7 @@ async fn report_luns(session: &Session, lun: u16) -> Vec<u8> {
     data[8..].chunks_exact(8).map(|lun| lun[1]).collect()
 }
 
-/// SPC-4, REPORT LUNS: an initiator that has read the list need not be told of its change by any unit.
+/// SPC-4, REPORT LUNS: no unit need report a change of the list to an initiator that has read it.
 #[test]
 fn the_list_of_units_is_news_until_it_was_read_anywhere() {
     let rig = Rig::new(1, 2);
@@ -49,7 +49,7 @@ fn the_list_of_units_is_news_until_it_was_read_anywhere() {
             }
         });
     }
-    // An initiator that has not read it is told once by each unit.
+    // To an initiator that has not read it, each unit reports it once.
     rig.control(|control| async move { control.unmap(TARGET, 0, None).await }).unwrap();
     client.run(move |_| async move {
         let error = test_unit_ready(&session, 1).await.unwrap_err();

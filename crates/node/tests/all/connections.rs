@@ -387,7 +387,7 @@ fn the_only_connection_of_a_session_is_replaced() {
     });
 }
 
-/// Many connections compete for one place: the last one gets it, and the others are told.
+/// Many connections compete for one place: the last one gets it, and the others learn that.
 #[test]
 fn one_of_many_connection_replacements_remains() {
     each_seed(8, |seed| {

@@ -268,7 +268,7 @@ fn a_volume_that_cannot_be_mapped_is_not_made() {
     });
 }
 
-/// The rules of one target change; the sessions of another one are not told.
+/// The rules of one target change; the sessions of another one hear nothing.
 #[test]
 fn a_change_of_one_target_does_not_disturb_the_sessions_of_another() {
     each_seed(2, |seed| {

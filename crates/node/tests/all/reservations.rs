@@ -83,7 +83,7 @@ fn no_write_of_a_preempted_initiator_lands_after_the_answer() {
                 .map(|writer| {
                     let victim = std::rc::Rc::clone(&victim);
                     rt::spawn(async move {
-                        // As fast as possible, and also after it was told that it was preempted.
+                        // As fast as possible, and also after it heard that it was preempted.
                         for sequence in 1.. {
                             let result = write(&victim, writer * 60, sequence).await;
                             if is_conflict(&result) {

@@ -1,4 +1,4 @@
-//! A disk that does not answer: callers that wait for it are told in time, and others notice nothing.
+//! A disk that does not answer: callers that wait for it learn of that in time, and others notice nothing.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
         assert_eq!(changes.len(), 1, "{changes:?}");
         assert_eq!(changes[0].work.to_string(), "deleting volume \"thick\"");
 
-        // A second change of the same volume is told what it waits for.
+        // A second change of the same volume reports what it waits for.
         let growth =
             begin(&rig, |control| async move { control.grow_volume("thick", ByteLen(16 * MIB)).await });
         let (error, took) = end(&rig, growth);

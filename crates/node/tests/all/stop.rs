@@ -1,4 +1,4 @@
-//! A node that is told to stop.
+//! A node that is to stop.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -107,8 +107,8 @@ fn no_login_is_accepted_while_the_node_stops() {
     });
 }
 
-/// One setting determines the time that an initiator is told, that an administrator's request grants, and
-/// that the node's stop grants.
+/// One setting determines the time that the node tells an initiator, that an administrator's request grants,
+/// and that the node's stop grants.
 #[test]
 fn clients_asked_to_log_out_get_the_configured_time() {
     let deadline = Duration::from_secs(3);

@@ -24,7 +24,7 @@ async fn write(session: &Session, lba: u64, sequence: u64) -> Result<(), Error> 
     session.write(Lun(LUN), Lba(lba), data, BlockSize::B4096).await
 }
 
-/// Writes until a command fails, or until it is told to stop.
+/// Writes until a command fails, or until it is to stop.
 async fn write_until(session: Rc<Session>, lba: u64, stop: Rc<Cell<bool>>) {
     for sequence in 1.. {
         if stop.get() || write(&session, lba, sequence).await.is_err() {

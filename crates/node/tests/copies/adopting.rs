@@ -463,7 +463,7 @@ fn sole_in_two_pools() -> Cluster {
     let lost = cluster.image(0);
     cluster.world.remove_disk(server, DISK);
     cluster.start(0);
-    // The first pool is given up, so the new copy in the second one is used. Then the first pool returns.
+    // The first pool is forgotten, so the new copy in the second one is used. Then the first pool returns.
     cluster.control(0, |control| async move { control.forget_pool(POOL, false).await.unwrap() });
     cluster.world.crash(server);
     cluster.start(0);

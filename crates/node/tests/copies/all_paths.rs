@@ -21,8 +21,8 @@ use crate::seeds::each_seed;
 
 const WRITERS: u64 = 12;
 
-/// Writes during the loss of a node are repeated as soon as the others have gone on without it: not only when
-/// the lost node can be reached again, and not only when they must have ended by the clock.
+/// Writes during the loss of a node are repeated as soon as the others have continued without it: not only
+/// when the lost node can be reached again, and not only when they must have ended by the clock.
 #[test]
 fn the_death_of_a_node_is_a_short_stall_for_a_host_that_uses_all_paths() {
     let kill = |cluster: &Cluster| cluster.world.kill(cluster.servers[1]);

@@ -224,7 +224,7 @@ fn a_copy_whose_bad_block_cannot_be_written_again_leaves() {
 }
 
 /// Reads in progress when the copy goes out of sync: other copies have the data, so at most the path is lost,
-/// and no host may be told that the data are.
+/// and no host may hear that the data are.
 #[test]
 fn no_read_reports_lost_data_while_its_copy_leaves() {
     const BLOCKS: u64 = 12;
@@ -492,8 +492,8 @@ pub(super) fn shown_and_gone(seed: u64) {
             rt::sleep(begins).await;
             let mut data = block(value);
             data.append(block(value));
-            // The first node receives nothing for so long that the host may be told that the result of its
-            // write is unknown.
+            // The first node receives nothing for so long that the host may hear that the result of its write
+            // is unknown.
             while session.write(LUN, Lba(0), data.clone(), SIZE).await.is_err() {}
             written.set(written.get() + 1);
         }));

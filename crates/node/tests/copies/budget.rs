@@ -166,7 +166,7 @@ fn turns(seed: u64) {
         cluster.world.run_for(Duration::from_millis(100));
         assert!(cluster.world.now() - began < Duration::from_secs(60), "they do not end");
     }
-    // A copy that waits for its turn is told that it will have one, and does not ask again and again.
+    // A copy that waits for its turn hears that it will have one, and does not ask again and again.
     let all = given(&cluster, 0);
     assert!((6 * 24 * REGION..=6 * 40 * REGION).contains(&all), "{} regions", all / REGION);
 }

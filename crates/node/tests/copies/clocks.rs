@@ -1,4 +1,4 @@
-//! A node in a virtual machine that is paused: its clock stops while the others go on without it, and its
+//! A node in a virtual machine that is paused: its clock stops while the others continue without it, and its
 //! leases seem to last.
 
 use cluster::memory::Fault;

@@ -18,7 +18,7 @@ struct Written {
     has_stopped: Cell<bool>,
 }
 
-/// Writes until it is told to stop, each block until that succeeds.
+/// Writes until it is to stop, each block until that succeeds.
 async fn write_on(portal: SocketAddr, written: Rc<Written>) {
     let mut session = log_in_at_last(portal).await;
     let mut number = 0;

@@ -316,7 +316,7 @@ fn an_agreement_is_about_the_nodes_that_it_was_made_for() {
     });
 }
 
-/// The first node is given up for good during a split brain: there is no node to ask to stop.
+/// The first node is lost for good during a split brain: there is no node to ask to stop.
 #[test]
 fn the_survivor_of_a_split_decides_alone() {
     each_seed(2, |seed| {

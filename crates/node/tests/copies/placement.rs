@@ -113,7 +113,7 @@ fn a_volume_whose_record_was_not_answered_for_has_its_copies() {
     }
 }
 
-/// The creation is given up. The copies are deleted, the late one when it has been created.
+/// The node gives up the creation. The copies are deleted, the late one when it has been created.
 #[test]
 fn a_copy_that_is_created_too_late_is_deleted() {
     for seconds in [35, 100] {
@@ -132,7 +132,7 @@ fn a_copy_that_is_created_too_late_is_deleted() {
     }
 }
 
-/// The creation is given up while the node with the first copy is down: it cannot be asked to delete the
+/// A node gives up the creation while the node with the first copy is down: it cannot be asked to delete the
 /// copy, and finds in the record that it has to.
 #[test]
 fn a_copy_of_a_volume_that_was_not_created_is_deleted_by_a_node_that_was_down() {

@@ -9,7 +9,7 @@ use base::LbaRange;
 
 const WRITES: u64 = 24;
 
-/// Number of blocks that lack acknowledged changes after a power loss of the copy that went on alone.
+/// Number of blocks that lack acknowledged changes after a power loss of the copy that continued alone.
 ///
 /// No host has sent a flush. `unmapped`: blocks that are unmapped last.
 fn lost(seed: u64, unmapped: Range<u64>) -> usize {

@@ -39,7 +39,7 @@ fn hosts_do_not_feel_that_the_record_is_lost() {
 }
 
 /// All copies have the write, but when the host's node learns of that, it has no lease, and so does not know
-/// whether the others have gone on without it (R22).
+/// whether the others have continued without it (R22).
 #[test]
 fn a_write_is_not_acknowledged_without_leases() {
     let slow = Duration::from_millis(1400);
@@ -65,11 +65,11 @@ fn a_write_is_not_acknowledged_without_leases() {
         cluster.world.set_disk_latency(cluster.servers[1], DISK, latency);
         cluster.world.run_for(Duration::from_millis(450));
         cluster.world.cut_one_way(cluster.servers[0], cluster.servers[1]);
-        // Before its host is told that the result is unknown.
+        // Before its host hears that the result is unknown.
         cluster.world.run_for(Duration::from_millis(1400));
         assert!(!answered.get(), "acknowledged, and nobody has promised anything");
         cluster.world.heal_all();
-        // Lost packets are sent again after a while; the host would be told that the result is unknown two
+        // Lost packets are sent again after a while; the host would hear that the result is unknown two
         // seconds after the disk has finished.
         let is_answered = cluster.world.run_until(|| answered.get(), Duration::from_millis(1500));
         assert!(is_answered, "all have it, and the leases are back");

@@ -33,7 +33,7 @@ impl Cluster {
         all.into_iter().map(|(_, scrub)| scrub).collect()
     }
 
-    /// How many events of each of [`FOUND`] a node has told since the last call.
+    /// How many events of each of [`FOUND`] a node has reported since the last call.
     fn found(&self, by: usize) -> [usize; 3] {
         let told = self.told_of(by, &FOUND);
         FOUND.map(|code| told.iter().filter(|event| event.code.as_str() == code).count())

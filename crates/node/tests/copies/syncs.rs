@@ -81,7 +81,7 @@ fn missing_data_is_shown_until_it_is_resynced() {
 }
 
 /// Which node is reached first is random: here it is the third. The second, which would be asked first if
-/// both were reached, has marked the same regions, and is not told what was sent.
+/// both were reached, has marked the same regions, and does not hear what was sent.
 #[test]
 fn regions_sent_by_one_node_are_not_sent_again_by_another() {
     each_seed(3, |seed| {
@@ -358,8 +358,8 @@ fn empty_and_equal_regions_are_not_copied() {
     assert!((10 * REGION..=20 * REGION).contains(&sent), "{sent}");
 }
 
-/// A disk that hangs on an otherwise healthy node: the others go on without the copy, and add it again, but
-/// not at once.
+/// A disk that hangs on an otherwise healthy node: the others continue without the copy, and add it again,
+/// but not at once.
 pub(super) fn hanging_disk(seed: u64) {
     let cluster = Cluster::new(seed, 3, 2);
     cluster.add_volume(VolumeKind::Thick, 3);

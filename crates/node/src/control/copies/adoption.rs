@@ -354,7 +354,7 @@ impl Control {
         };
         let Some((_, copy)) = entry.copy_on(keeper.me()) else { return Ok(ServedAs::Copy) };
         let found = self.copies_of(id);
-        // Several pools have it if one of them had been given up and came back.
+        // Several pools have it if one of them had been forgotten and came back.
         let has_map = has_one_with_map(keeper, &entry, &found);
         let (is_sole, is_only) = (entry.sole && !has_map, found.len() == 1);
         let is_being_made = self.being_made.borrow().contains_key(&id);

@@ -121,7 +121,7 @@ impl Control {
             control.copy_requests.borrow_mut().remove(&asker);
             made
         });
-        // The change may continue, but the node that asked is told that it failed, and does not add the copy.
+        // The change may continue, but the node that asked hears that it failed, and does not add the copy.
         made.await.inspect_err(|_| {
             self.copy_requests.borrow_mut().remove(&asker);
         })

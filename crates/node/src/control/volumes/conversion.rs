@@ -409,7 +409,7 @@ impl Control {
                     ended = Some((JobOutcome::Done, None));
                     break;
                 }
-                // It was given up, or hosts' writes have not been copied yet.
+                // It was cancelled, or hosts' writes have not been copied yet.
                 Ok(false) => rt::sleep(PAUSE).await,
                 Err(problem) => {
                     tracing::debug!(volume = %id, problem, "a conversion waits");

@@ -221,7 +221,7 @@ impl Decider {
         }
         let Some(first) = self.members.first() else { return self.end(Next::TryAgain) };
         let epoch = self.members.epoch;
-        // The first member may still be taking an earlier change of this node, which was given up (U6).
+        // The first member may still be taking an earlier change of this node, which has given it up (U6).
         let number = newest.version.number.max(self.after) + 1;
         self.numbered = self.numbered.max(number);
         let version = Version { epoch: epoch.0, number, by: self.me.0 };

@@ -15,7 +15,7 @@ use crate::shard::{Shard, on_all_cores};
 /// The key of the limit for the resyncs of all nodes together, in bytes per second.
 pub(super) const SYNC_LIMIT: &str = "resync-limit";
 
-/// What the cores have to keep to, as they were last told.
+/// What the cores have to keep to, as they last heard.
 #[derive(Default)]
 pub(super) struct Dealt {
     budget: Option<Budget>,

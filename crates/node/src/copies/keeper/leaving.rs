@@ -1,4 +1,4 @@
-//! How a node leaves when it is told to stop: the others continue, and it needs no resync when it is back.
+//! How a node leaves when it is to stop: the others continue, and it needs no resync when it is back.
 
 use std::rc::Weak;
 use std::time::Duration;

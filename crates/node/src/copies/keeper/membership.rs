@@ -9,12 +9,12 @@ use super::Keeper;
 pub enum Expelled {
     /// An administrator has removed it.
     Removed,
-    /// A surviving node became a new cluster, and this node was given up.
+    /// A surviving node became a new cluster, and abandoned this node.
     GivenUp,
 }
 
 impl Keeper {
-    /// Whether this node was removed or given up, according to the other nodes.
+    /// Whether this node was removed or abandoned, according to the other nodes.
     pub fn expelled(&self) -> Option<Expelled> {
         judge(&self.links().peers(), self.links().is_outdated())
     }

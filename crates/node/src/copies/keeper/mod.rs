@@ -103,7 +103,7 @@ pub struct Keeper {
     /// Allows one change at a time of the configurations that copies act in.
     acting: Semaphore,
     /// Volumes whose copies are being opened. If a copy were opened twice at once, the second opening would
-    /// undo what the first one has been told since.
+    /// undo what the first one has heard since.
     opening: RefCell<BTreeSet<VolumeId>>,
     /// Volumes whose copies wait for others of their pool to be opened first.
     queued: RefCell<BTreeSet<VolumeId>>,

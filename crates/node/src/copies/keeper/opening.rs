@@ -302,8 +302,8 @@ impl Keeper {
     /// Begins to open the copy of a volume, unless something has changed and it must not be opened now.
     /// Returns what waits for the end.
     ///
-    /// An opening is never given up: its parts that are at a disk would go on, and the next attempt would not
-    /// wait for them.
+    /// Nobody gives up an opening: its parts that are at a disk would continue, and the next attempt would
+    /// not wait for them.
     fn begin_opening(self: &Rc<Self>, id: VolumeId) -> Option<Receiver<()>> {
         let control = Control::try_current()?;
         let opening = self.opening_of(id)?;

@@ -3,8 +3,8 @@
 //! It may be a short hiccup. Or another copy was lost, and this one continues as soon as that copy's leases
 //! have expired. Or this node is cut off, and others continue without it. Until it is known which, commands
 //! wait. Then commands are refused at once as long as it lasts, so that initiators use another path, and
-//! initiators are told when this path can be used again. A node that has lost the cluster's record as well
-//! waits less: other nodes do not hear it, so it is not the one that continues.
+//! initiators hear when this path can be used again. A node that has lost the cluster's record as well waits
+//! less: other nodes do not hear it, so it is not the one that continues.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::copies::core::Copies;
 use crate::parts;
 use crate::shard::on_all_cores;
 
-/// How long leases may be missing before hosts are told.
+/// How long leases may be missing before hosts learn of it.
 ///
 /// When another copy is lost it takes less, and a change of paths costs hosts more.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ pub(super) enum Doubt {
     None,
     /// Some are missing.
     Since(Instant),
-    /// Some have been missing for so long that hosts are told.
+    /// Some have been missing for so long that hosts learn of it.
     Shown(Instant),
     /// Initiators are sent to other paths.
     GivenUp,

@@ -86,8 +86,8 @@ impl SliceCopy {
                 let replica = copy.replica.borrow();
                 !replica.has_failed() && replica.is_under_way(id) && !replica.is_put_off(id)
             };
-            // The note may have failed or found no room, or was given up with this write: then zeros would
-            // pass for data.
+            // The note may have failed or found no room, or ended with this write: then zeros would pass for
+            // data.
             if !is_noted {
                 return Ok(());
             }

@@ -113,7 +113,7 @@ struct HostWrite {
     answer: Sender<WriteEnd>,
 }
 
-/// How a host's write ended; an error is the block for which it was given up.
+/// How a host's write ended; an error is the block at which it failed.
 type WriteEnd = Result<Outcome, BadBlock>;
 
 /// What is needed to open a slice's copy.

@@ -193,7 +193,7 @@ impl Holding {
         }
     }
 
-    /// Reports, once, why the address could not be set, removed or given up.
+    /// Reports, once, why setting, removing or giving up the address failed.
     fn note_trouble(&mut self, of: Trouble, trouble: String) {
         self.trouble = Some(of);
         let floating = self.control.floating();
