@@ -265,7 +265,7 @@ impl Changes {
     }
 
     /// All places in the table, including those of moves: for checks.
-    #[cfg(test)]
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn places(&self) -> Vec<Place> {
         let blocks = self.entries.values().filter_map(|change| match change {
             Change::Blocks { place, count, .. } => Some(place.run(*count)),

@@ -1,18 +1,52 @@
-//! The invariants of a log, checked from outside: for tests.
+//! The invariants of a log, checked from outside: for tests and simulations, in debug builds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
 
 use super::leaf::Leaf;
 use super::place::Place;
 use super::segment::Kind;
 use super::{Inner, Log, Sweeping};
+use crate::slice::{Layout, Slice};
+
+/// Longest time until a log that nobody uses is at rest.
+const RESTS_WITHIN: Duration = Duration::from_secs(30);
+/// How often to check.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+impl Slice {
+    /// Checks the invariants of the log that the slice lies in, if there is one, once it is at rest: nobody
+    /// may use it meanwhile, and its disks must have no faults. Exists in debug builds only.
+    ///
+    /// # Panics
+    /// If an invariant does not hold, or the log never comes to rest.
+    pub async fn check_log(&self) {
+        let log = match &*self.layout() {
+            Layout::Log(slice) => Rc::clone(slice.log()),
+            Layout::Thick(_) | Layout::Ram(_) => return,
+        };
+        log.rest().await;
+        log.check().await;
+    }
+}
 
 impl Log {
+    /// Waits until the log is idle.
+    pub(crate) async fn rest(&self) {
+        let until = rt::now() + RESTS_WITHIN;
+        while !self.is_idle() {
+            assert!(rt::now() < until, "the log never comes to rest: {}", self.at_what());
+            rt::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// Checks I2 to I4, I6 and I8 of the design while the log is idle. Reads leaves that are not in memory.
     pub(crate) async fn check(&self) {
         self.inner.check().await;
     }
 
+    #[cfg(test)]
     pub(crate) fn handle(&self) -> std::sync::Arc<super::LogHandle> {
         std::sync::Arc::clone(&self.inner.handle)
     }

@@ -153,7 +153,7 @@ impl LeafCache {
     }
 
     /// Bytes of memory that the leaves take.
-    #[cfg(test)]
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn held(&self) -> usize {
         self.held
     }

@@ -92,9 +92,9 @@ impl LogMemory {
     }
 
     /// Checks that the total is the sum of what the logs have; none of them may change it meanwhile.
-    #[cfg(test)]
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn check(&self) {
-        let members = self.0.members.lock().unwrap();
+        let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: u64 = members.iter().filter_map(Weak::upgrade).map(|member| member.bytes()).sum();
         assert_eq!(self.used(), ByteLen(taken));
     }

@@ -16,7 +16,7 @@
 mod announce;
 mod append;
 mod changes;
-#[cfg(test)]
+#[cfg(any(test, debug_assertions))]
 pub(crate) mod check;
 mod checkpoint;
 mod cleaner;

@@ -93,7 +93,7 @@ impl LogSlice {
         self.spec.replace(spec);
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn log(&self) -> &Rc<Log> {
         &self.log
     }

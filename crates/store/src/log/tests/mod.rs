@@ -149,17 +149,11 @@ fn state_slots(slice: &Slice) -> [Vec<(usize, u64)>; 2] {
 }
 
 async fn idle(slice: &Slice) {
-    let mut turns = 0;
-    while !log_of(slice).is_idle() {
-        rt::sleep(std::time::Duration::from_millis(1)).await;
-        turns += 1;
-        assert!(turns < 20_000, "the log never comes to rest: {}", log_of(slice).at_what());
-    }
+    log_of(slice).rest().await;
 }
 
 async fn check(slice: &Slice) {
-    idle(slice).await;
-    log_of(slice).check().await;
+    slice.check_log().await;
 }
 
 /// A block that begins with a number; 0 means zeros. Some blocks shrink to a quarter, some to a half, and
