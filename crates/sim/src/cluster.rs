@@ -4,6 +4,7 @@
 //! own.
 
 mod founding;
+mod opened;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -28,6 +29,7 @@ use rt::sim::{DiskImage, NodeId, NodeStatus, World};
 use rt::sync::Receiver;
 use store::{LogTuning, NewDisk, VolumeId, VolumeKind};
 
+pub use self::opened::Found;
 use crate::layout::{self, Layout};
 use crate::plan::{Beside, Plan};
 use crate::record::Record;

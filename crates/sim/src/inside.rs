@@ -2,27 +2,44 @@
 //! A5, A7).
 //!
 //! It inspects only running processes. What a node that is down believes of its disk is checked when it is
-//! back.
+//! back. To read a log, an image of the disk is opened, which takes long: so that is done less often.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use base::{BlockSize, ByteLen, ByteOffset};
+use base::{ByteLen, ByteOffset};
 use node::copies::{Copies, FORK_EPOCHS, SliceCopy, StandingEntry, VolumeEntry};
 use replica::{Config, Incarnation, Slot, Slots, Standing};
 use rt::CoreId;
 use rt::sim::NodeStatus;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Found, Pool};
 use crate::history::value_of;
 use crate::layout::SECTOR;
 use crate::load::Counts;
-use crate::media::{Media, Spot};
+use crate::media::Media;
 use crate::onlooker::Epochs;
+use crate::plan::Plan;
 
 /// The interval of inspections.
 const EVERY: Duration = Duration::from_millis(25);
+/// The interval of inspections of logs, which are opened for that.
+const LOGS_EVERY: Duration = Duration::from_millis(1500);
+
+/// Counters of the first volume, of the second, and of logs.
+const LOOKED_AT_EQUAL: [&str; 3] = [
+    "two that may be read looked at",
+    "two beside that may be read looked at",
+    "two logs that may be read looked at",
+];
+
+/// As [`LOOKED_AT_EQUAL`].
+const LOOKED_AT_DIFFERENT: [&str; 3] = [
+    "difference of two copies looked at",
+    "difference of two copies beside looked at",
+    "difference of two logs looked at",
+];
 
 /// A copy of a slice: node, volume, slice.
 type Place = (usize, usize, u16);
@@ -37,6 +54,10 @@ pub struct Inside<'a> {
     counts: &'a Counts,
     /// The volumes' block size, in bytes.
     block: u32,
+    /// A disk under a log may fail: then the log need not open, and may have lost a part of its map.
+    may_fail: bool,
+    /// When logs are to be inspected.
+    logs_at: Cell<Duration>,
     /// The incarnation and epoch in which each slice's copy acted last.
     acted: RefCell<BTreeMap<Place, (Incarnation, u64)>>,
     /// Volumes with which a node continued alone, and the epoch in which it did.
@@ -53,7 +74,7 @@ struct Seen {
     slot: Slot,
     life: Incarnation,
     config: Config,
-    /// The sectors whose place is known, by their number in the volume.
+    /// The watched sectors, by their number in the volume.
     sectors: BTreeMap<u64, Sector>,
 }
 
@@ -64,7 +85,8 @@ struct Sector {
     lost: bool,
     /// The other copies that may differ here, according to this one.
     dirty: Slots,
-    bytes: [u8; SECTOR],
+    /// What the disk holds; `None`: it was not read.
+    bytes: Option<[u8; SECTOR]>,
 }
 
 impl<'a> Inside<'a> {
@@ -73,11 +95,13 @@ impl<'a> Inside<'a> {
         cluster: &'a Cluster,
         media: &'a Media,
         epochs: Vec<Epochs>,
-        block: BlockSize,
+        plan: &Plan,
         counts: &'a Counts,
     ) -> Inside<'a> {
+        let (block, may_fail) = (plan.block.bytes(), plan.harms_logs());
         let (acted, forked, lost) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Inside { cluster, media, epochs, counts, block: block.bytes(), acted, forked, lost }
+        let logs_at = Cell::default();
+        Inside { cluster, media, epochs, counts, block, may_fail, logs_at, acted, forked, lost }
     }
 
     /// Lets time pass, and inspects all copies at each interval.
@@ -100,7 +124,12 @@ impl<'a> Inside<'a> {
     pub fn look(&self) {
         let nodes = 0..self.cluster.servers.len();
         let running = nodes.filter(|node| self.cluster.status(*node) == NodeStatus::Running);
-        let seen: Vec<Seen> = running.flat_map(|node| self.copies_of(node)).collect();
+        let now = self.cluster.world.now();
+        let opens_logs = now >= self.logs_at.get();
+        if opens_logs {
+            self.logs_at.set(now + LOGS_EVERY);
+        }
+        let seen: Vec<Seen> = running.flat_map(|node| self.copies_of(node, opens_logs)).collect();
         seen.iter().for_each(|copy| self.check_acts(copy));
         seen.iter().for_each(|copy| self.note_lost(copy));
         for (x, y) in seen.iter().flat_map(|x| seen.iter().map(move |y| (x, y))) {
@@ -115,7 +144,7 @@ impl<'a> Inside<'a> {
     /// Whether a copy of the node does not act yet in the newest epoch of the record.
     pub fn is_to_act(&self, node: usize) -> bool {
         let epoch = |volume: usize| self.epochs[volume].borrow().keys().next_back().copied();
-        self.copies_of(node).iter().any(|copy| Some(copy.config.epoch.0) < epoch(copy.volume))
+        self.copies_of(node, false).iter().any(|copy| Some(copy.config.epoch.0) < epoch(copy.volume))
     }
 
     fn note_lost(&self, copy: &Seen) {
@@ -133,26 +162,49 @@ impl<'a> Inside<'a> {
         lost.range((node, volume, 0)..=(node, volume, u16::MAX)).flat_map(|(_, lost)| lost).copied().collect()
     }
 
-    fn copies_of(&self, node: usize) -> Vec<Seen> {
+    /// What the logs of a running node hold, as far as an image of its disks opens.
+    fn found_in_logs(&self, node: usize, pool: Pool) -> Found {
+        match self.media.read_moving(self.cluster, node, pool) {
+            Ok(found) => {
+                if !found.is_empty() {
+                    self.counts.count("log of a running node opened");
+                }
+                found
+            }
+            Err(_) if self.may_fail => Found::new(),
+            // A node that is killed now opens what is on its disks now.
+            Err(error) => panic!("node {} runs, and if it were killed, {}: {error}", node + 1, pool.name),
+        }
+    }
+
+    fn copies_of(&self, node: usize, opens_logs: bool) -> Vec<Seen> {
         let cluster = self.cluster;
         let machine = cluster.servers[node].machine;
         let images: Vec<_> = cluster.pools.iter().map(|pool| (*pool, cluster.disks(node, *pool))).collect();
+        let logs = cluster.pools.iter().filter(|_| opens_logs).map(|pool| self.found_in_logs(node, *pool));
+        let in_logs: Found = logs.flatten().collect();
         let see = |copy: &SliceCopy| {
             let volume = cluster.volume_of(copy)?;
             let (_, images) = images.iter().find(|(pool, _)| *pool == volume.pool)?;
             let places = self.media.places(volume, node);
             let replica = copy.replica();
             let config = replica.config()?.clone();
-            let sector = |(sector, place): (&u64, &Spot)| {
+            let sectors: Vec<u64> = match self.media.moves(volume, node) {
+                true => self.media.sectors(volume).to_vec(),
+                false => places.keys().copied().collect(),
+            };
+            let sector = |sector: &u64| {
                 let offset = copy.place_of(ByteOffset(sector * SECTOR as u64))?;
-                let bytes = place.read(images);
+                let place = places.get(sector);
+                let in_log = || in_logs.get(&(volume.index, *sector)).copied();
+                let bytes = place.map(|place| place.read(images)).or_else(in_log);
                 let dirty = replica.map().get(offset.0 / u64::from(replica::Geometry::REGION_BYTES));
                 let block = u64::from(self.block);
                 let readable = copy.is_readable(ByteOffset(offset.0 - offset.0 % block), ByteLen(block));
                 let lost = copy.has_lost_in(offset, ByteLen(SECTOR as u64));
                 Some((*sector, Sector { readable: readable && !lost, lost, dirty, bytes }))
             };
-            let sectors = places.iter().filter_map(sector).collect();
+            let sectors = sectors.iter().filter_map(sector).collect();
             let (slot, life) = (replica.me(), Copies::current().incarnation());
             let (volume, slice) = (volume.index, copy.address().slice);
             Some(Seen { node, volume, slice, slot, life, config, sectors })
@@ -248,19 +300,16 @@ impl<'a> Inside<'a> {
         if x.node > y.node || x.config.epoch != y.config.epoch {
             return;
         }
-        for (sector, at_x, at_y) in both(x, y).filter(|(_, at_x, at_y)| at_x.readable && at_y.readable) {
-            self.counts.count(looked(
-                x.volume,
-                "two that may be read looked at",
-                "two beside that may be read looked at",
-            ));
+        let both = both(x, y).filter(|(_, at_x, at_y)| at_x.readable && at_y.readable);
+        for (sector, in_x, in_y) in both.filter_map(with_bytes) {
+            self.counts.count(self.looked(x, y, LOOKED_AT_EQUAL));
             assert!(
-                at_x.bytes == at_y.bytes,
+                in_x == in_y,
                 "sector {sector} may be read on nodes {} and {} in one epoch, and is {:?} and {:?}",
                 x.node + 1,
                 y.node + 1,
-                value_of(&at_x.bytes),
-                value_of(&at_y.bytes)
+                value_of(in_x),
+                value_of(in_y)
             );
         }
     }
@@ -278,31 +327,45 @@ impl<'a> Inside<'a> {
         if !in_sync(x) {
             return;
         }
-        let differ = |at_x: &Sector, at_y: &Sector| at_x.bytes != at_y.bytes && !at_x.lost && !at_y.lost;
-        for (sector, at_x, at_y) in both(x, y).filter(|(_, at_x, at_y)| differ(at_x, at_y)) {
-            self.counts.count(looked(
-                x.volume,
-                "difference of two copies looked at",
-                "difference of two copies beside looked at",
-            ));
+        let known = both(x, y).filter(|(_, at_x, at_y)| !at_x.lost && !at_y.lost);
+        for (both, (sector, in_x, in_y)) in known.filter_map(|both| Some((both, with_bytes(both)?))) {
+            if in_x == in_y {
+                continue;
+            }
+            let (_, at_x, at_y) = both;
+            self.counts.count(self.looked(x, y, LOOKED_AT_DIFFERENT));
             assert!(
                 at_x.dirty.contains(y.slot) || at_y.dirty.contains(x.slot),
                 "sector {sector} differs on nodes {} and {}, and no bit says so: {:?} and {:?}",
                 x.node + 1,
                 y.node + 1,
-                value_of(&at_x.bytes),
-                value_of(&at_y.bytes)
+                value_of(in_x),
+                value_of(in_y)
             );
+        }
+    }
+
+    /// The counter of sectors of this kind of volume that were looked at on these two copies.
+    fn looked(&self, x: &Seen, y: &Seen, of: [&'static str; 3]) -> &'static str {
+        let [first, beside, logs] = of;
+        let volume = &self.cluster.volumes[x.volume];
+        match self.media.moves(volume, x.node) || self.media.moves(volume, y.node) {
+            true => logs,
+            false if x.volume == 0 => first,
+            false => beside,
         }
     }
 }
 
-/// The counter of the first volume, or of the second.
-fn looked(volume: usize, first: &'static str, beside: &'static str) -> &'static str {
-    if volume == 0 { first } else { beside }
+/// A sector of two copies.
+type Both<'a> = (u64, &'a Sector, &'a Sector);
+
+/// What both hold, if both were read.
+fn with_bytes<'a>((sector, at_x, at_y): Both<'a>) -> Option<(u64, &'a [u8; SECTOR], &'a [u8; SECTOR])> {
+    Some((sector, at_x.bytes.as_ref()?, at_y.bytes.as_ref()?))
 }
 
 /// The sectors that both have.
-fn both<'a>(x: &'a Seen, y: &'a Seen) -> impl Iterator<Item = (u64, &'a Sector, &'a Sector)> {
+fn both<'a>(x: &'a Seen, y: &'a Seen) -> impl Iterator<Item = Both<'a>> {
     x.sectors.iter().filter_map(|(sector, at_x)| Some((*sector, at_x, y.sectors.get(sector)?)))
 }

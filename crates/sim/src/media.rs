@@ -1,15 +1,16 @@
 //! What is on the disks themselves, whatever the nodes report (A2, A8).
 //!
 //! A sector of a thick volume is found on a disk by its content when the world is new, and stays there until
-//! the copy is removed from its node. Blocks of log volumes move with each write, so they are not checked.
+//! the copy is removed from its node. Blocks of log volumes move with each write: an image of the disk is
+//! opened to read them ([`Cluster::opened`]).
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use rt::sim::DiskImage;
 use store::VolumeKind;
 
-use crate::cluster::{Cluster, Volume};
+use crate::cluster::{Cluster, Found, Pool, Volume};
 use crate::history::{History, value_of};
 use crate::layout::SECTOR;
 
@@ -22,10 +23,24 @@ pub struct Spot {
     pub at: u64,
 }
 
-/// Where the sectors of each volume's history are on each node's disks: by volume and node.
+/// Where the sectors of each volume's history are on each node's disks.
+pub struct Media {
+    /// By volume and node.
+    copies: Vec<Vec<Whereabouts>>,
+    /// The sectors that are watched, by volume.
+    sectors: Vec<Vec<u64>>,
+}
+
+/// What is known of a copy of a volume.
 ///
-/// After a copy was removed from a node, the place of a later copy there is unknown.
-pub struct Media(Vec<Vec<RefCell<BTreeMap<u64, Spot>>>>);
+/// After it was removed from its node, nothing is known of a later copy there: it is not checked any more.
+#[derive(Default)]
+struct Whereabouts {
+    /// Where its sectors are, if they stay where they are.
+    places: RefCell<BTreeMap<u64, Spot>>,
+    /// Its sectors move: it is a log, or may have been one.
+    moves: Cell<bool>,
+}
 
 impl Media {
     /// Finds the sectors of each volume by their present values, which are unique.
@@ -37,32 +52,94 @@ impl Media {
             let sector_of: BTreeMap<u64, u64> =
                 held.iter().map(|(sector, value)| (*value, *sector)).collect();
             assert_eq!(sector_of.len(), held.len(), "each sector holds something else");
-            let places = (0..cluster.servers.len()).map(|index| {
+            let copies = (0..cluster.servers.len()).map(|index| {
                 if volume.kind == VolumeKind::Log {
-                    return RefCell::default();
+                    return Whereabouts { moves: Cell::new(true), ..Whereabouts::default() };
                 }
                 let found = places(&cluster.disks(index, volume.pool), &sector_of);
                 assert_eq!(found.len(), held.len(), "all are on the disk of node {}", index + 1);
-                RefCell::new(found)
+                Whereabouts { places: RefCell::new(found), ..Whereabouts::default() }
             });
-            places.collect()
+            copies.collect::<Vec<_>>()
         };
-        Media(cluster.volumes.iter().zip(held).map(of_volume).collect())
+        let copies = cluster.volumes.iter().zip(held).map(of_volume).collect();
+        let sectors = held.iter().map(|held| held.keys().copied().collect()).collect();
+        Media { copies, sectors }
     }
 
-    /// Where the volume's sectors are on a node's disks, by sector.
+    /// Where the volume's sectors are on a node's disks, by sector; empty if they move, or it is unknown.
     pub fn places(&self, volume: &Volume, index: usize) -> Ref<'_, BTreeMap<u64, Spot>> {
-        self.0[volume.index][index].borrow()
+        self.copies[volume.index][index].places.borrow()
+    }
+
+    /// Whether the sectors of the node's copy move.
+    pub fn moves(&self, volume: &Volume, index: usize) -> bool {
+        self.copies[volume.index][index].moves.get()
+    }
+
+    /// The sectors of a volume that are watched.
+    pub fn sectors(&self, volume: &Volume) -> &[u64] {
+        &self.sectors[volume.index]
     }
 
     /// Forgets where the node's copy of the volume is: the copy is being removed.
     pub fn forget(&self, volume: &Volume, index: usize) {
-        self.0[volume.index][index].borrow_mut().clear();
+        let copy = &self.copies[volume.index][index];
+        copy.places.borrow_mut().clear();
+        copy.moves.set(false);
+    }
+
+    /// From now on, the sectors of all copies of the volume may move: it is being converted. Copies of which
+    /// nothing is known stay so.
+    pub fn let_move(&self, volume: &Volume) {
+        for copy in &self.copies[volume.index] {
+            if !copy.places.take().is_empty() {
+                copy.moves.set(true);
+            }
+        }
+    }
+
+    /// Reads the sectors of a node's copies that move, in one of its pools, from an image of its disks
+    /// ([`Cluster::opened`]).
+    ///
+    /// # Errors
+    /// What does not open, or cannot be read.
+    pub fn read_moving(&self, cluster: &Cluster, index: usize, pool: Pool) -> Result<Found, String> {
+        let of_pool = cluster.volumes.iter().filter(|volume| volume.pool == pool);
+        let moving = of_pool.filter(|volume| self.moves(volume, index) && cluster.has_copy(volume, index));
+        let moving: Vec<_> = moving.map(|volume| (volume, self.sectors(volume).to_vec())).collect();
+        if moving.is_empty() {
+            return Ok(Found::new());
+        }
+        cluster.opened(index, pool, &moving, false)
+    }
+
+    /// What is on a node's disks in each watched sector of a volume. With `checks`, the invariants of the log
+    /// are checked, too.
+    ///
+    /// # Errors
+    /// As for [`Media::read_moving`].
+    fn read(
+        &self,
+        cluster: &Cluster,
+        volume: &Volume,
+        index: usize,
+        checks: bool,
+    ) -> Result<BTreeMap<u64, [u8; SECTOR]>, String> {
+        if self.moves(volume, index) {
+            let wanted = [(volume, self.sectors(volume).to_vec())];
+            let found = cluster.opened(index, volume.pool, &wanted, checks)?;
+            return Ok(found.into_iter().map(|((_, sector), bytes)| (sector, bytes)).collect());
+        }
+        let images = cluster.disks(index, volume.pool);
+        let places = self.places(volume, index);
+        Ok(places.iter().map(|(sector, place)| (*sector, place.read(&images))).collect())
     }
 
     /// Checks that a node in sync that lost power has all acknowledged writes, or newer ones, on its disk.
     ///
-    /// Sectors that are `lost` there are excluded: no host can read them (R27).
+    /// Sectors that are `lost` there are excluded: no host can read them (R27). If a disk `may_fail`, a log
+    /// on it need not open. Returns whether anything was checked.
     ///
     /// # Panics
     /// If a write is missing.
@@ -73,11 +150,17 @@ impl Media {
         index: usize,
         history: &History,
         lost: &BTreeSet<u64>,
-    ) {
-        let images = cluster.disks(index, volume.pool);
-        let places = self.places(volume, index);
-        for (sector, place) in places.iter().filter(|(sector, _)| !lost.contains(sector)) {
-            let found = value_of(&place.read(&images));
+        may_fail: bool,
+    ) -> bool {
+        let found = match self.read(cluster, volume, index, !may_fail) {
+            Ok(found) => found,
+            Err(_) if may_fail => return false,
+            Err(error) => {
+                panic!("node {} was in sync and lost power, and {}: {error}", index + 1, volume.name)
+            }
+        };
+        for (sector, bytes) in found.iter().filter(|(sector, _)| !lost.contains(sector)) {
+            let found = value_of(bytes);
             let checked = found.map(|value| history.check_found(*sector, value));
             assert!(
                 checked == Some(Ok(())),
@@ -87,6 +170,7 @@ impl Media {
                 history.tail(*sector)
             );
         }
+        !found.is_empty()
     }
 }
 

@@ -228,6 +228,11 @@ impl Plan {
         self.harms.iter().any(|(harm, _)| harm.name == harm::GROW.name)
     }
 
+    /// Whether a disk under a log may fail: then the log need not open, and may lose a part of its map.
+    pub fn harms_logs(&self) -> bool {
+        self.costs_full_copies()
+    }
+
     /// Whether a copy may need a full resync.
     pub fn costs_full_copies(&self) -> bool {
         self.harms.iter().any(|(harm, _)| harm.costs_full_copies)

@@ -81,7 +81,7 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     }
     let hurry = Hurry::default();
     let hosts = load::start(&cluster, plan, &histories, &counts, &hurry);
-    let inside = Inside::new(&cluster, &media, epochs.iter().map(Rc::clone).collect(), plan.block, &counts);
+    let inside = Inside::new(&cluster, &media, epochs.iter().map(Rc::clone).collect(), plan, &counts);
     let mut harms = Harms::new(&cluster, &histories, &inside, plan, &hosts, &counts, &hurry);
     harms.make(canary);
     disturb(plan, &mut harms);

@@ -30,10 +30,15 @@ impl Harms<'_> {
         let copies = cluster.volumes.iter().flat_map(|volume| well.iter().map(move |index| (volume, *index)));
         let in_sync: Vec<_> = copies.filter(|(volume, index)| cluster.has_in_sync(volume, *index)).collect();
         indices.iter().for_each(|index| cluster.world.crash(self.machine(*index)));
+        let may_fail = self.plan.harms_logs();
         for (volume, index) in in_sync {
             self.counts.count("disk of a copy in sync after a power loss");
             let lost = self.inside.lost(index, volume.index);
-            self.media.check(cluster, volume, index, &self.histories[volume.index], &lost);
+            let history = &self.histories[volume.index];
+            let is_checked = self.media.check(cluster, volume, index, history, &lost, may_fail);
+            if is_checked && self.media.moves(volume, index) {
+                self.counts.count("log of a copy in sync opened after a power loss");
+            }
         }
     }
 }
