@@ -21,6 +21,12 @@ pub enum Canary {
     MoveUncopied,
     /// A slice stays at the former place of a part that has moved to another disk.
     MoveUnfollowed,
+    /// What has been copied to the other layout is written only to the present one.
+    ConvertOnce,
+    /// Writes to a range are not held back while it is copied to the other layout.
+    ConvertUnheld,
+    /// When both layouts count, only the present one is written.
+    EqualOnce,
 }
 
 base::canary_switch!(Canary);

@@ -141,34 +141,49 @@ async fn end(pool: &Pool, volume: &Volume, switched: bool) {
 
 #[test]
 fn a_volume_is_converted_there_and_back_while_it_is_written() {
-    for seed in 0..8 {
-        let world = World::new(seed);
-        let node = machine(&world, &[(32 * MIB, 512)]);
-        world.block_on(node, CORE, move || async move {
-            let pool = create().await;
-            // Not a whole number of blocks of a log.
-            let id = pool.create_volume(thick("db", MIB + 3 * SECTOR)).await.unwrap().id;
-            let free = pool.usage().free;
-            let volume = Rc::new(Volume::open(&pool, id));
-            let known = Rc::default();
-            for kind in [VolumeKind::Log, VolumeKind::Thick, VolumeKind::Log, VolumeKind::Thick] {
-                let writers = start(&volume, &known, seed, true);
-                rt::sleep(Duration::from_millis(5)).await;
-                begin(&pool, &volume, kind).await;
-                assert_eq!(pool.volume(id).unwrap().converting, Some(kind));
-                finish(&pool, &volume).await.unwrap();
-                rt::sleep(Duration::from_millis(5)).await;
-                stop(writers, &known).await;
-                let info = pool.volume(id).unwrap();
-                assert_eq!((info.kind, info.converting), (kind, None));
-                check(&volume, &known).await;
-            }
-            assert_eq!(pool.usage().free, free, "nothing is left of the logs");
-            drop((volume, pool));
-            let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
-            check(&Volume::open(&pool, id), &known).await;
-        });
+    (0..8).for_each(convert_there_and_back);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn mistakes_of_conversions_are_noticed() {
+    use store::canary::{Canary, make};
+    for canary in [Canary::ConvertOnce, Canary::ConvertUnheld, Canary::EqualOnce] {
+        make(Some(canary));
+        let fails = |seed: &u64| std::panic::catch_unwind(|| convert_there_and_back(*seed)).is_err();
+        let noticed = (0..40).find(fails);
+        make(None);
+        assert!(noticed.is_some(), "{canary:?} is not noticed");
     }
+}
+
+fn convert_there_and_back(seed: u64) {
+    let world = World::new(seed);
+    let node = machine(&world, &[(32 * MIB, 512)]);
+    world.block_on(node, CORE, move || async move {
+        let pool = create().await;
+        // Not a whole number of blocks of a log.
+        let id = pool.create_volume(thick("db", MIB + 3 * SECTOR)).await.unwrap().id;
+        let free = pool.usage().free;
+        let volume = Rc::new(Volume::open(&pool, id));
+        let known = Rc::default();
+        for kind in [VolumeKind::Log, VolumeKind::Thick, VolumeKind::Log, VolumeKind::Thick] {
+            let writers = start(&volume, &known, seed, true);
+            rt::sleep(Duration::from_millis(5)).await;
+            begin(&pool, &volume, kind).await;
+            assert_eq!(pool.volume(id).unwrap().converting, Some(kind));
+            finish(&pool, &volume).await.unwrap();
+            rt::sleep(Duration::from_millis(5)).await;
+            stop(writers, &known).await;
+            let info = pool.volume(id).unwrap();
+            assert_eq!((info.kind, info.converting), (kind, None));
+            check(&volume, &known).await;
+        }
+        assert_eq!(pool.usage().free, free, "nothing is left of the logs");
+        drop((volume, pool));
+        let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        check(&Volume::open(&pool, id), &known).await;
+    });
 }
 
 /// A life that ends with a power cut after `time`, or when the volume has been converted. Returns how long it
