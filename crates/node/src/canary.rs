@@ -61,6 +61,8 @@ pub enum Canary {
     StartUnnumbered,
     /// A verify finds no mismatch.
     RotUnseen,
+    /// A copy for whose conversion there was no space once is not asked again in this life of the node.
+    RefusedForGood,
     /// COMPARE AND WRITE locks its range only on its own node.
     LockHere,
     /// A node continues alone with a volume whose split-brain policy does not allow it.

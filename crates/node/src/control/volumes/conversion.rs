@@ -21,6 +21,7 @@ use super::super::filling::THRESHOLDS;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
 use super::VolumeStatus;
+use crate::canary::{Canary, makes};
 use crate::copies::VolumeEntry;
 use crate::events::Event;
 use crate::events::code::{CONVERSION_STARTED, VOLUME_CONVERTED};
@@ -286,6 +287,9 @@ impl Control {
         id: VolumeId,
         entry: &VolumeEntry,
     ) {
+        if makes(Canary::RefusedForGood) && self.conversions.refused.borrow().contains_key(&id) {
+            return;
+        }
         let kind = entry.shape.kind;
         let compression = entry.compression.known().unwrap_or_default();
         let followed = self.follow_kind(id, kind, compression).await;
