@@ -570,6 +570,37 @@ impl Cluster {
         })
     }
 
+    /// The kind of a node's copy of a volume, and the one that it is being converted to; `None`: the node has
+    /// not started, or has no copy.
+    pub fn kinds_of_copy(&self, volume: &Volume, index: usize) -> Option<(VolumeKind, Option<VolumeKind>)> {
+        if !self.is_started(index) {
+            return None;
+        }
+        self.world.inspect(self.servers[index].machine, CoreId(0), || {
+            let info = Control::try_current()?.volume(volume.name).ok()?.info;
+            Some((info.kind, info.converting))
+        })
+    }
+
+    /// Whether a node's copy of a volume is of the kind that the volume should have; `None`: the node has not
+    /// started, or has no copy.
+    pub fn is_of_its_kind(&self, volume: &Volume, index: usize) -> Option<bool> {
+        if !self.is_started(index) {
+            return None;
+        }
+        self.world.inspect(self.servers[index].machine, CoreId(0), || {
+            Control::try_current()?.is_of_its_kind(volume.name).ok()
+        })
+    }
+
+    /// The conversions of a node's copies, as text.
+    pub fn conversions(&self, index: usize) -> String {
+        if !self.is_started(index) {
+            return "it has not started".to_owned();
+        }
+        self.control(index, |control| async move { format!("{:?}", control.conversions()) })
+    }
+
     /// Forgets a pool of a node that has started, creates it again on the present disks, and does not wait
     /// for it.
     pub fn make_pool_again(&self, index: usize, again: Pool) {

@@ -26,8 +26,15 @@ pub const ALL_REGISTRANTS: &str = "reservations of all registrants";
 /// Its name for pools that are full for a while.
 pub const FULL_POOLS: &str = "full pools";
 
+/// Its name for volumes that are converted while they are in use.
+pub const CONVERSIONS: &str = "conversions";
+
+/// Its name for log volumes: without them, all are thick.
+pub const LOGS: &str = "logs";
+
 /// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
-pub const PARTS: [&str; 5] = [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS, FULL_POOLS];
+pub const PARTS: [&str; 7] =
+    [LARGE_DISK_BLOCKS, TWO_DISKS, ROT, ALL_REGISTRANTS, FULL_POOLS, CONVERSIONS, LOGS];
 
 /// Where the second volume is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +78,8 @@ pub struct Plan {
     pub logs: [bool; 2],
     /// Now and then another volume takes all space of a node's pool for a while.
     pub fills: bool,
+    /// Now and then a volume is converted to the other kind.
+    pub converts: bool,
     /// What hosts do.
     pub load: Load,
     /// The types of reservations by which hosts are fenced off.
@@ -150,6 +159,7 @@ impl Plan {
         let two_disks = part_of(seed, "disks").one_in(4);
         let (beside, logs) = (draw_beside(seed), draw_logs(seed));
         let spare_disks = two_disks && has_pool_without_logs(beside, logs);
+        let fills = draw_fills(seed, forks, spare_disks);
         Plan {
             reads,
             seed,
@@ -164,7 +174,8 @@ impl Plan {
             rot: draw_rot(seed),
             beside,
             logs,
-            fills: draw_fills(seed, forks, spare_disks),
+            fills,
+            converts: draw_converts(seed, fills, spare_disks),
             load,
             reservations: draw_reservations(seed),
             harms: draw_harms(seed, forks, spare_disks),
@@ -191,6 +202,9 @@ impl Plan {
             TWO_DISKS => plan.two_disks = false,
             ROT => plan.rot = None,
             FULL_POOLS => plan.fills = false,
+            CONVERSIONS => plan.converts = false,
+            // Then there is no log volume whose pool could be full.
+            LOGS => (plan.logs, plan.fills) = ([false; 2], false),
             // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
             _ => {}
@@ -208,6 +222,8 @@ impl Plan {
             || part == TWO_DISKS && self.two_disks
             || part == ROT && self.rot.is_some()
             || part == FULL_POOLS && self.fills
+            || part == CONVERSIONS && self.converts
+            || part == LOGS && (self.logs[0] || self.logs[1] && self.beside.is_some())
             || part == ALL_REGISTRANTS && self.fences_by_all_registrants()
     }
 
@@ -229,8 +245,10 @@ impl Plan {
     }
 
     /// Whether a disk under a log may fail: then the log need not open, and may lose a part of its map.
+    ///
+    /// Bad blocks are those of thick volumes; a conversion may give their place to a log.
     pub fn harms_logs(&self) -> bool {
-        self.costs_full_copies()
+        self.costs_full_copies() || self.converts && self.has(harm::BAD.name)
     }
 
     /// Whether a copy may need a full resync.
@@ -315,6 +333,15 @@ fn draw_fills(seed: u64, forks: bool, spare_disks: bool) -> bool {
     has_logs && !forks && !spare_disks && part_of(seed, FULL_POOLS).one_in(2) && !costs_full_copies()
 }
 
+/// Draws whether volumes are converted while they are in use.
+///
+/// No disk leaves a pool while one of its volumes is being converted, and the log of a log volume does not
+/// move. In half of the plans with full pools: a conversion has to wait for space there.
+fn draw_converts(seed: u64, fills: bool, spare_disks: bool) -> bool {
+    let one_in = if fills { 2 } else { 4 };
+    !spare_disks && part_of(seed, CONVERSIONS).one_in(one_in)
+}
+
 /// Random numbers for one part of a plan, independent of what is drawn for other parts.
 fn part_of(seed: u64, part: &str) -> Rng {
     // FNV-1a.
@@ -346,6 +373,9 @@ impl fmt::Display for Plan {
         writeln!(f, "  {times} times in up to {gap:?} each: {:?}", self.harms)?;
         if self.fills {
             writeln!(f, "  pools are full for a while")?;
+        }
+        if self.converts {
+            writeln!(f, "  volumes are converted")?;
         }
         write!(
             f,

@@ -88,6 +88,10 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     harms.end();
     cluster.world.set_net_profile(NetProfile::default());
     come_in_sync(plan, &mut harms);
+    if plan.converts {
+        harms.see_conversions_end();
+        come_in_sync(plan, &mut harms);
+    }
     // Hosts are killed, not stopped: some of them wait for half a minute because a lost command may still
     // take effect.
     hosts.iter().for_each(|host| cluster.world.kill(*host));
@@ -152,6 +156,7 @@ fn mark(cluster: &Cluster, volume: &Volume, history: &History) -> BTreeMap<u64, 
 fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     let mut rng = Rng::new(plan.seed ^ 0x4a53);
     let mut fills = plan.fills.then(|| Rng::new(plan.seed ^ 0xf111));
+    let mut converts = plan.converts.then(|| Rng::new(plan.seed ^ 0xc0f7));
     let total: u64 = plan.harms.iter().map(|(_, weight)| weight).sum();
     for _ in 0..plan.times {
         if harms.cluster.world.event_count() > EVENTS_MAX {
@@ -162,6 +167,9 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
         harms.tick();
         if let Some(rng) = &mut fills {
             harms.fill_pools(rng);
+        }
+        if let Some(rng) = &mut converts {
+            harms.convert_volumes(rng);
         }
         // A fault that is impossible at the moment leaves its turn to another one.
         for _ in 0..DRAWS_MAX {

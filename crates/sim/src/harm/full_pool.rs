@@ -64,7 +64,7 @@ impl Harms<'_> {
         self.delete_fillers(|_| true);
     }
 
-    fn may_change_volumes(&self, index: usize) -> bool {
+    pub(super) fn may_change_volumes(&self, index: usize) -> bool {
         self.cluster.is_started(index) && !self.stopping.contains(&index)
     }
 

@@ -4,6 +4,7 @@
 
 mod bad_blocks;
 mod clock;
+mod conversion;
 mod dead_disk;
 mod disk;
 mod forks;
@@ -31,7 +32,9 @@ use std::time::Duration;
 
 use base::Rng;
 use rt::sim::{NodeId, NodeStatus};
+use store::VolumeKind;
 
+pub use self::bad_blocks::BAD;
 pub use self::full_disk::FULL;
 pub use self::growth::GROW;
 pub use self::kinds::{ALL, Harm, NOTHING, Victim};
@@ -92,6 +95,8 @@ pub struct Harms<'a> {
     left: Vec<leaving::Left>,
     /// Volumes that fill pools.
     fillers: Vec<full_pool::Filler>,
+    /// The kind of each copy when it was looked at last: by volume and node.
+    kinds: BTreeMap<(usize, usize), VolumeKind>,
     /// Copies whose disks were set back.
     older: Vec<set_back::Older>,
     /// Machines of hosts that observe one fault.
@@ -137,6 +142,7 @@ impl<'a> Harms<'a> {
             gone: Vec::new(),
             left: Vec::new(),
             fillers: Vec::new(),
+            kinds: BTreeMap::new(),
             older: Vec::new(),
             guests: RefCell::default(),
             lying: Vec::new(),

@@ -29,6 +29,9 @@ impl Harms<'_> {
         let well: Vec<usize> = indices.iter().copied().filter(knows).collect();
         let copies = cluster.volumes.iter().flat_map(|volume| well.iter().map(move |index| (volume, *index)));
         let in_sync: Vec<_> = copies.filter(|(volume, index)| cluster.has_in_sync(volume, *index)).collect();
+        if indices.iter().any(|index| self.is_converting(*index)) {
+            self.counts.count("power loss during a conversion");
+        }
         indices.iter().for_each(|index| cluster.world.crash(self.machine(*index)));
         let may_fail = self.plan.harms_logs();
         for (volume, index) in in_sync {
