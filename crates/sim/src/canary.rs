@@ -7,7 +7,7 @@ use proto::canary::Canary as Slip;
 use replica::canary::Canary as Rule;
 use store::canary::Canary as Flaw;
 
-use crate::plan::{ALL_REGISTRANTS, FULL_POOLS, LARGE_DISK_BLOCKS, ROT, TWO_DISKS};
+use crate::plan::{ALL_REGISTRANTS, CONVERSIONS, FULL_POOLS, LARGE_DISK_BLOCKS, LOGS, ROT, TWO_DISKS};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Canary {
     /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
     ///
     /// The test tries that seed first, and then the others.
-    pub const NOTICED: [(Canary, u64); 21] = [
+    pub const NOTICED: [(Canary, u64); 28] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 3),
         (Canary::Node(Mistake::AnswerEarly), 1),
@@ -51,6 +51,13 @@ impl Canary {
         (Canary::Node(Mistake::StartUnnumbered), 98),
         (Canary::Store(Flaw::MoveUncopied), 220),
         (Canary::Store(Flaw::MoveUnfollowed), 66),
+        (Canary::Store(Flaw::RootWithoutFlush), 0),
+        (Canary::Store(Flaw::FreeBeforeRoot), 0),
+        (Canary::Store(Flaw::MoveWithoutLooking), 0),
+        (Canary::Store(Flaw::MoveLate), 0),
+        (Canary::Store(Flaw::RecordCached), 0),
+        (Canary::Store(Flaw::ConvertOnce), 0),
+        (Canary::Store(Flaw::ConvertUnheld), 0),
         (Canary::Rule(Rule::NoIntent), 0),
         (Canary::Rule(Rule::NoEpoch), 1),
         (Canary::Rule(Rule::NoFloor), 137),
@@ -62,7 +69,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 35] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 38] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 7),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 52),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
@@ -98,6 +105,9 @@ impl Canary {
         (ROT, Canary::Node(Mistake::RotUnseen), 1),
         (TWO_DISKS, Canary::SecondDisks, 3),
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
+        (FULL_POOLS, Canary::Node(Mistake::RefusedForGood), 0),
+        (CONVERSIONS, Canary::Store(Flaw::ConvertOnce), 0),
+        (LOGS, Canary::Store(Flaw::RecordCached), 0),
     ];
 
     /// Faults for which no such mistake is known.
@@ -109,7 +119,6 @@ impl Canary {
         "reset of links",
         "slow disk",
         "answers of the record lost",
-        FULL_POOLS,
         // These end other faults.
         "start",
         "heal",
@@ -119,7 +128,7 @@ impl Canary {
     ];
 
     /// All mistakes that whole nodes can make.
-    pub const ALL: [Canary; 70] = [
+    pub const ALL: [Canary; 81] = [
         Canary::Disks,
         Canary::DisksBeside,
         Canary::SecondDisks,
@@ -153,10 +162,21 @@ impl Canary {
         Canary::Node(Mistake::ForkLends),
         Canary::Node(Mistake::GoOnUnheard),
         Canary::Node(Mistake::RotUnseen),
+        Canary::Node(Mistake::RefusedForGood),
         Canary::Store(Flaw::PartUnlocked),
         Canary::Store(Flaw::MoveUnheld),
         Canary::Store(Flaw::MoveUncopied),
         Canary::Store(Flaw::MoveUnfollowed),
+        Canary::Store(Flaw::RootWithoutFlush),
+        Canary::Store(Flaw::FreeBeforeRoot),
+        Canary::Store(Flaw::TakeWithoutChecksum),
+        Canary::Store(Flaw::MoveWithoutLooking),
+        Canary::Store(Flaw::MoveLate),
+        Canary::Store(Flaw::RecordCached),
+        Canary::Store(Flaw::ReserveToHosts),
+        Canary::Store(Flaw::ConvertOnce),
+        Canary::Store(Flaw::ConvertUnheld),
+        Canary::Store(Flaw::EqualOnce),
         Canary::Target(Slip::AllRegistrantsLetRead),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),

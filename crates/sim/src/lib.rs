@@ -7,8 +7,8 @@
 //! | what must hold | checked by |
 //! |---|---|
 //! | A1 what hosts saw of each sector is linearizable | [`history`], by `load::hot` and `load::exchange` |
-//! | A2, A8 acknowledged writes are on the disk of every copy in sync | [`media`], at each power loss |
-//! | A3 in one epoch, two copies that may serve reads have equal data; A4 where a copy in sync and another copy differ, a dirty map has a bit; A5 a node stops serving before others go on without it; A7 copies act only in configurations that the record has | [`inside`], every 25 ms |
+//! | A2, A8 acknowledged writes are on the disk of every copy in sync, and its logs open and are consistent | [`media`], at each power loss |
+//! | A3 in one epoch, two copies that may serve reads have equal data; A4 where a copy in sync and another copy differ, a dirty map has a bit; A5 a node stops serving before others go on without it; A7 copies act only in configurations that the record has | [`inside`], every 25 ms; A3 and A4 of logs every 1.5 s |
 //! | A5 a power loss causes no full resync, and needs no administrator | `run` |
 //! | A6 epochs grow by one, and at least one copy is always in sync | [`onlooker`] |
 //! | A10 a host that was fenced off changes nothing any more; answers about registrations stay true | `load::fence`, `load::registrant` |

@@ -15,6 +15,10 @@ pub enum Canary {
     MoveWithoutLooking,
     /// The cleaner writes blocks that it has gathered although their segment may have been freed and reused.
     MoveLate,
+    /// A record that must be durable is written like any other.
+    RecordCached,
+    /// Hosts' data gets the segments that are kept for the cleaner and for UNMAP.
+    ReserveToHosts,
     /// Operations on a part are not held back while it moves to another disk.
     MoveUnheld,
     /// A part that moves to another disk is not copied.

@@ -3,13 +3,56 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use replica::canary::Canary as Rule;
 use sim::{Canary, PARTS, Plan, harm, run};
+use store::canary::Canary as Flaw;
 
 /// Number of seeds within which a mistake must be detected.
 const SEEDS: u64 = 250;
 
+/// What a check of logs says when it notices a mistake.
+struct InLogs {
+    check: &'static str,
+    says: &'static str,
+    canary: Canary,
+    /// The plans in which nothing but logs can make it say so.
+    plans: fn(&Plan) -> bool,
+    /// A seed that showed it.
+    before: u64,
+}
+
+const IN_LOGS: [InLogs; 3] = [
+    InLogs {
+        check: "A2, A8",
+        says: "was in sync and lost power, and sector",
+        canary: Canary::Store(Flaw::RecordCached),
+        plans: |plan| plan.has("logs"),
+        before: 0,
+    },
+    InLogs {
+        check: "A3",
+        says: "in one epoch, and is",
+        canary: Canary::Store(Flaw::ConvertOnce),
+        plans: |plan| plan.converts,
+        before: 0,
+    },
+    InLogs {
+        check: "A4",
+        says: "and no bit says so",
+        canary: Canary::Rule(Rule::NoIntent),
+        plans: |plan| plan.logs[0] && (plan.logs[1] || plan.beside.is_none()),
+        before: 0,
+    },
+];
+
 fn notices(plan: &Plan, canary: Canary) -> bool {
     catch_unwind(AssertUnwindSafe(|| run(plan, Some(canary)))).is_err()
+}
+
+/// Whether the run ends with a panic that says this.
+fn says(plan: &Plan, canary: Canary, text: &str) -> bool {
+    let ended = catch_unwind(AssertUnwindSafe(|| run(plan, Some(canary))));
+    ended.is_err_and(|panic| panic.downcast_ref::<String>().is_some_and(|said| said.contains(text)))
 }
 
 /// Tries the seed that detected it before, and then the others.
@@ -44,6 +87,20 @@ fn mistakes_are_noticed() {
         let seed = one_that_notices(*canary, *before);
         println!("{canary}: {seed:?}");
         assert!(seed.is_some(), "{canary} was not noticed in {SEEDS} seeds");
+    });
+}
+
+/// The checks of what is on the disks themselves, which read logs by opening images.
+#[test]
+fn each_check_of_logs_notices_a_mistake() {
+    for_each(&IN_LOGS, |it| {
+        let notices = |seed: &u64| {
+            let plan = Plan::from_seed(*seed);
+            (it.plans)(&plan) && says(&plan, it.canary, it.says)
+        };
+        let seed = std::iter::once(it.before).chain(0..SEEDS).find(notices);
+        println!("{}: {}, {seed:?}", it.check, it.canary);
+        assert!(seed.is_some(), "{} did not notice {} in logs in {SEEDS} seeds", it.check, it.canary);
     });
 }
 

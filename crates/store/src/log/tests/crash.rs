@@ -171,6 +171,7 @@ fn canaries_are_found() {
         Canary::FreeBeforeRoot,
         Canary::TakeWithoutChecksum,
         Canary::MoveWithoutLooking,
+        Canary::RecordCached,
     ] {
         make(Some(canary));
         let found = (0..40).any(|seed| {

@@ -386,9 +386,19 @@ fn run_or_name(seed: u64, compresses: bool) -> u64 {
 /// A host read overwritten data, because the block had been written to the place that it was moved from.
 #[test]
 fn moves_that_come_late_are_noticed() {
-    make(Some(Canary::MoveLate));
+    assert_noticed(Canary::MoveLate);
+}
+
+/// Then neither the cleaner nor UNMAP finds room in a full log.
+#[test]
+fn a_reserve_that_hosts_get_is_noticed() {
+    assert_noticed(Canary::ReserveToHosts);
+}
+
+fn assert_noticed(canary: Canary) {
+    make(Some(canary));
     let found = (0..100).find(|seed| std::panic::catch_unwind(|| run(*seed, false)).is_err());
     make(None);
     println!("seed {found:?}");
-    assert!(found.is_some());
+    assert!(found.is_some(), "{canary:?} is not noticed");
 }
