@@ -336,10 +336,9 @@ fn draw_fills(seed: u64, forks: bool, spare_disks: bool) -> bool {
 /// Draws whether volumes are converted while they are in use.
 ///
 /// No disk leaves a pool while one of its volumes is being converted, and the log of a log volume does not
-/// move. In half of the plans with full pools: a conversion has to wait for space there.
+/// move. In all plans with full pools they are: a conversion has to wait for space there.
 fn draw_converts(seed: u64, fills: bool, spare_disks: bool) -> bool {
-    let one_in = if fills { 2 } else { 4 };
-    !spare_disks && part_of(seed, CONVERSIONS).one_in(one_in)
+    fills || !spare_disks && part_of(seed, CONVERSIONS).one_in(4)
 }
 
 /// Random numbers for one part of a plan, independent of what is drawn for other parts.

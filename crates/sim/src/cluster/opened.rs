@@ -84,8 +84,9 @@ async fn read(paths: Vec<PathBuf>, wanted: Vec<Wanted>, checks: bool) -> Result<
             match read {
                 Ok(data) => {
                     let within = (at % block) as usize;
-                    let bytes = data.to_vec()[within..within + SECTOR].try_into();
-                    found.insert((index, sector), bytes.expect("it is as long as a sector"));
+                    let bytes: [u8; SECTOR] =
+                        data.to_vec()[within..within + SECTOR].try_into().expect("it is as long as a sector");
+                    found.insert((index, sector), bytes);
                 }
                 Err(SliceError::Unreadable(bad)) if bad.cause == ReadFailure::Lost => {}
                 Err(error) => return Err(format!("sector {sector}: {error}")),
