@@ -69,7 +69,7 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 38] = [
+    pub const SHOWN_BY: [(&str, Canary, u64); 39] = [
         ("kill", Canary::Rule(Rule::CoordinatorIntent), 7),
         ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 52),
         ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
@@ -105,6 +105,7 @@ impl Canary {
         (ROT, Canary::Node(Mistake::RotUnseen), 1),
         (TWO_DISKS, Canary::SecondDisks, 3),
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
+        (FULL_POOLS, Canary::Node(Mistake::FullIsBroken), 0),
         (FULL_POOLS, Canary::Node(Mistake::RefusedForGood), 0),
         (CONVERSIONS, Canary::Store(Flaw::ConvertOnce), 0),
         (LOGS, Canary::Store(Flaw::RecordCached), 0),
