@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use base::{ByteLen, ByteOffset};
 use rt::CoreId;
-use rt::sim::{DiskImage, World};
+use rt::sim::World;
 use store::{
     Host, HostId, LogMemory, OpenPool, Pool as StorePool, RamBudget, ReadFailure, Slice, SliceError, VolumeId,
 };
