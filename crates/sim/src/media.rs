@@ -64,7 +64,21 @@ impl Media {
         };
         let copies = cluster.volumes.iter().zip(held).map(of_volume).collect();
         let sectors = held.iter().map(|held| held.keys().copied().collect()).collect();
-        Media { copies, sectors }
+        let media = Media { copies, sectors };
+        for (volume, held) in cluster.volumes.iter().zip(held) {
+            (0..cluster.servers.len()).for_each(|index| media.check_marks(cluster, volume, index, held));
+        }
+        media
+    }
+
+    /// Checks that the values are read from a copy whose sectors move.
+    fn check_marks(&self, cluster: &Cluster, volume: &Volume, index: usize, held: &BTreeMap<u64, u64>) {
+        if self.moves(volume, index) {
+            let found = self.read(cluster, volume, index, true).expect("nothing has failed yet");
+            let found: BTreeMap<u64, u64> =
+                found.iter().filter_map(|(sector, bytes)| Some((*sector, value_of(bytes)?))).collect();
+            assert_eq!(found, *held, "all are in the logs of node {}", index + 1);
+        }
     }
 
     /// Where the volume's sectors are on a node's disks, by sector; empty if they move, or it is unknown.
