@@ -2,8 +2,9 @@
 //!
 //! Half of the time that is a thick volume: log volumes in that pool get no more zones. Otherwise it is a log
 //! volume, and a host writes to it until nothing more fits into the logs that all log volumes of the pool
-//! share: even a block that is overwritten may find no room then. Copies may leave for that, and hosts' writes
-//! are refused where no other copy has room. No copy fails, and all works again once the volume is deleted.
+//! share: even a block that is overwritten may find no room then. Copies may leave for that, and hosts'
+//! writes are refused where no other copy has room. No copy fails, and all works again once the volume is
+//! deleted.
 //!
 //! This is a part of a plan, and no [`super::Harm`]: it happens beside the plan's faults, by random numbers
 //! of its own, and takes no fault's turn.
