@@ -71,7 +71,8 @@ async fn read(paths: Vec<PathBuf>, wanted: Vec<Wanted>, checks: bool) -> Result<
     pool.set_log_tuning(LOG_TUNING);
     pool.set_log_memory(LogMemory::new(ByteLen(MAP_BYTES)));
     let disks = pool.share_disks().attach();
-    let mut found = Found::new();
+    // A log is closed with its last slice, and not to be opened again before that has ended.
+    let (mut found, mut opened) = (Found::new(), Vec::new());
     for Wanted { index, id, sectors } in wanted {
         let info = pool.volume(id).ok_or_else(|| format!("the pool does not have volume {id}"))?;
         let specs = pool.volume_slices(id, CoreId(0), 1).map_err(|error| error.to_string())?;
@@ -97,6 +98,7 @@ async fn read(paths: Vec<PathBuf>, wanted: Vec<Wanted>, checks: bool) -> Result<
                 check(slice).await;
             }
         }
+        opened.push(slices);
     }
     Ok(found)
 }
