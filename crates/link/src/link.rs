@@ -4,6 +4,9 @@
 //! once, so that the user's answers leave together. One sends: everything that was put on the link in one
 //! turn of the executor goes out with one send. One watches: it reports to the user, once, that the link is
 //! down, sends signs of life when there is nothing else to send, and ends the link if the peer is silent.
+//!
+//! An idle link costs what it wakes the two nodes for. So signs of life are no more frequent than what they
+//! are for needs ([`signs_apart`]), and what can wait travels with them ([`Link::send_with_next`]).
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -19,6 +22,7 @@ use rt::Stream;
 use rt::sync::Notify;
 
 use crate::frame::{self, Decoder, Frame, Malformed};
+use crate::mesh::Mesh;
 use crate::tls::{FeedError, Tls};
 use crate::{DOUBT, Handler, LinkName, Negotiated, Role, SILENCE};
 
@@ -28,25 +32,44 @@ const IN_PLACE_MIN: usize = 32 << 10;
 const IN_PLACE_PART: usize = 1 << 20;
 /// How much is encrypted at once: the core does nothing else meanwhile (about 100 µs).
 const SEAL_PART: usize = 256 << 10;
-/// How many looks the watch takes in the time of silence after which this side gives up a peer. Each look
-/// checks whether something was received, and sends a sign of life if nothing was sent for [`sign_after`].
-const LOOKS: u32 = 20;
+/// How many beats there are in the time of silence after which a peer is given up. The watch of a link looks
+/// at it on beats: with each one while the peer is silent, else with each [`signs_apart`].
+const BEATS: u32 = 20;
 
-const _: () = assert!(
-    3 * SILENCE.as_millis() / LOOKS as u128 <= DOUBT.as_millis(),
-    "on a control link, signs of life are up to one and a half looks apart, and as much late"
-);
-
-/// A look sends a sign of life if nothing was sent on the link for at least this long.
+/// How many beats apart the signs of life on an idle link are.
 ///
-/// With nothing else to send, control links carry one with each look, and links for data with each second
-/// look: nobody doubts these, and each core has one with each core of the other nodes. Two signs are at most
-/// this long and one look apart.
-fn sign_after(role: Role, look: Duration) -> Duration {
+/// A link that may be doubted carries one with each beat. Other control links need two thirds of them at most
+/// to last, and nodes send heartbeats over them with each second beat anyway. Nobody doubts links for data,
+/// and each core has one with each core of the other nodes.
+const fn signs_apart(role: Role, may_be_doubted: bool) -> u32 {
     match role {
-        Role::Control => look / 2,
-        Role::Replication => look * 3 / 2,
+        Role::Control if may_be_doubted => 1,
+        Role::Control => 2,
+        Role::Replication => 4,
     }
+}
+
+const _: () = {
+    // A look sends a sign of life if nothing was sent for half of this time.
+    assert!(
+        3 * SILENCE.as_millis() * signs_apart(Role::Control, true) as u128 / BEATS as u128
+            <= DOUBT.as_millis(),
+        "signs of life are up to one and a half times this apart, and as much late"
+    );
+    assert!(
+        3 * signs_apart(Role::Replication, false) <= BEATS,
+        "a link lasts through the loss of one, even if the one after it is late"
+    );
+};
+
+/// How many whole beats fit into a time.
+fn whole_beats(time: Duration, beat: Duration) -> u32 {
+    u32::try_from(time.as_nanos() / beat.as_nanos().max(1)).unwrap_or(u32::MAX)
+}
+
+/// How many beats begin in the time before a beat.
+fn begun_beats(time: Duration, beat: Duration) -> u32 {
+    u32::try_from(time.as_nanos().div_ceil(beat.as_nanos().max(1))).unwrap_or(u32::MAX)
 }
 
 /// Why a link ended.
@@ -111,6 +134,8 @@ pub struct Link {
     queue: RefCell<SendBatch>,
     /// How many bytes are being sent.
     sending_bytes: Cell<usize>,
+    /// Whether all frames in the queue wait for something else to be sent.
+    waits: Cell<bool>,
     /// Notified when there is something to send.
     work: Notify,
     tls: Option<RefCell<Tls>>,
@@ -147,6 +172,7 @@ impl Link {
             bounds,
             queue: RefCell::default(),
             sending_bytes: Cell::new(0),
+            waits: Cell::new(false),
             work: Notify::new(),
             tls: tls.map(RefCell::new),
             received: Cell::new(false),
@@ -208,21 +234,40 @@ impl Link {
     /// # Panics
     /// If the frame is longer than the maximum.
     pub fn send(&self, frame: Frame) {
+        let idle = self.queue.borrow().is_empty() || self.waits.get();
+        if self.put(&frame) && idle {
+            self.waits.set(false);
+            self.work.notify();
+        }
+    }
+
+    /// Sends a frame after all earlier ones, but together with whatever is sent next.
+    ///
+    /// That is at the latest the next sign of life: it takes a tenth of [`SILENCE`](crate::SILENCE) at most
+    /// on a control link, and a fifth on one for data. For what may wait that long, so that neither node
+    /// wakes for it alone.
+    ///
+    /// # Panics
+    /// If the frame is longer than the maximum.
+    pub fn send_with_next(&self, frame: Frame) {
+        let idle = self.queue.borrow().is_empty();
+        if self.put(&frame) && idle {
+            self.waits.set(true);
+        }
+    }
+
+    /// Puts a frame on the queue; returns whether it did.
+    fn put(&self, frame: &Frame) -> bool {
         if self.is_over() {
-            return;
+            return false;
         }
         let queued = self.queued_bytes();
         if queued > self.bounds.queued_bytes {
             self.end_with(End::Full(queued));
-            return;
+            return false;
         }
-        let mut queue = self.queue.borrow_mut();
-        let idle = queue.is_empty();
-        frame::encode(&frame, &mut queue);
-        drop(queue);
-        if idle {
-            self.work.notify();
-        }
+        frame::encode(frame, &mut self.queue.borrow_mut());
+        true
     }
 
     /// Bytes of frames that the kernel has not taken yet.
@@ -306,25 +351,47 @@ impl Link {
     /// All links of a core are looked at in the same turn ([`Instant::beat_after`]): a node wakes once for
     /// all of their signs of life, and so does the peer that receives them.
     async fn watch(&self) {
-        let tick = self.bounds.silence / LOOKS;
-        let sign_after = sign_after(self.identity.name.role, tick);
-        // This counts ticks and not time: if this core itself was late, what has arrived meanwhile is
-        // received first. The first tick may come at once: the others alone last as long as the silence.
-        let mut silent_ticks = 0;
+        let beat = self.bounds.silence / BEATS;
+        // This counts the beats that a look waits for, and not the time: if this core itself was late, what
+        // has arrived meanwhile is received first. The first beat may come at once: the others alone last as
+        // long as the silence.
+        let mut silent_beats = 0;
+        let mut is_heard = false;
         while !self.is_over() {
-            let look_at = rt::now().beat_after(tick);
+            let (now, apart) = (rt::now(), self.signs_apart());
+            let look_at = now.beat_after(beat * if is_heard { apart } else { 1 });
             if rt::timeout_at(look_at, self.ended.until(|| self.is_over())).await.is_ok() {
                 return;
             }
-            // A core that was stalled sends a sign of life at once: the peer may doubt the link by then.
-            if rt::now().since(self.sent.get()) >= sign_after && self.queued_bytes() == 0 {
-                frame::encode_keep_alive(&mut self.queue.borrow_mut());
-                self.work.notify();
+            self.show_life(beat * apart);
+            is_heard = self.received.replace(false);
+            // As many as if there had been a look with each beat.
+            silent_beats = match is_heard {
+                true => whole_beats(look_at.since(self.heard.get()), beat),
+                false => silent_beats.saturating_add(begun_beats(look_at.since(now), beat)),
+            };
+            if silent_beats > BEATS {
+                self.end_with(End::Silent(beat * silent_beats));
             }
-            silent_ticks = if self.received.replace(false) { 0 } else { silent_ticks + 1 };
-            if silent_ticks > LOOKS {
-                self.end_with(End::Silent(tick * silent_ticks));
-            }
+        }
+    }
+
+    /// How many beats apart signs of life on this link are now.
+    fn signs_apart(&self) -> u32 {
+        let role = self.identity.name.role;
+        // Only links for data are on other cores than the mesh.
+        signs_apart(role, rt::local::<Mesh>().is_none_or(|mesh| mesh.may_be_doubted()))
+    }
+
+    /// Sends what waits, or a sign of life if nothing was sent for half of the time between two of these.
+    ///
+    /// A core that was stalled does so at once: the peer may doubt the link by then.
+    fn show_life(&self, apart: Duration) {
+        if self.waits.replace(false) {
+            self.work.notify();
+        } else if rt::now().since(self.sent.get()) >= apart / 2 && self.queued_bytes() == 0 {
+            frame::encode_keep_alive(&mut self.queue.borrow_mut());
+            self.work.notify();
         }
     }
 
@@ -435,6 +502,7 @@ impl Link {
                 return Ok(());
             }
             let batch = self.queue.replace(spare);
+            self.waits.set(false);
             self.sending_bytes.set(batch.len());
             self.sent.set(rt::now());
             (spare, sealed) = match &self.tls {
@@ -446,7 +514,8 @@ impl Link {
     }
 
     fn has_work(&self) -> bool {
-        !self.queue.borrow().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.borrow().has_output())
+        !self.queue.borrow().is_empty() && !self.waits.get()
+            || self.tls.as_ref().is_some_and(|tls| tls.borrow().has_output())
     }
 
     /// Encrypts a batch into `sealed` and sends it, part by part; returns both empty.
@@ -486,20 +555,5 @@ impl Link {
         drop(pieces);
         batch.clear();
         Ok((batch, sealed))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signs_of_life_are_as_frequent_as_the_limits_say() {
-        let look = SILENCE / LOOKS;
-        let apart = |role| sign_after(role, look) + look;
-        let signs = |role| SILENCE.as_nanos() / apart(role).as_nanos();
-        // See `Limits::silence`.
-        assert_eq!([Role::Control, Role::Replication].map(signs), [13, 8]);
-        assert!(2 * apart(Role::Control) <= DOUBT, "one may be as late as it was due");
     }
 }

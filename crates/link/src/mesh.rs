@@ -38,6 +38,8 @@ pub(crate) struct Mesh {
     stopped: Cell<bool>,
     /// A node of a later generation of the cluster was heard: this node's cluster was abandoned.
     outdated: Cell<bool>,
+    /// Whether other nodes know several addresses of this one, as far as this node knows.
+    may_be_doubted: Cell<bool>,
     /// Decides which nodes may join; `None` if none may.
     admission: RefCell<Option<Admission>>,
 }
@@ -131,6 +133,7 @@ impl Mesh {
             next_attempt: Cell::new(0),
             stopped: Cell::new(false),
             outdated: Cell::new(false),
+            may_be_doubted: Cell::new(true),
             admission: RefCell::new(None),
         })
     }
@@ -138,6 +141,12 @@ impl Mesh {
     /// Whether this node has heard from a later generation of the cluster.
     pub(crate) fn is_outdated(&self) -> bool {
         self.outdated.get()
+    }
+
+    /// Whether a node that has not heard this one for a moment would try another address of it
+    /// ([`Limits::doubt`]): then this node has to be heard often.
+    pub(crate) fn may_be_doubted(&self) -> bool {
+        self.may_be_doubted.get()
     }
 
     pub(crate) fn let_join(&self, admission: Option<Admission>) {
@@ -151,7 +160,10 @@ impl Mesh {
     /// Sets the other members.
     pub(crate) fn set_peers(self: &Rc<Mesh>, peers: Vec<Peer>) {
         let mut wanted: BTreeMap<NodeId, Peer> = peers.into_iter().map(|peer| (peer.id, peer)).collect();
-        wanted.remove(&self.me);
+        // The others follow the same record. They may know of another address a moment before this node does:
+        // then a doubt may turn out to be a false alarm.
+        let own = wanted.remove(&self.me);
+        self.may_be_doubted.set(own.is_none_or(|own| own.addresses_of(Role::Control, 0).len() > 1));
         let gone: Vec<Rc<Member>> = {
             let mut members = self.members.borrow_mut();
             let gone: Vec<NodeId> = members.keys().filter(|id| !wanted.contains_key(id)).copied().collect();

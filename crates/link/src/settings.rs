@@ -72,8 +72,9 @@ pub struct Limits {
     /// How long the handshake may take after that.
     pub handshake: Duration,
     /// A link whose peer is silent for longer than this is ended, within another tenth of it; without the
-    /// control link a node counts as lost. Each side that has nothing to send sends at least thirteen signs
-    /// of life in this time over a control link, and eight over one for data. Must be the same on all nodes.
+    /// control link a node counts as lost. Each side that has nothing to send sends at least six signs of
+    /// life in this time over a control link (thirteen if the peer may know several of its addresses), and
+    /// three over one for data. Must be the same on all nodes.
     pub silence: Duration,
     /// When nothing has come over the control link for this long, the node that connects tries the peer's
     /// other addresses beside it. The link stays unless the peer answers at one of them before it is heard

@@ -39,12 +39,14 @@ impl Networks {
         [&self.cluster.nodes[0], &self.cluster.nodes[1]]
     }
 
-    /// The node that connects learns what the networks are for: the second one is for data.
+    /// The nodes learn what the networks are for: the second one is for data.
     fn keep(&self, first_for: Option<Role>) {
         let mut peers = self.cluster.peers();
         let [first, second] = [self.first[0], self.second[0]].map(|ip| SocketAddr::new(ip, PORT));
         peers[0].addresses = vec![(first_for, first), (Some(Role::Replication), second)];
-        self.cluster.set_peers(self.nodes()[1], peers);
+        for node in self.nodes() {
+            self.cluster.set_peers(node, peers.clone());
+        }
     }
 
     /// The addresses that the control link and the data link use.
@@ -119,6 +121,19 @@ fn a_control_link_moves_to_another_network_when_its_own_falls_silent() {
         networks.cluster.world.run_for(100 * SECOND);
         assert!(lost(2));
     }
+}
+
+#[test]
+fn a_node_with_several_addresses_is_heard_often_enough_not_to_be_doubted() {
+    let networks = Networks::new(5);
+    networks.cluster.settle();
+    let heard = || networks.cluster.signs_heard(networks.nodes()[1], [control(1)])[0];
+    let often = heard();
+    assert!((22..=36).contains(&often), "ten a second, since it has one address: {often}");
+    networks.keep(Some(Role::Control));
+    networks.cluster.settle();
+    let often = heard();
+    assert!((45..=70).contains(&often), "twenty a second: {often}");
 }
 
 #[test]
