@@ -64,6 +64,8 @@ pub enum Heartbeat {
         clock: u64,
         /// The sender itself, and the nodes that it hears and has all replication links with.
         reached: BTreeSet<NodeId>,
+        /// The answer may wait until something else is sent: the sender has a lease that lasts.
+        may_wait: bool,
     },
     /// The answer: the lease that is granted.
     Grant(LeaseGrant),
@@ -74,8 +76,9 @@ impl Heartbeat {
     pub fn frame(&self) -> Frame {
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         let head = match self {
-            Heartbeat::Request { lease, clock, reached } => {
-                let mut head = words(&[0, lease.incarnation.0, lease.sent_at.0, lease.applied.0, *clock]);
+            Heartbeat::Request { lease, clock, reached, may_wait } => {
+                let kind = if *may_wait { 2 } else { 0 };
+                let mut head = words(&[kind, lease.incarnation.0, lease.sent_at.0, lease.applied.0, *clock]);
                 head.extend(reached.iter().flat_map(|node| node.0.to_le_bytes()));
                 head
             }
@@ -90,12 +93,13 @@ impl Heartbeat {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| words[at * 8 + byte]));
         let (incarnation, sent_at) = (Incarnation(word(1)), Instant(word(2)));
         match word(0) {
-            0 => {
+            kind @ (0 | 2) => {
                 let (clock, rest) = rest.split_first_chunk::<8>()?;
                 let (reached, []) = rest.as_chunks::<2>() else { return None };
                 let reached = reached.iter().map(|node| NodeId(u16::from_le_bytes(*node))).collect();
                 let lease = LeaseRequest { incarnation, sent_at, applied: Revision(word(3)) };
-                Some(Heartbeat::Request { lease, clock: u64::from_le_bytes(*clock), reached })
+                let clock = u64::from_le_bytes(*clock);
+                Some(Heartbeat::Request { lease, clock, reached, may_wait: kind == 2 })
             }
             1 if rest.is_empty() => {
                 Some(Heartbeat::Grant(LeaseGrant { incarnation, sent_at, revision: Revision(word(3)) }))
@@ -114,7 +118,7 @@ mod tests {
         let lease =
             LeaseRequest { incarnation: Incarnation(2), sent_at: Instant(3), applied: Revision(0x0405) };
         let reached = [NodeId(1), NodeId(0x0203)].into();
-        let request = Heartbeat::Request { lease, clock: 7, reached };
+        let request = Heartbeat::Request { lease, clock: 7, reached, may_wait: false };
         let head = request.frame().head;
         assert_eq!(
             head[..],
@@ -127,9 +131,13 @@ mod tests {
         for cut in [43, 41, 39, 31, 0] {
             assert_eq!(Heartbeat::parse(&head[..cut]), None, "{cut}");
         }
-        let mut strange = head;
-        strange[0] = 2;
-        assert_eq!(Heartbeat::parse(&strange), None);
+        let mut other = head;
+        other[0] = 3;
+        assert_eq!(Heartbeat::parse(&other), None);
+        other[0] = 2;
+        let patient = Heartbeat::parse(&other).unwrap();
+        assert!(matches!(patient, Heartbeat::Request { clock: 7, may_wait: true, .. }));
+        assert_eq!(patient.frame().head, other);
     }
 
     #[test]

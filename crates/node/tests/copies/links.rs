@@ -124,3 +124,21 @@ fn a_frame_of_a_kind_that_a_node_does_not_know_costs_no_link() {
         }
     });
 }
+
+/// The answers to requests for leases wait for what is sent next, which is soon enough.
+#[test]
+fn in_peace_each_node_always_has_leases_that_last() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 1);
+        cluster.world.run_for(Duration::from_secs(5));
+        for turn in 0..200 {
+            cluster.world.run_for(Duration::from_micros(19_700));
+            let has = cluster.control(turn % 3, |_| async {
+                let (here, soon) = (Copies::current(), rt::now() + Duration::from_millis(400));
+                let others = [1, 2, 3].map(copies::NodeId).into_iter().filter(|node| *node != here.me());
+                here.holds_all(soon, others)
+            });
+            assert!(has, "in turn {turn}");
+        }
+    });
+}

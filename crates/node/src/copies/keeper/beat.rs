@@ -18,6 +18,12 @@ use super::Keeper;
 /// How often a node requests leases: ten times in the length of a lease.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
+/// A node whose lease lasts at least this long does not need the next one at once: it may come with the other
+/// node's own request, or its next sign of life. Then neither node wakes for it alone.
+///
+/// In peace, the next lease comes when the last one was requested two heartbeats ago at most.
+const LASTS: Duration = Duration::from_millis(500);
+
 /// How long it takes at most to connect a control link again and send the first heartbeat over it.
 ///
 /// On a network that works, between machines that do: a connection, TLS, three hellos and the heartbeats
@@ -29,6 +35,10 @@ const _: () = {
     assert!(
         HEARTBEAT.as_millis() + DOUBT.as_millis() + LINK_ANEW.as_millis() < SILENCE_MAX.as_millis(),
         "a control link goes by another network before its node is missed"
+    );
+    assert!(
+        3 * HEARTBEAT.as_millis() + LASTS.as_millis() < LEASE_LENGTH.as_millis(),
+        "in peace, no request has to be answered at once, even if one is late"
     );
     assert!(SILENCE_MAX.as_millis() < LEASE_LENGTH.as_millis(), "and so before any lease runs out");
     assert!(
@@ -56,8 +66,16 @@ impl Keeper {
         let reached = self.reached(now);
         self.note_cuts(now, &reached);
         let lease = self.copies.leases().request(now);
-        let request = Heartbeat::Request { lease, clock: self.copies.clock(), reached };
-        links.iter().for_each(|link| link.send(request.frame()));
+        let request = |may_wait| Heartbeat::Request {
+            lease,
+            clock: self.copies.clock(),
+            reached: reached.clone(),
+            may_wait,
+        };
+        for link in links {
+            let may_wait = self.copies.leases().holds(now + LASTS, link.name().peer);
+            link.send(request(may_wait).frame());
+        }
     }
 
     /// This node, and those that it hears and with which all replication links are up.
@@ -87,7 +105,7 @@ impl Keeper {
     pub(super) fn handle_heartbeat(&self, link: &Rc<Link>, heartbeat: Heartbeat) {
         let (from, now) = (link.name().peer, rt::now());
         match heartbeat {
-            Heartbeat::Request { lease: request, clock, reached } => {
+            Heartbeat::Request { lease: request, clock, reached, may_wait } => {
                 self.copies.hear_clock(clock);
                 {
                     let mut peers = self.peers.borrow_mut();
@@ -102,8 +120,11 @@ impl Keeper {
                     return;
                 }
                 let grant = self.copies.with_leases(|leases| leases.handle_request(now, from, request));
-                if let Some(grant) = grant {
-                    link.send(Heartbeat::Grant(grant).frame());
+                // What is promised binds this node from now on, whenever the other one learns of it.
+                match grant.map(|grant| Heartbeat::Grant(grant).frame()) {
+                    Some(frame) if may_wait => link.send_with_next(frame),
+                    Some(frame) => link.send(frame),
+                    None => {}
                 }
             }
             Heartbeat::Grant(grant) => on_every_core(move || Copies::current().grant(from, grant)),
