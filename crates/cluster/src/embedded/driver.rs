@@ -16,8 +16,9 @@ use super::callers::Callers;
 use super::engine::{Engine, Refused, Settings};
 use super::file::{File, FileError};
 use super::saved::Batch;
+use super::ticks::Ticks;
 use crate::error::Error;
-use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, REOPEN_EVERY, TICK};
+use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, REOPEN_EVERY};
 use crate::node_id::NodeId;
 use crate::stall::Stall;
 use crate::store::{Request, Store};
@@ -277,10 +278,11 @@ impl Driver {
     }
 
     fn run_engine(&mut self, inputs: &Receiver<Input>) -> Result<(), FileError> {
-        let mut tick = Instant::now() + TICK;
+        let mut ticks = Ticks::new(self.now());
         self.settle()?;
         loop {
-            match inputs.recv_timeout(tick.saturating_duration_since(Instant::now())) {
+            let due = ticks.plan(self.engine.ticks_together());
+            match inputs.recv_timeout(due.since(self.now())) {
                 Ok(input) => {
                     self.take(input);
                     // All queued inputs share one transaction of the disk.
@@ -294,9 +296,9 @@ impl Driver {
             }
             // Ticks that were missed while the disk was busy are skipped: the messages that arrived meanwhile
             // are handled first, so a slow disk of its own never makes a node start an election.
-            if Instant::now() >= tick {
-                self.engine.handle_tick(self.now());
-                tick = Instant::now() + TICK;
+            let now = self.now();
+            for _ in 0..ticks.take(now) {
+                self.engine.handle_tick(now);
             }
             self.settle()?;
         }

@@ -20,8 +20,8 @@ const KINDS: &[(u8, MessageType)] = &[
     (5, MessageType::MsgRequestVote),
     (6, MessageType::MsgRequestVoteResponse),
     (7, MessageType::MsgSnapshot),
-    (8, MessageType::MsgHeartbeat),
-    (9, MessageType::MsgHeartbeatResponse),
+    (HEARTBEAT, MessageType::MsgHeartbeat),
+    (HEARTBEAT_ANSWER, MessageType::MsgHeartbeatResponse),
     (14, MessageType::MsgTimeoutNow),
     (15, MessageType::MsgReadIndex),
     (16, MessageType::MsgReadIndexResp),
@@ -29,6 +29,8 @@ const KINDS: &[(u8, MessageType)] = &[
     (18, MessageType::MsgRequestPreVoteResponse),
 ];
 
+const HEARTBEAT: u8 = 8;
+const HEARTBEAT_ANSWER: u8 = 9;
 /// Asks which of the sender's promises the receiver remembers; see [`Content::Question`].
 const QUESTION: u8 = 20;
 const ANSWER: u8 = 21;
@@ -182,6 +184,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Content), Malformed> {
     Ok((envelope, Content::Raft(message)))
 }
 
+/// Whether a message may reach its receiver some tenths of a second later, so that neither node wakes for it.
+///
+/// That is a heartbeat of the leader, or the answer to one, unless a read waits for it.
+pub fn may_wait(bytes: &[u8]) -> bool {
+    let is_heartbeat = matches!(bytes.get(1), Some(&(HEARTBEAT | HEARTBEAT_ANSWER)));
+    let Some((_, Content::Raft(message))) = is_heartbeat.then(|| decode(bytes)).and_then(Result::ok) else {
+        return false;
+    };
+    message.context.is_empty()
+}
+
 /// Whether `saved`, the present content of the sender's disk, has what a message promises.
 ///
 /// For simulations, which check each message that leaves a node.
@@ -241,6 +254,22 @@ mod tests {
             damaged[at] ^= 1;
             assert!(decode(&damaged).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn heartbeats_for_which_no_read_waits_may_wait() {
+        let identity = Identity { cluster: 9, generation: 3, node: node(4) };
+        let may = |kind, context: &[u8]| {
+            let mut message = Message::default();
+            message.set_msg_type(kind);
+            (message.from, message.to, message.context) = (4, 5, context.to_vec().into());
+            let bytes = encode(&identity, node(5), &Promise::default(), &Content::Raft(message));
+            may_wait(&bytes.unwrap())
+        };
+        assert!(may(MessageType::MsgHeartbeat, b"") && may(MessageType::MsgHeartbeatResponse, b""));
+        assert!(!may(MessageType::MsgHeartbeat, b"r") && !may(MessageType::MsgHeartbeatResponse, b"r"));
+        assert!(!may(MessageType::MsgAppend, b"") && !may(MessageType::MsgAppendResponse, b""));
+        assert!(!may_wait(&[]) && !may_wait(&[1, HEARTBEAT, 0]));
     }
 
     #[test]

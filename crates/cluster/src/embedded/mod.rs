@@ -14,11 +14,12 @@ mod promise;
 mod reads;
 mod saved;
 mod simulated;
+mod ticks;
 
 pub use driver::{Embedded, StartError};
 pub use engine::{Answered, CallId, Engine, Refused, Reply, Settings, Told};
 pub use file::{File, FileError, ForceError};
-pub use message::is_promise_kept;
+pub use message::{is_promise_kept, may_wait};
 pub use promise::Promise;
 pub use saved::{Batch, Identity, Position, Saved, Unforceable, Vote};
 pub use simulated::{Files, Simulated};

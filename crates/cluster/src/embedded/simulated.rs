@@ -18,7 +18,8 @@ use super::callers::Callers;
 use super::engine::{Engine, Settings, Told};
 use super::message::is_promise_kept;
 use super::saved::{Batch, Identity, Saved};
-use crate::limits::{REOPEN_EVERY, TICK};
+use super::ticks::Ticks;
+use crate::limits::REOPEN_EVERY;
 use crate::members::Members;
 use crate::memory::Fault;
 use crate::node_id::NodeId;
@@ -317,10 +318,11 @@ impl Driver {
     }
 
     async fn run_engine(&mut self) -> Result<(), Stall> {
-        let mut tick = rt::now() + TICK;
+        let mut ticks = Ticks::new(rt::now());
         self.settle().await?;
         loop {
-            let inputs = rt::timeout(tick.since(rt::now()), self.door.take()).await.unwrap_or_default();
+            let due = ticks.plan(self.engine.ticks_together());
+            let inputs = rt::timeout_at(due, self.door.take()).await.unwrap_or_default();
             for input in inputs {
                 match input {
                     Input::Request(request) => self.request(request),
@@ -336,9 +338,9 @@ impl Driver {
                 }
             }
             // As in production, ticks that were missed are skipped.
-            if rt::now() >= tick {
-                self.engine.handle_tick(rt::now());
-                tick = rt::now() + TICK;
+            let now = rt::now();
+            for _ in 0..ticks.take(now) {
+                self.engine.handle_tick(now);
             }
             self.settle().await?;
         }
