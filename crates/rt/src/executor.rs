@@ -44,7 +44,7 @@ enum Message {
 
 /// How a world learns that a core has a message.
 pub(crate) trait Doorbell: Send + Sync {
-    /// Called after each message was queued, from any thread.
+    /// Called after a message was queued, unless it can wait, from any thread.
     fn ring(&self);
 }
 
@@ -74,17 +74,23 @@ impl Remote {
     }
 
     fn push(&self, message: Message) {
+        if self.leave(message) {
+            self.doorbell.ring();
+        }
+    }
+
+    /// Queues a message, and does not wake the core; returns whether the core is still there.
+    fn leave(&self, message: Message) -> bool {
         let mut inbox = self.lock();
         if inbox.closed {
             // Dropping the message may run any code, so it happens without the lock.
             drop(inbox);
             drop(message);
-            return;
+            return false;
         }
         inbox.messages.push_back(message);
         self.mail.store(true, Ordering::Release);
-        drop(inbox);
-        self.doorbell.ring();
+        true
     }
 
     /// Whether a message waits. A world checks this again after it has announced that it will sleep.
@@ -490,5 +496,13 @@ impl Handle {
         let start = move || spawn(async move { reply.send(function().await) }).detach();
         self.remotes[target.0 as usize].push(Message::Call(Box::new(start)));
         async move { result.await.ok() }
+    }
+
+    /// Runs a function on `target` as soon as something else wakes that core: a timer, or another message.
+    ///
+    /// For what can wait, and for cores with regular work: to wake a core that sleeps costs more than most
+    /// functions. Functions that are left, sent or called run in order.
+    pub fn leave(&self, target: CoreId, function: impl FnOnce() + Send + 'static) {
+        self.remotes[target.0 as usize].leave(Message::Call(Box::new(function)));
     }
 }

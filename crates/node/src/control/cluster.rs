@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use cluster::embedded::{Embedded, File, Identity, Saved, Settings};
+use cluster::embedded::{Embedded, File, Identity, Saved, Settings, may_wait};
 use cluster::etcd::Etcd;
 use cluster::{Revision, Store};
 use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials};
@@ -595,12 +595,17 @@ fn record_node(place: &Place) -> Result<cluster::NodeId, EnterError> {
     cluster::NodeId::new(place.node).ok_or_else(|| EnterError::Malformed(place.node.to_string()))
 }
 
-/// Starts the engine. Core 0 sends its messages over the control links.
+/// Starts the engine. Core 0 sends its messages over the control links; it need not wake for those that can
+/// wait, since it wakes for each heartbeat.
 fn embedded(path: &Path, witness: bool) -> Result<Embedded, EnterError> {
     let cores = rt::Handle::current();
     let settings = Settings { witness, ..Settings::new(rt::random()) };
     let send = move |to: cluster::NodeId, bytes: Vec<u8>| {
-        drop(cores.call(CoreId(0), move || async move { send_record(to, bytes) }));
+        if may_wait(&bytes) {
+            cores.leave(CoreId(0), move || send_record(to, bytes));
+        } else {
+            drop(cores.call(CoreId(0), move || async move { send_record(to, bytes) }));
+        }
     };
     Ok(Embedded::start(path, settings, send)?)
 }

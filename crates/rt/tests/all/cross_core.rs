@@ -38,6 +38,22 @@ fn messages_keep_their_order() {
     assert!(seen.iter().copied().eq(0..10_000));
 }
 
+#[test]
+fn what_is_left_for_a_core_waits_until_something_wakes_it() {
+    run_on(2, || async {
+        let (sender, receiver) = mpsc::channel();
+        // By then the other core sleeps.
+        rt::sleep(Duration::from_millis(50)).await;
+        let left = sender.clone();
+        Handle::current().leave(OTHER, move || left.send(1).unwrap());
+        rt::sleep(Duration::from_millis(50)).await;
+        assert!(receiver.try_recv().is_err(), "nothing has woken it");
+        rt::send(OTHER, move || sender.send(2).unwrap());
+        rt::call(OTHER, || async {}).await;
+        assert_eq!(receiver.try_iter().collect::<Vec<u32>>(), [1, 2]);
+    });
+}
+
 /// A lost wake-up would hang this forever: at each of the 100,000 messages the target sleeps, or is about to.
 #[test]
 fn no_wake_up_is_lost_in_a_ping_pong() {

@@ -61,16 +61,24 @@ impl Keeper {
     }
 
     /// Sends a message of the record's engine; without a link it is lost.
+    ///
+    /// Heartbeats of the engine leave with those of this node.
     pub fn send_record(&self, to: NodeId, bytes: Vec<u8>) {
-        self.send_frame(to, message::frame(message::RECORD, 0, bytes));
+        let Some(link) = self.control_link(to) else { return };
+        let may_wait = cluster::embedded::may_wait(&bytes);
+        let frame = message::frame(message::RECORD, 0, bytes);
+        if may_wait { link.send_with_next(frame) } else { link.send(frame) }
     }
 
     /// Sends a frame over the control link; without a link it is lost.
     pub fn send_frame(&self, to: NodeId, frame: Frame) {
-        let link = self.peers.borrow().get(&to).and_then(|peer| peer.link.clone());
-        if let Some(link) = link {
+        if let Some(link) = self.control_link(to) {
             link.send(frame);
         }
+    }
+
+    fn control_link(&self, to: NodeId) -> Option<Rc<Link>> {
+        self.peers.borrow().get(&to).and_then(|peer| peer.link.clone())
     }
 
     /// Handles the report that another node does not know a kind of frame that this node has sent.
