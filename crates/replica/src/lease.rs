@@ -224,6 +224,13 @@ impl Leases {
             .any(|held| now < held.until && (held.revision <= self.applied || makes(Canary::NoRevision)))
     }
 
+    /// When the last lease ends that this node holds of the other one and that counts now.
+    pub fn held_until(&self, now: Instant, from: NodeId) -> Option<Instant> {
+        let held = self.held.get(&from).into_iter().flatten();
+        let counts = |held: &&Held| now < held.until && held.revision <= self.applied;
+        held.filter(counts).map(|held| held.until).max()
+    }
+
     /// The other node is known to be dead in this life and all earlier ones.
     ///
     /// What was promised to it no longer binds (R11), and it gets no more leases.
@@ -296,6 +303,8 @@ mod tests {
         let grant = b.handle_request(at(5010), A, a.request(at(5000))).unwrap();
         a.handle_grant(B, grant);
         assert!(a.holds(at(5989), B) && !a.holds(at(5990), B), "from when it asked, less one hundredth");
+        assert_eq!(a.held_until(at(5989), B), Some(at(5990)));
+        assert_eq!((a.held_until(at(5990), B), b.held_until(at(5010), A)), (None, None));
         assert_eq!(b.released_at(A, Revision(6)), at(6010));
         assert_eq!(
             b.released_at(A, Revision(5)),
@@ -327,9 +336,9 @@ mod tests {
         b.set_applied(Revision(6));
         let grant = b.handle_request(at(5000), A, a.request(at(5000))).unwrap();
         a.handle_grant(B, grant);
-        assert!(!a.holds(at(5001), B));
+        assert!(!a.holds(at(5001), B) && a.held_until(at(5001), B).is_none());
         a.set_applied(Revision(6));
-        assert!(a.holds(at(5001), B));
+        assert!(a.holds(at(5001), B) && a.held_until(at(5001), B).is_some());
     }
 
     /// Some time passes between the check of the outstanding leases and the report that all cores act by a

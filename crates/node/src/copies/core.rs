@@ -64,6 +64,8 @@ pub struct Copies {
     slices: RefCell<BTreeMap<Address, Rc<SliceCopy>>>,
     /// Which of them need ticks; the others have come to rest ([`SliceCopy::wake`]).
     awake: RefCell<BTreeSet<Address>>,
+    /// Notified when one needs ticks after none did.
+    woken: Notify,
     /// The replication links that live on this core.
     links: RefCell<BTreeMap<(NodeId, u16), Rc<Link>>>,
     /// Which replication links are up, and how many there are to be; the same on every core.
@@ -124,6 +126,7 @@ impl Copies {
             leases_void: Notify::new(),
             slices: RefCell::default(),
             awake: RefCell::default(),
+            woken: Notify::new(),
             links: RefCell::default(),
             up: RefCell::default(),
             traffic: RefCell::default(),
@@ -228,12 +231,23 @@ impl Copies {
     /// Runs the periodic work of this core's copies, forever.
     pub async fn tick(self: Rc<Self>) {
         loop {
+            self.until_awake().await;
             rt::sleep(replica::TICK).await;
             self.for_each_awake(A_TURN, SliceCopy::tick).await;
             if cfg!(debug_assertions) {
                 self.check_rest();
             }
         }
+    }
+
+    /// Waits until a slice needs ticks. In debug builds the others are checked as often as if one did.
+    async fn until_awake(&self) {
+        let is_awake = || !self.awake.borrow().is_empty();
+        while cfg!(debug_assertions) && rt::timeout(replica::TICK, self.woken.until(is_awake)).await.is_err()
+        {
+            self.check_rest();
+        }
+        self.woken.until(is_awake).await;
     }
 
     /// Panics if a slice that is not ticked needs ticks: whatever has changed it should have woken it.
@@ -257,8 +271,19 @@ impl Copies {
     }
 
     /// From now on the slice needs ticks.
+    ///
+    /// If none of this core did, the keeper may have relied on that.
     pub(super) fn wake(&self, slice: Address) {
+        let is_first = self.awake.borrow().is_empty();
         self.awake.borrow_mut().insert(slice);
+        if is_first {
+            self.woken.notify();
+            on_core(CoreId(0), || {
+                if let Some(keeper) = Copies::try_current().and_then(|copies| copies.keeper()) {
+                    keeper.handle_awake();
+                }
+            });
+        }
     }
 
     /// The slice needs no ticks until it is woken.

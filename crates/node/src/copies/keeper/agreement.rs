@@ -206,7 +206,7 @@ impl Keeper {
                 Work::AwaitOrphans => until_orphans_ended(id).await,
                 Work::GiveUpDisk(fault) => self.give_up_disk(id, fault).await,
                 Work::Answer(taken) => {
-                    self.rest.stir();
+                    self.stir();
                     return taken;
                 }
             }

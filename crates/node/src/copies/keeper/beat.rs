@@ -16,7 +16,10 @@ use super::super::message::Heartbeat;
 use super::Keeper;
 
 /// How often a node requests leases: ten times in the length of a lease.
-const HEARTBEAT: Duration = Duration::from_millis(100);
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// For how long a node counts as heard after each heartbeat: five of them.
+pub(super) const HEARD_WITHIN: Duration = HEARTBEAT.saturating_mul(5);
 
 /// A node whose lease lasts at least this long does not need the next one at once: it may come with the other
 /// node's own request, or its next sign of life. Then neither node wakes for it alone.
@@ -57,7 +60,9 @@ impl Keeper {
             links.iter().for_each(|link| self.say_forks(link));
             self.ask_for_leases(&links);
             let next = rt::now().beat_after(HEARTBEAT);
-            let _ = rt::timeout_at(next, self.copies.leases_void.notified()).await;
+            if rt::timeout_at(next, self.copies.leases_void.notified()).await.is_ok() {
+                self.hurry();
+            }
         }
     }
 
@@ -99,7 +104,7 @@ impl Keeper {
             return true;
         }
         let heard = self.peers.borrow().get(&node).and_then(|peer| peer.heard);
-        heard.is_some_and(|heard| now.since(heard) < HEARTBEAT * 5)
+        heard.is_some_and(|heard| now.since(heard) < HEARD_WITHIN)
     }
 
     pub(super) fn handle_heartbeat(&self, link: &Rc<Link>, heartbeat: Heartbeat) {
@@ -107,11 +112,15 @@ impl Keeper {
         match heartbeat {
             Heartbeat::Request { lease: request, clock, reached, may_wait } => {
                 self.copies.hear_clock(clock);
+                let was_heard = self.is_heard(now, from);
                 {
                     let mut peers = self.peers.borrow_mut();
                     let peer = peers.entry(from).or_default();
                     if peer.life != Some(request.incarnation) {
                         peer.met = Some(now);
+                    }
+                    if !was_heard || peer.life != Some(request.incarnation) {
+                        self.hurry();
                     }
                     (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
                     peer.reached = Some(reached);
@@ -127,7 +136,12 @@ impl Keeper {
                     None => {}
                 }
             }
-            Heartbeat::Grant(grant) => on_every_core(move || Copies::current().grant(from, grant)),
+            Heartbeat::Grant(grant) => {
+                if !self.copies.leases().holds(now, from) {
+                    self.hurry();
+                }
+                on_every_core(move || Copies::current().grant(from, grant));
+            }
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::{ByteLen, Instant};
 use cluster::{Event, Watch};
@@ -18,14 +17,12 @@ use super::super::entry::{
 };
 use super::super::split_brain::policy_key;
 use super::agreement::Agreement;
+use super::rest::LOOK_EVERY;
 use super::suspect::Doubt;
 use super::unreadable::{Legible, Reading};
 use super::{Keeper, Kept};
 use crate::control::{Control, show_capacity};
 use crate::shard::on_all_cores;
-
-/// How often the node considers whether, and what, to propose for its volumes.
-const STEWARD_EVERY: Duration = Duration::from_millis(50);
 
 impl Keeper {
     pub(super) async fn follow(self: Rc<Self>, mut watch: Watch) {
@@ -65,7 +62,7 @@ impl Keeper {
     /// Makes everything on this node act by what the record says at these keys.
     async fn act_by(self: &Rc<Self>, keys: BTreeSet<String>, revision: cluster::Revision) {
         let revision = Revision(revision.0);
-        self.rest.stir();
+        self.stir();
         self.copies.set_known(revision);
         if keys.iter().any(|key| key.starts_with(NODES) || key.starts_with(LINK_ROLES)) {
             self.learn_nodes();
@@ -85,7 +82,7 @@ impl Keeper {
         }
         self.show_paths().await;
         // What was looked at meanwhile may have been half the change.
-        self.rest.stir();
+        self.stir();
         self.applied.notify();
         self.work.notify();
     }
@@ -261,8 +258,8 @@ impl Keeper {
 
     /// Acts when leases have expired, and makes proposals.
     ///
-    /// It wakes twenty times a second, and looks at all volumes unless none of them has changed
-    /// ([`super::rest`]).
+    /// It wakes twenty times a second, and looks at all volumes unless none of them has changed. As long as
+    /// nothing can have changed, it wakes ten times a second, with the node's heartbeats ([`super::rest`]).
     pub(super) async fn guard(self: Rc<Self>) {
         let mut look_at = rt::now();
         while !self.stopping.get() {
@@ -274,18 +271,22 @@ impl Keeper {
                 self.show_paths().await;
             }
             if look_at <= now {
-                look_at = now.beat_after(STEWARD_EVERY);
+                self.rest.begin_calm();
                 self.tell_nodes(now);
                 self.tell_record(now);
-                if !self.rests(now).await {
+                let rests = self.rests(now).await;
+                if !rests {
                     self.look_at_all(now).await;
                 }
                 if self.look_at_sources(rt::now()) {
                     self.show_paths().await;
                 }
+                look_at = self.next_look(now, rests);
             }
             let next = due.filter(|due| *due > now).map_or(look_at, |due| due.min(look_at));
-            let _ = rt::timeout_at(next, self.work.notified()).await;
+            if rt::timeout_at(next, self.work.notified()).await.is_ok() {
+                look_at = look_at.min(rt::now().beat_after(LOOK_EVERY));
+            }
         }
     }
 

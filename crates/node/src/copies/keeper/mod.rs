@@ -485,7 +485,7 @@ impl Keeper {
 
     /// The volumes that have a copy here, for a change: the next look will be at all of them.
     fn volumes_mut(&self) -> RefMut<'_, BTreeMap<VolumeId, Kept>> {
-        self.rest.stir();
+        self.stir();
         self.volumes.borrow_mut()
     }
 

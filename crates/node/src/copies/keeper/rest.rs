@@ -11,6 +11,9 @@
 //!
 //! The keeper checks these as often as it would look, so everything is noticed as early as by a look, for the
 //! price of one volume.
+//!
+//! Even these checks are needless while the node is *calm*: volumes rest, no slice needs ticks, so none has
+//! news, and no node is about to be missed. Whatever else ends a rest says so ([`Keeper::hurry`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,10 +24,14 @@ use replica::{Incarnation, NodeId, SILENCE_MAX};
 
 use super::super::core::Copies;
 use super::Keeper;
+use super::beat::{HEARD_WITHIN, HEARTBEAT};
 use crate::shard::on_all_cores;
 
+/// How often the node considers whether, and what, to propose for its volumes.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// How long a node relies on this at most: a change that nobody has noted is found then.
-const LOOK_ANYWAY: Duration = Duration::from_secs(2);
+const LOOK_ANYWAY: Duration = Duration::from_secs(10);
 
 /// What the last look at all volumes has found; see the module.
 #[derive(Default)]
@@ -33,6 +40,11 @@ pub(super) struct Rest {
     stirred: Cell<bool>,
     /// `None`: a volume was not at rest.
     found: RefCell<Option<Found>>,
+    /// No slice may have news: none needed ticks when they were last asked, and none has said since that it
+    /// does.
+    no_news: Cell<bool>,
+    /// Nothing has happened since the last look began that the next one must find early.
+    calm: Cell<bool>,
     /// How many looks there were.
     looks: Cell<u64>,
 }
@@ -72,6 +84,11 @@ impl Rest {
     /// Whether nothing in this node has changed since a look that found all volumes at rest.
     pub fn is_certain(&self) -> bool {
         !self.stirred.get() && self.found.borrow().is_some()
+    }
+
+    /// The keeper looks now, at what has happened until now.
+    pub fn begin_calm(&self) {
+        self.calm.set(true);
     }
 
     /// A look begins. Returns the time since the last one in which nothing changed.
@@ -131,14 +148,64 @@ impl Keeper {
         if !self.rest.may_hold(now, &self.nodes_seen(now)) || !self.forks.is_empty() {
             return false;
         }
-        if !self.volumes.borrow().is_empty() {
-            let news = on_all_cores(|| async { Copies::current().has_news().await }).await;
-            if news.contains(&true) || !self.rest.is_certain() {
+        if !self.volumes.borrow().is_empty() && !self.rest.no_news.get() {
+            // What is woken from now on says so: after this, if it was not counted here.
+            self.rest.no_news.set(true);
+            let ask = || async {
+                let copies = Copies::current();
+                (copies.has_news().await, copies.awake() > 0)
+            };
+            let found = on_all_cores(ask).await;
+            if found.iter().any(|(_, awake)| *awake) {
+                self.rest.no_news.set(false);
+            }
+            if found.iter().any(|(news, _)| *news) || !self.rest.is_certain() {
                 return false;
             }
         }
         self.rest.hold(now);
         true
+    }
+
+    /// When to look again after a look that began now; `rests`: it found all volumes at rest.
+    pub(super) fn next_look(&self, now: Instant, rests: bool) -> Instant {
+        let has_no_news = self.rest.no_news.get() || self.volumes.borrow().is_empty();
+        if !(rests && has_no_news && self.rest.is_certain() && self.rest.calm.get()) {
+            self.rest.calm.set(false);
+            return now.beat_after(LOOK_EVERY);
+        }
+        // In the turn in which the node wakes anyway, or with the look that would find what time alone does.
+        let changes = self.changes_by_itself(now).map(|at| at.beat_after(LOOK_EVERY));
+        changes.into_iter().fold(now.beat_after(HEARTBEAT), Instant::min)
+    }
+
+    /// When a node will be missed, or a lease end, if nothing more is heard.
+    fn changes_by_itself(&self, now: Instant) -> Option<Instant> {
+        let (leases, peers) = (self.copies.leases(), self.peers.borrow());
+        let times = peers.iter().flat_map(|(node, peer)| {
+            let missed = [SILENCE_MAX, HEARD_WITHIN].map(|within| Some(peer.heard? + within));
+            missed.into_iter().chain([leases.held_until(now, *node)]).flatten()
+        });
+        times.filter(|at| *at >= now).min()
+    }
+
+    /// A volume or the record changes.
+    pub(super) fn stir(&self) {
+        self.rest.stir();
+        self.hurry();
+    }
+
+    /// Something happens that the next look may find: it comes as early as when the node is not calm.
+    pub(super) fn hurry(&self) {
+        if self.rest.calm.replace(false) {
+            self.work.notify();
+        }
+    }
+
+    /// A slice needs ticks, after all of its core needed none.
+    pub(in crate::copies) fn handle_awake(&self) {
+        self.rest.no_news.set(false);
+        self.hurry();
     }
 
     /// How often this node has looked at all of its volumes.

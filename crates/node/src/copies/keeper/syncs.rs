@@ -162,6 +162,7 @@ impl Keeper {
     pub(super) fn handle_syncs(&self, now: Instant, from: NodeId, frame: &Frame) {
         match serde_json::from_slice(&frame.head) {
             Ok(reports) => {
+                self.hurry();
                 self.syncs.borrow_mut().heard.insert(from, Heard { at: now, reports });
             }
             Err(error) => tracing::debug!(%from, %error, "a node's resync report cannot be read"),
