@@ -284,6 +284,7 @@ impl Driver {
             let due = ticks.plan(self.engine.ticks_together());
             match inputs.recv_timeout(due.since(self.now())) {
                 Ok(input) => {
+                    self.tick(ticks.take_idle(self.now()));
                     self.take(input);
                     // All queued inputs share one transaction of the disk.
                     inputs.try_iter().take(INBOX_MAX).for_each(|input| self.take(input));
@@ -296,12 +297,14 @@ impl Driver {
             }
             // Ticks that were missed while the disk was busy are skipped: the messages that arrived meanwhile
             // are handled first, so a slow disk of its own never makes a node start an election.
-            let now = self.now();
-            for _ in 0..ticks.take(now) {
-                self.engine.handle_tick(now);
-            }
+            self.tick(ticks.take(self.now()));
             self.settle()?;
         }
+    }
+
+    fn tick(&mut self, ticks: u32) {
+        let now = self.now();
+        (0..ticks).for_each(|_| self.engine.handle_tick(now));
     }
 
     fn end(&mut self) -> Result<(), FileError> {

@@ -323,6 +323,9 @@ impl Driver {
         loop {
             let due = ticks.plan(self.engine.ticks_together());
             let inputs = rt::timeout_at(due, self.door.take()).await.unwrap_or_default();
+            if !inputs.is_empty() {
+                self.tick(ticks.take_idle(rt::now()));
+            }
             for input in inputs {
                 match input {
                     Input::Request(request) => self.request(request),
@@ -338,12 +341,14 @@ impl Driver {
                 }
             }
             // As in production, ticks that were missed are skipped.
-            let now = rt::now();
-            for _ in 0..ticks.take(now) {
-                self.engine.handle_tick(now);
-            }
+            self.tick(ticks.take(rt::now()));
             self.settle().await?;
         }
+    }
+
+    fn tick(&mut self, ticks: u32) {
+        let now = rt::now();
+        (0..ticks).for_each(|_| self.engine.handle_tick(now));
     }
 
     fn request(&mut self, request: Request) {

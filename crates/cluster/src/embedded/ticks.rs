@@ -27,14 +27,27 @@ impl Ticks {
         self.last + TICK * ticks
     }
 
+    /// How many ticks to take before what has come now is handled, so that it counts from the right tick:
+    /// those that are due, except the last that was planned, which comes after it.
+    pub(super) fn take_idle(&mut self, now: Instant) -> u32 {
+        let taken = self.due(now).min(self.planned - 1);
+        self.last = self.last + TICK * taken;
+        self.planned -= taken;
+        taken
+    }
+
     /// How many ticks to take now: those that are due, but not more than were planned.
     ///
     /// The others were missed, because the disk was busy, and are skipped.
     pub(super) fn take(&mut self, now: Instant) -> u32 {
-        let due = now.since(self.last).as_nanos() / TICK.as_nanos();
-        let due = u32::try_from(due).unwrap_or(u32::MAX);
+        let due = self.due(now);
         self.last = self.last + TICK * due;
         due.min(self.planned)
+    }
+
+    fn due(&self, now: Instant) -> u32 {
+        let due = now.since(self.last).as_nanos() / TICK.as_nanos();
+        u32::try_from(due).unwrap_or(u32::MAX)
     }
 }
 
@@ -53,7 +66,13 @@ mod tests {
         assert_eq!(ticks.plan(2), at(40));
         assert_eq!(ticks.take(at(33)), 1, "a message came before the second of them");
         assert_eq!(ticks.plan(2), at(50));
-        assert_eq!(ticks.take(at(95)), 2, "four were due");
+        assert_eq!(ticks.take(at(95)), 2, "six were due");
         assert_eq!(ticks.plan(1), at(100));
+        assert_eq!((ticks.take_idle(at(100)), ticks.take(at(100))), (0, 1), "what has come counts first");
+        assert_eq!(ticks.plan(4), at(140));
+        assert_eq!((ticks.take_idle(at(125)), ticks.take(at(125))), (2, 0));
+        assert_eq!(ticks.plan(4), at(160));
+        assert_eq!((ticks.take_idle(at(195)), ticks.take(at(195))), (3, 1), "seven were due");
+        assert_eq!(ticks.plan(1), at(200));
     }
 }

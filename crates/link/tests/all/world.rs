@@ -307,6 +307,26 @@ fn idle_links_carry_signs_of_life_and_those_for_data_half_as_many() {
     assert!((22..=36).contains(&control) && (11..=18).contains(&data), "{control} and {data}");
 }
 
+/// However seldom the links carry signs of life, and are looked at.
+#[test]
+fn a_silent_peer_is_given_up_after_the_same_time_on_each_link() {
+    for (seed, name) in (0..20).flat_map(|seed| [control(2), replication(2, 0)].map(|name| (seed, name))) {
+        let cluster = Cluster::new(seed, &[1, 1]);
+        cluster.world.set_net_profile(NetProfile { spike_one_in: 0, ..NetProfile::default() });
+        cluster.settle();
+        cluster.world.run_for(Duration::from_millis(11 * seed));
+        let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+        cluster.world.cut_one_way(b.sim, a.sim);
+        let cut = cluster.world.now();
+        let silent = cluster.on(a, CORE, move || rt::now().since(link(name).unwrap().heard()));
+        let is_down = || a.log.up().iter().all(|(up, ..)| *up != name);
+        assert!(cluster.world.run_until(is_down, 2 * SECOND), "{name}");
+        let silent = silent + (cluster.world.now() - cut);
+        let latest = SECOND * 11 / 10 + SECOND / 200;
+        assert!((SECOND..=latest).contains(&silent), "{name} after {silent:?}, seed {seed}");
+    }
+}
+
 #[test]
 fn what_may_wait_leaves_with_the_next_sign_of_life_or_before_the_next_frame() {
     let cluster = Cluster::new(5, &[1, 1]);

@@ -23,7 +23,7 @@ pub(super) use self::conversion::{Conversions, compression_in_logs};
 pub(super) use self::opening::open_on_all_cores;
 use super::access::MapSpec;
 use super::{Control, ControlError, Placement, ScrubStatus};
-use crate::copies::{CopiesStatus, Keeper, VolumeEntry, volume_name_key};
+use crate::copies::{CopiesStatus, Keeper, VolumeEntry, volume_key, volume_name_key};
 use crate::parts;
 use crate::volume::VolumeId;
 
@@ -306,8 +306,10 @@ fn rank(keeper: Option<&Keeper>, info: &VolumeInfo) -> u8 {
 
 /// Whether the cluster's record means this entry of a pool by this node's copy of the volume.
 pub(super) fn is_current(keeper: &Keeper, info: &VolumeInfo) -> bool {
-    let entry = keeper.volume(info.id).map(|volume| volume.entry);
-    entry.zip(info.copy).is_some_and(|(entry, kept)| entry.is_copy_on(keeper.me(), &kept))
+    let Some(kept) = info.copy else { return false };
+    // Not its status, which takes longer: this is asked for each volume of a pool.
+    let entry = keeper.get::<VolumeEntry>(&volume_key(info.id));
+    entry.is_some_and(|(entry, _)| entry.is_copy_on(keeper.me(), &kept))
 }
 
 pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError> {

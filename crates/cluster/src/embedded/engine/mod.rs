@@ -303,7 +303,7 @@ impl Engine {
     /// How many ticks may be handled at the same time, when the last of them is due: before that, none would
     /// do anything.
     ///
-    /// Whatever is counted in ticks is then late by one at most when it is asked for.
+    /// They are so many that an idle follower is woken by its leader's heartbeats, and not by its ticks.
     pub(super) fn ticks_together(&self) -> u32 {
         let raft = &self.raft.raft;
         let waits = self.pending.calls() + self.reads.len() > 0
@@ -318,10 +318,12 @@ impl Engine {
                 let heartbeat = HEARTBEAT_TICKS.saturating_sub(raft.heartbeat_elapsed());
                 heartbeat.min(ELECTION_TICKS_MIN.saturating_sub(raft.election_elapsed))
             }
-            StateRole::Follower => self.timeout.0.saturating_sub(raft.election_elapsed),
+            StateRole::Follower => {
+                self.timeout.0.saturating_sub(raft.election_elapsed).min(2 * HEARTBEAT_TICKS)
+            }
             StateRole::Candidate | StateRole::PreCandidate => 1,
         };
-        left.clamp(1, HEARTBEAT_TICKS) as u32
+        left.max(1) as u32
     }
 
     /// Handles a message that the node `from` has sent.
