@@ -557,3 +557,17 @@ impl Link {
         Ok((batch, sealed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_of_life_are_as_frequent_as_the_limits_say() {
+        // A sign comes with a look if nothing was sent for half of the time between two looks.
+        let signs = |role, may_be_doubted| 2 * BEATS / (3 * signs_apart(role, may_be_doubted));
+        // See `Limits::silence`.
+        assert_eq!((signs(Role::Control, true), signs(Role::Control, false)), (13, 6));
+        assert_eq!(signs(Role::Replication, false), 3);
+    }
+}
