@@ -403,6 +403,11 @@ pub fn send(target: CoreId, function: impl FnOnce() + Send + 'static) {
     with_current(|core| core.remotes[target.0 as usize].push(Message::Call(Box::new(function))));
 }
 
+/// As [`send`], but does not wake a core that sleeps: see [`Handle::leave`].
+pub fn leave(target: CoreId, function: impl FnOnce() + Send + 'static) {
+    with_current(|core| core.remotes[target.0 as usize].leave(Message::Call(Box::new(function))));
+}
+
 /// Runs an async function on `target` and waits for its result. On the current core it is simply awaited.
 pub async fn call<T, F>(target: CoreId, function: impl FnOnce() -> F + Send + 'static) -> T
 where
@@ -500,8 +505,8 @@ impl Handle {
 
     /// Runs a function on `target` as soon as something else wakes that core: a timer, or another message.
     ///
-    /// For what can wait, and for cores with regular work: to wake a core that sleeps costs more than most
-    /// functions. Functions that are left, sent or called run in order.
+    /// It runs before any task does there. For what only matters then, and for cores that wake regularly: to
+    /// wake a core costs more than most functions. Functions that are left, sent or called run in order.
     pub fn leave(&self, target: CoreId, function: impl FnOnce() + Send + 'static) {
         self.remotes[target.0 as usize].leave(Message::Call(Box::new(function)));
     }

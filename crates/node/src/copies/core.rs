@@ -41,6 +41,9 @@ pub(super) const FETCH: u8 = 8;
 /// How often a core lets its resyncs continue that wait for their rate.
 const SYNC_EVERY: Duration = Duration::from_millis(5);
 
+/// How often a core wakes that has nothing to do. In debug builds it checks then that this is so.
+const TAKE_EVERY: Duration = if cfg!(debug_assertions) { replica::TICK } else { Duration::from_secs(1) };
+
 /// How many nanoseconds a node's clock may be behind another node's before it is set forward.
 const CLOCK_STEP: u64 = 100_000;
 
@@ -240,14 +243,19 @@ impl Copies {
         }
     }
 
-    /// Waits until a slice needs ticks. In debug builds the others are checked as often as if one did.
+    /// Waits until a slice needs ticks, and wakes this core now and then meanwhile: other cores may have left
+    /// something here ([`leave_on_every_core`]), which must not pile up.
     async fn until_awake(&self) {
         let is_awake = || !self.awake.borrow().is_empty();
-        while cfg!(debug_assertions) && rt::timeout(replica::TICK, self.woken.until(is_awake)).await.is_err()
-        {
-            self.check_rest();
+        loop {
+            let again = rt::now().beat_after(TAKE_EVERY);
+            if rt::timeout_at(again, self.woken.until(is_awake)).await.is_ok() {
+                return;
+            }
+            if cfg!(debug_assertions) {
+                self.check_rest();
+            }
         }
-        self.woken.until(is_awake).await;
     }
 
     /// Panics if a slice that is not ticked needs ticks: whatever has changed it should have woken it.
@@ -641,7 +649,15 @@ fn on_core(core: CoreId, what: impl FnOnce() + Send + 'static) {
 /// Runs `what` on this core first, then on all others.
 pub(super) fn on_every_core(what: impl Fn() + Clone + Send + 'static) {
     what();
-    for core in (0..rt::cores() as u16).map(CoreId).filter(|core| *core != rt::core()) {
-        rt::send(core, what.clone());
-    }
+    other_cores().for_each(|core| rt::send(core, what.clone()));
+}
+
+/// Runs `what` on this core first, and on each of the others before any other work, but wakes none for it.
+pub(super) fn leave_on_every_core(what: impl Fn() + Clone + Send + 'static) {
+    what();
+    other_cores().for_each(|core| rt::leave(core, what.clone()));
+}
+
+fn other_cores() -> impl Iterator<Item = CoreId> {
+    (0..rt::cores() as u16).map(CoreId).filter(|core| *core != rt::core())
 }

@@ -44,13 +44,14 @@ fn what_is_left_for_a_core_waits_until_something_wakes_it() {
         let (sender, receiver) = mpsc::channel();
         // By then the other core sleeps.
         rt::sleep(Duration::from_millis(50)).await;
-        let left = sender.clone();
+        let [left, also] = [sender.clone(), sender.clone()];
         Handle::current().leave(OTHER, move || left.send(1).unwrap());
+        rt::leave(OTHER, move || also.send(2).unwrap());
         rt::sleep(Duration::from_millis(50)).await;
         assert!(receiver.try_recv().is_err(), "nothing has woken it");
-        rt::send(OTHER, move || sender.send(2).unwrap());
+        rt::send(OTHER, move || sender.send(3).unwrap());
         rt::call(OTHER, || async {}).await;
-        assert_eq!(receiver.try_iter().collect::<Vec<u32>>(), [1, 2]);
+        assert_eq!(receiver.try_iter().collect::<Vec<u32>>(), [1, 2, 3]);
     });
 }
 
