@@ -65,6 +65,12 @@ pub enum Canary {
     RefusedForGood,
     /// COMPARE AND WRITE locks its range only on its own node.
     LockHere,
+    /// A node gives a range although it may have something to finish there.
+    GiveUnsettled,
+    /// A command gives its range back while its write may be under way.
+    ReleaseUnsettled,
+    /// What a restarted node says about the ranges that it holds counts for those of its earlier life.
+    HoldsOfAnyLife,
     /// A node continues alone with a volume whose split-brain policy does not allow it.
     ForkUnasked,
     /// A node continues alone although it had no lease when the other node fell silent.

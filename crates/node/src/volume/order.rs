@@ -57,6 +57,11 @@ impl Exclusive {
     pub async fn come(&self) {
         self.order.until_oldest(self.number, &self.range).await;
     }
+
+    /// Whether all older operations in its range have ended.
+    pub fn has_come(&self) -> bool {
+        self.order.is_oldest(self.number, &self.range)
+    }
 }
 
 /// Counts a claim that waits.
@@ -103,8 +108,12 @@ impl Order {
     }
 
     async fn until_oldest(&self, number: u64, range: &Range<u64>) {
+        self.until(|| self.is_oldest(number, range)).await;
+    }
+
+    fn is_oldest(&self, number: u64, range: &Range<u64>) -> bool {
         let older = |claims: &RefCell<Claims>| claims.borrow().any_older(number, range);
-        self.until(|| !older(&self.changes) && !older(&self.reads)).await;
+        !older(&self.changes) && !older(&self.reads)
     }
 
     async fn until(&self, free: impl Fn() -> bool) {

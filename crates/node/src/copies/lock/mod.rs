@@ -1,356 +1,446 @@
 //! Ranges that one command locks on all nodes: COMPARE AND WRITE and ORWRITE read and then write in one step.
+//! No I/O and no clock: messages, configurations, completed work and time go in; messages, work and outcomes
+//! come out.
 //!
 //! The command locks the range on every member of its epoch, its own node included, in the order of slots, so
 //! that two commands cannot wait for each other. A member gives the range when no host's write through it is
 //! under way there, when it knows of nothing there that it would complete should a coordinator be lost, and
-//! when nothing through it begins until the range is given back. A claim holds only in its epoch, so the
+//! when nothing through it begins until the range is given back. A lock holds only in its epoch, so the
 //! command's write must begin in that same epoch: whatever begins elsewhere in a later epoch comes after it.
-//! Why that is enough: `docs/why/replication.md`.
 //!
 //! No message is repeated. After a link broke, the taker says what it holds, and the other side releases
-//! everything else that it had given to the taker. A copy that is detached from the others listens to that,
-//! too: it may be attached again in the same epoch. This counts only from the life of the taker's node that
-//! is a member. What an earlier life held is released by the next epoch, in which the writes that this life
-//! left behind are ordered before all others. For the same reason a range is not given back while the
-//! command's write may still be under way.
+//! everything else that it had given to the taker.
+//!
+//! The driver is `slice/locking.rs`. The rules L1 to L11 and the reasons for them are in `docs/why/locks.md`;
+//! rule names in comments refer to that page.
 
 mod message;
+#[cfg(test)]
+mod tests;
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::rc::Rc;
-use std::time::Duration;
 
-use base::Chain;
-use replica::{Blocks, Epoch, Incarnation, NodeId, Slot, Slots, Standing};
-use store::SliceError;
+use base::Instant;
+use replica::{Config, Epoch, Incarnation, NodeId, Slot, Slots};
 
 pub use self::message::LockMessage;
-use super::SliceCopy;
-use super::core::{Copies, LOCK};
 use crate::canary::{Canary, makes};
-use crate::volume::{Exclusive, Order};
 
-/// How long a command waits for its range on all nodes.
+/// What the driver does.
 ///
-/// This is longer than it takes to give up a lost node and continue without it.
-const LOCK_MAX: Duration = Duration::from_secs(5);
+/// A *claim* is a place in the order of hosts' commands on this node. Each has a number of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Send this to the copy on that node.
+    Say(NodeId, LockMessage),
+    /// Queue this claim to the range; report with [`Locks::handle_come`] when all older operations there have
+    /// ended.
+    Queue(u64, Range<u64>),
+    /// Report with [`Locks::handle_settled`] when this copy has nothing to finish in the range; if
+    /// [`Locks::awaits_settled`] is false before that, wait for it no longer.
+    Settle {
+        /// The claim to the range.
+        claim: u64,
+        /// The range.
+        range: Range<u64>,
+        /// Whether to ask first whether the writes there are done.
+        asks: bool,
+    },
+    /// End this claim.
+    Leave(u64),
+}
 
-/// How often a member checks whether the writes that were under way in a range have ended.
-const SETTLED_EVERY: Duration = Duration::from_millis(5);
+/// How far a command of this node has come with its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Members have not given it yet. Look again when something has happened, and at this time at the latest.
+    Waits(Instant),
+    /// All members have given it.
+    Holds,
+    /// It cannot be had in this epoch: try again.
+    Refused,
+    /// It took too long.
+    Late,
+}
+
+/// The copy on this node, as a message finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// The length of the slice in bytes.
+    pub len: u64,
+    /// The copy is detached from the others: its node may be about to continue alone.
+    pub detached: bool,
+}
 
 /// The ranges that a slice's copy has given to commands of other nodes, and those of its own commands.
-pub(super) struct Locks {
-    /// The order of hosts' commands on this slice.
-    hosts: Rc<Order>,
-    given: RefCell<BTreeMap<(NodeId, u64), Rc<Given>>>,
-    own: RefCell<BTreeMap<u64, Own>>,
-    last: Cell<u64>,
-    /// Whether the copy has left: no range is given or taken any more.
-    left: Cell<bool>,
+///
+/// The driver does what [`Locks::poll`] returns after each call.
+#[derive(Debug)]
+pub struct Locks {
+    me: Slot,
+    config: Option<Config>,
+    /// The copy has left: no range is given or taken any more.
+    left: bool,
+    /// By the node that has it, and its number there. All are of this epoch (L8).
+    given: BTreeMap<(NodeId, u64), Given>,
+    /// By number, which is also the number of the claim on this node.
+    own: BTreeMap<u64, Own>,
+    /// The last number of a claim.
+    last: u64,
+    works: VecDeque<Work>,
 }
 
 /// A range that a command of another node has here, or waits for.
+#[derive(Debug)]
 struct Given {
-    epoch: Epoch,
-    claim: Exclusive,
+    claim: u64,
+    range: Range<u64>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Older operations of hosts are under way in the range.
+    Queued,
+    /// This copy may have something to finish there.
+    Unsettled,
+    /// The other node has been informed that it has the range.
+    Given,
 }
 
 /// A range that a command of this node has locked, or is locking.
+#[derive(Debug)]
 struct Own {
     epoch: Epoch,
     range: Range<u64>,
-    /// The members that were asked.
+    /// When the command gives up.
+    until: Instant,
+    state: State,
+    /// The members that are still to be asked.
+    rest: Slots,
+    /// The member that has not answered yet.
+    waits_for: Option<Slot>,
+    /// The other members that were asked.
     asked: Slots,
-    /// The members that have given it.
+    /// Those of them that have given it.
     taken: Slots,
-    /// Whether it cannot be had in this epoch.
-    refused: bool,
-    /// Whether all members have given it.
-    complete: bool,
-    /// The claim on this node.
-    here: Option<Exclusive>,
+    /// There is a claim on this node.
+    queued: bool,
 }
 
-/// A range that a command has locked on all nodes, until this is dropped.
-pub struct RangeLock {
-    copy: Rc<SliceCopy>,
-    number: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Members are being asked.
+    Asks,
+    /// It cannot be had in this epoch.
+    Refused,
+    /// All members have given it.
+    Holds,
+    /// The command has ended, and its write may still be under way.
+    Ends,
 }
 
 impl Locks {
-    pub fn new(hosts: Rc<Order>) -> Locks {
-        let (given, own) = (RefCell::default(), RefCell::default());
-        Locks { hosts, given, own, last: Cell::new(0), left: Cell::new(false) }
+    /// A copy in this slot that knows no configuration yet.
+    pub fn new(me: Slot) -> Locks {
+        Locks {
+            me,
+            config: None,
+            left: false,
+            given: BTreeMap::new(),
+            own: BTreeMap::new(),
+            last: 0,
+            works: VecDeque::new(),
+        }
     }
 
-    /// The copy acts in this epoch from now on: releases what was given in earlier ones.
-    pub fn enter(&self, epoch: Epoch) {
-        self.given.borrow_mut().retain(|_, given| given.epoch == epoch);
+    /// The next thing to do, if there is one.
+    pub fn poll(&mut self) -> Option<Work> {
+        self.works.pop_front()
     }
 
-    /// The copy leaves: releases everything.
-    ///
-    /// No command writes here any more, and no other node will say that it needs a range no longer. Commands
-    /// that wait here for a range must end; otherwise their volume is never closed.
-    pub fn leave(&self) {
-        self.left.set(true);
-        self.given.take();
-        self.own.borrow_mut().values_mut().for_each(|own| own.here = None);
-    }
-
-    /// Whether a command holds the range on all nodes in this epoch.
-    pub fn hold(&self, epoch: Epoch, range: &Range<u64>) -> bool {
-        let own = self.own.borrow();
-        own.values().any(|own| {
-            own.complete && own.epoch == epoch && own.range.start <= range.start && range.end <= own.range.end
+    /// Whether a command holds the range on all nodes, in the epoch that this copy acts in (L2).
+    pub fn holds(&self, range: &Range<u64>) -> bool {
+        self.own.values().any(|own| {
+            let covers = own.range.start <= range.start && range.end <= own.range.end;
+            own.state == State::Holds && self.acts_in(own.epoch) && covers
         })
     }
-}
 
-impl SliceCopy {
-    /// Locks the range on all nodes.
-    ///
-    /// # Errors
-    /// [`SliceError::Unavailable`] if that takes too long.
-    pub async fn lock(self: &Rc<SliceCopy>, range: Range<u64>) -> Result<RangeLock, SliceError> {
-        let until = rt::now() + LOCK_MAX;
-        let mut hold = None;
-        while self.may_wait() {
-            match rt::timeout(until.since(rt::now()), self.try_lock(&range)).await {
-                Ok(Some(lock)) => return Ok(lock),
-                Ok(None) => self.hold(&mut hold).await?,
-                Err(rt::Elapsed) => break,
-            }
+    /// How far the command with this number has come.
+    pub fn look(&self, number: u64, now: Instant) -> Look {
+        match self.own.get(&number).map(|own| (own.state, own.until)) {
+            Some((State::Asks, until)) if now < until => Look::Waits(until),
+            Some((State::Asks, _)) => Look::Late,
+            Some((State::Holds, _)) => Look::Holds,
+            Some((State::Refused | State::Ends, _)) | None => Look::Refused,
         }
-        Err(SliceError::Unavailable)
     }
 
-    /// Tries once to lock the range; `None`: this node does not serve, or another one acts in another epoch.
-    async fn try_lock(self: &Rc<SliceCopy>, range: &Range<u64>) -> Option<RangeLock> {
-        let (me, epoch, members) = self.serving_members()?;
-        let number = self.locks.last.get() + 1;
-        self.locks.last.set(number);
-        let (asked, taken) = (Slots::NONE, Slots::NONE);
-        let own =
-            Own { epoch, range: range.clone(), asked, taken, refused: false, complete: false, here: None };
-        self.locks.own.borrow_mut().insert(number, own);
-        let lock = RangeLock { copy: Rc::clone(self), number };
-        for slot in members.iter() {
-            if slot == me {
-                let here = self.locks.hosts.exclusive(range.clone()).await;
-                self.with_own(number, |own| own.here = Some(here));
-                continue;
+    /// Whether something still waits until this copy has nothing to finish in the range of this claim.
+    pub fn awaits_settled(&self, claim: u64) -> bool {
+        self.own.get(&claim).is_some_and(|own| own.state == State::Ends)
+            || self.given.values().any(|given| given.claim == claim && given.stage == Stage::Unsettled)
+    }
+
+    /// The copy acts in this configuration from now on.
+    ///
+    /// What was locked in an earlier epoch is released by that (L8).
+    pub fn enter(&mut self, config: Config) {
+        let before = self.epoch();
+        self.config = Some(config);
+        if self.epoch() == before {
+            return;
+        }
+        self.release_given();
+        self.refuse_attempts();
+        self.release_ended();
+    }
+
+    /// The copy leaves: no command writes here any more, and no other node will say that it needs a range no
+    /// longer (L11).
+    pub fn leave(&mut self) {
+        self.left = true;
+        self.release_given();
+        self.refuse_attempts();
+        self.release_ended();
+        for (number, own) in &mut self.own {
+            if std::mem::take(&mut own.queued) {
+                self.works.push_back(Work::Leave(*number));
+            }
+        }
+    }
+
+    /// A command of this node wants the range: asks the first member. Returns the command's number, which
+    /// [`Locks::end`] must get; `None`: this copy acts in no epoch.
+    ///
+    /// The copy must serve. The command gives up at `until`.
+    pub fn begin(&mut self, range: Range<u64>, until: Instant) -> Option<u64> {
+        let config = self.config.as_ref().filter(|_| !self.left)?;
+        let (epoch, rest) = (config.epoch, config.members());
+        let number = self.next_claim();
+        let own = Own {
+            epoch,
+            range,
+            until,
+            state: State::Asks,
+            rest,
+            waits_for: None,
+            asked: Slots::NONE,
+            taken: Slots::NONE,
+            queued: false,
+        };
+        self.own.insert(number, own);
+        self.ask_next(number);
+        Some(number)
+    }
+
+    /// The command needs its range no longer.
+    ///
+    /// Its write may still be under way, if its initiator was told that the outcome is unknown (L4).
+    pub fn end(&mut self, number: u64) {
+        let Some(own) = self.own.get(&number) else { return };
+        let (holds, epoch, range) = (own.state == State::Holds, own.epoch, own.range.clone());
+        if holds && self.acts_in(epoch) && !makes(Canary::ReleaseUnsettled) {
+            self.set_state(number, State::Ends);
+            self.works.push_back(Work::Settle { claim: number, range, asks: false });
+        } else {
+            self.release(number);
+        }
+    }
+
+    /// All operations that are older than the claim have ended.
+    pub fn handle_come(&mut self, claim: u64) {
+        if let Some(own) = self.own.get_mut(&claim) {
+            if own.waits_for == Some(self.me) {
+                own.waits_for = None;
+                self.ask_next(claim);
+            }
+            return;
+        }
+        let mut queued = self.given.values_mut().filter(|given| given.stage == Stage::Queued);
+        let Some(given) = queued.find(|given| given.claim == claim) else { return };
+        given.stage = Stage::Unsettled;
+        let range = given.range.clone();
+        if makes(Canary::GiveUnsettled) {
+            return self.handle_settled(claim);
+        }
+        self.works.push_back(Work::Settle { claim, range, asks: true });
+    }
+
+    /// This copy has nothing to finish in the range of the claim.
+    pub fn handle_settled(&mut self, claim: u64) {
+        if !self.awaits_settled(claim) {
+            return;
+        }
+        if self.own.contains_key(&claim) {
+            return self.release(claim);
+        }
+        let mut given = self.given.iter_mut();
+        let Some(((to, number), given)) = given.find(|(_, given)| given.claim == claim) else { return };
+        given.stage = Stage::Given;
+        self.works.push_back(Work::Say(*to, LockMessage::Taken(*number)));
+    }
+
+    /// The link to a node is up again: says which ranges this node holds there.
+    ///
+    /// What that node was asked before may have been lost, so what it has not answered counts as refused
+    /// (L3).
+    pub fn handle_link_up(&mut self, node: NodeId) {
+        let Some(slot) = self.slot_of(node) else { return };
+        let mut held = Vec::new();
+        for (number, own) in &mut self.own {
+            if own.taken.contains(slot) {
+                held.push(*number);
+            } else if own.asked.contains(slot) && own.state == State::Asks {
+                own.state = State::Refused;
+            }
+        }
+        self.works.push_back(Work::Say(node, LockMessage::Holds(held)));
+    }
+
+    /// Handles a message from node `from` in its life `life`.
+    pub fn handle_message(&mut self, from: NodeId, life: Incarnation, here: Here, message: LockMessage) {
+        let Some(slot) = self.slot_of(from) else { return };
+        let is_member = self.config.as_ref().is_some_and(|config| config.has_member(slot, life));
+        match message {
+            LockMessage::Release(number) if is_member => {
+                if let Some(given) = self.given.remove(&(from, number)) {
+                    self.works.push_back(Work::Leave(given.claim));
+                }
+            }
+            // What an earlier life of that node held is released by the next epoch (L9).
+            LockMessage::Holds(numbers) if is_member || makes(Canary::HoldsOfAnyLife) => {
+                self.release_if(|(node, number)| *node == from && !numbers.contains(number));
+            }
+            // Commands that wait for an answer give up in the end (L10).
+            _ if here.detached => {}
+            LockMessage::Take { number, .. } if !is_member => self.refuse(from, number),
+            _ if !is_member => {}
+            LockMessage::Take { number, epoch, range } => self.give((from, number), epoch, range, here),
+            LockMessage::Taken(number) => self.handle_taken(slot, number),
+            LockMessage::Refused(number) => {
+                if self.own.get(&number).is_some_and(|own| own.state == State::Asks) {
+                    self.set_state(number, State::Refused);
+                }
+            }
+            LockMessage::Release(_) | LockMessage::Holds(_) => {}
+        }
+    }
+
+    /// Asks the next member for the range (L1), unless all have given it.
+    fn ask_next(&mut self, number: u64) {
+        let Some(own) = self.own.get_mut(&number).filter(|own| own.state == State::Asks) else { return };
+        while let Some(slot) = own.rest.iter().next() {
+            own.rest = own.rest.without(slot);
+            if slot == self.me {
+                (own.queued, own.waits_for) = (true, Some(slot));
+                return self.works.push_back(Work::Queue(number, own.range.clone()));
             }
             if makes(Canary::LockHere) {
                 continue;
             }
-            self.with_own(number, |own| own.asked = own.asked.with(slot));
-            self.say(slot, &LockMessage::Take { number, epoch, range: range.clone() });
-            let answered = || self.with_own(number, |own| own.refused || own.taken.contains(slot));
-            self.happened.until(|| answered() || !self.acts_in(epoch)).await;
-            if self.with_own(number, |own| own.refused) || !self.acts_in(epoch) {
-                return None;
+            let Some(copy) = self.config.as_ref().and_then(|config| config.copy(slot)) else { continue };
+            own.asked = own.asked.with(slot);
+            own.waits_for = Some(slot);
+            let take = LockMessage::Take { number, epoch: own.epoch, range: own.range.clone() };
+            self.works.push_back(Work::Say(copy.node, take));
+            return;
+        }
+        own.state = State::Holds;
+    }
+
+    fn handle_taken(&mut self, slot: Slot, number: u64) {
+        let Some(own) = self.own.get_mut(&number).filter(|own| own.asked.contains(slot)) else { return };
+        own.taken = own.taken.with(slot);
+        if own.waits_for == Some(slot) {
+            own.waits_for = None;
+            self.ask_next(number);
+        }
+    }
+
+    /// Gives the range to a command of another node, once it is free and settled (L7).
+    fn give(&mut self, to: (NodeId, u64), epoch: Epoch, range: Range<u64>, here: Here) {
+        if !self.acts_in(epoch) || range.end > here.len {
+            return self.refuse(to.0, to.1);
+        }
+        let claim = self.next_claim();
+        let given = Given { claim, range: range.clone(), stage: Stage::Queued };
+        if let Some(former) = self.given.insert(to, given) {
+            self.works.push_back(Work::Leave(former.claim));
+        }
+        self.works.push_back(Work::Queue(claim, range));
+    }
+
+    fn refuse(&mut self, to: NodeId, number: u64) {
+        self.works.push_back(Work::Say(to, LockMessage::Refused(number)));
+    }
+
+    fn release_given(&mut self) {
+        self.release_if(|_| true);
+    }
+
+    fn release_if(&mut self, is_over: impl Fn(&(NodeId, u64)) -> bool) {
+        let works = &mut self.works;
+        self.given.retain(|to, given| {
+            let over = is_over(to);
+            if over {
+                works.push_back(Work::Leave(given.claim));
+            }
+            !over
+        });
+    }
+
+    /// Ends all attempts to lock a range: they cannot succeed any more (L3).
+    fn refuse_attempts(&mut self) {
+        for own in self.own.values_mut().filter(|own| own.state == State::Asks) {
+            own.state = State::Refused;
+        }
+    }
+
+    /// Gives back the ranges of commands that have ended.
+    fn release_ended(&mut self) {
+        let ended = self.own.iter().filter(|(_, own)| own.state == State::Ends);
+        let ended: Vec<u64> = ended.map(|(number, _)| *number).collect();
+        ended.into_iter().for_each(|number| self.release(number));
+    }
+
+    fn release(&mut self, number: u64) {
+        let Some(own) = self.own.remove(&number) else { return };
+        if own.queued {
+            self.works.push_back(Work::Leave(number));
+        }
+        if self.left {
+            return;
+        }
+        for slot in own.asked.iter() {
+            if let Some(copy) = self.config.as_ref().and_then(|config| config.copy(slot)) {
+                self.works.push_back(Work::Say(copy.node, LockMessage::Release(number)));
             }
         }
-        self.with_own(number, |own| own.complete = true);
-        Some(lock)
     }
 
-    fn with_own<T>(&self, number: u64, with: impl FnOnce(&mut Own) -> T) -> T {
-        with(self.locks.own.borrow_mut().get_mut(&number).expect("kept until its lock is given back"))
+    fn set_state(&mut self, number: u64, state: State) {
+        if let Some(own) = self.own.get_mut(&number) {
+            own.state = state;
+        }
     }
 
-    /// This copy's slot, the epoch and all members, if this copy serves.
-    fn serving_members(&self) -> Option<(Slot, Epoch, Slots)> {
-        let replica = self.replica.borrow();
-        let config = replica.config().filter(|_| matches!(replica.standing(), Standing::InSync(_)))?;
-        Some((replica.me(), config.epoch, config.members()))
+    fn next_claim(&mut self) -> u64 {
+        self.last += 1;
+        self.last
     }
 
-    /// The epoch that this copy acts in.
-    pub(super) fn epoch(&self) -> Option<Epoch> {
-        self.replica.borrow().config().map(|config| config.epoch)
+    fn epoch(&self) -> Option<Epoch> {
+        self.config.as_ref().map(|config| config.epoch)
     }
 
     fn acts_in(&self, epoch: Epoch) -> bool {
-        !self.locks.left.get() && self.epoch() == Some(epoch)
+        !self.left && self.epoch() == Some(epoch)
     }
 
-    fn say(&self, slot: Slot, message: &LockMessage) {
-        if let Some(node) = self.node_of(slot) {
-            self.say_to(node, message);
-        }
-    }
-
-    fn say_to(&self, node: NodeId, message: &LockMessage) {
-        Copies::current().send(node, LOCK, self.address(), message.encode(), Chain::new());
-    }
-
-    /// The link to a node is up again: tells it which ranges are held.
-    ///
-    /// What it was asked before may have been lost, so requests that it has not answered count as refused.
-    pub(super) fn say_locks(&self, node: NodeId) {
-        let Some(slot) = self.slot_of(node) else { return };
-        let mut held = Vec::new();
-        for (number, own) in self.locks.own.borrow_mut().iter_mut() {
-            if own.taken.contains(slot) {
-                held.push(*number);
-            } else if own.asked.contains(slot) {
-                own.refused = true;
-            }
-        }
-        self.say_to(node, &LockMessage::Holds(held));
-        self.happened.notify();
-    }
-
-    /// Handles a message about a range from node `from` in its life `life`.
-    pub(super) fn receive_lock(self: &Rc<SliceCopy>, from: NodeId, life: Incarnation, message: LockMessage) {
-        let Some(slot) = self.slot_of(from) else { return };
-        let is_member = self.replica.borrow().config().is_some_and(|config| config.has_member(slot, life));
-        match message {
-            // Commands that wait for an answer give up: `LOCK_MAX`.
-            LockMessage::Take { .. } | LockMessage::Taken(_) | LockMessage::Refused(_)
-                if self.is_detached() => {}
-            LockMessage::Take { number, .. } if !is_member => {
-                self.say_to(from, &LockMessage::Refused(number));
-            }
-            _ if !is_member => {}
-            LockMessage::Take { number, epoch, range } => self.give(from, number, epoch, range),
-            LockMessage::Taken(number) => {
-                if let Some(own) = self.locks.own.borrow_mut().get_mut(&number) {
-                    own.taken = own.taken.with(slot);
-                }
-            }
-            LockMessage::Refused(number) => {
-                if let Some(own) = self.locks.own.borrow_mut().get_mut(&number) {
-                    own.refused = true;
-                }
-            }
-            LockMessage::Release(number) => drop(self.locks.given.borrow_mut().remove(&(from, number))),
-            LockMessage::Holds(numbers) => {
-                self.locks
-                    .given
-                    .borrow_mut()
-                    .retain(|(node, number), _| *node != from || numbers.contains(number));
-            }
-        }
-        self.happened.notify();
-    }
-
-    fn give(self: &Rc<SliceCopy>, to: NodeId, number: u64, epoch: Epoch, range: Range<u64>) {
-        if !self.acts_in(epoch) || range.end > self.layout.len().0 {
-            return self.say_to(to, &LockMessage::Refused(number));
-        }
-        let blocks = self.blocks_of(&range);
-        let given = Rc::new(Given { epoch, claim: self.locks.hosts.queue(range) });
-        self.locks.given.borrow_mut().insert((to, number), Rc::clone(&given));
-        let copy = Rc::clone(self);
-        rt::spawn(async move {
-            given.claim.come().await;
-            copy.ask_validation(blocks);
-            while copy.is_given(to, number, &given) && !copy.replica.borrow().is_settled(blocks) {
-                let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
-            }
-            // Otherwise the range was given back, or the epoch has changed, which the taker detects on its
-            // own.
-            if copy.is_given(to, number, &given) {
-                copy.say_to(to, &LockMessage::Taken(number));
-            }
-        })
-        .detach();
-    }
-
-    /// Gives back a range that a command no longer needs.
-    ///
-    /// The command's write may still be under way, if its initiator was told that the outcome is unknown: a
-    /// write through another node in this epoch must not be ordered before it.
-    fn give_back(self: &Rc<SliceCopy>, number: u64) {
-        let (epoch, range, complete) =
-            self.with_own(number, |own| (own.epoch, own.range.clone(), own.complete));
-        let blocks = self.blocks_of(&range);
-        let is_over = move |copy: &SliceCopy| {
-            !complete || !copy.acts_in(epoch) || copy.replica.borrow().is_settled(blocks)
-        };
-        if is_over(self) {
-            return self.release(number);
-        }
-        let copy = Rc::clone(self);
-        rt::spawn(async move {
-            while !is_over(&copy) {
-                let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
-            }
-            copy.release(number);
-        })
-        .detach();
-    }
-
-    fn release(&self, number: u64) {
-        let own = self.locks.own.borrow_mut().remove(&number);
-        for slot in own.map_or(Slots::NONE, |own| own.asked).iter() {
-            self.say(slot, &LockMessage::Release(number));
-        }
-    }
-
-    fn is_given(&self, to: NodeId, number: u64, given: &Rc<Given>) -> bool {
-        self.locks.given.borrow().get(&(to, number)).is_some_and(|there| Rc::ptr_eq(there, given))
-    }
-
-    fn blocks_of(&self, range: &Range<u64>) -> Blocks {
-        self.blocks(base::ByteOffset(range.start), base::ByteLen(range.end - range.start))
-    }
-}
-
-impl Drop for RangeLock {
-    fn drop(&mut self) {
-        // Not at once: a node that stops drops its commands when it can send nothing any more. This is done
-        // for a copy that has left, too: only then do commands that wait here for the range end, and its
-        // volume cannot be closed before.
-        let (copy, number) = (Rc::clone(&self.copy), self.number);
-        rt::spawn(async move { copy.give_back(number) }).detach();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn own(epoch: u64, range: Range<u64>, complete: bool) -> Own {
-        Own {
-            epoch: Epoch(epoch),
-            range,
-            asked: Slots::NONE,
-            taken: Slots::NONE,
-            refused: false,
-            complete,
-            here: None,
-        }
-    }
-
-    #[test]
-    fn a_range_is_held_in_its_epoch_only() {
-        let locks = Locks::new(Rc::default());
-        locks.own.borrow_mut().insert(1, own(4, 512..1024, true));
-        locks.own.borrow_mut().insert(2, own(5, 2048..4096, false));
-        assert!(locks.hold(Epoch(4), &(512..1024)));
-        assert!(!locks.hold(Epoch(5), &(512..1024)), "others may have written in the epoch after");
-        assert!(!locks.hold(Epoch(4), &(512..1536)));
-        assert!(!locks.hold(Epoch(5), &(2048..4096)), "not all nodes have given it");
-    }
-
-    #[test]
-    fn granted_ranges_are_released_in_the_next_epoch() {
-        let hosts: Rc<Order> = Rc::default();
-        let locks = Locks::new(Rc::clone(&hosts));
-        let give = |number, epoch| {
-            let given = Given { epoch: Epoch(epoch), claim: hosts.queue(0..512) };
-            locks.given.borrow_mut().insert((NodeId(2), number), Rc::new(given));
-        };
-        give(1, 4);
-        give(2, 5);
-        locks.enter(Epoch(5));
-        let given = locks.given.borrow();
-        assert_eq!(given.keys().collect::<Vec<_>>(), [&(NodeId(2), 2)]);
+    fn slot_of(&self, node: NodeId) -> Option<Slot> {
+        self.config.as_ref()?.slot_of(node)
     }
 }

@@ -230,7 +230,7 @@ impl SliceCopy {
         // command for that range asks. The check is needed all the same: if this node was lost and came back
         // meanwhile, commands in between have not asked it, and a host's write through another node asks no
         // node.
-        let held = self.epoch().is_some_and(|epoch| self.locks.hold(epoch, &range));
+        let held = self.locks.holds(&range);
         if !held {
             return Err(SliceError::Unavailable);
         }

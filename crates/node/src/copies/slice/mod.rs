@@ -7,6 +7,7 @@ mod cache_policy;
 mod confirming;
 mod disk;
 mod hosts;
+mod locking;
 mod lost;
 mod merge;
 mod repair;
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
-    Activation, ApplyKind, Blocks, Command, Config, Envelope, Geometry, Incarnation, Leases, Message, NodeId,
-    Outcome, Output, Receivers, Replica, Slot, Slots, Standing, VALIDATE_AFTER, wire,
+    Activation, ApplyKind, Blocks, Command, Config, Envelope, Epoch, Geometry, Incarnation, Leases, Message,
+    NodeId, Outcome, Output, Receivers, Replica, Slot, Slots, Standing, VALIDATE_AFTER, wire,
 };
 use rt::sync::{Notify, Sender};
 use store::{BadBlock, SliceError, Stripe};
@@ -29,6 +30,7 @@ use store::{BadBlock, SliceError, Stripe};
 pub use self::cache_policy::CachePolicy;
 use self::confirming::Confirming;
 use self::disk::{know_lost, read_map};
+use self::locking::Locking;
 use self::lost::{LooksForLost, lost_units};
 use self::repair::Repairs;
 use self::room::Shortage;
@@ -89,7 +91,7 @@ pub struct SliceCopy {
     /// The cache policy of the current configuration.
     cache_policy: Cell<CachePolicy>,
     /// The ranges that commands have locked on all nodes.
-    pub(super) locks: Locks,
+    locks: Locking,
     /// Whether writes find room.
     shortage: Shortage,
     /// Requests to other copies for blocks that the disk here does not read.
@@ -189,7 +191,7 @@ impl SliceCopy {
             frozen: Cell::new(false),
             served: Cell::new(false),
             cache_policy: Cell::new(CachePolicy::WriteThrough),
-            locks: Locks::new(hosts),
+            locks: Locking::new(me, hosts),
             shortage: Shortage::default(),
             fetches: Fetches::new(first_number),
             repairs: Repairs::default(),
@@ -297,7 +299,7 @@ impl SliceCopy {
         }
         self.serves_soon.set(false);
         let before = self.nodes.replace(nodes);
-        self.locks.enter(activation.config.epoch);
+        self.tell_locks(|locks| locks.enter(activation.config.clone()));
         self.repairs.forget();
         self.set_cache_policy(CachePolicy::of(&activation.config));
         self.served.set(!self.commands.borrow().is_empty());
@@ -414,7 +416,7 @@ impl SliceCopy {
     /// This node no longer has a copy of the volume: hosts' writes end with an unknown outcome, and nothing
     /// is served any more.
     pub fn leave(self: &Rc<Self>) {
-        self.locks.leave();
+        self.tell_locks(Locks::leave);
         let config = self.replica.borrow().config().cloned();
         let Some(config) = config else { return };
         let nobody = Config::recorded(config.epoch, config.revision, [None; Slot::MAX]);
@@ -426,7 +428,7 @@ impl SliceCopy {
         if self.detached.get() {
             return;
         }
-        self.say_locks(node);
+        self.tell_locks(|locks| locks.handle_link_up(node));
         if let Some(slot) = self.slot_of(node) {
             self.forget_acknowledgements(slot);
             self.forget_fetches(slot);
@@ -614,6 +616,11 @@ impl SliceCopy {
         let epoch = head.first_chunk().and_then(|header| Some(wire::Header::parse(header).ok()?.epoch()));
         let active = self.replica.borrow().config().map(|config| config.epoch);
         epoch.is_some() && epoch != active
+    }
+
+    /// The epoch that this copy acts in.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.replica.borrow().config().map(|config| config.epoch)
     }
 
     pub(super) fn is_detached(&self) -> bool {
