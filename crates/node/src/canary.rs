@@ -71,6 +71,10 @@ pub enum Canary {
     ReleaseUnsettled,
     /// What a restarted node says about the ranges that it holds counts for those of its earlier life.
     HoldsOfAnyLife,
+    /// What a node says about the ranges that it holds counts for those of another epoch.
+    HoldsOfAnyEpoch,
+    /// A command gives its range back when its epoch is over, to members that still act in that epoch.
+    ReleaseAfterEpoch,
     /// A node continues alone with a volume whose split-brain policy does not allow it.
     ForkUnasked,
     /// A node continues alone although it had no lease when the other node fell silent.

@@ -24,8 +24,13 @@ pub enum LockMessage {
     Refused(u64),
     /// The range is no longer needed.
     Release(u64),
-    /// The numbers of all ranges that the sender holds: the first message about ranges over a new link.
-    Holds(Vec<u64>),
+    /// The ranges that the sender holds: the first message about ranges over a new link.
+    Holds {
+        /// The epoch that the sender acts in.
+        epoch: Epoch,
+        /// The numbers of all ranges that it holds in this epoch.
+        numbers: Vec<u64>,
+    },
 }
 
 impl LockMessage {
@@ -36,7 +41,9 @@ impl LockMessage {
             LockMessage::Taken(number) => vec![2, *number],
             LockMessage::Refused(number) => vec![3, *number],
             LockMessage::Release(number) => vec![4, *number],
-            LockMessage::Holds(numbers) => std::iter::once(5).chain(numbers.iter().copied()).collect(),
+            LockMessage::Holds { epoch, numbers } => {
+                [5, epoch.0].into_iter().chain(numbers.clone()).collect()
+            }
         };
         words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect()
     }
@@ -52,7 +59,9 @@ impl LockMessage {
             (&[2, number], []) => Some(LockMessage::Taken(number)),
             (&[3, number], []) => Some(LockMessage::Refused(number)),
             (&[4, number], []) => Some(LockMessage::Release(number)),
-            ([5, numbers @ ..], []) => Some(LockMessage::Holds(numbers.to_vec())),
+            ([5, epoch, numbers @ ..], []) => {
+                Some(LockMessage::Holds { epoch: Epoch(*epoch), numbers: numbers.to_vec() })
+            }
             _ => None,
         }
     }
@@ -69,8 +78,8 @@ mod tests {
             LockMessage::Taken(5),
             LockMessage::Refused(6),
             LockMessage::Release(7),
-            LockMessage::Holds(vec![]),
-            LockMessage::Holds(vec![8, 9]),
+            LockMessage::Holds { epoch: Epoch(8), numbers: vec![] },
+            LockMessage::Holds { epoch: Epoch(8), numbers: vec![9, 10] },
         ];
         for message in messages {
             assert_eq!(LockMessage::parse(&message.encode()), Some(message));

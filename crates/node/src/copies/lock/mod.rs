@@ -69,8 +69,18 @@ pub enum Look {
 pub struct Here {
     /// The length of the slice in bytes.
     pub len: u64,
+    /// The size of a logical block in bytes.
+    pub block_bytes: u64,
     /// The copy is detached from the others: its node may be about to continue alone.
     pub detached: bool,
+}
+
+impl Here {
+    /// Whether the range consists of whole blocks of the slice.
+    fn has(&self, range: &Range<u64>) -> bool {
+        let is_whole = |offset: u64| offset.is_multiple_of(self.block_bytes);
+        range.end <= self.len && is_whole(range.start) && is_whole(range.end)
+    }
 }
 
 /// The ranges that a slice's copy has given to commands of other nodes, and those of its own commands.
@@ -143,14 +153,17 @@ enum State {
 
 impl Locks {
     /// A copy in this slot that knows no configuration yet.
-    pub fn new(me: Slot) -> Locks {
+    ///
+    /// All numbers of claims that this life of the node has used for the slice are less than `first_number`:
+    /// answers to a copy that was closed may still be on their way.
+    pub fn new(me: Slot, first_number: u64) -> Locks {
         Locks {
             me,
             config: None,
             left: false,
             given: BTreeMap::new(),
             own: BTreeMap::new(),
-            last: 0,
+            last: first_number,
             works: VecDeque::new(),
         }
     }
@@ -289,15 +302,16 @@ impl Locks {
     /// (L3).
     pub fn handle_link_up(&mut self, node: NodeId) {
         let Some(slot) = self.slot_of(node) else { return };
-        let mut held = Vec::new();
+        let Some(epoch) = self.epoch() else { return };
+        let mut numbers = Vec::new();
         for (number, own) in &mut self.own {
-            if own.taken.contains(slot) {
-                held.push(*number);
+            if own.taken.contains(slot) && own.epoch == epoch {
+                numbers.push(*number);
             } else if own.asked.contains(slot) && own.state == State::Asks {
                 own.state = State::Refused;
             }
         }
-        self.works.push_back(Work::Say(node, LockMessage::Holds(held)));
+        self.works.push_back(Work::Say(node, LockMessage::Holds { epoch, numbers }));
     }
 
     /// Handles a message from node `from` in its life `life`.
@@ -310,9 +324,12 @@ impl Locks {
                     self.works.push_back(Work::Leave(given.claim));
                 }
             }
-            // What an earlier life of that node held is released by the next epoch (L9).
-            LockMessage::Holds(numbers) if is_member || makes(Canary::HoldsOfAnyLife) => {
-                self.release_if(|(node, number)| *node == from && !numbers.contains(number));
+            // What an earlier life of that node held, or an earlier copy in its life, is released by the next
+            // epoch (L9).
+            LockMessage::Holds { epoch, numbers } if is_member || makes(Canary::HoldsOfAnyLife) => {
+                if self.acts_in(epoch) || makes(Canary::HoldsOfAnyEpoch) {
+                    self.release_if(|(node, number)| *node == from && !numbers.contains(number));
+                }
             }
             // Commands that wait for an answer give up in the end (L10).
             _ if here.detached => {}
@@ -325,7 +342,7 @@ impl Locks {
                     self.set_state(number, State::Refused);
                 }
             }
-            LockMessage::Release(_) | LockMessage::Holds(_) => {}
+            LockMessage::Release(_) | LockMessage::Holds { .. } => {}
         }
     }
 
@@ -362,7 +379,7 @@ impl Locks {
 
     /// Gives the range to a command of another node, once it is free and settled (L7).
     fn give(&mut self, to: (NodeId, u64), epoch: Epoch, range: Range<u64>, here: Here) {
-        if !self.acts_in(epoch) || range.end > here.len {
+        if !self.acts_in(epoch) || !here.has(&range) {
             return self.refuse(to.0, to.1);
         }
         let claim = self.next_claim();
@@ -399,7 +416,7 @@ impl Locks {
         }
     }
 
-    /// Gives back the ranges of commands that have ended.
+    /// Drops the ranges of commands that have ended: their epoch is over.
     fn release_ended(&mut self) {
         let ended = self.own.iter().filter(|(_, own)| own.state == State::Ends);
         let ended: Vec<u64> = ended.map(|(number, _)| *number).collect();
@@ -411,7 +428,11 @@ impl Locks {
         if own.queued {
             self.works.push_back(Work::Leave(number));
         }
-        if self.left {
+        // A member that still acts in that epoch must keep the range: the command's write may be under way in
+        // it (L4).
+        let held = matches!(own.state, State::Holds | State::Ends);
+        let is_over = held && !self.acts_in(own.epoch) && !makes(Canary::ReleaseAfterEpoch);
+        if self.left || is_over {
             return;
         }
         for slot in own.asked.iter() {

@@ -8,7 +8,9 @@ use crate::canary::make;
 const LIFE: u64 = 3;
 /// The epoch of these tests.
 const EPOCH: u64 = 7;
-const HERE: Here = Here { len: 1 << 20, detached: false };
+const HERE: Here = Here { len: 1 << 20, block_bytes: 512, detached: false };
+/// Claims of this copy have greater numbers.
+const BEFORE: u64 = 1000;
 
 fn node(number: u16) -> NodeId {
     NodeId(number)
@@ -33,7 +35,7 @@ fn config(epoch: u64, standings: &[Standing]) -> Config {
 
 /// The copy in this slot, one of three that are in sync.
 fn new(slot: usize) -> Locks {
-    let mut locks = Locks::new(Slot::new(slot).unwrap());
+    let mut locks = Locks::new(Slot::new(slot).unwrap(), BEFORE);
     locks.enter(config(EPOCH, &[in_sync(LIFE); 3]));
     locks
 }
@@ -52,6 +54,10 @@ fn take(number: u64, epoch: u64, range: Range<u64>) -> LockMessage {
 
 fn say(to: u16, message: LockMessage) -> Work {
     Work::Say(node(to), message)
+}
+
+fn holds(epoch: u64, numbers: &[u64]) -> LockMessage {
+    LockMessage::Holds { epoch: Epoch(epoch), numbers: numbers.to_vec() }
 }
 
 fn settle(claim: u64, range: Range<u64>, asks: bool) -> Work {
@@ -87,7 +93,7 @@ fn giving() -> (Locks, u64) {
 
 #[test]
 fn a_range_is_locked_on_all_members_in_the_order_of_slots() {
-    let mut locks = Locks::new(Slot::new(1).unwrap());
+    let mut locks = Locks::new(Slot::new(1).unwrap(), BEFORE);
     locks.enter(config(EPOCH, &[in_sync(LIFE), in_sync(LIFE), joining(), Standing::Outside]));
     let number = locks.begin(0..512, at(5)).unwrap();
     let waits = |locks: &Locks| assert_eq!(locks.look(number, at(4)), Look::Waits(at(5)));
@@ -189,19 +195,25 @@ fn a_range_that_is_given_back_meanwhile_is_not_given() {
 }
 
 #[test]
-fn nothing_is_given_in_another_epoch_or_to_another_life_or_beyond_the_end() {
+fn nothing_is_given_in_another_epoch_or_to_another_life_or_that_is_not_there() {
     let mut locks = new(0);
     for epoch in [EPOCH - 1, EPOCH + 1] {
         hear(&mut locks, 2, take(8, epoch, 0..512));
         assert_eq!(works(&mut locks), [say(2, LockMessage::Refused(8))]);
     }
-    hear(&mut locks, 2, take(8, EPOCH, 512..HERE.len + 512));
-    assert_eq!(works(&mut locks), [say(2, LockMessage::Refused(8))]);
+    for range in [512..HERE.len + 512, 0..500, 500..512] {
+        hear(&mut locks, 2, take(8, EPOCH, range));
+        assert_eq!(works(&mut locks), [say(2, LockMessage::Refused(8))]);
+    }
     locks.handle_message(node(2), Incarnation(LIFE + 1), HERE, take(8, EPOCH, 0..512));
     assert_eq!(works(&mut locks), [say(2, LockMessage::Refused(8))]);
     hear(&mut locks, 9, take(8, EPOCH, 0..512));
     assert_eq!(works(&mut locks), [], "it has no copy");
-    assert_eq!(Locks::new(Slot::new(0).unwrap()).begin(0..512, at(5)), None, "nor does it act in an epoch");
+    assert_eq!(
+        Locks::new(Slot::new(0).unwrap(), BEFORE).begin(0..512, at(5)),
+        None,
+        "nor does it act in an epoch"
+    );
 }
 
 #[test]
@@ -231,12 +243,39 @@ fn a_range_is_given_back_when_its_write_is_settled() {
     assert_eq!(works(&mut locks), [settle(number, 0..512, false)]);
     assert!(!locks.holds(&(0..512)), "no other write of the command begins");
     locks.handle_link_up(node(1));
-    assert_eq!(works(&mut locks), [say(1, LockMessage::Holds(vec![number]))]);
+    assert_eq!(works(&mut locks), [say(1, holds(EPOCH, &[number]))]);
     locks.handle_settled(number);
     let released = [1, 3].map(|to| say(to, LockMessage::Release(number)));
     assert_eq!(works(&mut locks), [&[Work::Leave(number)][..], &released].concat());
     locks.handle_link_up(node(1));
-    assert_eq!(works(&mut locks), [say(1, LockMessage::Holds(vec![]))]);
+    assert_eq!(works(&mut locks), [say(1, holds(EPOCH, &[]))]);
+}
+
+#[test]
+fn what_was_held_in_an_earlier_epoch_is_not_given_back() {
+    for ended_before in [false, true] {
+        let (mut locks, number) = holding();
+        let attempt = locks.begin(512..1024, at(5)).unwrap();
+        if ended_before {
+            locks.end(number);
+        }
+        works(&mut locks);
+        locks.enter(config(EPOCH + 1, &[in_sync(LIFE); 3]));
+        locks.handle_link_up(node(1));
+        locks.end(number);
+        // A member that still acts in the earlier epoch must not let a write begin there.
+        let mut all = works(&mut locks);
+        assert!(all.contains(&Work::Leave(number)));
+        all.retain(|work| *work != Work::Leave(number));
+        assert_eq!(all, [say(1, holds(EPOCH + 1, &[]))]);
+        locks.end(attempt);
+        assert_eq!(works(&mut locks), [say(1, LockMessage::Release(attempt))], "it has written nothing");
+    }
+}
+
+#[test]
+fn numbers_are_not_used_again_by_a_copy_that_is_opened_again() {
+    assert!(new(1).begin(0..512, at(5)).unwrap() > BEFORE);
 }
 
 #[test]
@@ -246,7 +285,7 @@ fn what_was_not_answered_over_a_lost_link_is_refused() {
     hear(&mut locks, 1, LockMessage::Taken(first));
     works(&mut locks);
     locks.handle_link_up(node(1));
-    assert_eq!(works(&mut locks), [say(1, LockMessage::Holds(vec![first]))]);
+    assert_eq!(works(&mut locks), [say(1, holds(EPOCH, &[first]))]);
     assert_eq!(locks.look(first, at(4)), Look::Waits(at(5)));
     assert_eq!(locks.look(second, at(4)), Look::Refused);
     locks.handle_link_up(node(9));
@@ -260,25 +299,35 @@ fn what_a_node_no_longer_holds_is_released() {
     hear(&mut locks, 3, take(9, EPOCH, 1024..1536));
     let all = works(&mut locks);
     let [Work::Queue(second, _), Work::Queue(..)] = all[..] else { panic!("{all:?}") };
-    hear(&mut locks, 2, LockMessage::Holds(vec![8, 10]));
+    hear(&mut locks, 2, holds(EPOCH, &[8, 10]));
     assert_eq!(works(&mut locks), [Work::Leave(second)]);
-    hear(&mut locks, 2, LockMessage::Holds(vec![]));
+    hear(&mut locks, 2, holds(EPOCH, &[]));
     assert_eq!(works(&mut locks), [Work::Leave(claim)]);
 }
 
 #[test]
 fn what_another_life_of_the_node_holds_counts_for_nothing() {
     let (mut locks, _) = giving();
-    for message in [LockMessage::Holds(vec![]), LockMessage::Release(8)] {
+    for message in [holds(EPOCH, &[]), LockMessage::Release(8)] {
         locks.handle_message(node(2), Incarnation(LIFE + 1), HERE, message);
     }
     assert_eq!(works(&mut locks), []);
 }
 
+/// Its copy was opened again meanwhile, in the same life, and acts in a later epoch than this one.
+#[test]
+fn what_a_node_holds_in_another_epoch_counts_for_nothing() {
+    let (mut locks, _) = giving();
+    for epoch in [EPOCH - 1, EPOCH + 1] {
+        hear(&mut locks, 2, holds(epoch, &[]));
+        assert_eq!(works(&mut locks), []);
+    }
+}
+
 #[test]
 fn a_detached_copy_gives_nothing_and_hears_what_is_given_back() {
     let detached = Here { detached: true, ..HERE };
-    for released in [LockMessage::Release(8), LockMessage::Holds(vec![])] {
+    for released in [LockMessage::Release(8), holds(EPOCH, &[])] {
         let (mut locks, claim) = giving();
         let number = locks.begin(512..1024, at(5)).unwrap();
         works(&mut locks);
@@ -318,11 +367,13 @@ fn a_copy_that_leaves_ends_all_claims_and_says_nothing() {
 
 #[test]
 fn rules_that_are_left_out_are_noticed() {
-    let rules: [(Canary, fn()); 4] = [
+    let rules: [(Canary, fn()); 6] = [
         (Canary::LockHere, a_range_is_locked_on_all_members_in_the_order_of_slots),
         (Canary::GiveUnsettled, a_range_is_given_when_it_is_free_and_settled),
         (Canary::ReleaseUnsettled, a_range_is_given_back_when_its_write_is_settled),
         (Canary::HoldsOfAnyLife, what_another_life_of_the_node_holds_counts_for_nothing),
+        (Canary::HoldsOfAnyEpoch, what_a_node_holds_in_another_epoch_counts_for_nothing),
+        (Canary::ReleaseAfterEpoch, what_was_held_in_an_earlier_epoch_is_not_given_back),
     ];
     for (canary, test) in rules {
         make(Some(canary));

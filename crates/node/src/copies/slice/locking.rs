@@ -43,8 +43,8 @@ pub struct RangeLock {
 }
 
 impl Locking {
-    pub(super) fn new(me: Slot, hosts: Rc<Order>) -> Locking {
-        Locking { locks: RefCell::new(Locks::new(me)), hosts, places: RefCell::default() }
+    pub(super) fn new(me: Slot, hosts: Rc<Order>, first_number: u64) -> Locking {
+        Locking { locks: RefCell::new(Locks::new(me, first_number)), hosts, places: RefCell::default() }
     }
 
     /// See [`Locks::holds`].
@@ -105,7 +105,11 @@ impl SliceCopy {
         life: Incarnation,
         message: LockMessage,
     ) {
-        let here = Here { len: self.layout.len().0, detached: self.is_detached() };
+        let here = Here {
+            len: self.layout.len().0,
+            block_bytes: u64::from(self.block_bytes()),
+            detached: self.is_detached(),
+        };
         self.tell_locks(|locks| locks.handle_message(from, life, here, message));
     }
 

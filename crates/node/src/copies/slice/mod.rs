@@ -191,7 +191,7 @@ impl SliceCopy {
             frozen: Cell::new(false),
             served: Cell::new(false),
             cache_policy: Cell::new(CachePolicy::WriteThrough),
-            locks: Locking::new(me, hosts),
+            locks: Locking::new(me, hosts, first_number),
             shortage: Shortage::default(),
             fetches: Fetches::new(first_number),
             repairs: Repairs::default(),
