@@ -17,6 +17,8 @@
 mod message;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -195,6 +197,12 @@ impl Locks {
     pub fn awaits_settled(&self, claim: u64) -> bool {
         self.own.get(&claim).is_some_and(|own| own.state == State::Ends)
             || self.given.values().any(|given| given.claim == claim && given.stage == Stage::Unsettled)
+    }
+
+    /// Whether no range is locked, or about to be.
+    #[cfg(test)]
+    fn is_idle(&self) -> bool {
+        self.given.is_empty() && self.own.is_empty()
     }
 
     /// The copy acts in this configuration from now on.
