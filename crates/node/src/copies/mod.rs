@@ -4,7 +4,7 @@
 //! holds what each core has of copies: slices, links and leases. On core 0 the [`keeper`] follows the
 //! cluster's record, tells each copy which configuration it acts in, and proposes changes to volumes when
 //! nodes are lost and return. Why: `docs/why/replication.md`. How nodes agree on reservations is decided in
-//! [`agreement`].
+//! [`agreement`], and how a command has a range for itself on all of them in [`lock`].
 
 mod agreement;
 mod ask;

@@ -201,6 +201,11 @@ mod tests {
         assert!(poll(late.as_mut()).is_pending());
         drop(taken);
         assert!(poll(late.as_mut()).is_ready());
+
+        let (first, second) = (order.queue(0..4), order.queue(3..5));
+        assert!(first.has_come() && !second.has_come());
+        drop(first);
+        assert!(second.has_come());
     }
 
     #[test]
