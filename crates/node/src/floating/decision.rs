@@ -1,5 +1,5 @@
-//! What a node does about a floating address, given what it sees. No state, no clock: `docs/why/addresses.md`
-//! explains the rules.
+//! What a node does about a floating address, given what it sees. No state, no clock. What it has learned
+//! over time is in [`super::watch`]; `docs/why/addresses.md` has the rules A1 to A9.
 
 /// The holder of the address, by the cluster's record and by the heartbeats of that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

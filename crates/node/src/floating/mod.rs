@@ -5,8 +5,8 @@
 //! a device only while the record has recently confirmed that this life holds it ([`HOLD_LENGTH`]), and
 //! removes it before it lets the record say otherwise. Another node takes over when the holder is known to be
 //! dead, or has been silent for [`SILENCE_LENGTH`]. In the second case it waits ([`PREDECESSOR_LENGTH`])
-//! until the silent holder has removed the address on its own. [`decision`] decides a node's next step;
-//! [`holding`] executes it.
+//! until the silent holder has removed the address on its own. [`watch`] keeps what a node learns over time,
+//! and [`decision`] decides its next step by that; [`holding`] asks and executes.
 //!
 //! No data depends on this: the node with the address serves a volume by the leases of its copies, as through
 //! any other portal. Why: `docs/why/addresses.md`.
@@ -17,6 +17,7 @@ mod devices;
 mod emit_events;
 mod here;
 mod holding;
+mod watch;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

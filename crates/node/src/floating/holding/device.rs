@@ -66,8 +66,8 @@ impl Holding {
         let (Some(entry), Some((holder, revision))) = (entry, held) else { return };
         let is_new = self.device != Device::On;
         // The machine already knows the lifetime, unless the record has confirmed the holder since.
-        let is_told = !is_new && self.put_on >= self.confirmed;
-        if is_told || self.left(now) < SHORTEST {
+        let is_told = !is_new && self.put_on >= self.watch.confirmed();
+        if is_told || self.watch.left(now) < SHORTEST {
             return;
         }
         let on = AddressOn { address: self.address, prefix: entry.prefix, device: entry.device.clone() };
@@ -81,7 +81,7 @@ impl Holding {
             show_portals(self.address, portals, entry.group).await;
         }
         let announce = self.announced < ANNOUNCEMENTS;
-        let put_on = match self.left(rt::now()) {
+        let put_on = match self.watch.left(rt::now()) {
             lasts if lasts < SHORTEST => {
                 Err("a core of this node was too slow, and the time to put it on has passed".to_owned())
             }
@@ -91,11 +91,10 @@ impl Holding {
             Ok(()) if is_new => self.listen_besides().await,
             done => done,
         };
+        self.watch.handle_put_on(now, shown.is_ok());
         if let Err(trouble) = shown {
-            self.failed = Some(now);
             return self.note_trouble(Trouble::PutOn, trouble);
         }
-        self.failed = None;
         self.announced = self.announced.saturating_add(1);
         if is_new {
             tracing::info!(address = %self.address, "this node holds the floating IP");

@@ -1,5 +1,5 @@
 //! Lets this node hold addresses as [`super::decision`] decides: one task per address, on core 0.
-//! [`standing`] determines what the decision is based on, [`device`] executes it.
+//! [`standing`] asks and looks for what [`super::watch`] wants to know, [`device`] executes the decision.
 
 mod device;
 mod standing;
@@ -16,13 +16,13 @@ use rt::Task;
 
 use self::device::Trouble;
 use super::absence::Absence;
-use super::decision::{Device, Holder, Seen, Step, next_step};
+use super::decision::{Device, Step, next_step};
+use super::watch::Watch;
 use super::{
-    ADDRESSES, AFTER_FAILURE, AddressEntry, AddressOn, GIVE_UP_DEADLINE, HOLDERS, HolderEntry, LEFT_FIRST,
-    Life, PREDECESSOR_LENGTH, PREFERRED_AFTER, address_key, holder_key,
+    ADDRESSES, AddressEntry, AddressOn, GIVE_UP_DEADLINE, HOLDERS, HolderEntry, Life, address_key, holder_key,
 };
 use crate::control::Control;
-use crate::copies::{Keeper, NodeEntry, json, node_key};
+use crate::copies::{Keeper, json};
 use crate::shard::Shard;
 
 /// How often to look for addresses without a task, in case the record did not notify of them.
@@ -94,32 +94,12 @@ struct Holding {
     waits_for_end: Option<Instant>,
     /// The kind of trouble that is shown, if any.
     trouble: Option<Trouble>,
-    /// The holder that was last asked whether it has the address, when, and how often in a row it has said
-    /// no.
-    holder_asked: Option<(Life, Instant)>,
-    let_go: u32,
-    /// The holder's last answer; `None`: no answer.
-    holder_says: Option<bool>,
+    /// What the node has learned about the address.
+    watch: Watch,
     /// Since when no node has the address, as far as this node can know.
     absence: Absence,
-    /// Since when the record has answered every request while the holder is in doubt, and when it was last
-    /// asked.
-    reached: Option<Instant>,
-    record_asked: Option<Instant>,
     /// The revision of a holder entry that this version cannot read.
     unreadable: Option<Revision>,
-    /// When the last request was sent to which the record confirmed this life as the holder.
-    confirmed: Option<Instant>,
-    /// When a previous holder that was silent has removed the address.
-    sure_at: Option<Instant>,
-    /// When another node took over from this life, which had not given the address up.
-    lost: Option<Instant>,
-    /// At the last look this life held the address, and was not about to give it up.
-    had: bool,
-    /// Since when the address has no holder.
-    free_since: Option<Instant>,
-    /// When setting the address failed, unless it has succeeded since.
-    failed: Option<Instant>,
 }
 
 /// The holder in the record, as far as this node has followed it, and the revision of that entry.
@@ -127,11 +107,12 @@ type Held = Option<(HolderEntry, Revision)>;
 
 impl Holding {
     fn new(control: Rc<Control>, keeper: Rc<Keeper>, address: IpAddr) -> Holding {
+        let (me, began) = (life_of(&keeper), rt::now());
         Holding {
             control,
             keeper,
             address,
-            began: rt::now(),
+            began,
             device: Device::Unknown,
             on: None,
             put_on: None,
@@ -140,19 +121,9 @@ impl Holding {
             ending: BTreeSet::new(),
             waits_for_end: None,
             trouble: None,
-            holder_asked: None,
-            let_go: 0,
-            holder_says: None,
+            watch: Watch::new(me, began),
             absence: Absence::default(),
-            reached: None,
-            record_asked: None,
             unreadable: None,
-            confirmed: None,
-            sure_at: None,
-            lost: None,
-            had: false,
-            free_since: None,
-            failed: None,
         }
     }
 
@@ -164,11 +135,11 @@ impl Holding {
             if known.is_none() && !concerned && self.device == Device::Off {
                 break;
             }
-            self.confirm(&held).await;
-            self.ask_holder(held.as_ref().map(|(holder, _)| holder)).await;
-            self.look_at_record(held.as_ref().map(|(holder, _)| holder)).await;
-            let entry = known.as_ref().map(|(entry, _)| entry);
-            let seen = self.look(rt::now(), entry, held.as_ref().map(|(holder, _)| holder));
+            let holder = held.as_ref().map(|(holder, _)| holder);
+            self.confirm(holder).await;
+            self.ask_holder(holder).await;
+            self.look_at_record(holder).await;
+            let seen = self.look(known.as_ref().map(|(entry, _)| entry), holder);
             self.note_end(rt::now(), &seen);
             if let Some((entry, revision)) = &known {
                 self.note_absence(&seen, (entry, *revision), &held).await;
@@ -200,64 +171,11 @@ impl Holding {
     }
 
     fn life(&self) -> Life {
-        Life { node: self.keeper.me().0, incarnation: self.keeper.incarnation().0 }
+        life_of(&self.keeper)
     }
 
     fn is_this_life(&self, holder: &HolderEntry) -> bool {
         self.life() == Life { node: holder.node, incarnation: holder.incarnation }
-    }
-
-    fn look(&mut self, now: Instant, entry: Option<&AddressEntry>, holder: Option<&HolderEntry>) -> Seen {
-        if self.had && holder.is_some_and(|holder| holder.node != self.keeper.me().0) {
-            self.lost = Some(now);
-        }
-        let standing = self.standing(now, holder);
-        self.free_since = match standing {
-            Holder::Nobody => self.free_since.or(Some(now)),
-            _ => None,
-        };
-        let unsure = holder.is_some_and(|holder| holder.unsure);
-        self.sure_at = match standing {
-            Holder::Me if unsure => self.sure_at.or(Some(now + PREDECESSOR_LENGTH)),
-            _ => None,
-        };
-        let registry = self.control.registry();
-        self.ending.retain(|tsih| registry.place(*tsih).is_some());
-        self.control.floating().note_end(self.address, !self.ending.is_empty());
-        let me = self.keeper.me().0;
-        let preferred = entry.and_then(|entry| entry.prefer);
-        let is_free = self.free_since.is_some_and(|since| now.since(since) < LEFT_FIRST);
-        let seen = Seen {
-            holder: standing,
-            device: self.device,
-            wanted: entry.is_some(),
-            may: entry.is_some_and(|entry| self.may(now, entry)),
-            confirmed: !self.left(now).is_zero(),
-            waited: self.sure_at.is_none_or(|at| at <= now),
-            unsure,
-            quiet: self.ending.is_empty(),
-            asked_for: holder.is_some_and(|holder| self.asker(holder).is_some()),
-            leaves_first: is_free && preferred.is_some_and(|node| node != me && self.is_there(node)),
-            settled: preferred == Some(me)
-                && now.since(self.began) >= PREFERRED_AFTER
-                && self.failed.is_none(),
-            asked: holder.is_some_and(|holder| holder.asked_by == Some(self.life())),
-        };
-        self.had = seen.holder == Holder::Me && seen.wanted && seen.may && !seen.asked_for;
-        seen
-    }
-
-    /// Whether this node may hold the address.
-    fn may(&self, now: Instant, entry: &AddressEntry) -> bool {
-        let me = self.keeper.me();
-        let own = self.keeper.get::<NodeEntry>(&node_key(me));
-        (entry.nodes.is_empty() || entry.nodes.contains(&me.0))
-            && own.is_some_and(|(own, _)| !own.witness)
-            && !self.keeper.is_in_maintenance(me)
-            && !self.control.floating().is_leaving()
-            // The node serves.
-            && !Shard::current().portals().is_empty()
-            && self.failed.is_none_or(|at| now.since(at) >= AFTER_FAILURE)
     }
 
     fn is_there(&self, node: u16) -> bool {
@@ -315,4 +233,9 @@ impl Holding {
         }
         self.control.floating().notify();
     }
+}
+
+/// This node, in this life.
+fn life_of(keeper: &Keeper) -> Life {
+    Life { node: keeper.me().0, incarnation: keeper.incarnation().0 }
 }
