@@ -144,8 +144,26 @@ pub enum RecordEngine {
     Etcd(Access),
     /// In the memory of the process that simulates all nodes.
     Memory(cluster::memory::Memory),
+    /// The same, with a record for each of several clusters.
+    Memories(Memories),
     /// In the simulated nodes themselves, by Raft.
     Simulated(cluster::embedded::Files),
+}
+
+/// The records of several simulated clusters.
+#[derive(Clone, Debug)]
+pub struct Memories {
+    /// Those of these clusters, by identity.
+    pub known: BTreeMap<String, cluster::memory::Memory>,
+    /// That of the cluster that the node creates, whose identity nobody knows before.
+    pub founded: cluster::memory::Memory,
+}
+
+impl Memories {
+    /// The record of a cluster.
+    pub(crate) fn of(&self, cluster: &str) -> &cluster::memory::Memory {
+        self.known.get(cluster).unwrap_or(&self.founded)
+    }
 }
 
 /// The default rate of resyncs: half of a 10 Gbit/s network, and most of what one disk delivers.

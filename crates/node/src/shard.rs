@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::scsi::{ItNexus, LuState};
-use rt::CoreId;
 use rt::sync::{Notify, Semaphore, oneshot};
+use rt::{CoreId, Task};
 use slab::Slab;
 use store::{CoreDisks, PoolId};
 
@@ -69,7 +69,10 @@ pub struct Shard {
     control: RefCell<Option<Rc<Control>>>,
     /// This core's part of the replicated volumes, if the node is in a cluster.
     copies: RefCell<Option<Rc<Copies>>>,
-    /// The node's number in a cluster that it cannot take part in now.
+    /// The periodic work of these copies.
+    work_of_copies: RefCell<Vec<Task<()>>>,
+    /// The node's number in a cluster that it cannot take part in now. It counts until the node has copies of
+    /// that cluster.
     place: Cell<Option<NodeNumber>>,
     /// On core 0: notified when the node is to stop.
     stopping: Notify,
@@ -96,6 +99,7 @@ impl Shard {
             peer_portals: RefCell::default(),
             control: RefCell::default(),
             copies: RefCell::default(),
+            work_of_copies: RefCell::default(),
             place: Cell::new(None),
             stopping: Notify::new(),
         });
@@ -133,10 +137,18 @@ impl Shard {
         self.copies.borrow().clone()
     }
 
-    /// Notes that the node is in a cluster now.
+    /// Notes that a life of the node in a cluster begins, and starts the periodic work of its copies. That of
+    /// an earlier life ends.
     pub fn set_copies(&self, copies: Rc<Copies>) {
         let before = self.number();
+        let work = vec![
+            rt::spawn(Rc::clone(&copies).sync()),
+            rt::spawn(Rc::clone(&copies).acknowledge()),
+            rt::spawn(Rc::clone(&copies).tick()),
+        ];
+        drop(self.work_of_copies.replace(work));
         self.copies.replace(Some(copies));
+        self.place.set(None);
         self.renumber(before);
     }
 
@@ -177,7 +189,8 @@ impl Shard {
     /// The node's number, from which those of its ports derive.
     pub fn number(&self) -> NodeNumber {
         let in_cluster = self.copies().and_then(|copies| NodeNumber::new(copies.me().0.into()));
-        in_cluster.or(self.place.get()).unwrap_or(self.config.node_number)
+        // The copies may still be those of a cluster that the node has left for that place.
+        self.place.get().or(in_cluster).unwrap_or(self.config.node_number)
     }
 
     /// Sets the node's number in a cluster that it cannot take part in now.

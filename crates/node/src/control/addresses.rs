@@ -1,5 +1,6 @@
 //! Floating portal addresses, as administrators declare them. [`crate::floating`] makes nodes hold them.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use replica::NodeId;
@@ -151,6 +152,15 @@ impl Control {
             trouble: here.trouble,
         };
         self.floating().all_here().into_iter().map(shown).collect()
+    }
+
+    /// The floating addresses of the cluster that this node is in, and those that are still on the machine.
+    pub(super) fn own_addresses(&self) -> BTreeSet<IpAddr> {
+        let keeper = self.keeper().ok();
+        let declared = keeper.iter().flat_map(|keeper| keeper.list::<AddressEntry>(ADDRESSES));
+        let mut all: BTreeSet<IpAddr> = declared.map(|entry| entry.address).collect();
+        all.extend(self.floating().all_here().into_keys());
+        all
     }
 
     /// The addresses that no node holds.

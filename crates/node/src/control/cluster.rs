@@ -3,6 +3,7 @@
 mod failing;
 mod leaving;
 mod moving;
+mod switching;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
@@ -99,6 +100,19 @@ pub enum EnterError {
     /// The node is already in a cluster.
     #[error("this node is already in a cluster: a node can be in only one")]
     Already,
+    /// The node is in a cluster that has had other nodes, so it cannot take its volumes into another one.
+    #[error(
+        "this node is in a cluster that has, or has had, other nodes: it can join another cluster only when it has left that one"
+    )]
+    NotAlone,
+    /// The record of the node's present cluster says something about a volume that no open pool says yet.
+    #[error(
+        "the last change of volume {0:?} is not in its pool yet: open the pool if it is not open (`ursa pool list`), or repeat the command in a few seconds"
+    )]
+    NotInPool(String),
+    /// Something that began in the cluster that the node has left has not ended.
+    #[error("a task that began in this node's former cluster has not ended")]
+    FormerCluster,
     /// The settings name etcd, but the record is not there.
     #[error(
         "this node's cluster keeps its record in its nodes, but `etcd` is set: remove `etcd` from the node's settings (a cluster's record cannot be moved: to keep it in etcd, create a new cluster)"
@@ -156,7 +170,12 @@ impl EnterError {
             EnterError::Follow(_) => "record_silent",
             EnterError::Lost(_) => "directory_gone",
             EnterError::Links(_) => "links",
-            EnterError::Already | EnterError::Malformed(_) | EnterError::Directory(..) => "other",
+            EnterError::Already
+            | EnterError::NotAlone
+            | EnterError::NotInPool(_)
+            | EnterError::FormerCluster
+            | EnterError::Malformed(_)
+            | EnterError::Directory(..) => "other",
         }
     }
 }
@@ -179,7 +198,7 @@ impl Control {
             if control.place().is_some() {
                 return Err(EnterError::Already.into());
             }
-            try_to_listen(&listen).await?;
+            try_to_listen(&listen, &[]).await?;
             let place = Place {
                 cluster: ClusterId(rt::secret_bytes()).to_string(),
                 node: 1,
@@ -219,13 +238,13 @@ impl Control {
     }
 
     /// Enters a cluster that another node has let this one join. Its certificates, if it has any, are in the
-    /// directory.
+    /// directory. If the node is in a cluster that has never had another node, it leaves that one.
     ///
     /// `generation` is that of the member's record: nodes of different generations do not accept each other's
     /// messages.
     ///
     /// # Errors
-    /// The node is already in a cluster; files cannot be written.
+    /// The node is in a cluster that it cannot leave for another one; files cannot be written.
     pub async fn enter_cluster(
         self: &Rc<Control>,
         place: Place,
@@ -246,9 +265,15 @@ impl Control {
     ) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::JoinCluster, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
-            if control.place().is_some() {
-                return Err(EnterError::Already.into());
+            // The record of a cluster that the node leaves takes part in all changes of its volumes.
+            let volumes = match control.place() {
+                Some(_) => Some(changing.hold(control.pools_and_volumes()).await?),
+                None => None,
+            };
+            let record = changing.hold([Thing::Record]).await?;
+            let former = control.cluster_to_leave(&place.cluster).await?;
+            if former.is_some() && (volumes.is_none() || !control.own_addresses().is_empty()) {
+                return Err(ControlError::ChangedWhileJoining);
             }
             if let Some(Admitted { credentials, rules, .. }) = &admitted {
                 if control.own_rules(&place.cluster) != *rules {
@@ -272,7 +297,16 @@ impl Control {
                 also.extend(control.own_access().into_iter().map(|(key, _)| delete(key)));
                 also.extend(control.change_of_portal_group(*portal_group));
             }
-            let begun = control.begin(&changing, place, also).await;
+            let begun = match former {
+                None => control.begin(&changing, place, also).await,
+                Some(former) => {
+                    let changes = [set(CLUSTER.into(), &place)].into_iter().chain(also);
+                    control.leave_for(&changing, former, changes.collect()).await?;
+                    // Changes that wait for their turn may still have the former keeper.
+                    drop((volumes, record));
+                    control.begin_elsewhere().await
+                }
+            };
             control.follow_portal_group(group_before).await;
             control.begun_in_cluster(begun).await?;
             // Some of them may have been deleted from the record since.
@@ -334,6 +368,7 @@ impl Control {
 
     /// Begins a life in the node's cluster.
     async fn try_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+        self.until_former_is_gone().await?;
         let control = Rc::clone(self);
         self.change(Work::new(Doing::ReturnToCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
@@ -405,6 +440,9 @@ impl Control {
                 (Engine::Simulated(simulated), store, None)
             }
             (RecordEngine::Memory(memory), _) => (Engine::Shared, memory.store(record_node(place)?), None),
+            (RecordEngine::Memories(all), _) => {
+                (Engine::Shared, all.of(&place.cluster).store(record_node(place)?), None)
+            }
         };
         Ok(OpenRecord { engine, store, tls })
     }
@@ -420,7 +458,7 @@ impl Control {
         let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
         let read_confirm = config.read_confirm;
-        // From here on nothing may fail: the cores' state of a cluster is set up only once in a life.
+        // From here on nothing may fail: the cores' state of a cluster is set up once in a life.
         let settings = link::Settings {
             me,
             cluster,
@@ -433,11 +471,7 @@ impl Control {
         };
         settings.check()?;
         on_all_cores(move || async move {
-            let copies = Copies::new(cluster, me, life, read_confirm);
-            Shard::current().set_copies(Rc::clone(&copies));
-            rt::spawn(Rc::clone(&copies).sync()).detach();
-            rt::spawn(Rc::clone(&copies).acknowledge()).detach();
-            rt::spawn(copies.tick()).detach();
+            Shard::current().set_copies(Copies::new(cluster, me, life, read_confirm));
         })
         .await;
         let links = Links::start(settings, || Rc::new(LinkHandler)).await?;
@@ -451,14 +485,18 @@ impl Control {
         );
         let keeper = Keeper::start(copies, store, watch, links, engine, self.forks());
         self.let_nodes_join(&keeper, config.unix_now);
-        rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper), authority)).detach();
-        rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&keeper))).detach();
-        rt::spawn(Rc::clone(self).keep_recorded(Rc::clone(&keeper))).detach();
-        rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&keeper))).detach();
-        rt::spawn(Rc::clone(self).keep_pool_marks(Rc::clone(&keeper))).detach();
-        rt::spawn(Rc::clone(self).keep_access(Rc::clone(&keeper))).detach();
+        // It must not be cancelled while it compares copies: it ends between two parts.
         rt::spawn(Rc::clone(self).verify_by_schedule(Rc::clone(&keeper))).detach();
-        rt::spawn(Rc::clone(self).keep_voters(keeper)).detach();
+        let tasks = vec![
+            rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper), authority)),
+            rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&keeper))),
+            rt::spawn(Rc::clone(self).keep_recorded(Rc::clone(&keeper))),
+            rt::spawn(Rc::clone(self).hold_addresses(Rc::clone(&keeper))),
+            rt::spawn(Rc::clone(self).keep_pool_marks(Rc::clone(&keeper))),
+            rt::spawn(Rc::clone(self).keep_access(Rc::clone(&keeper))),
+            rt::spawn(Rc::clone(self).keep_voters(keeper)),
+        ];
+        drop(self.life.replace(tasks));
         Ok(())
     }
 
@@ -533,7 +571,7 @@ async fn begin_record(place: &Place) -> Result<(), EnterError> {
             Etcd::found(&etcd_settings(access, cluster)).await?;
             make_authority(cluster, &make_directory(place)?)?;
         }
-        RecordEngine::Simulated(_) | RecordEngine::Memory(_) => {}
+        RecordEngine::Simulated(_) | RecordEngine::Memory(_) | RecordEngine::Memories(_) => {}
     }
     Ok(())
 }
@@ -565,10 +603,15 @@ fn make_authority(cluster: ClusterId, directory: &Path) -> Result<(), EnterError
 
 /// Checks that the node can listen at these addresses.
 ///
-/// This runs before anything is stored: a node that is in a cluster and cannot listen does not start.
-pub(super) async fn try_to_listen(addresses: &[SocketAddr]) -> Result<(), EnterError> {
+/// This runs before anything is stored: a node that is in a cluster and cannot listen does not start. `own`
+/// are the addresses at which it listens already, and which it gives up before.
+pub(super) async fn try_to_listen(addresses: &[SocketAddr], own: &[SocketAddr]) -> Result<(), EnterError> {
+    let is_same = |one: &SocketAddr, other: &SocketAddr| {
+        let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+        one.port() == other.port() && (any || one.ip() == other.ip())
+    };
     let mut held = Vec::new();
-    for address in addresses {
+    for address in addresses.iter().filter(|address| !own.iter().any(|own| is_same(own, address))) {
         let listener = Listener::bind(*address).await;
         held.push(listener.map_err(|source| link::StartError::Listen { address: *address, source })?);
     }

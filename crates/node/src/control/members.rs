@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use replica::NodeId;
 
+pub(super) use self::joining::Door;
 pub use self::leaving::Removal;
 pub use self::merging::Collision;
 pub use self::refusal::JoinRefusal;

@@ -51,14 +51,14 @@ mod volumes;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 pub use ::cluster::Stall;
 use base::Instant;
 pub use link::JoinError;
 use proto::iscsi::target::LoginStatus;
-use rt::CoreId;
 use rt::sync::Notify;
+use rt::{CoreId, Task};
 use store::{Host, LogMemory, LogTuning, Pool, PoolId, RamBudget, StoreError};
 
 pub(crate) use self::access::{HOSTS, TARGETS};
@@ -83,6 +83,7 @@ pub use self::handoff::Handoff;
 pub use self::leaving::DiskLeaving;
 pub use self::links::LinkStatus;
 pub(crate) use self::lost_blocks::{note_lost_of_copy, set_lost_of_copy};
+use self::members::Door;
 pub use self::members::{Collision, JoinRefusal, NodeStatus, Removal};
 pub use self::overcommit::Overcommit;
 pub use self::passing::{CARRY_DEADLINE, NotBegun, Passage, Request};
@@ -111,6 +112,7 @@ pub use self::verifying::{Difference, Verification, VerificationState, due as ve
 use self::volumes::Conversions;
 pub use self::volumes::{Conversion, NewVolume, SpaceChange, VolumeStatus};
 pub(crate) use self::volumes::{show_capacity, to_be_converted};
+use crate::copies::Keeper;
 use crate::events::Events;
 use crate::floating::Floating;
 use crate::port_numbers::NodeNumber;
@@ -188,6 +190,13 @@ pub struct Control {
     cluster_failure: RefCell<Option<ClusterFailure>>,
     /// Notified when this node has changed access rules of its cluster.
     access_changed: Notify,
+    /// The tasks of the present life in a cluster that may be cancelled between two of their steps: whatever
+    /// must run to its end is a change.
+    life: RefCell<Vec<Task<()>>>,
+    /// The keeper of a cluster that the node has left for another one, as long as something holds it.
+    former: RefCell<Weak<Keeper>>,
+    /// Whether nodes may join through this one.
+    door: Door,
 }
 
 /// A pool of the record.

@@ -17,6 +17,7 @@ use store::{Host, HostId, LogMemory, NewDisk, OpenPool, Pool, RamBudget, StoreEr
 use super::change::{Changes, Changing, WaitsFor, Work};
 use super::doing::Doing;
 use super::ended::EndedJobs;
+use super::members::Door;
 use super::pools::{POOLS, PoolRecord};
 use super::previous_run::retry_while_held;
 use super::read_errors::ReadErrors;
@@ -146,6 +147,9 @@ impl Control {
             ended: EndedJobs::default(),
             cluster_failure: RefCell::default(),
             access_changed: Notify::new(),
+            life: RefCell::default(),
+            former: RefCell::default(),
+            door: Door::default(),
         });
         if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };

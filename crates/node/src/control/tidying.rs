@@ -97,6 +97,18 @@ impl Control {
         }
     }
 
+    /// The name of a volume about which the record says something that no open pool says yet: its pool is
+    /// closed, or has not followed. A node that leaves its cluster would lose that.
+    pub(super) async fn not_in_pool(&self, keeper: &Rc<Keeper>) -> Option<String> {
+        let outdated = self.outdated(keeper).await;
+        let is_outdated = |id: &VolumeId| outdated.iter().any(|(other, _)| other == id);
+        let mut wanted = keeper.wanted_here().into_iter();
+        let behind =
+            wanted.find(|(id, _)| !self.has_sole(*id) || is_outdated(id)).map(|(_, wanted)| wanted.name);
+        // Deleted, and perhaps in a pool that is closed.
+        behind.or_else(|| keeper.deleted_here().into_iter().next().map(|(_, deleted)| deleted.name))
+    }
+
     /// Copies whose pools have not followed the record yet, and in what.
     async fn outdated(&self, keeper: &Rc<Keeper>) -> Vec<(VolumeId, Chore)> {
         let mut all = Vec::new();

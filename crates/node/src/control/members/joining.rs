@@ -1,6 +1,6 @@
 //! Nodes that join: with a token, which is valid once, on the node that created it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -51,6 +51,28 @@ struct Welcome {
     revision: u64,
 }
 
+/// Whether nodes may join through this one: not once it leaves its cluster for another one.
+#[derive(Default)]
+pub(in crate::control) struct Door {
+    /// How many nodes are being let in.
+    passing: Cell<usize>,
+    closed: Cell<bool>,
+}
+
+impl Door {
+    /// Lets no node in from now on, unless one is being let in: it would be alone in a cluster. Returns
+    /// whether the door is closed.
+    pub(in crate::control) fn close(&self) -> bool {
+        self.closed.set(self.passing.get() == 0);
+        self.closed.get()
+    }
+
+    /// Lets nodes in again.
+    pub(in crate::control) fn open(&self) {
+        self.closed.set(false);
+    }
+}
+
 /// A token while its node is let in: nobody else can use it meanwhile.
 ///
 /// Dropping this gives it back. Without a certificate no node has joined with it, also if the member did not
@@ -59,11 +81,20 @@ struct TakenToken<'a> {
     tokens: &'a RefCell<Vec<OpenToken>>,
     /// `None`: it is used up.
     token: Option<OpenToken>,
+    door: &'a Door,
+}
+
+impl<'a> TakenToken<'a> {
+    fn new(tokens: &'a RefCell<Vec<OpenToken>>, token: Option<OpenToken>, door: &'a Door) -> TakenToken<'a> {
+        door.passing.set(door.passing.get() + 1);
+        TakenToken { tokens, token, door }
+    }
 }
 
 impl Drop for TakenToken<'_> {
     fn drop(&mut self) {
         self.tokens.borrow_mut().extend(self.token);
+        self.door.passing.set(self.door.passing.get() - 1);
     }
 }
 
@@ -97,11 +128,12 @@ impl Control {
         ClusterAuthority::load(&cluster_path(&place), keeper.cluster()).map_err(|_| ControlError::NoAuthority)
     }
 
-    /// Joins the cluster that the token belongs to. What the node has becomes the cluster's.
+    /// Joins the cluster that the token belongs to. What the node has becomes the cluster's. If the node is
+    /// in a cluster that has never had another node, it leaves that one.
     ///
     /// # Errors
-    /// The token is invalid; a member refuses, or cannot be reached. [`ControlError::TooMuchToMerge`],
-    /// [`ControlError::ChangedWhileJoining`].
+    /// The node is in a cluster that it cannot leave for another one. The token is invalid; a member refuses,
+    /// or cannot be reached. [`ControlError::TooMuchToMerge`], [`ControlError::ChangedWhileJoining`].
     pub async fn join_cluster(
         self: &Rc<Control>,
         token: &str,
@@ -109,16 +141,18 @@ impl Control {
         witness: bool,
         now: u64,
     ) -> Result<(), ControlError> {
-        if self.place().is_some() && !self.has_lost_files() {
-            return Err(EnterError::Already.into());
-        }
         let token = Token::parse(token).map_err(link::JoinError::from)?;
         let cluster = token.cluster.to_string();
-        // The access rules of the cluster whose files are missing must not get into another one.
-        if self.place().is_some_and(|place| place.cluster != cluster) {
-            return Err(EnterError::Already.into());
+        let mut own = Vec::new();
+        if let Some(place) = self.place() {
+            // The access rules of a cluster whose files are missing must not get into another one.
+            match self.has_lost_files() {
+                true if place.cluster == cluster => {}
+                true => return Err(EnterError::Already.into()),
+                false => own = self.check_leaving_for(&cluster).await?,
+            }
         }
-        try_to_listen(&listen).await?;
+        try_to_listen(&listen, &own).await?;
         let portals = told_portals(&Shard::current().portals(), &listen);
         let record = RecordPlace::configured();
         if witness && record == RecordPlace::Etcd {
@@ -198,6 +232,9 @@ impl Control {
         now: u64,
     ) -> Result<JoinAnswer, JoinRefusal> {
         let mut left = self.tokens.borrow().clone();
+        if self.door.closed.get() {
+            return Err(JoinRefusal::Stopping);
+        }
         OpenToken::redeem(&mut left, &request.secret, UnixSeconds(now)).map_err(|_| JoinRefusal::Token)?;
         let newcomer: Newcomer = serde_json::from_slice(&request.about).map_err(|_| JoinRefusal::Version)?;
         // The token remains valid, so that the node can join after its settings have been corrected.
@@ -213,7 +250,7 @@ impl Control {
         merging::check(keeper, &here, &newcomer.has)?;
         let open = self.tokens.replace(left);
         let own = open.into_iter().find(|token| token.digest.is_of(&request.secret));
-        let mut taken = TakenToken { tokens: &self.tokens, token: own };
+        let mut taken = TakenToken::new(&self.tokens, own, &self.door);
         merging::add_to_record(keeper, &here, &newcomer.has).await?;
         let answer = Control::let_in(keeper, &authority, newcomer, &request).await?;
         taken.token = None;

@@ -18,6 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use replica::NodeId;
@@ -50,6 +51,9 @@ pub(super) struct Belongings {
     /// The identities of its volumes, if their names would take too much space.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unnamed: Vec<String>,
+    /// The floating addresses of the cluster that it would leave. Other nodes may not be able to hold them,
+    /// and their portal groups may be taken: a node does not bring any.
+    pub addresses: BTreeSet<IpAddr>,
 }
 
 impl Belongings {
@@ -134,6 +138,11 @@ pub enum Collision {
         /// The host group.
         host: String,
     },
+    /// The joining node has a floating address, in a cluster of its own.
+    FloatingIp {
+        /// The address.
+        address: IpAddr,
+    },
 }
 
 impl fmt::Display for Collision {
@@ -174,6 +183,10 @@ impl fmt::Display for Collision {
                 f,
                 "target {target} and host group {host:?} have the same CHAP secret: change one (`ursa target set`, `ursa host set`)"
             ),
+            Collision::FloatingIp { address } => write!(
+                f,
+                "floating IP {address} of the joining node: delete it there (`ursa floating-ip delete {address}`), and create it in the cluster when the node has joined"
+            ),
         }
     }
 }
@@ -183,7 +196,12 @@ impl Control {
     ///
     /// Access rules that the node took over from this cluster when it left are in the cluster already.
     pub(super) fn belongings(&self, cluster: &str) -> Belongings {
-        Belongings { access: self.own_rules(cluster), volumes: self.sole_names(), unnamed: Vec::new() }
+        Belongings {
+            access: self.own_rules(cluster),
+            volumes: self.sole_names(),
+            unnamed: Vec::new(),
+            addresses: self.own_addresses(),
+        }
     }
 
     /// The identities of the volumes that only this node has, by name.
@@ -285,6 +303,7 @@ pub(super) fn check(
     let is_foreign = |volume: VolumeId| keeper.has(volume) && !is_own(volume);
     collisions.extend(foreign_maps(&ours.targets, &targets, is_foreign));
     collisions.extend(common_ports(&ours.targets, &targets));
+    collisions.extend(has.addresses.iter().map(|address| Collision::FloatingIp { address: *address }));
     if !collisions.is_empty() {
         return Err(JoinRefusal::collides(collisions));
     }

@@ -58,8 +58,7 @@ pub(super) struct Scheduled {
 impl Control {
     /// Verifies volumes when they are due, until the node stops.
     pub(in crate::control) async fn verify_by_schedule(self: Rc<Control>, keeper: Rc<Keeper>) {
-        while !keeper.is_stopping() {
-            rt::sleep(LOOK_EVERY).await;
+        while !keeper.until(LOOK_EVERY, || keeper.is_stopping()).await {
             self.give_turn_back(&keeper).await;
             if let Some(id) = self.due_volume(&keeper).await {
                 self.verify_in_turn(&keeper, id).await;

@@ -35,7 +35,7 @@ impl Keeper {
         let link = self.peers.borrow_mut().get_mut(&node).and_then(|peer| peer.link.take());
         // Callers that wait for this node's answers learn that none will come.
         self.questions.borrow_mut().retain(|_, (asked, _)| *asked != node);
-        self.engine.unreachable(node);
+        self.with_engine(|engine| engine.unreachable(node));
         link
     }
 
@@ -50,7 +50,7 @@ impl Keeper {
                 kept.steward.handle_death(slot, life);
             }
         }
-        self.engine.died(of);
+        self.with_engine(|engine| engine.died(of));
         let keeper = Rc::clone(self);
         rt::spawn(async move {
             keeper.propose().await;
@@ -103,7 +103,7 @@ impl Keeper {
                 Some(heartbeat) => self.handle_heartbeat(link, heartbeat),
                 None => link.close("it sent a heartbeat that cannot be read"),
             },
-            message::RECORD => self.engine.deliver(from, frame.head),
+            message::RECORD => self.with_engine(|engine| engine.deliver(from, frame.head)),
             message::ASK => {
                 let (keeper, link) = (Rc::clone(self), Rc::clone(link));
                 rt::spawn(async move { keeper.answer(&link, frame).await }).detach();

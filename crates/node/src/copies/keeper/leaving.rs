@@ -48,7 +48,20 @@ impl Keeper {
     pub async fn withdraw(&self) {
         self.stopping.set(true);
         self.work.notify();
+        // What waits for the record looks whether the node is about to stop.
+        self.applied.notify();
         self.links.stop().await;
+    }
+
+    /// Ends this node's part in the cluster while the process continues: links, tasks, and the record's engine.
+    ///
+    /// What still holds this keeper afterwards finds that the record has stopped. It must be gone before
+    /// cores get copies of another cluster: the keeper's questions to other cores would reach those.
+    pub async fn end(&self) {
+        self.withdraw().await;
+        self.copies.set_keeper(Weak::new());
+        drop(self.tasks.take());
+        drop(self.engine.take());
     }
 
     /// Asks the others to continue without this node, which is about to stop, and waits a moment until they

@@ -46,6 +46,7 @@ use base::Instant;
 use cluster::{Everything, Outcome, Store, Transaction, Watch};
 use link::{ClusterId, Link, Links};
 use replica::{Config, Incarnation, Membership, NodeId, Revision, Slot, Steward};
+use rt::Task;
 use rt::sync::{Notify, Semaphore, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -122,7 +123,10 @@ pub struct Keeper {
     outside: RefCell<Outside>,
     dealt: RefCell<Dealt>,
     searched: RefCell<Searched>,
-    engine: Engine,
+    /// `None`: the node has left this cluster for another one.
+    engine: RefCell<Option<Engine>>,
+    /// The tasks that follow the record and act by it.
+    tasks: RefCell<Vec<Task<()>>>,
     stalls: Stalls,
     /// Volumes with which this node continues alone.
     forks: Forks,
@@ -286,7 +290,8 @@ impl Keeper {
             outside: RefCell::new(Outside::new(rt::now())),
             dealt: RefCell::default(),
             searched: RefCell::default(),
-            engine,
+            engine: RefCell::new(Some(engine)),
+            tasks: RefCell::default(),
             stalls: Stalls::default(),
             forks: Forks::new(rt::now(), forks),
             // Never 0.
@@ -295,9 +300,11 @@ impl Keeper {
             stopping: Cell::new(false),
         });
         copies.set_keeper(Rc::downgrade(&keeper));
-        rt::spawn(Rc::clone(&keeper).follow(watch)).detach();
-        rt::spawn(Rc::clone(&keeper).beat()).detach();
-        rt::spawn(Rc::clone(&keeper).guard()).detach();
+        keeper.tasks.replace(vec![
+            rt::spawn(Rc::clone(&keeper).follow(watch)),
+            rt::spawn(Rc::clone(&keeper).beat()),
+            rt::spawn(Rc::clone(&keeper).guard()),
+        ]);
         keeper
     }
 
@@ -313,15 +320,20 @@ impl Keeper {
 
     /// Whether nodes vote in the record: not if it is in a site's etcd.
     pub fn nodes_vote(&self) -> bool {
-        !matches!(self.engine, Engine::Etcd(_))
+        !self.with_engine(|engine| matches!(engine, Engine::Etcd(_)))
+    }
+
+    /// Asks the record's engine, unless it has ended.
+    fn with_engine<T: Default>(&self, ask: impl FnOnce(&Engine) -> T) -> T {
+        self.engine.borrow().as_ref().map(ask).unwrap_or_default()
     }
 
     /// Why etcd cannot be used now, if the record is in etcd.
     pub fn record_trouble(&self) -> Option<String> {
-        match &self.engine {
+        self.with_engine(|engine| match engine {
             Engine::Etcd(etcd) => etcd.status().trouble,
             _ => None,
-        }
+        })
     }
 
     /// Changes which nodes follow the record, and which of them vote.

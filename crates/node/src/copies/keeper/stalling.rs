@@ -43,7 +43,7 @@ impl Keeper {
     /// Why the copy of the record on `node` takes no changes, if so.
     pub fn stall_of(&self, node: NodeId) -> Option<Stall> {
         match node == self.me() {
-            true => self.engine.stalled(),
+            true => self.with_engine(Engine::stalled),
             false => self.peers.borrow().get(&node).and_then(|peer| peer.stalled),
         }
     }
@@ -76,7 +76,7 @@ impl Keeper {
     /// Checks this node's own copy of the record.
     pub(super) fn look_at_stall(&self, now: Instant) {
         let before = self.stalls.own.get();
-        let stalled = self.engine.stalled();
+        let stalled = self.with_engine(Engine::stalled);
         let since = before.map_or(now, |(_, since)| since);
         self.stalls.own.set(stalled.map(|stall| (stall, since)));
         if before.map(|(stall, _)| stall) != stalled {

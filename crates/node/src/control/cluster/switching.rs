@@ -1,0 +1,145 @@
+//! A node that leaves a cluster of which it is the only node, to join another one, while hosts use its
+//! volumes.
+//!
+//! That is possible as long as the cluster's record has never had another node. Then all volumes are sole:
+//! hosts are served from the pools alone, whatever becomes of the record.
+//!
+//! First comes one commit of the node's own record: its new place. Until then the old life goes on as if
+//! nothing had happened, and after a crash the next life begins at the place that the record names. Then the
+//! old life ends: its tasks, links and engine. The new one begins as at a start, and only when nothing holds
+//! the old keeper any more, which would make the new copies act by the old record. Meanwhile, the node is in
+//! the state of one that cannot take part in its cluster ([`super::failing`]). Why: `docs/why/one-record.md`.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rt::Listener;
+
+use super::super::change::{Changing, Work};
+use super::super::doing::Doing;
+use super::super::members::NEXT_NODE;
+use super::super::previous_run::retry_while_held;
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use super::{ClusterFailure, EnterError};
+use crate::copies::Keeper;
+use crate::record::Change;
+
+/// How long a life waits until nothing holds the keeper of the former cluster. Calls of its record end as
+/// soon as that has stopped. Only what waits for a disk, or for its turn, takes longer.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+const GONE_EVERY: Duration = Duration::from_millis(10);
+
+impl Control {
+    /// The keeper of the cluster that this node leaves if it joins `cluster`; `None`: it is in none.
+    ///
+    /// # Errors
+    /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
+    /// [`EnterError::NotInPool`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`].
+    pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Keeper>>, ControlError> {
+        let Some(place) = self.place() else { return Ok(None) };
+        // A node that does not take part in its cluster does not know what the record says now.
+        let keeper = self.keeper().ok().filter(|keeper| !keeper.is_stopping() && place.cluster != cluster);
+        let Some(keeper) = keeper else { return Err(EnterError::Already.into()) };
+        if !keeper.knows_this_life() {
+            return Err(ControlError::LifeUnknown);
+        }
+        let is_alone = keeper.revision_of(NEXT_NODE).is_none() && keeper.nodes().len() == 1;
+        if !is_alone || keeper.sole_here().len() < keeper.names_here().len() {
+            return Err(EnterError::NotAlone.into());
+        }
+        if let Some(name) = keeper.unreadable_keys().pop() {
+            return Err(ControlError::EntryUnreadable { kind: "entry", name });
+        }
+        match self.not_in_pool(&keeper).await {
+            Some(volume) => Err(EnterError::NotInPool(volume).into()),
+            None => Ok(Some(keeper)),
+        }
+    }
+
+    /// Checks whether this node could leave its cluster for another one now, before any other node is asked.
+    /// Returns the addresses at which it listens for other nodes, and which it would give up.
+    ///
+    /// # Errors
+    /// As [`Control::cluster_to_leave`]. [`ControlError::Busy`]: a change of a volume or pool is under way.
+    pub(in crate::control) async fn check_leaving_for(
+        self: &Rc<Control>,
+        cluster: &str,
+    ) -> Result<Vec<SocketAddr>, ControlError> {
+        let (control, cluster) = (Rc::clone(self), cluster.to_owned());
+        self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
+            let _volumes = changing.hold(control.pools_and_volumes()).await?;
+            let keeper = control.cluster_to_leave(&cluster).await?;
+            Ok(keeper.map(|keeper| keeper.addresses()).unwrap_or_default())
+        })
+        .await
+    }
+
+    /// All pools of this node and their volumes.
+    pub(super) fn pools_and_volumes(&self) -> Vec<Thing> {
+        let pools: Vec<String> = self.pools.borrow().keys().cloned().collect();
+        let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
+        let volumes = volumes.map(|info| Thing::Volume(info.id));
+        pools.into_iter().map(Thing::Pool).chain(volumes).collect()
+    }
+
+    /// Takes the node's place in another cluster, which is among `changes`, and ends its life in this one.
+    /// The caller holds the record, all pools and their volumes.
+    ///
+    /// # Errors
+    /// The record cannot be written, or a node is just joining this one. Nothing has changed.
+    pub(super) async fn leave_for(
+        &self,
+        changing: &Changing,
+        former: Rc<Keeper>,
+        changes: Vec<Change>,
+    ) -> Result<(), ControlError> {
+        if !self.door.close() {
+            return Err(EnterError::NotAlone.into());
+        }
+        if let Err(error) = self.commit(changing, changes).await {
+            self.door.open();
+            return Err(error);
+        }
+        // Without this the node would take itself for one without a cluster, and without users. It is not
+        // reported as an event.
+        self.cluster_failure.replace(Some(ClusterFailure {
+            cause: "moving",
+            why: "it is moving to another cluster".into(),
+            since: rt::now(),
+        }));
+        self.tokens.borrow_mut().clear();
+        drop(self.life.take());
+        former.end().await;
+        self.former.replace(Rc::downgrade(&former));
+        for address in former.addresses() {
+            // The new life may use the same ones, and the kernel may release them a little later.
+            drop(retry_while_held(async || Listener::bind(address).await).await);
+        }
+        self.door.open();
+        Ok(())
+    }
+
+    /// Begins the first life in the cluster for which the node has left another one.
+    pub(super) async fn begin_elsewhere(self: &Rc<Control>) -> Result<(), ControlError> {
+        self.try_cluster().await?;
+        self.cluster_failure.replace(None);
+        Ok(())
+    }
+
+    /// Waits until nothing holds the keeper of the cluster that this node has left for another one.
+    ///
+    /// # Errors
+    /// [`EnterError::FormerCluster`].
+    pub(super) async fn until_former_is_gone(&self) -> Result<(), EnterError> {
+        let until = rt::now() + GONE_WITHIN;
+        while self.former.borrow().strong_count() > 0 {
+            if rt::now() >= until {
+                return Err(EnterError::FormerCluster);
+            }
+            rt::sleep(GONE_EVERY).await;
+        }
+        Ok(())
+    }
+}
