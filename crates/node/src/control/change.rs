@@ -419,6 +419,7 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         | Doing::EmptyDisk
         | Doing::KeepDisk
         | Doing::OpenPool
+        | Doing::PrepareToJoin
         | Doing::ReturnToCluster
         | Doing::LeaveCluster
         | Doing::KeepAccess

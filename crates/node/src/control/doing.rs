@@ -64,6 +64,7 @@ doings! {
     ReopenPool = "reopening pool";
     ForgetPool = "forgetting pool";
     MakeCluster = "creating a cluster on";
+    PrepareToJoin = "preparing to join a cluster as";
     JoinCluster = "joining a cluster as";
     ForceCluster = "forcing a new cluster on";
     ReturnToCluster = "returning to the cluster as";

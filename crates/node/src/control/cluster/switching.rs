@@ -68,7 +68,7 @@ impl Control {
         cluster: &str,
     ) -> Result<Vec<SocketAddr>, ControlError> {
         let (control, cluster) = (Rc::clone(self), cluster.to_owned());
-        self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
+        self.change(Work::new(Doing::PrepareToJoin, &self.host.name), |changing| async move {
             let _volumes = changing.hold(control.pools_and_volumes()).await?;
             let keeper = control.cluster_to_leave(&cluster).await?;
             Ok(keeper.map(|keeper| keeper.addresses()).unwrap_or_default())

@@ -13,6 +13,11 @@ pub(super) fn not_entered(error: &EnterError) -> Refusal {
             Refusal::new(StatusCode::CONFLICT, "cluster_already", "this node is already in a cluster")
                 .hint("a node can be in only one cluster; `ursa node list` shows it")
         }
+        EnterError::NotAlone => Refusal::new(StatusCode::CONFLICT, "cluster_already", error.to_string())
+            .hint("remove it from its cluster first (`ursa node remove` on another node of that cluster)"),
+        EnterError::NotInPool(_) => {
+            Refusal::new(StatusCode::CONFLICT, "changed_meanwhile", error.to_string())
+        }
         EnterError::Etcd(_) => Refusal::new(StatusCode::BAD_GATEWAY, "etcd_unusable", with_causes(error))
             .hint("check etcd, and the settings whose names begin with `etcd`"),
         EnterError::Links(_) => {
