@@ -49,6 +49,7 @@ mod set_back;
 mod silent_disks;
 mod sole;
 mod stopping;
+mod switching;
 mod syncs;
 mod unreadable;
 mod verifying;

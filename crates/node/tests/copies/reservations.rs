@@ -46,7 +46,7 @@ fn out(action: ServiceAction, key: u64, action_key: u64) -> PersistentReserveOut
     PersistentReserveOut { action, kind: KIND, key, action_key, survives: false }
 }
 
-fn is_conflict(result: &Result<(), initiator::Error>) -> bool {
+pub(super) fn is_conflict(result: &Result<(), initiator::Error>) -> bool {
     const RESERVATION_CONFLICT: u8 = 0x18;
     matches!(result, Err(initiator::Error::Status { status: RESERVATION_CONFLICT, .. }))
 }
@@ -556,7 +556,7 @@ pub(super) async fn log_in_again(portal: SocketAddr, name: &str) -> Rc<Session> 
 }
 
 /// The ports that initiators are registered through, and their keys.
-async fn registrants(session: &Session) -> Vec<(u16, u64)> {
+pub(super) async fn registrants(session: &Session) -> Vec<(u16, u64)> {
     let all = attended(async || session.send(LUN, &ReadFullStatus).await).await.unwrap();
     all.into_iter().map(|registrant| (registrant.port, registrant.key)).collect()
 }
@@ -564,7 +564,11 @@ async fn registrants(session: &Session) -> Vec<(u16, u64)> {
 /// The second node has a volume alone, which a host has reserved, and is about to join the cluster of the
 /// first one. Returns the host's session.
 fn about_to_join(seed: u64) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
-    let cluster = Cluster::apart(seed, 2, 2, &Config::default(), &[512]);
+    about_to_join_from(Cluster::apart(seed, 2, 2, &Config::default(), &[512]))
+}
+
+/// The same with nodes that are not in this cluster yet. The second one may be in another.
+pub(super) fn about_to_join_from(cluster: Cluster) -> (Cluster, rt::sim::NodeId, Rc<Session>) {
     cluster.control(1, |control| async move {
         let name = TARGET.to_owned();
         control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
