@@ -1,13 +1,15 @@
 //! A volume with a single copy gets another one on another node while a host uses it, and survives its node.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use e2e::node::binary;
 use e2e::pattern::{self, SECTOR};
 use e2e::raw::in_spite_of_attentions;
-use e2e::{Node, ports};
+use e2e::{Node, ports, program};
 
 use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
 use crate::set_back::{BLOCKS, expect, put, ready};
@@ -57,17 +59,13 @@ fn gets_a_copy(kind: &str) {
     expect(&nodes[1], last);
 }
 
-/// With its target and its LUN map: nothing has to be deleted first.
-#[test]
-fn a_node_joins_with_its_volume_under_load_and_the_volume_gets_a_copy() {
-    let mut nodes = [Node::start(), Node::start()];
-    let listen = || ports::free().to_string();
-    nodes[1].ursa(&["volume", "create", "demo", "--size", "64M", "--target", TARGET]).expect_ok();
-    nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
+/// The second node joins, with its target and its LUN map: nothing has to be deleted first. `listen` is its
+/// address.
+fn joins_under_load(mut nodes: [Node; 2], listen: &str) {
     let last = written_while(&nodes[1], || {
         let made = nodes[0].ursa_json(&["node", "token"]);
         let token = made["token"].as_str().expect("a token was made");
-        nodes[1].ursa(&["node", "join", token, "--listen", &listen()]).expect_ok();
+        nodes[1].ursa(&["node", "join", token, "--listen", listen]).expect_ok();
         let is_shown = || nodes[0].ursa(&["volume", "show", "demo"]).ok();
         wait(JOINED_WITHIN, "the volume is in the cluster", is_shown);
         let targets = nodes[0].ursa_json(&["target", "list"]).to_string();
@@ -79,6 +77,55 @@ fn a_node_joins_with_its_volume_under_load_and_the_volume_gets_a_copy() {
     // Of two nodes, the one that created the cluster decides alone.
     nodes[1].kill();
     expect(&nodes[0], last);
+}
+
+#[test]
+fn a_node_joins_with_its_volume_under_load_and_the_volume_gets_a_copy() {
+    let nodes = [Node::start(), Node::start()];
+    nodes[1].ursa(&["volume", "create", "demo", "--size", "64M", "--target", TARGET]).expect_ok();
+    nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+    joins_under_load(nodes, &ports::free().to_string());
+}
+
+/// Both nodes have created clusters of their own, and both have a volume in use. The node that joins keeps
+/// its address.
+#[test]
+fn a_node_joins_from_its_own_cluster_under_load_and_the_volume_gets_a_copy() {
+    const OTHER: &str = "iqn.2026-11.io.ursa:other";
+    let nodes = [Node::start(), Node::start()];
+    let [first, second] = [(); 2].map(|()| ports::free().to_string());
+    nodes[0].ursa(&["node", "init", "--listen", &first]).expect_ok();
+    nodes[1].ursa(&["node", "init", "--listen", &second]).expect_ok();
+    nodes[0].ursa(&["volume", "create", "first", "--size", "64M", "--target", OTHER]).expect_ok();
+    nodes[1].ursa(&["volume", "create", "demo", "--size", "64M", "--target", TARGET]).expect_ok();
+    joins_under_load(nodes, &second);
+}
+
+/// Killed at some moment while it joins, it is in the old cluster or the new one, and has lost nothing.
+#[test]
+fn a_node_that_is_killed_while_it_joins_from_its_own_cluster_serves_its_volume() {
+    for pause in [0, 5, 20, 60, 150, 400].map(Duration::from_millis) {
+        let mut nodes = [Node::start(), Node::start()];
+        let listen = || ports::free().to_string();
+        nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
+        nodes[1].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
+        nodes[1].ursa(&["volume", "create", "demo", "--size", "64M", "--target", TARGET]).expect_ok();
+        put(&nodes[1], BLOCKS, 1);
+        let made = nodes[0].ursa_json(&["node", "token"]);
+        let token = made["token"].as_str().expect("a token was made");
+        let mut command = Command::new(binary());
+        command.args(["node", "join", token, "--listen", &listen()]);
+        command.env("URSA_API", format!("http://{}", nodes[1].api()));
+        let joins = thread::spawn(move || program::run(&mut command, JOINED_WITHIN).ok());
+        thread::sleep(pause);
+        nodes[1].kill();
+        // It fails if the node was killed before it had joined.
+        let _ = joins.join().expect("the command ends");
+        nodes[1].restart();
+        expect(&nodes[1], 1);
+        wait(JOINED_WITHIN, "it takes part in a cluster", || nodes[1].ursa(&["node", "list"]).ok());
+        expect(&nodes[1], 1);
+    }
 }
 
 #[test]

@@ -108,6 +108,76 @@ fn a_joining_node_is_merged_or_all_collisions_are_listed() {
     third.post("/v1/cluster/join", join).refused(409, "join_refused");
 }
 
+/// It is the only node that its own cluster has ever had. It listens at the same address.
+#[test]
+fn a_node_joins_from_a_cluster_of_its_own_with_all_that_it_has() {
+    const OLD: &str = "iqn.2026-11.io.ursa:old";
+    const MAIL: &str = "iqn.2026-11.io.ursa:mail";
+    let (first, second) = (Rig::new(), Rig::new());
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    make_volume(&first, "db", SHARED, 0);
+    make_volume(&second, "old", OLD, 0);
+    let listen = free_address();
+    second.post("/v1/cluster", json!({"listen": [listen]})).json(201);
+    make_volume(&second, "db", MAIL, 0);
+    make_host(&second, "web", "a");
+    second.post("/v1/floating-ips", json!({"address": "192.0.2.10/24", "device": "none0"})).json(201);
+
+    let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    let join = || second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [listen]}));
+    let nodes = |rig: &Rig| rig.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
+    let detail = join().refused(409, "join_collision")["detail"].as_str().unwrap().to_owned();
+    for said in ["ursa volume rename db", "ursa floating-ip delete 192.0.2.10"] {
+        assert!(detail.contains(said), "{said} is missing: {detail}");
+    }
+    assert_eq!((nodes(&first).len(), nodes(&second).len()), (1, 1), "nothing has changed");
+    second.patch("/v1/volumes/db", json!({"name": "mail"})).json(200);
+    second.delete("/v1/floating-ips/192.0.2.10").empty(204);
+    // The address is released in a moment.
+    wait("it joins", || join().status == 204);
+
+    wait("both nodes have all volumes", || {
+        [&first, &second].iter().all(|rig| rig.names("/v1/volumes") == ["db", "mail", "old"])
+    });
+    for rig in [&first, &second] {
+        assert_eq!(rig.names("/v1/targets"), [MAIL, OLD, SHARED]);
+        assert_eq!(rig.names("/v1/hosts"), ["any", "local", "web"]);
+        assert_eq!(nodes(rig).len(), 2);
+    }
+    let here = nodes(&second).into_iter().find(|node| node["here"] == true).unwrap();
+    assert_eq!(here["id"], 2);
+    wait("the nodes hear each other", || nodes(&first).iter().all(|node| node["up"] == true));
+    wait("its volumes are served", || {
+        ["mail", "old"]
+            .iter()
+            .all(|name| second.get(&format!("/v1/volumes/{name}")).json(200)["serving"] == true)
+    });
+    assert_eq!(places(&second).len(), 2, "nothing is deleted");
+    second
+        .post("/v1/cluster/join", json!({"token": made["token"], "listen": [listen]}))
+        .refused(409, "cluster_already");
+}
+
+#[test]
+fn a_node_whose_cluster_has_had_another_one_stays_there() {
+    let rigs = [Rig::new(), Rig::new(), Rig::new(), Rig::new()];
+    let [first, second, third, fourth] = &rigs;
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    second.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    join(second, third);
+    let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    let join =
+        |rig: &Rig| rig.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]}));
+    for rig in [second, third] {
+        let problem = join(rig).refused(409, "cluster_already");
+        assert!(problem["detail"].as_str().unwrap().contains("other nodes"), "{problem}");
+    }
+    second.delete("/v1/nodes/2").empty(204);
+    join(second).refused(409, "cluster_already");
+    // The token is still valid.
+    join(fourth).empty(204);
+}
+
 /// The directories of the places that a node has had in clusters, by name.
 fn places(rig: &Rig) -> Vec<PathBuf> {
     let entries = fs::read_dir(rig.dir().join("cluster")).unwrap();
