@@ -95,13 +95,14 @@ pub(super) async fn create_token(
 /// Lets this node join the cluster that issued the token.
 ///
 /// Its targets, LUN maps, host groups and volumes become the cluster's. If names, IQNs, LUNs or secrets
-/// collide, all collisions are listed, nothing is changed, and the token stays valid.
+/// collide, all collisions are listed, nothing is changed, and the token stays valid. A node that is in a
+/// cluster which has never had another node leaves that one.
 #[utoipa::path(
     post, path = "/v1/cluster/join", tag = "cluster", operation_id = "join_cluster",
     request_body = ClusterJoin,
     responses(
         (status = NO_CONTENT, description = "The node has joined"),
-        (status = CONFLICT, description = "`cluster_already`, `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `record_in_etcd`: such a cluster has no witnesses", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`cluster_already`: it is in this cluster, or in one that has had other nodes; `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `life_unknown`, `entry_unreadable`, `record_in_etcd`: such a cluster has no witnesses", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`token_invalid`, `field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),

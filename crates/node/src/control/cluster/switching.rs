@@ -4,11 +4,12 @@
 //! That is possible as long as the cluster's record has never had another node. Then all volumes are sole:
 //! hosts are served from the pools alone, whatever becomes of the record.
 //!
-//! First comes one commit of the node's own record: its new place. Until then the old life goes on as if
+//! First comes one commit of the node's own record: its new place. Until then the old life continues as if
 //! nothing had happened, and after a crash the next life begins at the place that the record names. Then the
 //! old life ends: its tasks, links and engine. The new one begins as at a start, and only when nothing holds
 //! the old keeper any more, which would make the new copies act by the old record. Meanwhile, the node is in
-//! the state of one that cannot take part in its cluster ([`super::failing`]). Why: `docs/why/one-record.md`.
+//! the state of one that cannot take part in its cluster ([`super::failing`]). Why: `docs/why/record.md`, *A
+//! node that leaves a cluster of its own*.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
