@@ -100,6 +100,11 @@ impl Control {
             return Err(EnterError::NotAlone.into());
         }
         if let Err(error) = self.commit(changing, changes).await {
+            // The disk may have the new place all the same. The next start would lose what this cluster
+            // confirms from now on.
+            if self.commit(changing, Vec::new()).await.is_err() {
+                tracing::error!("the record of this node cannot be written: its next start may be in the cluster that it was about to join");
+            }
             self.door.open();
             return Err(error);
         }

@@ -53,15 +53,18 @@ impl Keeper {
         self.links.stop().await;
     }
 
-    /// Ends this node's part in the cluster while the process continues: links, tasks, and the record's engine.
+    /// Ends this node's part in the cluster while the process continues: links, tasks, and the engine of the
+    /// record.
     ///
     /// What still holds this keeper afterwards finds that the record has stopped. It must be gone before
     /// cores get copies of another cluster: the keeper's questions to other cores would reach those.
     pub async fn end(&self) {
-        self.withdraw().await;
+        // In one step: nobody is promised anything any more by a record that the node has left.
+        self.stopping.set(true);
         self.copies.set_keeper(Weak::new());
         drop(self.tasks.take());
         drop(self.engine.take());
+        self.withdraw().await;
     }
 
     /// Asks the others to continue without this node, which is about to stop, and waits a moment until they
