@@ -103,7 +103,9 @@ impl Control {
             // The disk may have the new place all the same. The next start would lose what this cluster
             // confirms from now on.
             if self.commit(changing, Vec::new()).await.is_err() {
-                tracing::error!("the record of this node cannot be written: its next start may be in the cluster that it was about to join");
+                tracing::error!(
+                    "the record of this node cannot be written: its next start may be in the cluster that it was about to join"
+                );
             }
             self.door.open();
             return Err(error);
