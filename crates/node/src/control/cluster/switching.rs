@@ -43,12 +43,13 @@ impl Control {
         // A node that does not take part in its cluster does not know what the record says now.
         let keeper = self.keeper().ok().filter(|keeper| !keeper.is_stopping() && place.cluster != cluster);
         let Some(keeper) = keeper else { return Err(EnterError::Already.into()) };
-        if !keeper.knows_this_life() {
-            return Err(ControlError::LifeUnknown);
-        }
-        let is_alone = keeper.revision_of(NEXT_NODE).is_none() && keeper.nodes().len() == 1;
+        let is_alone = keeper.revision_of(NEXT_NODE).is_none() && keeper.nodes().len() < 2;
         if !is_alone || keeper.sole_here().len() < keeper.names_here().len() {
             return Err(EnterError::NotAlone.into());
+        }
+        // It may not have read the record yet.
+        if !keeper.knows_this_life() {
+            return Err(ControlError::LifeUnknown);
         }
         if let Some(name) = keeper.unreadable_keys().pop() {
             return Err(ControlError::EntryUnreadable { kind: "entry", name });

@@ -165,6 +165,9 @@ fn a_node_whose_cluster_has_had_another_one_stays_there() {
     first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
     second.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
     join(second, third);
+    wait("it has read the record", || {
+        third.get("/v1/nodes").json(200)["items"].as_array().unwrap().len() == 2
+    });
     let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
     let join =
         |rig: &Rig| rig.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]}));
