@@ -97,7 +97,8 @@ export interface paths {
         /**
          * Lets this node join the cluster that issued the token.
          * @description Its targets, LUN maps, host groups and volumes become the cluster's. If names, IQNs, LUNs or secrets
-         *     collide, all collisions are listed, nothing is changed, and the token stays valid.
+         *     collide, all collisions are listed, nothing is changed, and the token stays valid. A node that is in a
+         *     cluster which has never had another node leaves that one.
          */
         post: operations["join_cluster"];
         delete?: never;
@@ -4986,7 +4987,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `cluster_already`, `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `record_in_etcd`: such a cluster has no witnesses */
+            /** @description `cluster_already`: it is in this cluster, or in one that has had other nodes; `join_collision`, `join_refused`, `too_much_to_merge`, `changed_meanwhile`, `life_unknown`, `entry_unreadable`, `record_in_etcd`: such a cluster has no witnesses */
             409: {
                 headers: {
                     [name: string]: unknown;
