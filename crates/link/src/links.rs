@@ -78,6 +78,15 @@ pub enum StartError {
 /// in use.
 const LISTEN_EVERY: Duration = Duration::from_secs(2);
 
+/// Listens at these addresses as far as possible now.
+async fn try_to_listen(addresses: Vec<SocketAddr>) -> Vec<(SocketAddr, io::Result<Listener>)> {
+    let mut listening = Vec::new();
+    for address in addresses {
+        listening.push((address, Listener::bind(address).await));
+    }
+    listening
+}
+
 /// Waits until the node can listen at the address.
 async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr, String>>) -> Listener {
     loop {
@@ -96,7 +105,8 @@ async fn listen_later(address: SocketAddr, missing: &RefCell<BTreeMap<SocketAddr
 /// The links of this node with all others of its cluster, on core 0.
 pub struct Links {
     mesh: Rc<Mesh>,
-    addresses: Vec<SocketAddr>,
+    room: Rc<Room>,
+    addresses: RefCell<Vec<SocketAddr>>,
     /// Addresses that are not available now, with the error of the system.
     missing: Rc<RefCell<BTreeMap<SocketAddr, String>>>,
     accepting: RefCell<Vec<Task<()>>>,
@@ -120,10 +130,7 @@ impl Links {
         assert_eq!(rt::core(), CoreId(0), "links are started on core 0");
         let tls = settings.configs()?;
         let Settings { me, cluster, generation, incarnation, listen, protocol, limits, .. } = settings;
-        let mut listening = Vec::new();
-        for address in listen {
-            listening.push((address, Listener::bind(address).await));
-        }
+        let listening = try_to_listen(listen).await;
         let Limits { queued_bytes, silence, .. } = limits;
         let bounds = Bounds { queued_bytes, silence };
         for core in 0..rt::cores() {
@@ -134,29 +141,45 @@ impl Links {
         let room = Room::new(limits.handshakes);
         let mesh = Mesh::new(Identification { me, cluster, generation, incarnation, protocol, limits, tls });
         rt::set_local(Rc::clone(&mesh));
-        let links =
-            Links { mesh, addresses: Vec::new(), missing: Rc::default(), accepting: RefCell::default() };
-        let mut addresses = Vec::new();
+        let links = Links {
+            mesh,
+            room,
+            addresses: RefCell::default(),
+            missing: Rc::default(),
+            accepting: RefCell::default(),
+        };
+        links.accept(listening);
+        Ok(links)
+    }
+
+    /// Listens at these addresses, too: at those that are available at once, at the others as soon as they
+    /// are.
+    pub async fn listen(&self, addresses: Vec<SocketAddr>) {
+        let listening = try_to_listen(addresses).await;
+        self.accept(listening);
+    }
+
+    fn accept(&self, listening: Vec<(SocketAddr, io::Result<Listener>)>) {
         for (address, listener) in listening {
-            let (mesh, room, missing) = (Rc::clone(&links.mesh), Rc::clone(&room), Rc::clone(&links.missing));
-            let accepting = match listener {
+            let (mesh, room, missing) =
+                (Rc::clone(&self.mesh), Rc::clone(&self.room), Rc::clone(&self.missing));
+            let (address, accepting) = match listener {
                 Ok(listener) => {
-                    addresses.push(listener.local_address());
-                    rt::spawn(acceptor::accept(mesh, Rc::new(listener), room))
+                    (listener.local_address(), rt::spawn(acceptor::accept(mesh, Rc::new(listener), room)))
                 }
                 Err(error) => {
-                    addresses.push(address);
                     tracing::warn!(%address, %error, "cannot listen for other nodes at this address: retrying");
                     missing.borrow_mut().insert(address, error.to_string());
-                    rt::spawn(async move {
+                    let later = rt::spawn(async move {
                         let listener = listen_later(address, &missing).await;
                         acceptor::accept(mesh, Rc::new(listener), room).await;
-                    })
+                    });
+                    (address, later)
                 }
             };
-            links.accepting.borrow_mut().push(accepting);
+            self.addresses.borrow_mut().push(address);
+            self.accepting.borrow_mut().push(accepting);
         }
-        Ok(Links { addresses, ..links })
     }
 
     /// Sets the other members of the cluster; this node itself may be among them.
@@ -198,8 +221,8 @@ impl Links {
     }
 
     /// Where this node listens, or will as soon as the address is available.
-    pub fn local_addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn local_addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.borrow().clone()
     }
 
     /// Whether links are encrypted and both sides prove their identities.

@@ -512,6 +512,26 @@ fn a_node_listens_at_the_addresses_that_are_there_and_at_the_others_when_they_ar
 }
 
 #[test]
+fn a_node_listens_at_another_address_while_its_links_run() {
+    let cluster = Cluster::new(1, &[1, 1]);
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    cluster.kill(a);
+    let settings = settings(a.id, cluster.world.address(a.sim), 2);
+    cluster.start_with(a, Settings { listen: Vec::new(), ..settings });
+    cluster.settle();
+    assert_eq!((a.log.up(), b.log.up()), (Vec::new(), Vec::new()), "nothing leads to it");
+    let address = cluster.address(a);
+    let addresses = cluster.world.block_on(a.sim, CORE, move || async move {
+        let held = rt::local::<Held>().unwrap();
+        held.0.listen(vec![address]).await;
+        held.0.local_addresses()
+    });
+    assert_eq!(addresses, [address]);
+    cluster.settle();
+    assert_eq!((a.log.up(), b.log.up()), (all_links(2, 1, 1, 1), all_links(1, 2, 1, 1)));
+}
+
+#[test]
 fn another_cluster_is_refused() {
     let cluster = Cluster::new(1, &[1, 1]);
     let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };

@@ -355,7 +355,7 @@ impl Keeper {
 
     /// The addresses at which other nodes reach this one.
     pub fn addresses(&self) -> Vec<std::net::SocketAddr> {
-        self.links.local_addresses().to_vec()
+        self.links.local_addresses()
     }
 
     /// Whether the node is about to stop.
