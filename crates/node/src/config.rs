@@ -121,6 +121,9 @@ pub struct Config {
     pub link_via: BTreeMap<SocketAddr, SocketAddr>,
     /// Where the record of the node's cluster is kept.
     pub record: RecordEngine,
+    /// Whether a node that starts in no cluster creates one, in which it listens at no address until it is
+    /// asked to: step 2 of `docs/why/one-record.md`.
+    pub founds: bool,
     /// Answers questions of other nodes of the cluster, as text that only the two nodes need to understand;
     /// `None` if this node does not know the answer.
     pub show: Show,
@@ -192,6 +195,7 @@ impl Default for Config {
             discovery_chap: false,
             link_via: BTreeMap::new(),
             record: RecordEngine::Embedded,
+            founds: false,
             show: Show::default(),
             carry: Carry::default(),
             devices: Devices::default(),

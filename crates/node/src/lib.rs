@@ -71,6 +71,7 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
     control.go_on_in_cluster().await;
     control.open_everything(wanted.pool).await?;
     control.finish_leaving().await;
+    control.found_at_start().await;
     // Before any host can log in, so that early hosts find all volumes.
     control.make_volumes(wanted.volumes).await?;
     let listeners = control.listen(&config.portals).await?;

@@ -25,7 +25,9 @@ use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::config::RecordEngine;
-use crate::copies::{Copies, Engine, Keeper, LinkHandler, LinkRoles, RECORD_DEADLINE, node_key, peer};
+use crate::copies::{
+    Copies, Engine, Keeper, LinkHandler, LinkRoles, NodeEntry, RECORD_DEADLINE, node_key, peer,
+};
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 
@@ -186,17 +188,34 @@ impl Control {
         self.record.borrow().get(CLUSTER)
     }
 
-    /// Creates a cluster of which this node is the only member. The node's targets and hosts become the
-    /// cluster's.
+    /// Creates a cluster of which this node is the only member, and which other nodes can join. The node's
+    /// targets and hosts become the cluster's.
     ///
     /// # Errors
-    /// The node is already in a cluster; files cannot be written.
+    /// The node is already in such a cluster; files cannot be written.
     pub async fn init_cluster(self: &Rc<Control>, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
+        self.found(Doing::MakeCluster, listen).await
+    }
+
+    /// Creates a cluster in which this node listens at no address, if it is in none and is to do so.
+    ///
+    /// If that fails, the node serves without a cluster, and the next start tries again.
+    pub(crate) async fn found_at_start(self: &Rc<Control>) {
+        if !Shard::current().config().founds || self.place().is_some() {
+            return;
+        }
+        if let Err(error) = self.found(Doing::WriteIdentity, Vec::new()).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "the node could not create the record of a cluster");
+        }
+    }
+
+    async fn found(self: &Rc<Control>, doing: Doing, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new(Doing::MakeCluster, &self.host.name), |changing| async move {
+        self.change(Work::new(doing, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
-            if control.place().is_some() {
-                return Err(EnterError::Already.into());
+            if let Some(place) = control.place() {
+                return control.listen_for_others(&changing, place, listen).await;
             }
             try_to_listen(&listen, &[]).await?;
             let place = Place {
@@ -235,6 +254,32 @@ impl Control {
             Ok(())
         })
         .await
+    }
+
+    /// Listens for other nodes at these addresses, in a cluster in which this node has had none. The caller
+    /// holds the record.
+    ///
+    /// # Errors
+    /// The node has addresses, or cannot listen at these; the record cannot be written.
+    async fn listen_for_others(
+        &self,
+        changing: &Changing,
+        place: Place,
+        listen: Vec<SocketAddr>,
+    ) -> Result<(), ControlError> {
+        let keeper = self.keeper().ok().filter(|_| place.listen.is_empty() && !listen.is_empty());
+        let Some(keeper) = keeper else { return Err(EnterError::Already.into()) };
+        try_to_listen(&listen, &[]).await?;
+        let place = Place { listen: listen.clone(), ..place };
+        self.commit(changing, vec![set(CLUSTER.into(), &place)]).await?;
+        keeper.links().listen(listen).await;
+        // Its next announcement has them.
+        let is_known = || {
+            let entry = keeper.get::<NodeEntry>(&node_key(keeper.me()));
+            entry.is_some_and(|(entry, _)| entry.addresses == keeper.addresses())
+        };
+        keeper.until(RECORD_DEADLINE, is_known).await;
+        Ok(())
     }
 
     /// Enters a cluster that another node has let this one join. Its certificates, if it has any, are in the

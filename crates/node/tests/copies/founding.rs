@@ -16,12 +16,18 @@ fn user(name: &str) -> User {
 
 /// A single node with its objects, and the record that its cluster will have.
 fn alone(seed: u64) -> Cluster {
+    single(seed, false)
+}
+
+/// The same. If it `founds`, the node has been in a cluster from its first start.
+fn single(seed: u64, founds: bool) -> Cluster {
     let world = World::new(seed);
     let memory = cluster::memory::Memory::new(cluster::NodeId::new(1));
     let server = world.add_machine("server-1", 1);
     let portal = SocketAddr::new(world.address(server), 3260);
     let record = RecordEngine::Memory(memory.clone());
-    let config = Config { data_dir: "/ursa".into(), portals: vec![portal], record, ..Config::default() };
+    let config =
+        Config { data_dir: "/ursa".into(), portals: vec![portal], record, founds, ..Config::default() };
     let node =
         Cluster { world, servers: vec![server], configs: vec![Arc::new(config)], cores: 1, record: memory };
     node.start(0);
@@ -122,4 +128,46 @@ fn the_objects_of_a_founder_survive_its_crash_at_any_moment() {
         assert_eq!(targets, TARGETS - 1, "cut {cut}");
     }
     assert!(before > 0 && between + after > 0, "before {before}, in between {between}, after {after}");
+}
+
+/// Only its addresses are new, in the life that has begun.
+#[test]
+fn a_node_that_has_a_cluster_from_its_first_start_listens_when_it_is_asked_to() {
+    let (mut before, mut after) = (0, 0);
+    for cut in 0..30 {
+        let node = single(cut, true);
+        let place = || node.control(0, |control| async move { control.place().unwrap() });
+        let begun = place();
+        assert_eq!((begun.node, begun.incarnation, begun.listen.len()), (1, 1, 0));
+        assert!(has_everything(&node), "in the record of its cluster");
+        let listen = vec![SocketAddr::new(node.world.address(node.servers[0]), LINK_PORT)];
+        let wanted = listen.clone();
+        drop(node.world.spawn_on(node.servers[0], CoreId(0), move || async move {
+            Control::current().init_cluster(listen).await.unwrap();
+        }));
+        node.world.run_for(Duration::from_micros(100 * cut * cut));
+        node.world.crash(node.servers[0]);
+        node.start(0);
+        let now = place();
+        assert_eq!((&now.cluster, now.node, now.incarnation), (&begun.cluster, 1, 2), "cut {cut}");
+        match now.listen == wanted {
+            true => after += 1,
+            false => before += 1,
+        }
+        let there = (0..100).any(|_| {
+            node.world.run_for(Duration::from_millis(100));
+            has_everything(&node)
+        });
+        assert!(there, "cut {cut}");
+        if now.listen.is_empty() {
+            let wanted = wanted.clone();
+            node.control(0, move |control| async move { control.init_cluster(wanted).await.unwrap() });
+        }
+        let listens = node.control(0, |control| async move { control.keeper().unwrap().addresses() });
+        assert_eq!(listens, wanted, "cut {cut}");
+        let again =
+            node.control(0, move |control| async move { control.init_cluster(wanted).await.is_err() });
+        assert!(again, "it is in a cluster that others can join");
+    }
+    assert!(before > 0 && after > 0, "before {before}, after {after}");
 }

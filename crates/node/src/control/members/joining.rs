@@ -108,6 +108,10 @@ impl Control {
         let keeper = self.keeper()?;
         let authority = self.authority(&keeper)?;
         let addresses = reachable(&keeper.addresses());
+        if addresses.is_empty() {
+            // Nobody can join it until `ursa node init`.
+            return Err(ControlError::NoCluster);
+        }
         let (token, open) = authority.token(keeper.me(), addresses, UnixSeconds(now + validity.as_secs()));
         self.tokens.borrow_mut().push(open);
         Ok(token.text())

@@ -158,6 +158,30 @@ fn a_node_joins_from_a_cluster_of_its_own_with_all_that_it_has() {
         .refused(409, "cluster_already");
 }
 
+/// Nobody can join it until the node listens for others.
+#[test]
+fn a_node_can_be_in_a_cluster_from_its_first_start() {
+    let start = || Rig::with(|_| {}, |config| config.founds = true);
+    let (first, second) = (start(), start());
+    let nodes = |rig: &Rig| rig.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
+    for rig in [&first, &second] {
+        assert_eq!(nodes(rig).len(), 1);
+        rig.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).refused(409, "no_cluster");
+    }
+    make_volume(&second, "mail", SHARED, 0);
+    let listen = json!({"listen": [free_address()]});
+    first.post("/v1/cluster", listen.clone()).json(201);
+    first.post("/v1/cluster", listen).refused(409, "cluster_already");
+    join(&first, &second);
+    wait("both nodes have the volume", || {
+        [&first, &second].iter().all(|rig| rig.names("/v1/volumes") == ["mail"])
+    });
+    wait("the nodes hear each other", || {
+        let nodes = nodes(&first);
+        nodes.len() == 2 && nodes.iter().all(|node| node["up"] == true)
+    });
+}
+
 #[test]
 fn a_node_whose_cluster_has_had_another_one_stays_there() {
     let rigs = [Rig::new(), Rig::new(), Rig::new(), Rig::new()];
