@@ -119,7 +119,10 @@ fn options() -> Options {
                     other => panic!("{other} is no compression"),
                 }
             }
-            "--replay" => options.tuning.replay_bytes = MIB * value().parse::<u64>().expect("MiB"),
+            "--replay" => {
+                options.tuning.replay_bytes = MIB * value().parse::<u64>().expect("MiB");
+                options.tuning.replay_bytes_all = options.tuning.replay_bytes;
+            }
             "--segment" => options.tuning.segment = Some(ByteLen(MIB * value().parse::<u64>().expect("MiB"))),
             "--fill" => options.fill = Some(value().parse().expect("percent")),
             "--only" => options.only = value(),
