@@ -88,6 +88,9 @@ const CHECKPOINT_BYTES: u64 = 16 << 20;
 /// for them.
 const GAIN_BYTES: u64 = 8 << 20;
 
+/// As long as more is left, a checkpoint must free this many quarters of the segments at high water.
+const GAIN_QUARTERS: u64 = 3;
+
 /// Slots that a checkpoint may waste at the ends of segments and of its pieces, in percent of what it writes.
 const WASTE_PERCENT: u64 = 25;
 
@@ -300,7 +303,7 @@ impl Running {
             return false;
         }
         let wanted = if ready > short {
-            self.high().min(missing) / 2
+            self.high().min(missing) * GAIN_QUARTERS / 4
         } else if self.cleaning {
             (GAIN_BYTES / self.segment_bytes()).min(missing / 2)
         } else {
