@@ -313,7 +313,7 @@ impl Shard {
         state
     }
 
-    /// Waits until no command uses a removed unit, and returns its last state.
+    /// Waits until no command uses a removed unit, and none is at a disk; returns its last state.
     ///
     /// Sessions that see the unit look up their LUNs again: otherwise an idle session would keep the unit
     /// until it ends.
@@ -329,7 +329,10 @@ impl Shard {
         let (gone, state) = oneshot();
         // In a task, because the caller may give up.
         rt::spawn(async move {
+            let volume = Rc::clone(removed.volume());
             let state = removed.gone().await;
+            volume.late_ended().await;
+            drop(volume);
             Shard::current().note_left(id);
             gone.send(state);
         })

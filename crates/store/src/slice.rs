@@ -135,6 +135,9 @@ pub struct Slice {
     changing: Rc<()>,
     /// The caller of a change has gone away before it had ended: it may still happen, in one layout or both.
     abandoned: Cell<bool>,
+    /// How many operations have not ended in a layout to which the volume was being converted, although those
+    /// who began them do not wait any more: its disk hangs.
+    late: Rc<Cell<usize>>,
     lost: Lost,
     /// The operations on the pages of the map, by page; the list of lost blocks is page 0.
     pages: Gate,
@@ -331,6 +334,7 @@ impl Slice {
             turns: RangeLock::default(),
             changing: Rc::default(),
             abandoned: Cell::new(false),
+            late: Rc::default(),
             lost: Lost::default(),
             pages: Gate::default(),
             moves: Cell::new(0),
@@ -634,11 +638,10 @@ impl Slice {
     /// [`SliceError::Full`]; else as for [`Slice::write`].
     pub async fn reserve(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         self.check(offset, len);
-        if let Some(conversion) = self.conversion().filter(|conversion| conversion.is_equal())
-            && let Err(error) = conversion.next.reserve(&bytes(offset, len)).await
-            && !conversion.is_given_up().await
-        {
-            return Err(error);
+        if let Some(conversion) = self.conversion().filter(|conversion| conversion.is_equal()) {
+            let next = Rc::clone(&conversion.next);
+            let reserved = async move { next.reserve(&bytes(offset, len)).await };
+            conversion.unless_given_up(reserved, || {}).await?;
         }
         self.layout().reserve(&bytes(offset, len)).await
     }
@@ -682,10 +685,9 @@ impl Slice {
         // In this order: the conversion may end while the first of the two is flushed.
         let conversion = self.conversion().filter(|conversion| conversion.is_equal());
         self.layout().flush().await?;
-        match conversion {
-            Some(conversion) => conversion.next.flush().await,
-            None => Ok(()),
-        }
+        let Some(conversion) = conversion else { return Ok(()) };
+        let next = Rc::clone(&conversion.next);
+        conversion.unless_given_up(async move { next.flush().await }, || {}).await
     }
 
     /// Whether a disk that the slice lies on is out of service, or it is unknown where a part of it lies.
@@ -793,10 +795,16 @@ impl Slice {
         // older block would reappear.
         self.layout().merge_all().await?;
         if let Some(conversion) = self.conversion() {
-            // It may become equal at any moment.
-            let merged = conversion.next.merge_all().await;
+            let next = Rc::clone(&conversion.next);
+            let merging = async move { next.merge_all().await };
             if conversion.is_equal() {
-                merged?;
+                conversion.unless_given_up(merging, || {}).await?;
+            } else {
+                let merged = conversion.in_time(merging).await;
+                // It may become equal at any moment.
+                if conversion.is_equal() {
+                    merged?;
+                }
             }
         }
         let mut ranges = ranges.iter().map(|(offset, len)| offset.0..offset.0 + len.0);

@@ -58,6 +58,14 @@ impl Volume {
         Ok(equal)
     }
 
+    /// Waits for what a disk that hangs has not finished in layouts that this core's slices were being
+    /// converted to: hosts have not waited for it.
+    pub async fn late_ended(&self) {
+        for slice in self.own_slices() {
+            slice.layout().late_ended().await;
+        }
+    }
+
     /// Makes only the present layout of this core's slices count.
     pub fn count_present_only(&self) {
         self.slices.iter().flatten().for_each(|slice| slice.layout().count_present_only());

@@ -4,8 +4,10 @@ use super::set_back::log_in_at_last;
 use super::*;
 
 use node::control::EndedWork;
+use rt::sim::DiskLatency;
 
 const NAME: &str = Shape::thick().name;
+const SECOND_DISK: &str = "/dev/second";
 /// The blocks that the host writes again and again.
 const BLOCKS: u64 = 1500;
 
@@ -204,6 +206,53 @@ fn a_conversion_that_is_cancelled_leaves_the_volume_as_it_was() {
                 assert_eq!([0, 1].map(|index| cluster.free(index)), free);
             }
             assert_eq!(cluster.in_sync(0), 2);
+        });
+    }
+}
+
+/// The disk holds nothing that counts: hosts wait for it once, for a second, and the copy stays in sync.
+#[test]
+fn a_disk_that_hangs_with_the_other_layout_holds_up_the_conversion_and_no_host() {
+    let seconds = Duration::from_secs;
+    for nodes in 1..=2 {
+        each_seed(2, |seed| {
+            let cluster = Cluster::new(seed, nodes, 2);
+            cluster.add_volume(VolumeKind::Thick, nodes as u8);
+            let server = cluster.servers[0];
+            // The other layout goes where most space is left.
+            cluster.world.add_disk(server, SECOND_DISK, 256 * MIB, 512);
+            cluster.control(0, |control| async move {
+                let disk = NewDisk { path: SECOND_DISK.into(), create: None, reserve: false };
+                control.add_disk(POOL, disk, false).await.unwrap();
+            });
+            let written = cluster.start_writing(cluster.portal(0));
+            cluster.world.run_for(seconds(1));
+            cluster.convert(0, VolumeKind::Log);
+            let is_being_copied = || {
+                cluster.control(0, |control| async move {
+                    control.conversions().iter().any(|(_, conversion)| conversion.done > 0)
+                })
+            };
+            if seed % 2 == 0 {
+                assert!(cluster.world.run_until(is_being_copied, seconds(3)));
+            }
+            let silence = seconds(20)..seconds(21);
+            let (read, write, flush) = (silence.clone(), silence.clone(), silence);
+            let silent = DiskLatency { read, write, flush, ..DiskLatency::default() };
+            cluster.world.set_disk_latency(server, SECOND_DISK, silent);
+            assert!(!cluster.is_of_its_kind(0), "it hangs in the middle");
+            let last = || written.acked.borrow().values().max().copied().unwrap_or(0);
+            cluster.world.run_for(seconds(3));
+            let before = last();
+            cluster.world.run_for(seconds(8));
+            assert!(last() > before + 300, "{} writes in 8 s", last() - before);
+            assert_eq!(cluster.in_sync(0), nodes);
+            cluster.world.set_disk_latency(server, SECOND_DISK, DiskLatency::default());
+            cluster.world.run_for(seconds(20));
+            cluster.wait_until_converted();
+            cluster.stop_writing(&written);
+            assert!(cluster.told_of(0, &["copy_out_of_sync"]).is_empty());
+            (0..nodes).for_each(|index| cluster.assert_reads_back(index, &written));
         });
     }
 }

@@ -1,7 +1,9 @@
 //! The second layout of a slice whose volume is being converted, and what the slice does with it.
 //!
-//! Until both layouts have everything ([`Conversion::is_equal`]), only the present one counts. The reasons
-//! are in `docs/why/pool.md`, *Converting a volume*.
+//! Until both layouts have everything ([`Conversion::is_equal`]), only the present one counts. Until then
+//! hosts do not wait for a disk that hangs and holds only the other one: an operation there that is late goes
+//! on alone, and nothing else is done there before it has ended. The reasons are in `docs/why/pool.md`,
+//! *Converting a volume*.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -55,7 +57,7 @@ impl Slice {
 
     pub(super) fn convert_to(&self, spec: SliceSpec, disks: &CoreDisks) {
         let len = spec.len;
-        let conversion = Conversion::new(Layout::open(spec, disks), len);
+        let conversion = Conversion::new(Layout::open(spec, disks), len, Rc::clone(&self.late));
         self.conversion.replace(Some(Rc::new(conversion)));
     }
 
@@ -98,7 +100,8 @@ impl Slice {
         }
         if self.lost.holds_some_of(&(0..self.len().0)) {
             // As in [`Slice::hold`].
-            conversion.next.merge_all().await?;
+            let next = Rc::clone(&conversion.next);
+            conversion.in_time(async move { next.merge_all().await }).await?;
         }
         conversion.become_equal(&self.turns).await
     }
@@ -138,6 +141,16 @@ impl Slice {
             rt::sleep(LOOK_EVERY).await;
         }
         !self.abandoned.get()
+    }
+
+    /// Waits until nothing is under way in the other layout that those who began it do not wait for any more,
+    /// because a disk hangs.
+    ///
+    /// To be called before the slice is closed: whoever opens it next, or has its space next, relies on that.
+    pub async fn late_ended(&self) {
+        while self.late.get() > 0 {
+            rt::sleep(LOOK_AT_LATE).await;
+        }
     }
 
     /// Changes the range in the layout, and in that which the volume is being converted to.
@@ -188,6 +201,15 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// How long hosts wait for an operation of the other layout while only the present one counts.
+///
+/// That is less than the time after which the other members of a volume remove a copy that finishes no writes
+/// (R20): a copy stays, although a disk hangs that it does not need.
+const LATE_AFTER: Duration = Duration::from_secs(1);
+
+/// How often those look that wait for an operation which is late.
+const LOOK_AT_LATE: Duration = Duration::from_millis(50);
+
 /// A layout that a slice is being copied to.
 pub(crate) struct Conversion {
     pub(crate) next: Rc<Layout>,
@@ -200,17 +222,21 @@ pub(crate) struct Conversion {
     equal: Cell<bool>,
     /// The volume was switched to the other layout.
     switched: Cell<bool>,
+    /// How many operations of another layout of the slice have not ended although nobody waits for them any
+    /// more: they may still change it.
+    late: Rc<Cell<usize>>,
 }
 
 impl Conversion {
-    /// Nothing of the slice, which is this long, has been compared yet.
-    pub(crate) fn new(next: Layout, len: ByteLen) -> Conversion {
+    /// Nothing of the slice, which is this long, has been compared yet. `late` is the slice's.
+    pub(crate) fn new(next: Layout, len: ByteLen, late: Rc<Cell<usize>>) -> Conversion {
         Conversion {
             next: Rc::new(next),
             len: len.0,
             behind: Cell::new((0, len.0)),
             equal: Cell::new(false),
             switched: Cell::new(false),
+            late,
         }
     }
 
@@ -229,7 +255,7 @@ impl Conversion {
     /// # Errors
     /// Those of the present layout; of the other one only if both count, and continue to count.
     pub(crate) async fn apply(
-        &self,
+        self: &Rc<Self>,
         present: &Layout,
         range: Range<u64>,
         change: Change,
@@ -245,7 +271,7 @@ impl Conversion {
         }
         // It need not be durable: nothing counts here before a flush.
         let is_same = match changed {
-            Ok(()) => self.next.apply(&range, change.cached()).await.is_ok(),
+            Ok(()) => self.change_next(&range, change.cached()).await.is_ok(),
             Err(_) => false,
         };
         if !is_same {
@@ -255,7 +281,7 @@ impl Conversion {
     }
 
     async fn apply_to_equal(
-        &self,
+        self: &Rc<Self>,
         present: &Layout,
         range: Range<u64>,
         change: Change,
@@ -268,13 +294,9 @@ impl Conversion {
         if !is_next_first {
             present.apply(&range, change.clone()).await.inspect_err(|_| self.fall_behind(&range))?;
         }
-        if let Err(error) = self.next.apply(&range, change.clone()).await {
-            self.fall_behind(&range);
-            // It is an error only if this layout is to be the volume's.
-            if !self.is_given_up().await {
-                return Err(error);
-            }
-        }
+        let (next, there, to) = (Rc::clone(&self.next), range.clone(), change.clone());
+        let changed = async move { next.apply(&there, to).await };
+        self.unless_given_up(changed, || self.fall_behind(&range)).await?;
         if is_next_first {
             present.apply(&range, change).await.inspect_err(|_| self.fall_behind(&range))?;
         }
@@ -289,6 +311,84 @@ impl Conversion {
             rt::sleep(LOOK_EVERY).await;
         }
         !self.equal.get()
+    }
+
+    /// Whether the other layout is left alone, because an operation there is late.
+    fn is_late(&self) -> bool {
+        self.late.get() > 0
+    }
+
+    /// Waits for an operation of the other layout, which does not count yet.
+    ///
+    /// # Errors
+    /// Those of the operation; [`SliceError::Offline`]: it is late and may still happen, or an earlier one is
+    /// late and this one was not begun.
+    pub(crate) async fn in_time<T: 'static>(
+        self: &Rc<Self>,
+        operation: impl Future<Output = Result<T, SliceError>> + 'static,
+    ) -> Result<T, SliceError> {
+        if self.is_late() {
+            return Err(SliceError::Offline);
+        }
+        let mut operation = Box::pin(operation);
+        match rt::timeout(LATE_AFTER, operation.as_mut()).await {
+            Ok(result) => result,
+            Err(rt::Elapsed) => {
+                self.leave_alone(operation);
+                Err(SliceError::Offline)
+            }
+        }
+    }
+
+    /// Waits for an operation of the other layout, which counts as much as the present one, unless it is given
+    /// up meanwhile. `missed` is called if the operation fails or is late.
+    ///
+    /// # Errors
+    /// Those of the operation, if the other layout is not given up.
+    pub(crate) async fn unless_given_up(
+        self: &Rc<Self>,
+        operation: impl Future<Output = Result<(), SliceError>> + 'static,
+        missed: impl Fn(),
+    ) -> Result<(), SliceError> {
+        let mut operation = Box::pin(operation);
+        let mut within = LATE_AFTER;
+        loop {
+            if let Ok(result) = rt::timeout(within, operation.as_mut()).await {
+                let Err(error) = result else { return Ok(()) };
+                missed();
+                // It is an error only if this layout is to be the volume's.
+                return if self.is_given_up().await { Ok(()) } else { Err(error) };
+            }
+            missed();
+            if self.switched.get() {
+                // It is the volume's only layout: others decide what becomes of a disk that hangs.
+                return operation.await;
+            }
+            if !self.equal.get() {
+                self.leave_alone(operation);
+                return Ok(());
+            }
+            within = LOOK_AT_LATE;
+        }
+    }
+
+    /// Lets an operation of the other layout end without those who have waited for it.
+    fn leave_alone<T: 'static>(self: &Rc<Self>, operation: impl Future<Output = T> + 'static) {
+        if !self.is_late() {
+            tracing::warn!("a disk does not answer: the conversion of a volume waits, and hosts do not");
+        }
+        self.late.set(self.late.get() + 1);
+        let conversion = Rc::clone(self);
+        rt::spawn(async move {
+            drop(operation.await);
+            conversion.late.set(conversion.late.get() - 1);
+        })
+        .detach();
+    }
+
+    async fn change_next(self: &Rc<Self>, range: &Range<u64>, change: Change) -> Result<(), SliceError> {
+        let (next, range) = (Rc::clone(&self.next), range.clone());
+        self.in_time(async move { next.apply(&range, change).await }).await
     }
 
     /// Notes that the layouts may differ in the range.
@@ -307,7 +407,7 @@ impl Conversion {
     /// # Errors
     /// Those of both layouts. Nothing has been lost: the part is copied again.
     pub(crate) async fn copy_some(
-        &self,
+        self: &Rc<Self>,
         turns: &RangeLock,
         present: &Layout,
         is_lost: impl Fn(&Range<u64>) -> bool,
@@ -315,6 +415,9 @@ impl Conversion {
         let (start, end) = self.behind.get();
         if start >= end {
             return Ok(());
+        }
+        if self.is_late() {
+            return Err(SliceError::Offline);
         }
         let range = start..end.min((start / STEP_BYTES + 1) * STEP_BYTES);
         let _turn = match makes(Canary::ConvertUnheld) {
@@ -331,13 +434,14 @@ impl Conversion {
     }
 
     async fn copy(
-        &self,
+        self: &Rc<Self>,
         present: &Layout,
         range: &Range<u64>,
         is_lost: impl Fn(&Range<u64>) -> bool,
     ) -> Result<(), SliceError> {
         let is_used = !present.allocated(range, 1).await?.is_empty();
-        let is_used_there = match self.next.allocated(range, 1).await {
+        let (next, there) = (Rc::clone(&self.next), range.clone());
+        let is_used_there = match self.in_time(async move { next.allocated(&there, 1).await }).await {
             Ok(found) => !found.is_empty(),
             // What cannot be looked up is written.
             Err(_) => true,
@@ -348,30 +452,40 @@ impl Conversion {
         let data = if is_used { Some(read(present, range, is_lost).await?) } else { None };
         // Most of it is the same if this continues after a restart; and a disk that does not know what it has
         // in use was zeroed, and need not be zeroed again.
-        let there = if is_used_there { self.next.read(range).await.ok() } else { None };
+        let (next, of) = (Rc::clone(&self.next), range.clone());
+        let read_there = self.in_time(async move { next.read(&of).await });
+        let there = if is_used_there { read_there.await.ok() } else { None };
         match (data.filter(|data| !is_zeros(data)), there) {
             (None, None) if !is_used_there => Ok(()),
             (None, Some(there)) if is_zeros(&there) => Ok(()),
-            (None, _) => self.next.apply(range, Change::Zero).await,
+            (None, _) => self.change_next(range, Change::Zero).await,
             (Some(data), Some(there)) if data.to_vec() == there.to_vec() => Ok(()),
-            (Some(data), _) => self.next.apply(range, Change::Write(data, Durability::Cached)).await,
+            (Some(data), _) => self.change_next(range, Change::Write(data, Durability::Cached)).await,
         }
     }
 
     /// Makes both layouts count from now on, unless something is left to copy. Returns whether they do.
     ///
     /// # Errors
-    /// Those of a flush of the other layout.
-    pub(crate) async fn become_equal(&self, turns: &RangeLock) -> Result<bool, SliceError> {
+    /// Those of a flush of the other layout; [`SliceError::Offline`] if something is late there.
+    pub(crate) async fn become_equal(self: &Rc<Self>, turns: &RangeLock) -> Result<bool, SliceError> {
         // Most of it now, while hosts' writes continue.
-        self.next.flush().await?;
+        self.flush_next().await?;
         let _turn = turn(turns, &(0..self.len)).await;
         if self.left().0 > 0 {
             return Ok(false);
         }
-        self.next.flush().await?;
+        self.flush_next().await?;
+        if self.is_late() {
+            return Err(SliceError::Offline);
+        }
         self.equal.set(true);
         Ok(true)
+    }
+
+    async fn flush_next(self: &Rc<Self>) -> Result<(), SliceError> {
+        let next = Rc::clone(&self.next);
+        self.in_time(async move { next.flush().await }).await
     }
 
     /// Makes only the present layout count again.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Rng};
 use rt::Durability;
-use rt::sim::{DiskFaults, NodeId, World};
+use rt::sim::{DiskFaults, DiskLatency, NodeId, World};
 use store::{
     Compression, LogTuning, Moved, Pool, SliceError, StoreError, VolumeId, VolumeKind, VolumeSpec,
     ZeroingWatch,
@@ -486,6 +486,103 @@ fn a_block_that_the_disk_cannot_read_is_not_converted_to_zeros() {
         assert_eq!(volume.read(0, MIB / 2).await.unwrap(), expected);
         assert_eq!(pool.volume(volume.info.id).unwrap().kind, VolumeKind::Log);
     });
+}
+
+/// A write waits for it once, for a second: neither the copying nor a switch or a cancellation holds up hosts
+/// then.
+#[test]
+fn hosts_do_not_wait_for_a_disk_that_hangs_with_the_other_layout() {
+    let seconds = Duration::from_secs;
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        let world = World::new(17);
+        let node = machine(&world, &[(16 * MIB, 512), (64 * MIB, 512)]);
+        let (pool, volume) = world.block_on(node, CORE, move || async move {
+            let pool = create().await;
+            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await.unwrap().id;
+            // The other layout goes where most space is left.
+            pool.add_disk(existing(2).remove(1), true).await.unwrap();
+            let volume = Rc::new(Volume::open(&pool, id));
+            volume.write(0, &vec![1; (MIB / 8) as usize], Durability::Durable).await.unwrap();
+            begin(&pool, &volume, from.other().unwrap()).await;
+            copy(&volume).await.unwrap();
+            (pool, volume)
+        });
+        let silence = seconds(20)..seconds(21);
+        let (read, write, flush) = (silence.clone(), silence.clone(), silence);
+        world.set_disk_latency(node, path(1), DiskLatency { read, write, flush, ..DiskLatency::default() });
+        let (pool, volume) = world.block_on(node, CORE, move || async move {
+            let began = rt::now();
+            for number in 2..10 {
+                volume.write(0, &sector(number), Durability::Durable).await.unwrap();
+            }
+            let took = rt::now() - began;
+            assert!(took < Duration::from_millis(1500), "{took:?}");
+            assert_eq!(copy(&volume).await, Err(SliceError::Offline));
+            assert_eq!(volume.slices[0].become_equal().await, Err(SliceError::Offline));
+            let _ = volume.slices[1].become_equal().await;
+            let ending = Rc::clone(&volume);
+            let ended = rt::spawn(async move {
+                for slice in &ending.slices {
+                    assert!(slice.end_conversion(false).await);
+                }
+                pool.cancel_conversion(ending.info.id).await.unwrap();
+                pool.leave_layouts(ending.info.id);
+                pool
+            });
+            volume.write(0, &sector(10), Durability::Durable).await.unwrap();
+            let took = rt::now() - began;
+            assert!(took < seconds(4), "{took:?}");
+            let pool = ended.await;
+            assert!(rt::now() - began > seconds(20), "what was written there late has ended");
+            assert_eq!(volume.read(0, SECTOR).await.unwrap(), sector(10));
+            (pool, volume)
+        });
+        world.set_disk_latency(node, path(1), DiskLatency::default());
+        world.block_on(node, CORE, move || async move {
+            pool.free_left_layouts(volume.info.id, ZeroingWatch::default()).await.unwrap();
+            begin(&pool, &volume, from.other().unwrap()).await;
+            finish(&pool, &volume).await.unwrap();
+            let mut expected = vec![1; (MIB / 8) as usize];
+            expected[..SECTOR as usize].copy_from_slice(&sector(10));
+            assert!(volume.read(0, MIB / 8).await.unwrap() == expected);
+        });
+    }
+}
+
+/// What was written late to the other layout is written again when the disk answers.
+#[test]
+fn a_conversion_continues_when_its_disk_answers() {
+    let seconds = Duration::from_secs;
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        let world = World::new(18);
+        let node = machine(&world, &[(16 * MIB, 512), (64 * MIB, 512)]);
+        let (pool, volume) = world.block_on(node, CORE, move || async move {
+            let pool = create().await;
+            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await.unwrap().id;
+            pool.add_disk(existing(2).remove(1), true).await.unwrap();
+            let volume = Rc::new(Volume::open(&pool, id));
+            begin(&pool, &volume, from.other().unwrap()).await;
+            copy(&volume).await.unwrap();
+            (pool, volume)
+        });
+        let silence = seconds(20)..seconds(21);
+        let (read, write, flush) = (silence.clone(), silence.clone(), silence);
+        world.set_disk_latency(node, path(1), DiskLatency { read, write, flush, ..DiskLatency::default() });
+        let volume = world.block_on(node, CORE, move || async move {
+            // The first one reaches the other disk, after all that follow.
+            for number in 1..4 {
+                volume.write(0, &sector(number), Durability::Durable).await.unwrap();
+            }
+            volume
+        });
+        world.set_disk_latency(node, path(1), DiskLatency::default());
+        world.block_on(node, CORE, move || async move {
+            assert_eq!(copy(&volume).await, Err(SliceError::Offline), "the write has not ended");
+            volume.slices[0].late_ended().await;
+            finish(&pool, &volume).await.unwrap();
+            assert_eq!(volume.read(0, SECTOR).await.unwrap(), sector(3));
+        });
+    }
 }
 
 /// What counts from the switch on is durable before it, also on a disk that the commit does not flush. And
