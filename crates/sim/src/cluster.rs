@@ -65,7 +65,7 @@ const LOG_TUNING: LogTuning = LogTuning {
     changes_min: 256,
     changes_max: 1024,
     replay_bytes: 512 << 10,
-    replay_bytes_all: 0,
+    scan_bytes_all: 0,
 };
 
 /// So little memory that logs keep only some of their leaves, and sometimes none.

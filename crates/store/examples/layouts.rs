@@ -121,7 +121,7 @@ fn options() -> Options {
             }
             "--replay" => {
                 options.tuning.replay_bytes = MIB * value().parse::<u64>().expect("MiB");
-                options.tuning.replay_bytes_all = options.tuning.replay_bytes;
+                options.tuning.scan_bytes_all = 0;
             }
             "--segment" => options.tuning.segment = Some(ByteLen(MIB * value().parse::<u64>().expect("MiB"))),
             "--fill" => options.fill = Some(value().parse().expect("percent")),

@@ -122,7 +122,7 @@ impl Running {
         &mut self,
         handle: &super::LogHandle,
     ) -> Result<(NewRoot, Encoding), CheckpointError> {
-        if let Some(zone) = self.zone_to_return(handle.tuning.replay_bytes) {
+        if let Some(zone) = self.zone_to_return() {
             self.segments.retire_zone(zone);
         }
         let used = self.segments.used.values();
@@ -152,7 +152,7 @@ impl Running {
                 && !self.is_replayed(**segment)
         });
         let freed: Vec<u32> = unneeded.map(|(segment, _)| *segment).collect();
-        let announced = self.to_announce(&freed, handle.tuning.replay_bytes);
+        let announced = self.to_announce(&freed);
         let state = self.encoding(&freed.iter().copied().collect(), rough);
         let replayed = self
             .segments
@@ -186,7 +186,7 @@ impl Running {
     }
 
     /// Segments for records when the announced ones are full.
-    pub(super) fn to_announce(&self, freed: &[u32], replay_bytes: u64) -> Vec<(u32, u64)> {
+    pub(super) fn to_announce(&self, freed: &[u32]) -> Vec<(u32, u64)> {
         let usable = |segment: &&u32| {
             let zone = self.segments.zones.get(&self.segments.zone_of(**segment));
             let unread = self.segments.used.get(segment).is_none_or(|used| used.readers == 0);
@@ -194,16 +194,16 @@ impl Running {
         };
         let freed: Vec<u32> = freed.iter().filter(usable).copied().collect();
         let left = (self.segments.free.len() + freed.len()).saturating_sub(self.map_need() as usize);
-        let wanted = self.announced(replay_bytes).saturating_sub(self.segments.ready.len());
+        let wanted = self.announced(self.since_freeze).saturating_sub(self.segments.ready.len());
         let candidates = freed.into_iter().rev().chain(self.segments.free.iter().rev().copied());
         candidates.take(wanted.min(left)).map(|segment| (segment, rt::random())).collect()
     }
 
     /// A zone that the log can do without, unless the pool has just not taken one back.
-    pub(super) fn zone_to_return(&self, replay_bytes: u64) -> Option<u32> {
+    pub(super) fn zone_to_return(&self) -> Option<u32> {
         let leaving = self.segments.zones.values().any(|zone| zone.leaving);
         let may_return = self.return_again_at.is_none_or(|at| rt::now() >= at);
-        let can_return = may_return && !leaving && self.can_return_zone(replay_bytes);
+        let can_return = may_return && !leaving && self.can_return_zone();
         if can_return { self.segments.idle_zone() } else { None }
     }
 

@@ -155,7 +155,7 @@ impl Running {
     /// `None`: nothing waits, or there is no room.
     fn next_record(&mut self, tuning: &LogTuning) -> Option<(Head, Taken)> {
         let entries_left = self.entries_left(self.changes_max(tuning));
-        let bounded = entries_left > 0 && self.since_freeze < tuning.replay_bytes;
+        let bounded = entries_left > 0 && self.since_freeze < self.replay_bytes();
         let wants_data = self.append.has_data() && bounded && self.may_write_data();
         let room = self.segments.rest(self.segments.hosts);
         let needed = if wants_data { 2 } else { 1 };

@@ -130,7 +130,7 @@ impl Inner {
         }
         let found = !self.gone().is_empty();
         let mut state = self.state.borrow_mut();
-        let spares = state.zone_to_return(self.handle.tuning.replay_bytes).is_some();
+        let spares = state.zone_to_return().is_some();
         state.sweeping = match now {
             _ if found => Sweeping::Leaves,
             // A checkpoint that returned none would be followed by another one forever.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rt::CoreId;
 use rt::sync::{Sender, oneshot};
 
+use super::bounds::ReplayBounds;
 use super::memory::Member;
 use super::place::{QUARTER_BYTES, SLOT_BYTES};
 use super::space::held_for;
@@ -169,6 +170,7 @@ pub(crate) struct LogHandle {
     /// Disk and offset of the log's roots in each of the two mirrors.
     pub roots: [(u16, u64); 2],
     pub tuning: LogTuning,
+    pub replay: ReplayBounds,
     pub memory: LogMemory,
     pub lender: Arc<Lender>,
     /// Rung when something here has changed, and when the log must end.
@@ -251,6 +253,7 @@ pub(crate) struct NewHandle {
     pub zone_segments: u32,
     pub roots: [(u16, u64); 2],
     pub tuning: LogTuning,
+    pub replay: ReplayBounds,
     pub memory: LogMemory,
     pub lender: Arc<Lender>,
     pub zones: BTreeMap<u32, (u16, u64)>,
@@ -266,6 +269,7 @@ impl LogHandle {
             zone_segments,
             roots,
             tuning,
+            replay,
             memory,
             lender,
             zones,
@@ -280,6 +284,7 @@ impl LogHandle {
             zone_segments,
             roots,
             tuning,
+            replay,
             memory,
             lender,
             bell,

@@ -15,6 +15,7 @@
 
 mod announce;
 mod append;
+pub(crate) mod bounds;
 mod changes;
 #[cfg(any(test, debug_assertions))]
 pub(crate) mod check;
@@ -57,6 +58,7 @@ pub use read::MAP_UNIT;
 pub use slice::LogSlice;
 pub(crate) use space::held_for;
 
+use bounds::ReplayBounds;
 use changes::Changes;
 use effort::Effort;
 use leaf::{LEAF_BLOCKS, Leaf, LeafCache, LeafKey};
@@ -82,9 +84,9 @@ pub struct LogTuning {
     /// How many bytes of records after the last root a recovery reads at most, not counting the rest of the
     /// segments that it has to scan.
     pub replay_bytes: u64,
-    /// The same for all logs of a pool together. A log may replay its part of it, at most 64 segments, where
-    /// that is more than `replay_bytes`.
-    pub replay_bytes_all: u64,
+    /// How many bytes the recoveries of all logs of a pool may scan together. A log with a small map may
+    /// replay what its part allows, where that is more than `replay_bytes`.
+    pub scan_bytes_all: u64,
 }
 
 impl Default for LogTuning {
@@ -98,9 +100,10 @@ impl Default for LogTuning {
             // memory is short.
             changes_min: 32 << 10,
             changes_max: 256 << 10,
-            // Eight logs on a disk of 500 MB/s recover in 4 s, and a single one in half of that.
+            // Eight logs on a disk of 500 MB/s read their records in 4 s.
             replay_bytes: 256 << 20,
-            replay_bytes_all: 1 << 30,
+            // 3 s on such a disk: 1 GiB for a single log, with the largest segments.
+            scan_bytes_all: 1408 << 20,
         }
     }
 }
@@ -202,6 +205,7 @@ struct Running {
     /// Segments were opened, emptied or lent since the log last checked whether a checkpoint would gain
     /// segments.
     stock_changed: bool,
+    replay: ReplayBounds,
     /// Bytes of records since the last freeze.
     since_freeze: u64,
     /// Blocks that were zeroed since the last freeze.
@@ -536,6 +540,7 @@ impl Running {
             returning: 0,
             return_again_at: None,
             stock_changed: true,
+            replay: handle.replay,
             since_freeze: 0,
             zeroed: 0,
             exhausted: false,
@@ -564,6 +569,11 @@ impl Running {
     fn live_quarters(&self) -> u64 {
         let moved = self.active.moved_quarters() + self.frozen.as_ref().map_or(0, Changes::moved_quarters);
         self.segments.live.saturating_sub(moved)
+    }
+
+    /// How many bytes of records a recovery may have to replay.
+    fn replay_bytes(&self) -> u64 {
+        self.replay.bytes(self.leaves.len())
     }
 
     /// Reports to the other logs how much memory this one takes, and gives up leaves if they have asked for

@@ -60,7 +60,7 @@ const RESERVE_PERCENT: u64 = 88;
 
 /// Announced segments in addition to those that the replay bytes fill: the reserve, and one partly filled
 /// segment of each stream.
-const ANNOUNCED_EXTRA: u64 = RESERVE as u64 + 3;
+pub(super) const ANNOUNCED_EXTRA: u64 = RESERVE as u64 + 3;
 
 /// After zeroing this many blocks (1 MiB), an otherwise idle log merges them, so that the space becomes free
 /// soon.
@@ -150,9 +150,11 @@ impl Running {
         (self.segments.total() * LOW_PERMILLE / 1000).max(LOW_MIN)
     }
 
-    /// How many segments a root announces.
-    pub(super) fn announced(&self, replay_bytes: u64) -> usize {
-        let wanted = replay_bytes.div_ceil(self.segment_bytes()) + ANNOUNCED_EXTRA;
+    /// How many segments should be announced if this many bytes of records have been written since the freeze:
+    /// with them, that is as much as a recovery may have to read.
+    pub(super) fn announced(&self, since_freeze: u64) -> usize {
+        let left = self.replay_bytes().saturating_sub(since_freeze);
+        let wanted = left.div_ceil(self.segment_bytes()) + ANNOUNCED_EXTRA;
         // Half of the segments that a root can name are for those that were begun since the freeze.
         (wanted as usize).min(REPLAY_MAX / 2 - 4)
     }
@@ -295,8 +297,8 @@ impl Running {
     /// Whether a checkpoint would announce enough segments for its cost.
     ///
     /// A checkpoint writes the map, so it is not worth making one for each segment that becomes free.
-    fn gains_by_checkpoint(&self, replay_bytes: u64) -> bool {
-        let (ready, announced) = (self.segments.ready.len() as u64, self.announced(replay_bytes) as u64);
+    fn gains_by_checkpoint(&self) -> bool {
+        let (ready, announced) = (self.segments.ready.len() as u64, self.announced(0) as u64);
         let missing = announced.saturating_sub(ready);
         let short = RESERVE as u64 + 1 + (CHECKPOINT_BYTES / self.segment_bytes()).min(announced / 4);
         if ready > short.max(announced / 2) {
@@ -316,16 +318,15 @@ impl Running {
     fn must_freeze(&self, tuning: &LogTuning) -> bool {
         self.checkpoint_wanted
             || self.active.len() >= self.changes_max(tuning) / 2
-            || self.since_freeze >= tuning.replay_bytes / FREEZE_PART
+            || self.since_freeze >= self.replay_bytes() / FREEZE_PART
     }
 
     /// The same, or there are few announced segments left, and a checkpoint would announce more.
     pub(super) fn is_checkpoint_due(&self, tuning: &LogTuning) -> bool {
-        self.must_freeze(tuning) || self.gains_by_checkpoint(tuning.replay_bytes)
+        self.must_freeze(tuning) || self.gains_by_checkpoint()
     }
 
     fn wants_checkpoint(&mut self, tuning: &LogTuning) -> bool {
-        let replay_bytes = tuning.replay_bytes;
         if self.checkpointing {
             return false;
         }
@@ -337,7 +338,7 @@ impl Running {
         if self.zeroed >= ZEROED_BLOCKS && self.append.is_idle() {
             return true;
         }
-        std::mem::take(&mut self.stock_changed) && self.gains_by_checkpoint(replay_bytes)
+        std::mem::take(&mut self.stock_changed) && self.gains_by_checkpoint()
     }
 
     /// Whether the log should ask the pool for a zone.
@@ -353,9 +354,10 @@ impl Running {
     ///
     /// Overwritten blocks count as live until they are merged, and may amount to what a replay covers. They
     /// are allowed for, so that the log does not ask for the zone again at once.
-    pub(super) fn can_return_zone(&self, replay_bytes: u64) -> bool {
+    pub(super) fn can_return_zone(&self) -> bool {
         let zone = u64::from(self.segments.zone_segments);
-        let overwritten = (replay_bytes / FREEZE_PART / QUARTER_BYTES as u64).min(self.live_quarters());
+        let replayed = self.replay_bytes() / FREEZE_PART / QUARTER_BYTES as u64;
+        let overwritten = replayed.min(self.live_quarters());
         let zone_quarters = zone * u64::from(self.segments.slots * SLOT_QUARTERS);
         let room = zone_quarters + overwritten + self.usable() / SPARE_PART;
         self.segments.total() > zone

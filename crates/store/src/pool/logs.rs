@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, Compression, LogEntry, SpacePolicy, VolumeEntry, V
 use crate::error::StoreError;
 use crate::extent::ExtentRun;
 use crate::id::VolumeId;
+use crate::log::bounds::ReplayBounds;
 use crate::log::place::{QUARTER_BYTES, SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES};
 use crate::log::root::{ROOTS_BYTES, Root};
 use crate::log::{
@@ -153,6 +154,7 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         let entry = state.catalog.logs.logs.get(&number)?;
         let zones = entry.zones.iter().map(|(zone, run)| (*zone, self.place_of(*run))).collect();
+        let tuning = self.log_tuning.get();
         let roots = [0, 1]
             .map(|mirror| self.place_in(&state.catalog.logs.roots[mirror], u64::from(number) * ROOTS_BYTES));
         let log = Arc::new(LogHandle::new(NewHandle {
@@ -161,7 +163,8 @@ impl Inner {
             segment_shift: entry.segment_shift,
             zone_segments: entry.zone_segments,
             roots,
-            tuning: tuning_of(self.log_tuning.get(), state.catalog.logs.logs.len(), 1 << entry.segment_shift),
+            tuning,
+            replay: ReplayBounds::new(&tuning, state.catalog.logs.logs.len(), 1 << entry.segment_shift),
             memory: self.log_memory.borrow().clone(),
             lender: Arc::clone(&self.lender),
             zones,
@@ -547,16 +550,6 @@ fn no_space(wanted: u64, free: u64) -> StoreError {
     StoreError::NoSpace { wanted: ByteLen(wanted), free: ByteLen(free) }
 }
 
-/// How many segments a log may replay by [`LogTuning::replay_bytes_all`]. A root announces 92 at most, and
-/// some of these are not for hosts' data.
-const REPLAY_SEGMENTS: u64 = 64;
-
-/// The bounds of each of so many logs of a pool, with segments of `segment` bytes.
-fn tuning_of(tuning: LogTuning, logs: usize, segment: u64) -> LogTuning {
-    let part = tuning.replay_bytes_all / logs.max(1) as u64;
-    LogTuning { replay_bytes: tuning.replay_bytes.max(part.min(REPLAY_SEGMENTS * segment)), ..tuning }
-}
-
 /// The bytes of a segment and the segments of a zone, for a pool of `total` bytes.
 fn sizes(tuning: &LogTuning, total: u64, extent: u64) -> (u64, u32) {
     let slot = SLOT_BYTES as u64;
@@ -572,15 +565,6 @@ fn sizes(tuning: &LogTuning, total: u64, extent: u64) -> (u64, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn few_logs_replay_more_each() {
-        let bytes = |logs, segment| tuning_of(LogTuning::default(), logs, segment).replay_bytes >> 20;
-        assert_eq!([1, 2, 4, 8, 64].map(|logs| bytes(logs, 64 << 20)), [1024, 512, 256, 256, 256]);
-        assert_eq!([1, 2, 4, 8, 16].map(|mib| bytes(1, mib << 20)), [256, 256, 256, 512, 1024]);
-        let all = [1, 2, 3, 4].map(|logs| bytes(logs, 64 << 20) * logs as u64);
-        assert!(all.iter().all(|all| *all <= 1024), "{all:?}");
-    }
 
     #[test]
     fn a_zone_is_whole_extents() {

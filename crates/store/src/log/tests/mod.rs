@@ -44,7 +44,7 @@ pub(super) fn tuning() -> LogTuning {
         changes_min: 128,
         changes_max: 256,
         replay_bytes: 512 << 10,
-        replay_bytes_all: 0,
+        scan_bytes_all: 0,
     }
 }
 
