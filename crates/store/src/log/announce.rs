@@ -295,6 +295,7 @@ impl Running {
         self.runs = root.copies;
         self.state_len = root.state_len as usize;
         self.frozen = None;
+        self.meanwhile = None;
         self.append.rooted(root.sequence);
         freed.into_iter().for_each(|segment| self.segments.release(segment));
         let taken: BTreeSet<u32> = announced.iter().map(|(segment, _)| *segment).collect();

@@ -155,8 +155,8 @@ impl Running {
     /// `None`: nothing waits, or there is no room.
     fn next_record(&mut self, tuning: &LogTuning) -> Option<(Head, Taken)> {
         let entries_left = self.entries_left(self.changes_max(tuning));
-        let bounded = entries_left > 0 && self.since_freeze < self.replay_bytes();
-        let wants_data = self.append.has_data() && bounded && self.may_write_data();
+        let bounded = entries_left > 0 && self.since_freeze < self.replay_bytes() && self.keeps_pace();
+        let wants_data = self.append.has_data() && bounded && self.may_write_data() && !self.gathers();
         let room = self.segments.rest(self.segments.hosts);
         let needed = if wants_data { 2 } else { 1 };
         if !wants_data && !self.append.has_control() && !self.append.word {
@@ -169,7 +169,10 @@ impl Running {
             }
         }
         let room = self.segments.rest(self.segments.hosts);
-        let data_max = if wants_data { (room as usize - 1).min(DATA_SLOTS_MAX) } else { 0 };
+        let data_max = match wants_data {
+            true => (room as usize - 1).min(DATA_SLOTS_MAX).min(self.data_slots_left()),
+            false => 0,
+        };
         // Zeros are not limited by the room in the table, nor in the log: they are few, and merging makes
         // room for them.
         let mut taken = Taken::with_room(ENTRIES_MAX, entries_left, data_max);
@@ -184,7 +187,8 @@ impl Running {
         arrange(&mut taken.entries, &mut taken.data);
         let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as u64;
         if self.is_paced() {
-            // The credit may become negative: later requests wait until that has been earned, too.
+            // The credit may become negative, within `DEBT_SLOTS_MAX`: later requests wait until that has been
+            // earned, too.
             self.credit -= 1 + data_slots(&taken.entries) as i64;
         }
         let head = self.head(Stream::Hosts, std::mem::take(&mut taken.entries))?;
@@ -416,5 +420,105 @@ impl Inner {
         self.state.borrow_mut().append.end_flush(flush);
         self.say_durable_soon();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use base::{Buf, ByteLen};
+
+    use super::super::bounds::ReplayBounds;
+    use super::super::segment::Zone;
+    use super::super::space::DEBT_SLOTS_MAX;
+    use super::super::{LogHandle, LogMemory, NewHandle};
+    use super::*;
+
+    /// A log with one open segment of 1 MiB, and no other.
+    fn running() -> Running {
+        let tuning = LogTuning::default();
+        let handle = Arc::new(LogHandle::new(NewHandle {
+            number: 0,
+            identity: [0; 16],
+            segment_shift: 20,
+            zone_segments: 16,
+            roots: [(0, 0); 2],
+            tuning,
+            replay: ReplayBounds::new(&tuning, 1, 1 << 20),
+            memory: LogMemory::new(ByteLen(1 << 30)),
+            lender: Arc::default(),
+            zones: BTreeMap::new(),
+            next_branch: 1,
+        }));
+        let mut state = Running::new(&handle);
+        state.segments.add_zone(0, Zone { disk: 0, offset: 0, leaving: false });
+        state.segments.free.clear();
+        state.segments.hosts = Some(state.segments.begin(0, 7, Kind::Data));
+        state
+    }
+
+    /// A write of this many blocks waits for a record.
+    fn wait(state: &mut Running, blocks: usize) {
+        let (reply, _result) = oneshot();
+        let (left, failed, reply) = (Cell::new(blocks), Cell::new(None), Cell::new(Some(reply)));
+        let ticket = Rc::new(Ticket { left, failed, reply });
+        let data = Buf::zeroed(blocks * SLOT_BYTES).share();
+        let first = 10_000 * state.append.next + 1000 * state.append.data.len() as u64;
+        let item = Item::Blocks { first, size: Size::Whole, data, crcs: vec![0; blocks] };
+        state.append.data.push_back(Request { branch: 1, items: [item].into(), durable: true, ticket });
+    }
+
+    /// The number of blocks of the next record.
+    fn next(state: &mut Running) -> Option<usize> {
+        state.next_record(&LogTuning::default()).map(|(head, _)| head.entries.len())
+    }
+
+    /// Before, a record could owe 160 slots, and the next write waited for as many steps of the cleaner.
+    #[test]
+    fn a_write_waits_for_a_bounded_number_of_steps_of_the_cleaner() {
+        let mut state = running();
+        (state.cleaning, state.credit) = (true, 1);
+        wait(&mut state, 150);
+        while state.append.has_data() {
+            let mut steps = 0;
+            while !state.may_write_data() {
+                assert_eq!(next(&mut state), None);
+                // A step that gains next to nothing.
+                state.earn(0);
+                steps += 1;
+            }
+            assert!(steps <= DEBT_SLOTS_MAX + 1, "{steps}");
+            let blocks = next(&mut state).unwrap();
+            assert!(blocks <= DEBT_SLOTS_MAX, "{blocks}");
+        }
+        // Who has earned more writes it at once.
+        let mut state = running();
+        (state.cleaning, state.credit) = (true, 100);
+        wait(&mut state, 150);
+        assert_eq!((next(&mut state), next(&mut state)), (Some(100), None));
+        assert_eq!(state.credit, -1);
+    }
+
+    #[test]
+    fn small_records_wait_for_more_blocks_while_the_cleaner_works() {
+        let mut state = running();
+        (state.cleaning, state.credit) = (true, 1000);
+        for _ in 0..2 {
+            wait(&mut state, 1);
+            assert_eq!(next(&mut state), Some(1));
+        }
+        wait(&mut state, 1);
+        assert_eq!(next(&mut state), None, "two are under way");
+        wait(&mut state, 15);
+        assert_eq!(next(&mut state), Some(16));
+        wait(&mut state, 1);
+        assert_eq!(next(&mut state), None);
+        state.append.records = 1;
+        assert_eq!(next(&mut state), Some(1), "of those under way, two have ended");
+        wait(&mut state, 1);
+        state.cleaning = false;
+        assert_eq!(next(&mut state), Some(1));
     }
 }

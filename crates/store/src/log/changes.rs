@@ -218,6 +218,18 @@ impl Changes {
         at >= block + count
     }
 
+    /// How many entries and moves there are.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len() + self.moves.len()
+    }
+
+    /// How many of them begin in a leaf.
+    pub(crate) fn entries_of(&self, (branch, number): LeafKey) -> usize {
+        let first = number * LEAF_BLOCKS;
+        let blocks = (branch, first)..(branch, first + LEAF_BLOCKS);
+        self.entries.range(blocks.clone()).count() + self.moves.range(blocks).count()
+    }
+
     /// The moves of a leaf's blocks.
     pub(crate) fn moves_of(&self, (branch, number): LeafKey) -> impl Iterator<Item = (u64, Move)> {
         let first = number * LEAF_BLOCKS;

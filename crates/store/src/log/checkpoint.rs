@@ -10,6 +10,7 @@
 //! number of leaves, and the next one begins at once, until nothing is left.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use base::Buf;
 use rt::{DiskError, Durability, join_all};
 
 use super::announce::NewRoot;
-use super::changes::Move;
+use super::changes::{Changes, Move};
 use super::handle::Returned;
 use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
 use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Slots, Spot, Stored};
@@ -43,6 +44,13 @@ const SWEEP_AT_LEAST: Duration = Duration::from_secs(1);
 /// After the pool has not taken a zone back, the log keeps the others for this long: each attempt whose
 /// commit fails costs a zone, until the pool is reopened.
 const RETURN_AGAIN: Duration = Duration::from_secs(600);
+
+/// How many leaves of the directory are looked at in one step: *est.* 0.3 ms. Hosts wait meanwhile.
+const LOOK_LEAVES: usize = if cfg!(test) { 16 } else { 16 << 10 };
+
+/// The merge is this part of a checkpoint, in thousandths; the rest is writing the state. Only hosts that write
+/// more than the checkpoint lets them depend on it.
+const MERGE_PERMILLE: u64 = 750;
 
 /// How many map segments a checkpoint empties at most.
 const EVACUATED_MAX: usize = 8;
@@ -100,7 +108,12 @@ impl Inner {
 
     pub(super) async fn checkpoint(self: &Rc<Inner>) -> Result<(), CheckpointError> {
         self.sweep_leaves().await?;
-        let below = self.state.borrow_mut().freeze();
+        let below = {
+            let mut state = self.state.borrow_mut();
+            let below = state.freeze();
+            state.bound_meanwhile(&self.handle.tuning);
+            below
+        };
         let oldest = || self.state.borrow().append.in_flight.first().copied();
         self.changed.until(|| oldest().is_none_or(|oldest| oldest >= below) || self.ends()).await;
         self.merge().await?;
@@ -186,11 +199,21 @@ impl Inner {
         Ok(())
     }
 
+    /// Lets hosts and the cleaner write what they may write now that the checkpoint has got this far.
+    fn advance(self: &Rc<Inner>, permille: u64) {
+        if self.state.borrow_mut().advance(permille) && self.goes_on() {
+            self.changed.notify();
+            self.pump();
+        }
+    }
+
     /// Merges the frozen table.
-    async fn merge(&self) -> Result<(), CheckpointError> {
-        let mut others = self.state.borrow().to_evacuate();
+    async fn merge(self: &Rc<Inner>) -> Result<(), CheckpointError> {
+        let mut others = self.to_evacuate().await;
         others.extend(self.state.borrow().mending.keys());
         others.sort_unstable_by(|one, other| other.cmp(one));
+        let entries = |of: &dyn Fn(&Changes) -> usize| self.state.borrow().frozen.as_ref().map_or(0, of);
+        let (all, mut done) = ((entries(&Changes::entries) + others.len()).max(1), 0);
         let (mut from, mut again) = ((0, 0), READS_MAX - 1);
         loop {
             if self.ends() {
@@ -199,6 +222,9 @@ impl Inner {
             let keys = self.state.borrow().next_leaves(from, &mut others);
             let Some(last) = keys.last() else { return Ok(()) };
             from = (last.0, last.1 + 1);
+            // A leaf that a range of zeros changes, or that is only written elsewhere, has no entry.
+            let weight = |key: &LeafKey| entries(&|frozen: &Changes| frozen.entries_of(*key)).max(1);
+            done += keys.iter().map(weight).sum::<usize>();
             let leaves = self.read_leaves(&keys, &mut again).await;
             let mut merged = Vec::new();
             for (key, leaf) in keys.into_iter().zip(leaves) {
@@ -220,9 +246,34 @@ impl Inner {
                 merged.push(self.state.borrow().merged(key, Box::new(spots), is_gone));
             }
             self.write_leaves(merged).await?;
+            self.advance(done.min(all) as u64 * MERGE_PERMILLE / all as u64);
             // Leaves that are in memory and are only removed have not waited for anything.
             rt::next_turn().await;
         }
+    }
+
+    /// The leaves of map segments that are mostly empty. They are written elsewhere.
+    async fn to_evacuate(&self) -> Vec<LeafKey> {
+        let segments = self.state.borrow().sparse_segments();
+        let (mut keys, mut from) = (Vec::new(), Bound::Unbounded);
+        while !segments.is_empty() {
+            // Only a checkpoint changes the directory.
+            let last = {
+                let state = self.state.borrow();
+                let mut last = None;
+                for (key, place) in state.leaves.range((from, Bound::Unbounded)).take(LOOK_LEAVES) {
+                    if segments.contains(&place.segment) {
+                        keys.push(*key);
+                    }
+                    last = Some(*key);
+                }
+                last
+            };
+            let Some(last) = last else { break };
+            from = Bound::Excluded(last);
+            rt::next_turn().await;
+        }
+        keys
     }
 
     /// Reads leaves.
@@ -290,7 +341,7 @@ impl Inner {
     }
 
     /// Writes the state, and returns the root that names it.
-    async fn write_state(&self) -> Result<NewRoot, CheckpointError> {
+    async fn write_state(self: &Rc<Inner>) -> Result<NewRoot, CheckpointError> {
         let (mut new, mut state) = self.state.borrow_mut().new_root(&self.handle)?;
         while !self.state.borrow().encode_more(&mut state) {
             rt::next_turn().await;
@@ -299,13 +350,16 @@ impl Inner {
             }
         }
         new.name(&state);
-        for (place, slots) in new.pieces() {
+        let pieces = new.pieces();
+        let all = pieces.len() as u64;
+        for ((place, slots), done) in pieces.into_iter().zip(1..) {
             if self.ends() {
                 return Err(CheckpointError::Closed);
             }
             let bytes = into_slots(&state.bytes, new.root.number, slots).share();
             self.state.borrow_mut().count_map(bytes.len() as u64);
             self.write_at(place, bytes, Durability::Cached).await?;
+            self.advance(MERGE_PERMILLE + (1000 - MERGE_PERMILLE) * done / all);
         }
         Ok(new)
     }
@@ -407,8 +461,8 @@ impl Running {
         self.frozen_below
     }
 
-    /// The leaves of map segments that are mostly empty, last one first. They are written elsewhere.
-    fn to_evacuate(&self) -> Vec<LeafKey> {
+    /// Map segments that are mostly empty: the emptiest ones.
+    fn sparse_segments(&self) -> BTreeSet<u32> {
         let grains = self.segments.slots * SLOT_GRAINS;
         let sealed = self.segments.used.iter().filter(|(_, used)| used.kind == Kind::Map && !used.open);
         let mut sparse: Vec<(u32, u32)> = sealed
@@ -416,13 +470,7 @@ impl Running {
             .map(|(segment, used)| (used.live, *segment))
             .collect();
         sparse.sort_unstable();
-        let segments: BTreeSet<u32> =
-            sparse.into_iter().take(EVACUATED_MAX).map(|(_, segment)| segment).collect();
-        if segments.is_empty() {
-            return Vec::new();
-        }
-        let leaves = self.leaves.iter().filter(|(_, place)| segments.contains(&place.segment));
-        leaves.map(|(key, _)| *key).rev().collect()
+        sparse.into_iter().take(EVACUATED_MAX).map(|(_, segment)| segment).collect()
     }
 
     /// The next leaves to be written or removed: those that the frozen table changes, and `others`, last one

@@ -102,6 +102,7 @@ impl Inner {
         let slots = self.handle.slots() as usize;
         let mut slot = 0;
         while slot < slots && self.goes_on() {
+            self.changed.until(|| self.state.borrow().cleaner_keeps_pace() || !self.goes_on()).await;
             let window = STEP_SLOTS.min(slots - slot);
             let (generation, is_live) = {
                 let state = self.state.borrow();

@@ -66,6 +66,7 @@ use place::{Place, QUARTER_BYTES, SLOT_BYTES, Slots};
 use queue::Append;
 use root::Run;
 use segment::{Segments, Zone};
+use space::Meanwhile;
 use state::LeafPlace;
 
 /// The bounds of a log. The same for every log of a pool, whatever it holds.
@@ -206,6 +207,8 @@ struct Running {
     /// segments.
     stock_changed: bool,
     replay: ReplayBounds,
+    /// What may be written until the root of the checkpoint that is under way, if that is bounded.
+    meanwhile: Option<Meanwhile>,
     /// Bytes of records since the last freeze.
     since_freeze: u64,
     /// Blocks that were zeroed since the last freeze.
@@ -541,6 +544,7 @@ impl Running {
             return_again_at: None,
             stock_changed: true,
             replay: handle.replay,
+            meanwhile: None,
             since_freeze: 0,
             zeroed: 0,
             exhausted: false,

@@ -135,6 +135,19 @@ impl Append {
         self.void.retain(|void| *void >= sequence);
     }
 
+    /// How many entries of requests with data wait for a record; no more are counted than decide whether they
+    /// are at least `most`.
+    pub(super) fn waiting_entries(&self, most: usize) -> usize {
+        let mut waiting = 0;
+        for request in &self.data {
+            waiting += request.items.iter().map(Item::entries).sum::<usize>();
+            if waiting >= most {
+                break;
+            }
+        }
+        waiting
+    }
+
     pub(super) fn has_data(&self) -> bool {
         !self.data.is_empty()
     }

@@ -51,6 +51,27 @@ const LOW_MIN: u64 = RESERVE as u64 + 1;
 /// The minimum share of the cleaner's gain that hosts get.
 const HOSTS_SHARE_MIN_PERMILLE: u64 = 100;
 
+/// How many slots hosts may owe: a record that is written below low water takes no more than they have earned,
+/// or this many.
+///
+/// The next write waits until they are earned, and each step of the cleaner earns at least one.
+pub(super) const DEBT_SLOTS_MAX: usize = 32;
+
+/// While the cleaner works, a record of fewer blocks than this waits for more as long as
+/// [`GATHERING_RECORDS`] of hosts are under way.
+///
+/// Each record has a head. In a full log, its slot costs as much as a block that hosts write: others are moved
+/// for it.
+const GATHERED_BLOCKS: usize = 16;
+const GATHERING_RECORDS: usize = 2;
+
+/// Hosts and the cleaner may write this part of what they may write during a checkpoint before it has got
+/// anywhere. The rest becomes theirs as it advances.
+const AT_ONCE_PART: u64 = 4;
+
+/// If they may write less than this, a checkpoint is short, and hosts do not keep pace with it.
+const MEANWHILE_MIN: u64 = 4 << 20;
+
 /// Percentage of what the log can use that may be live; the rest is what cleaning gains from.
 const LIVE_PERCENT: u64 = 90;
 
@@ -104,6 +125,25 @@ const OVERWRITING_MIN: u64 = 2048 * SLOT_QUARTERS as u64;
 pub(crate) fn held_for(reserve: u64, used: u64) -> u64 {
     let overwriting = (reserve / OVERWRITING_PART).max(OVERWRITING_MIN).min(reserve);
     (reserve + overwriting).saturating_sub(used).max(overwriting)
+}
+
+/// What hosts and the cleaner may write between a freeze and its root.
+///
+/// If they could write all of it at once, the next write would wait for the rest of the checkpoint, which in a
+/// large log takes seconds. So a write waits for a few steps of the checkpoint at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meanwhile {
+    bytes: u64,
+    /// How far the checkpoint has got, in thousandths.
+    done: u64,
+}
+
+impl Meanwhile {
+    /// How much of it may have been written by now.
+    fn allowed(self) -> u64 {
+        let at_once = self.bytes / AT_ONCE_PART;
+        at_once + (self.bytes - at_once) * self.done / 1000
+    }
 }
 
 impl Running {
@@ -257,6 +297,50 @@ impl Running {
     /// Whether there is credit, or none is needed.
     pub(super) fn may_write_data(&self) -> bool {
         self.credit > 0 || !self.is_paced()
+    }
+
+    /// How many slots of data the next record of hosts may have, besides other limits.
+    pub(super) fn data_slots_left(&self) -> usize {
+        if self.is_paced() { (self.credit.max(0) as usize).max(DEBT_SLOTS_MAX) } else { usize::MAX }
+    }
+
+    /// Whether the next record of hosts waits for more blocks.
+    pub(super) fn gathers(&self) -> bool {
+        self.cleaning
+            && self.append.records >= GATHERING_RECORDS
+            && !self.append.has_control()
+            && self.append.waiting_entries(GATHERED_BLOCKS) < GATHERED_BLOCKS
+    }
+
+    /// Decides how much may be written until the root, right after the freeze.
+    pub(super) fn bound_meanwhile(&mut self, tuning: &LogTuning) {
+        let frozen = self.frozen.as_ref().map_or(0, Changes::len);
+        let table = self.changes_max(tuning).saturating_sub(frozen) as u64 * SLOT_BYTES as u64;
+        let ready = self.segments.ready.len().saturating_sub(RESERVE) as u64 * self.segment_bytes();
+        let bytes = self.replay_bytes().min(table).min(ready);
+        self.meanwhile = (bytes >= MEANWHILE_MIN).then_some(Meanwhile { bytes, done: 0 });
+    }
+
+    /// Takes note of how far the checkpoint has got, in thousandths. Returns whether anybody may wait for
+    /// that.
+    pub(super) fn advance(&mut self, done: u64) -> bool {
+        match &mut self.meanwhile {
+            Some(meanwhile) => {
+                meanwhile.done = done.min(1000);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether hosts' data may be written, as far as a checkpoint is concerned that is under way.
+    pub(super) fn keeps_pace(&self) -> bool {
+        self.meanwhile.is_none_or(|meanwhile| self.since_freeze < meanwhile.allowed())
+    }
+
+    /// The same for a step of the cleaner. When hosts have no segment left, it takes nothing away from them.
+    pub(super) fn cleaner_keeps_pace(&self) -> bool {
+        self.keeps_pace() || self.segments.ready.len() <= RESERVE
     }
 
     /// Gives hosts credit for slots that the cleaner has gained.

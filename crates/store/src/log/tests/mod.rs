@@ -26,6 +26,7 @@ mod full;
 mod lost_leaf;
 mod memory;
 mod model;
+mod pace;
 mod packed;
 mod reserve;
 mod state;
