@@ -187,8 +187,8 @@ impl Running {
         arrange(&mut taken.entries, &mut taken.data);
         let blocks = taken.entries.iter().filter(|entry| entry.has_data()).count() as u64;
         if self.is_paced() {
-            // The credit may become negative, within `DEBT_SLOTS_MAX`: later requests wait until that has been
-            // earned, too.
+            // The credit may become negative, within `DEBT_SLOTS_MAX`: later requests wait until that has
+            // been earned, too.
             self.credit -= 1 + data_slots(&taken.entries) as i64;
         }
         let head = self.head(Stream::Hosts, std::mem::take(&mut taken.entries))?;

@@ -7,10 +7,11 @@ use super::space::ANNOUNCED_EXTRA;
 /// these are not for hosts' data.
 const SEGMENTS_MAX: u64 = 64;
 
-/// A log replays more only as long as the maps of all logs of the pool together have no more leaves than this.
+/// A log replays more only as long as the maps of all logs of the pool together have no more leaves than
+/// this.
 ///
-/// A recovery reads and writes all leaves that it changes: 300 MB each. In a larger map, each change is one of
-/// another leaf, however many there are, so more of them between two checkpoints save little.
+/// A recovery reads and writes all leaves that it changes: 300 MB each. In a larger map, each change is one
+/// of another leaf, however many there are, so more of them between two checkpoints save little.
 const LEAVES_ALL: usize = 64 << 10;
 
 /// How many bytes of records a log may have to replay.

@@ -48,8 +48,8 @@ const RETURN_AGAIN: Duration = Duration::from_secs(600);
 /// How many leaves of the directory are looked at in one step: *est.* 0.3 ms. Hosts wait meanwhile.
 const LOOK_LEAVES: usize = if cfg!(test) { 16 } else { 16 << 10 };
 
-/// The merge is this part of a checkpoint, in thousandths; the rest is writing the state. Only hosts that write
-/// more than the checkpoint lets them depend on it.
+/// The merge is this part of a checkpoint, in thousandths; the rest is writing the state. Only hosts that
+/// write more than the checkpoint lets them depend on it.
 const MERGE_PERMILLE: u64 = 750;
 
 /// How many map segments a checkpoint empties at most.

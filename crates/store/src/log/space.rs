@@ -51,8 +51,8 @@ const LOW_MIN: u64 = RESERVE as u64 + 1;
 /// The minimum share of the cleaner's gain that hosts get.
 const HOSTS_SHARE_MIN_PERMILLE: u64 = 100;
 
-/// How many slots hosts may owe: a record that is written below low water takes no more than they have earned,
-/// or this many.
+/// How many slots hosts may owe: a record that is written below low water takes no more than they have
+/// earned, or this many.
 ///
 /// The next write waits until they are earned, and each step of the cleaner earns at least one.
 pub(super) const DEBT_SLOTS_MAX: usize = 32;
@@ -60,8 +60,8 @@ pub(super) const DEBT_SLOTS_MAX: usize = 32;
 /// While the cleaner works, a record of fewer blocks than this waits for more as long as
 /// [`GATHERING_RECORDS`] of hosts are under way.
 ///
-/// Each record has a head. In a full log, its slot costs as much as a block that hosts write: others are moved
-/// for it.
+/// Each record has a head. In a full log, its slot costs as much as a block that hosts write: others are
+/// moved for it.
 const GATHERED_BLOCKS: usize = 16;
 const GATHERING_RECORDS: usize = 2;
 
@@ -129,8 +129,8 @@ pub(crate) fn held_for(reserve: u64, used: u64) -> u64 {
 
 /// What hosts and the cleaner may write between a freeze and its root.
 ///
-/// If they could write all of it at once, the next write would wait for the rest of the checkpoint, which in a
-/// large log takes seconds. So a write waits for a few steps of the checkpoint at a time.
+/// If they could write all of it at once, the next write would wait for the rest of the checkpoint, which in
+/// a large log takes seconds. So a write waits for a few steps of the checkpoint at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meanwhile {
     bytes: u64,
@@ -190,8 +190,8 @@ impl Running {
         (self.segments.total() * LOW_PERMILLE / 1000).max(LOW_MIN)
     }
 
-    /// How many segments should be announced if this many bytes of records have been written since the freeze:
-    /// with them, that is as much as a recovery may have to read.
+    /// How many segments should be announced if this many bytes of records have been written since the
+    /// freeze: with them, that is as much as a recovery may have to read.
     pub(super) fn announced(&self, since_freeze: u64) -> usize {
         let left = self.replay_bytes().saturating_sub(since_freeze);
         let wanted = left.div_ceil(self.segment_bytes()) + ANNOUNCED_EXTRA;

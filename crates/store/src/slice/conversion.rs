@@ -340,8 +340,8 @@ impl Conversion {
         }
     }
 
-    /// Waits for an operation of the other layout, which counts as much as the present one, unless it is given
-    /// up meanwhile. `missed` is called if the operation fails or is late.
+    /// Waits for an operation of the other layout, which counts as much as the present one, unless it is
+    /// given up meanwhile. `missed` is called if the operation fails or is late.
     ///
     /// # Errors
     /// Those of the operation, if the other layout is not given up.
