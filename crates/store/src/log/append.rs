@@ -425,34 +425,17 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-
     use base::{Buf, ByteLen};
 
-    use super::super::bounds::ReplayBounds;
+    use super::super::LogMemory;
     use super::super::segment::Zone;
     use super::super::space::DEBT_SLOTS_MAX;
-    use super::super::{LogHandle, LogMemory, NewHandle};
+    use super::super::tests::without_pool;
     use super::*;
 
     /// A log with one open segment of 1 MiB, and no other.
     fn running() -> Running {
-        let tuning = LogTuning::default();
-        let handle = Arc::new(LogHandle::new(NewHandle {
-            number: 0,
-            identity: [0; 16],
-            segment_shift: 20,
-            zone_segments: 16,
-            roots: [(0, 0); 2],
-            tuning,
-            replay: ReplayBounds::new(&tuning, 1, 1 << 20),
-            memory: LogMemory::new(ByteLen(1 << 30)),
-            lender: Arc::default(),
-            zones: BTreeMap::new(),
-            next_branch: 1,
-        }));
-        let mut state = Running::new(&handle);
+        let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
         state.segments.add_zone(0, Zone { disk: 0, offset: 0, leaving: false });
         state.segments.free.clear();
         state.segments.hosts = Some(state.segments.begin(0, 7, Kind::Data));

@@ -241,7 +241,7 @@ pub struct LogFigures {
     pub written: u64,
     /// Blocks of the state of its map of which one copy was lost when the log was opened.
     pub state_repaired: u64,
-    /// Memory of leaves, tables of changes, directory and bits; 0 if the log is not open.
+    /// Memory of leaves, tables of changes, directory, bits, and the state; 0 if the log is not open.
     pub memory: u64,
 }
 

@@ -596,11 +596,12 @@ impl Running {
 
     /// Bytes of memory that the log cannot do without.
     ///
-    /// The tables of changes count as full, because this is not calculated again while they grow.
+    /// The tables of changes count as full, because this is not calculated again while they grow. The state
+    /// counts, too: each checkpoint has it in memory.
     fn required_memory(&self, tuning: &LogTuning) -> u64 {
         let entries = self.changes_max(tuning) + self.leaves.len();
         let bits: usize = self.segments.used.values().map(|used| used.bits.len() * 8 + ENTRY_BYTES).sum();
-        (entries * ENTRY_BYTES + bits) as u64
+        (entries * ENTRY_BYTES + bits + self.state_len) as u64
     }
 }
 

@@ -1,3 +1,8 @@
+use super::super::ENTRY_BYTES;
+use super::super::leaf::{LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, encode};
+use super::super::place::{Spot, Stored};
+use super::super::segment::{Kind, words};
+use super::super::state::{LeafPlace, encoded_len};
 use super::*;
 
 /// Blocks that are this far apart are each the only one of their leaf.
@@ -38,7 +43,7 @@ fn logs_share_memory_whichever_is_used_first() {
             write_apart(one).await;
             read_apart(one).await;
             let alone = leaves(one);
-            assert!(alone as u64 > MEMORY.0 / 2, "nobody else wants it: {alone}");
+            assert!(alone as u64 > MEMORY.0 / 3, "nobody else wants it: {alone}");
             assert!(memory.used() <= MEMORY);
             write_apart(other).await;
             read_apart(other).await;
@@ -52,4 +57,45 @@ fn logs_share_memory_whichever_is_used_first() {
         pool.logs_ended().await;
         assert_eq!(memory.used(), ByteLen(0));
     });
+}
+
+/// A log of 1 TiB that is full, and was written at random: 80 % of its segments are live, so there are a
+/// quarter more. What it must have in memory leaves room for leaves, of which none are kept beyond the limit.
+#[test]
+fn a_log_of_a_tebibyte_takes_less_than_a_gigabyte_per_terabyte() {
+    const SEGMENT_SHIFT: u8 = 26;
+    const SLOTS: u32 = 1 << (SEGMENT_SHIFT - 12);
+    const SEGMENTS: u32 = (5u64 << 40 >> 2 >> SEGMENT_SHIFT) as u32;
+    const LEAVES: u64 = (1 << 40) / (512 * BLOCK);
+    // 1 GB for each TB of a TiB.
+    let limit = ByteLen((1 << 40) / 1000);
+    for (packed, required_mib_max) in [(false, 160), (true, 400)] {
+        let memory = LogMemory::new(limit);
+        let mut state = without_pool(SEGMENT_SHIFT, memory.clone());
+        for segment in 0..SEGMENTS {
+            state.segments.begin(segment, 7, Kind::Data);
+            let used = state.segments.used.get_mut(&segment).unwrap();
+            (used.packed, used.bits) = (packed, vec![0; words(SLOTS, packed)]);
+        }
+        let len = (LEAF_BYTES_MAX / LEAF_GRAIN) as u8;
+        let place = LeafPlace { segment: 0, at: 0, len, blocks: 512, quarters: 2048 };
+        state.leaves = (0..LEAVES).map(|number| ((1, number), place)).collect();
+        state.segments.live_map = LEAVES * u64::from(len);
+        let packed_segments = if packed { SEGMENTS as usize } else { 0 };
+        state.state_len = encoded_len(SEGMENTS as usize, packed_segments, 64, LEAVES as usize, SLOTS);
+        state.account(&LogTuning::default());
+        let required = memory.used().0;
+        assert!(required >> 20 < required_mib_max, "{} MiB", required >> 20);
+        // All leaves are as large as they can be. They share their bytes here.
+        let spots = [Spot::At(Stored { place: Place::new(1, 1), crc: 1 }); 512];
+        let leaf = Leaf::check(&encode((1, 0), 7, &spots).unwrap(), (1, 0), 7).unwrap();
+        for number in 0..LEAVES / 2 {
+            state.cache.insert((1, number), leaf.clone());
+        }
+        assert!(memory.used() <= limit, "{:?}", memory.used());
+        assert!(state.cache.held() as u64 > limit.0 / 2, "{} bytes of leaves", state.cache.held());
+        memory.check();
+    }
+    // What an entry of the directory is counted as covers nodes that are half full.
+    assert!(size_of::<(LeafKey, LeafPlace)>() * 11 / 6 <= ENTRY_BYTES);
 }

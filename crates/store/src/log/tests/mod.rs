@@ -1,16 +1,19 @@
 //! Tests of logs on a pool, with small segments and tables, so that everything wraps around.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{BlockSize, ByteLen, ByteOffset, Chain, Rng};
 use rt::sim::{DiskImage, NodeId, World};
 use rt::{CoreId, Durability};
 
+use super::bounds::ReplayBounds;
 use super::place::Place;
 use super::root::Run;
 use super::state::STATE_BYTES;
-use super::{Log, LogMemory, LogTuning};
+use super::{Log, LogHandle, LogMemory, LogTuning, NewHandle, Running};
 use crate::budget::RamBudget;
 use crate::catalog::{Compression, Host, SpacePolicy, VolumeKind};
 use crate::disks::CoreDisks;
@@ -47,6 +50,24 @@ pub(super) fn tuning() -> LogTuning {
         replay_bytes: 512 << 10,
         scan_bytes_all: 0,
     }
+}
+
+/// The state of a log that has no zones yet, with segments of this size.
+pub(super) fn without_pool(segment_shift: u8, memory: LogMemory) -> Running {
+    let tuning = LogTuning::default();
+    Running::new(&Arc::new(LogHandle::new(NewHandle {
+        number: 0,
+        identity: [0; 16],
+        segment_shift,
+        zone_segments: 16,
+        roots: [(0, 0); 2],
+        tuning,
+        replay: ReplayBounds::new(&tuning, 1, 1 << segment_shift),
+        memory,
+        lender: Arc::default(),
+        zones: BTreeMap::new(),
+        next_branch: 1,
+    })))
 }
 
 fn path(disk: usize) -> PathBuf {
