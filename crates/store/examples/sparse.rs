@@ -5,8 +5,8 @@
 //! memory, except the bits of segments that it does not have: `docs/why/log.md`, *Memory*, and the test
 //! `a_log_of_a_tebibyte_takes_less_than_a_gigabyte_per_terabyte`.
 //!
-//! Run `cargo run --release -p store --example sparse -- FILE [MIB]`, where FILE is created and removed again,
-//! and MIB is the limit for the memory of logs, 1024 by default.
+//! Run `cargo run --release -p store --example sparse -- FILE [MIB]`, where FILE is created and removed
+//! again, and MIB is the limit for the memory of logs, 1024 by default.
 
 #![allow(clippy::unwrap_used, reason = "it is run by hand")]
 

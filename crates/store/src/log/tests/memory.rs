@@ -29,6 +29,7 @@ fn leaves(slice: &Slice) -> usize {
 
 #[test]
 fn logs_share_memory_whichever_is_used_first() {
+    const MEMORY: ByteLen = ByteLen(128 << 10);
     let world = World::new(1);
     let node = machine(&world, 1, 32 << 20, 1);
     world.block_on(node, CORE, || async {
