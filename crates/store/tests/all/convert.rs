@@ -585,6 +585,42 @@ fn a_conversion_continues_when_its_disk_answers() {
     }
 }
 
+/// Both layouts count for a moment, until it is known which one will: then hosts do not wait for the other one.
+#[test]
+fn a_write_to_both_layouts_ends_when_the_one_on_a_disk_that_hangs_is_dropped() {
+    let seconds = Duration::from_secs;
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        let world = World::new(19);
+        let node = machine(&world, &[(16 * MIB, 512), (64 * MIB, 512)]);
+        let (pool, volume) = world.block_on(node, CORE, move || async move {
+            let pool = create().await;
+            let id = pool.create_volume(VolumeSpec { kind: from, ..thick("db", MIB / 8) }).await.unwrap().id;
+            pool.add_disk(existing(2).remove(1), true).await.unwrap();
+            let volume = Rc::new(Volume::open(&pool, id));
+            begin(&pool, &volume, from.other().unwrap()).await;
+            become_equal(&volume).await;
+            (pool, volume)
+        });
+        let silence = seconds(20)..seconds(21);
+        let (read, write, flush) = (silence.clone(), silence.clone(), silence);
+        world.set_disk_latency(node, path(1), DiskLatency { read, write, flush, ..DiskLatency::default() });
+        world.block_on(node, CORE, move || async move {
+            let writer = Rc::clone(&volume);
+            let writing = rt::spawn(async move { writer.write(0, &sector(1), Durability::Durable).await });
+            rt::sleep(seconds(3)).await;
+            let began = rt::now();
+            volume.slices.iter().for_each(store::Slice::count_present_only);
+            assert_eq!(writing.await, Ok(()));
+            let took = rt::now() - began;
+            assert!(took < Duration::from_millis(200), "{took:?}");
+            assert_eq!(volume.read(0, SECTOR).await.unwrap(), sector(1));
+            assert_eq!(volume.slices[0].become_equal().await, Err(SliceError::Offline));
+            volume.slices[0].late_ended().await;
+            drop(pool);
+        });
+    }
+}
+
 /// What counts from the switch on is durable before it, also on a disk that the commit does not flush. And
 /// the space of the former layout is free, although nobody has freed it.
 #[test]
