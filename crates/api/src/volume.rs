@@ -38,6 +38,11 @@ pub struct Volume {
     /// as no node with a copy has reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
+    /// Whether every read compares blocks with their checksums: always in a log volume, and in a thick volume
+    /// that was created with them. Absent for a RAM volume, and as long as no node with a copy has reported
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksums: Option<bool>,
     /// Size of its blocks in percent of the space that they take on the node asked: 250 if compression makes
     /// 2.5 bytes take one. Blocks that are all zeros do not count. Absent unless it is a log volume with
     /// blocks.
@@ -417,6 +422,9 @@ pub struct VolumeCreate {
     /// Compression, only of log volumes; absent: `lz4` for these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
+    /// Checksums, which every read compares, for a thick volume. Log volumes always have them.
+    #[serde(default)]
+    pub checksums: bool,
 }
 
 impl VolumeCreate {
@@ -439,6 +447,7 @@ impl VolumeCreate {
             copies: None,
             nodes: None,
             compression: None,
+            checksums: false,
         }
     }
 }

@@ -195,6 +195,7 @@ async fn make_volume(
         copy: None,
         space: store::SpacePolicy::default(),
         compression,
+        checksums: false,
     };
     let id = pool.create_volume(spec).await.unwrap().id;
     let spec = pool.volume_slices(id, CoreId(0), 1).unwrap().remove(0);

@@ -17,6 +17,7 @@ use crate::id::{ClusterId, DiskId, HostId, VolumeId};
 use crate::log::place::{SEGMENT_SLOTS_MAX, SEGMENT_SLOTS_MIN, SEGMENTS_MAX, SLOT_BYTES, SLOT_QUARTERS};
 use crate::log::root::ROOTS_BYTES;
 use crate::stripe::Stripe;
+use crate::thick::checksum_pages;
 
 /// How many volumes a pool can have: four times what a node is expected to have.
 pub const VOLUMES_MAX: usize = 4096;
@@ -143,6 +144,10 @@ impl Compression {
 
 /// Set in the number of the kind of a volume that is being converted to another one.
 const CONVERTING: u8 = 0x80;
+/// Set in the number of the kind of a thick volume with checksums.
+const CHECKSUMS: u8 = 0x40;
+/// Set in the number of the kind of a volume that is being converted to a thick one with checksums.
+const CHECKSUMS_NEXT: u8 = 0x20;
 
 /// The encoding of [`CopyState`] in the catalog.
 const COPY_NONE: u8 = 0;
@@ -266,6 +271,8 @@ pub(crate) struct VolumeEntry {
     pub slices: Vec<Vec<ExtentRun>>,
     /// The extents of its slices' dirty maps, if it is a copy on disks.
     pub map: Vec<ExtentRun>,
+    /// The extents of the checksums of its slices, if it is thick and has some.
+    pub checksums: Option<Vec<ExtentRun>>,
     /// Identifies a log-structured volume in the logs; 0 for other volumes.
     pub branch: u32,
     /// How a log-structured volume shares the space of the pool.
@@ -282,6 +289,8 @@ pub(crate) struct OtherLayout {
     pub kind: VolumeKind,
     /// As [`VolumeEntry::slices`].
     pub slices: Vec<Vec<ExtentRun>>,
+    /// As [`VolumeEntry::checksums`].
+    pub checksums: Option<Vec<ExtentRun>>,
     /// As [`VolumeEntry::branch`].
     pub branch: u32,
     /// As [`VolumeEntry::compression`].
@@ -291,8 +300,9 @@ pub(crate) struct OtherLayout {
 impl VolumeEntry {
     /// All extents of the volume, with those of the layout that it is being converted to.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
-        let next = self.next.iter().flat_map(|next| next.slices.iter().flatten());
-        self.slices.iter().flatten().chain(&self.map).chain(next).copied()
+        let next = self.next.iter().flat_map(OtherLayout::runs);
+        let checksums = self.checksums.iter().flatten();
+        self.slices.iter().flatten().chain(&self.map).chain(checksums).copied().chain(next)
     }
 
     /// What identifies it in the logs: its branch, and that of the layout that it is being converted to; and
@@ -590,7 +600,14 @@ impl Logs {
 impl VolumeEntry {
     fn encode(&self, bytes: &mut Vec<u8>) {
         put_text(bytes, &self.name);
-        bytes.push(self.kind.code() | if self.next.is_some() { CONVERTING } else { 0 });
+        let has_next = self.next.as_ref().is_some_and(|next| next.checksums.is_some());
+        let flags = [
+            (self.next.is_some(), CONVERTING),
+            (self.checksums.is_some(), CHECKSUMS),
+            (has_next, CHECKSUMS_NEXT),
+        ];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag);
+        bytes.push(self.kind.code() | flags);
         bytes.push(self.block_size.shift() as u8);
         bytes.push(self.physical_exponent);
         bytes.push(self.stripe.unit().0.trailing_zeros() as u8);
@@ -606,6 +623,7 @@ impl VolumeEntry {
         bytes.extend_from_slice(&(self.slices.len() as u16).to_le_bytes());
         self.slices.iter().for_each(|runs| encode_runs(runs, bytes));
         self.encode_copy(bytes);
+        self.checksums.iter().for_each(|runs| encode_runs(runs, bytes));
         if self.kind == VolumeKind::Log {
             bytes.extend_from_slice(&self.branch.to_le_bytes());
             bytes.push(self.space.when_full.code());
@@ -617,7 +635,7 @@ impl VolumeEntry {
                 bytes.extend_from_slice(&next.branch.to_le_bytes());
                 bytes.push(next.compression.code());
             }
-            Some(next) => next.slices.iter().for_each(|runs| encode_runs(runs, bytes)),
+            Some(next) => next.slices.iter().chain(&next.checksums).for_each(|runs| encode_runs(runs, bytes)),
             None => {}
         }
     }
@@ -642,7 +660,7 @@ impl VolumeEntry {
     fn decode(fields: &mut Cursor<'_>) -> Option<VolumeEntry> {
         let name = fields.text()?.to_owned();
         let code = fields.u8()?;
-        let kind = VolumeKind::from_code(code & !CONVERTING)?;
+        let kind = VolumeKind::from_code(code & !(CONVERTING | CHECKSUMS | CHECKSUMS_NEXT))?;
         let block_size = BlockSize::from_bytes(1u32.checked_shl(fields.u8()?.into())?)?;
         let physical_exponent = fields.u8()?;
         let unit = 1u64.checked_shl(fields.u8()?.into())?;
@@ -668,6 +686,11 @@ impl VolumeEntry {
         let slices = (0..count).map(|_| decode_runs(fields)).collect::<Option<Vec<Vec<ExtentRun>>>>()?;
         let stripe = Stripe::new(count, ByteLen(unit));
         let (copy, map) = decode_copy(epoch, fields)?;
+        let checksums = match (code & CHECKSUMS != 0, kind) {
+            (false, _) => None,
+            (true, VolumeKind::Thick) => Some(decode_runs(fields)?),
+            (true, VolumeKind::Ram | VolumeKind::Log) => return None,
+        };
         let (mut branch, mut space, mut compression) = (0, SpacePolicy::default(), Compression::Off);
         if kind == VolumeKind::Log {
             branch = fields.u32()?;
@@ -678,8 +701,12 @@ impl VolumeEntry {
         if !space.suits(kind, capacity) {
             return None;
         }
-        let next =
-            if code & CONVERTING != 0 { Some(OtherLayout::decode(kind, count, fields)?) } else { None };
+        let has_next = code & CHECKSUMS_NEXT != 0;
+        let next = match code & CONVERTING != 0 {
+            true => Some(OtherLayout::decode(kind, count, has_next, fields)?),
+            false if has_next => return None,
+            false => None,
+        };
         Some(VolumeEntry {
             name,
             kind,
@@ -692,6 +719,7 @@ impl VolumeEntry {
             lu_state,
             slices,
             map,
+            checksums,
             branch,
             space,
             compression,
@@ -702,14 +730,16 @@ impl VolumeEntry {
     /// Whether each slice, and the map, has exactly the extents that it needs.
     fn has_room(&self, extent_bytes: u64) -> bool {
         let count = |runs: &[ExtentRun]| count(runs.iter().copied());
-        let has_all = |kind: VolumeKind, slices: &[Vec<ExtentRun>]| {
+        let of_checksums = self.checksum_bytes(self.capacity).div_ceil(extent_bytes);
+        let has_all = |kind: VolumeKind, slices: &[Vec<ExtentRun>], checksums: &Option<Vec<ExtentRun>>| {
             let wanted = |slice| self.extents_wanted_as(kind, slice, self.capacity, extent_bytes);
             slices.len() == usize::from(self.stripe.slices())
                 && slices.iter().zip(0..).all(|(runs, slice)| count(runs) == wanted(slice))
+                && checksums.as_ref().is_none_or(|runs| count(runs) == of_checksums)
         };
         count(&self.map) == self.map_extents_wanted(self.capacity, extent_bytes)
-            && has_all(self.kind, &self.slices)
-            && self.next.as_ref().is_none_or(|next| has_all(next.kind, &next.slices))
+            && has_all(self.kind, &self.slices, &self.checksums)
+            && self.next.as_ref().is_none_or(|next| has_all(next.kind, &next.slices, &next.checksums))
     }
 
     /// How many extents `slice` needs in a volume of `capacity`.
@@ -730,6 +760,20 @@ impl VolumeEntry {
             VolumeKind::Thick | VolumeKind::Log => self.map_bytes(capacity).div_ceil(extent_bytes),
             VolumeKind::Ram => 0,
         }
+    }
+
+    /// How many extents the checksums need in a volume of `capacity`.
+    pub(crate) fn checksum_extents_wanted(&self, capacity: ByteLen, extent_bytes: u64) -> u64 {
+        match self.checksums {
+            Some(_) => self.checksum_bytes(capacity).div_ceil(extent_bytes),
+            None => 0,
+        }
+    }
+
+    /// The bytes of the pages of checksums of all slices, each taken to be as long as the first.
+    fn checksum_bytes(&self, capacity: ByteLen) -> u64 {
+        let pages = checksum_pages(self.stripe.slice_len(0, capacity).0);
+        pages * u64::from(self.stripe.slices()) * MAP_PAGE_BYTES as u64
     }
 
     /// How much memory a RAM volume of `capacity` takes.
@@ -753,11 +797,18 @@ impl VolumeEntry {
 
 impl OtherLayout {
     /// Decodes the layout that a volume of this kind, with `count` slices, is being converted to.
-    fn decode(from: VolumeKind, count: u16, fields: &mut Cursor<'_>) -> Option<OtherLayout> {
+    fn decode(
+        from: VolumeKind,
+        count: u16,
+        has_checksums: bool,
+        fields: &mut Cursor<'_>,
+    ) -> Option<OtherLayout> {
         let kind = from.other()?;
         let slices = vec![Vec::new(); count.into()];
-        let mut next = OtherLayout { kind, slices, branch: 0, compression: Compression::Off };
+        let mut next =
+            OtherLayout { kind, slices, checksums: None, branch: 0, compression: Compression::Off };
         match kind {
+            VolumeKind::Log if has_checksums => return None,
             VolumeKind::Log => {
                 next.branch = fields.u32()?;
                 next.compression = Compression::from_code(fields.u8()?)?;
@@ -766,6 +817,9 @@ impl OtherLayout {
                 for runs in &mut next.slices {
                     *runs = decode_runs(fields)?;
                 }
+                if has_checksums {
+                    next.checksums = Some(decode_runs(fields)?);
+                }
             }
         }
         Some(next)
@@ -773,7 +827,7 @@ impl OtherLayout {
 
     /// All extents of the layout.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
-        self.slices.iter().flatten().copied()
+        self.slices.iter().flatten().chain(self.checksums.iter().flatten()).copied()
     }
 }
 

@@ -224,11 +224,18 @@ struct Places {
     version: u64,
     /// `None`: the disk that had this place was removed.
     disks: Vec<Option<Rc<PoolDisk>>>,
+    /// How many pages of checksums this core has in memory for the pool's slices.
+    checksum_pages: Rc<Cell<usize>>,
 }
 
 impl CoreDisks {
     pub(crate) fn new(disks: Vec<Option<Rc<PoolDisk>>>) -> CoreDisks {
-        CoreDisks(Rc::new(Places { version: 0, disks }))
+        CoreDisks(Rc::new(Places { version: 0, disks, checksum_pages: Rc::default() }))
+    }
+
+    /// How many pages of checksums this core has in memory for the pool's slices, which count them here.
+    pub(crate) fn checksum_pages(&self) -> &Rc<Cell<usize>> {
+        &self.0.checksum_pages
     }
 
     /// The disks, in the pool's order.
@@ -256,7 +263,8 @@ impl CoreDisks {
         let mut disks = self.0.disks.clone();
         disks.resize(disks.len().max(place + 1), None);
         disks[place] = disk;
-        CoreDisks(Rc::new(Places { version: self.0.version + 1, disks }))
+        let checksum_pages = Rc::clone(self.checksum_pages());
+        CoreDisks(Rc::new(Places { version: self.0.version + 1, disks, checksum_pages }))
     }
 
     pub(crate) fn share(&self) -> SharedDisks {
@@ -288,7 +296,7 @@ struct SharedDisk {
 impl SharedDisks {
     /// Attaches the disks to the current core. Once per core is enough: all its slices use the same ones.
     pub fn attach(&self) -> CoreDisks {
-        self.attached(|_| None)
+        self.attached(|_| None, Rc::default())
     }
 
     /// Brings `known`, which was attached to the current core, up to date: attaches the disks that were added
@@ -297,10 +305,14 @@ impl SharedDisks {
         if self.0.version <= known.0.version {
             return known.clone();
         }
-        self.attached(|place| known.get(place))
+        self.attached(|place| known.get(place), Rc::clone(known.checksum_pages()))
     }
 
-    fn attached<'a>(&self, known: impl Fn(usize) -> Option<&'a Rc<PoolDisk>>) -> CoreDisks {
+    fn attached<'a>(
+        &self,
+        known: impl Fn(usize) -> Option<&'a Rc<PoolDisk>>,
+        checksum_pages: Rc<Cell<usize>>,
+    ) -> CoreDisks {
         let attach = |(place, shared): (usize, &Option<SharedDisk>)| {
             let shared = shared.as_ref()?;
             // Another disk may have got the place meanwhile.
@@ -312,6 +324,6 @@ impl SharedDisks {
             Some(same.map_or_else(attach, Rc::clone))
         };
         let disks = self.0.disks.iter().enumerate().map(attach).collect();
-        CoreDisks(Rc::new(Places { version: self.0.version, disks }))
+        CoreDisks(Rc::new(Places { version: self.0.version, disks, checksum_pages }))
     }
 }

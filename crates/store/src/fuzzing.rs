@@ -193,6 +193,7 @@ pub(crate) fn catalog_example(disk_bytes: u64, first_slice: &[u32]) -> Catalog {
         lu_state: vec![1, 2, 3],
         slices: vec![first_slice.iter().map(run).collect(), vec![run(&5)]],
         map: Vec::new(),
+        checksums: None,
         branch: 0,
         space: SpacePolicy::default(),
         compression: Compression::Off,

@@ -268,12 +268,14 @@ fn conversions_are_as_documented() {
     let to_log = |branch| OtherLayout {
         kind: VolumeKind::Log,
         slices: vec![vec![]],
+        checksums: None,
         branch,
         compression: Compression::Lz4,
     };
     let to_thick = |runs| OtherLayout {
         kind: VolumeKind::Thick,
         slices: vec![runs],
+        checksums: None,
         branch: 0,
         compression: Compression::Off,
     };

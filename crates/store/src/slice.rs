@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::{Durability, Room};
@@ -23,7 +24,7 @@ use crate::log::{LogHandle, LogSlice};
 use crate::lost::{self, Lost};
 use crate::ram::RamSlice;
 use crate::range_lock::RangeLock;
-use crate::thick::ThickSlice;
+use crate::thick::{ChecksumArea, ThickSlice};
 
 /// Everything needed to open a slice; the pool's core sends it to the slice's core.
 ///
@@ -50,6 +51,8 @@ pub(crate) enum SpecKind {
         runs: Vec<ExtentRun>,
         block_size: BlockSize,
         map: MapPlaces,
+        /// `None`: it has no checksums.
+        checksums: Option<ChecksumArea>,
     },
     Log {
         handle: Arc<LogHandle>,
@@ -155,6 +158,8 @@ pub(crate) enum PartKind {
     Slice { index: u16, bytes: Range<u64> },
     /// A part of the dirty map. Pages of all slices lie in it.
     Map,
+    /// A part of the checksums. Those of all slices lie in it.
+    Checksums,
 }
 
 /// How the blocks of a slice are stored.
@@ -215,7 +220,7 @@ impl Layout {
         let (offset, len) = span(range);
         match self {
             Layout::Thick(slice) => {
-                let _pass = slice.gate().read(range.clone()).await?;
+                let _pass = slice.gate().read(slice.touched(range)).await?;
                 slice.read(offset, len).await
             }
             Layout::Log(slice) => slice.read(offset, len).await,
@@ -227,7 +232,7 @@ impl Layout {
         let (offset, len) = span(range);
         match (self, change) {
             (Layout::Thick(slice), change) => {
-                let pass = slice.gate().change(range.clone()).await?;
+                let pass = slice.gate().change(slice.touched(range)).await?;
                 let changed = match change {
                     Change::Write(data, durability) => slice.write(offset, data, durability).await,
                     Change::Rewrite(data) => slice.rewrite(offset, data).await,
@@ -259,7 +264,7 @@ impl Layout {
         let (offset, len) = span(range);
         match self {
             Layout::Thick(slice) => {
-                let _pass = slice.gate().read(range.clone()).await?;
+                let _pass = slice.gate().read(slice.touched(range)).await?;
                 slice.allocated(offset, len, max).await
             }
             Layout::Log(slice) => slice.allocated(offset, len, max).await,
@@ -366,6 +371,11 @@ impl Slice {
             },
             PartKind::Slice { .. } => Ok(()),
             PartKind::Map => self.pages.hold(0..u64::MAX).await,
+            // Whatever is read or written may need any page of them.
+            PartKind::Checksums => match self.layout().gate() {
+                Some(gate) => gate.hold(0..u64::MAX).await,
+                None => Ok(()),
+            },
         }
     }
 
@@ -592,7 +602,7 @@ impl Slice {
         }
         match &*self.layout() {
             Layout::Thick(slice) => {
-                let _pass = slice.gate().read(bytes(offset, len)).await?;
+                let _pass = slice.gate().read(slice.touched(&bytes(offset, len))).await?;
                 slice.read_edges(offset, len).await
             }
             Layout::Log(slice) => slice.read_edges(offset, len).await,
@@ -644,6 +654,18 @@ impl Slice {
             conversion.unless_given_up(reserved, || {}).await?;
         }
         self.layout().reserve(&bytes(offset, len)).await
+    }
+
+    /// Makes what the checksums of a thick slice say of parts that were not written to for this long count
+    /// after a crash: see `docs/why/checksums.md`. Does nothing if the slice has no checksums.
+    ///
+    /// # Errors
+    /// As for [`Slice::flush`].
+    pub async fn settle(&self, idle: Duration) -> Result<(), SliceError> {
+        match &*self.layout() {
+            Layout::Thick(slice) => slice.settle(idle).await,
+            Layout::Log(_) | Layout::Ram(_) => Ok(()),
+        }
     }
 
     /// The space that is left for the slice.

@@ -9,10 +9,17 @@
 //!
 //! The dirty map of a copy lies apart from its slices, and each of its pages has a disk block of its own: it
 //! needs no lock.
+//!
+//! A slice with [checksums] writes whole units of 4096 bytes, as if its disks had such blocks. Every read of a
+//! unit is compared with its checksum; a unit that differs is a bad block of the disk.
+
+mod checksum_page;
+mod checksums;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
 use rt::{DiskError, Durability, Room};
@@ -25,8 +32,18 @@ use crate::gate::Gate;
 use crate::range_lock::{Locked, RangeLock};
 use crate::slice::{SliceSpec, SpecKind, join};
 
+pub(crate) use checksum_page::checksum_pages;
+use checksum_page::{PAGE_COVERS, Sum, UNIT};
+pub(crate) use checksums::ChecksumArea;
+use checksums::{Checksums, Ground, push_sums, units_of};
+
 /// The granularity of locks: the largest block that a disk has. Extents are multiples of it.
 const LOCK_BYTES: u64 = 4096;
+
+const _: () = assert!(UNIT == LOCK_BYTES, "a lock holds whole units, and a unit lies in one extent");
+
+/// More ranges than a page's units can have on a disk: they are asked for all at once.
+const RANGES_MAX: usize = 1 << 14;
 
 /// One core's part of a thick volume.
 pub struct ThickSlice {
@@ -43,6 +60,15 @@ pub struct ThickSlice {
     lock: OnceCell<RangeLock>,
     /// The operations on the slice. Whoever calls them passes it.
     gate: Gate,
+    checksums: Option<Rc<Checksums>>,
+}
+
+/// How whole units are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Write(Durability),
+    /// As [`ThickSlice::rewrite`].
+    Rewrite,
 }
 
 /// Consecutive bytes of the slice that are also consecutive on a disk.
@@ -66,6 +92,7 @@ struct Part {
     /// Whether the slice ends with this part. What follows it in its last block belongs to no slice, and is
     /// zeros.
     is_last: bool,
+    checksums: Option<Rc<Checksums>>,
 }
 
 impl ThickSlice {
@@ -73,6 +100,7 @@ impl ThickSlice {
         let places = places(&spec);
         // Another core may have had the slice open before, and closed it without a flush.
         places.iter().for_each(|place| disks.disk(place.disk).mark_written());
+        let ground = ground(&spec, &disks, &places);
         let slice = ThickSlice {
             disks: RefCell::new(disks),
             spec: RefCell::new(spec),
@@ -80,6 +108,7 @@ impl ThickSlice {
             places: RefCell::default(),
             lock: OnceCell::new(),
             gate: Gate::default(),
+            checksums: ground.map(|ground| Rc::new(Checksums::new(ground))),
         };
         slice.lie_at(places);
         slice
@@ -95,12 +124,31 @@ impl ThickSlice {
         if disk_block > u64::from(block_size.bytes()) {
             self.lock.get_or_init(RangeLock::default);
         }
-        self.on_disks.set(disks_of(&places));
+        let mut on_disks = disks_of(&places);
+        if let Some((checksums, ground)) =
+            self.checksums.as_ref().zip(ground(&self.spec.borrow(), &disks, &places))
+        {
+            // Without its checksums, the slice can be neither read nor written.
+            ground.area.places.runs.iter().for_each(|run| on_disks |= 1 << run.disk);
+            checksums.lie_at(ground);
+        }
+        self.on_disks.set(on_disks);
         self.places.replace(places);
     }
 
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    /// The bytes that an operation on `range` may touch, for the gate: the checksums of a page may have to be
+    /// computed from all that it covers.
+    pub(crate) fn touched(&self, range: &Range<u64>) -> Range<u64> {
+        match &self.checksums {
+            Some(_) if range.start < range.end => {
+                range.start / PAGE_COVERS * PAGE_COVERS..range.end.next_multiple_of(PAGE_COVERS)
+            }
+            _ => range.clone(),
+        }
     }
 
     /// The number of the slice in its volume.
@@ -137,6 +185,98 @@ impl ThickSlice {
         Ok(data)
     }
 
+    /// Closes the pages of checksums that were not written to for this long: what they say counts after a
+    /// crash.
+    pub(crate) async fn settle(&self, idle: Duration) -> Result<(), SliceError> {
+        let Some(checksums) = &self.checksums else { return Ok(()) };
+        // It need not be now, and a change that waits holds up the others.
+        if !checksums.has_open() || self.gate.holds() {
+            return Ok(());
+        }
+        let pass = self.gate.change(0..u64::MAX).await?;
+        let settled = checksums.settle(idle).await;
+        pass.end();
+        settled
+    }
+
+    /// Writes whole units, and their checksums. The caller holds the lock.
+    async fn write_units(
+        &self,
+        checksums: &Rc<Checksums>,
+        offset: u64,
+        data: Chain,
+        how: How,
+    ) -> Result<(), SliceError> {
+        let (mut at, end) = (offset, offset + data.len() as u64);
+        let (mut parts, mut sums) = (Vec::new(), Vec::new());
+        // First what may fail without a change: the checksums that the units had still hold then.
+        while at < end {
+            let part = self.part(at, end);
+            let from = (at - offset) as usize;
+            at += part.len;
+            let whole = part.whole(data.slice(from..from + part.len as usize)).await?;
+            push_sums(&whole, &mut sums);
+            parts.push((part, whole));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let changing = checksums.begin(units_of(&(offset..end))).await?;
+        for (part, whole) in parts {
+            let start = part.around().start;
+            let written = match how {
+                How::Write(durability) => part.disk.write(start, whole, durability).await,
+                How::Rewrite => part.disk.rewrite(start, whole.contiguous()).await,
+            };
+            if let Err(error) = written {
+                changing.fail();
+                return Err(write_error(&error, Some(part.offset)));
+            }
+        }
+        changing.end(&sums);
+        Ok(())
+    }
+
+    /// Zeroes a range, and its checksums. The caller holds the lock.
+    async fn zero_units(&self, checksums: &Rc<Checksums>, range: Range<u64>) -> Result<(), SliceError> {
+        let start = range.start.next_multiple_of(UNIT).min(range.end);
+        let end = (range.end / UNIT * UNIT).max(start);
+        for edge in [range.start..start, end..range.end] {
+            let zeros = Buf::zeroed((edge.end - edge.start) as usize);
+            self.write_units(checksums, edge.start, zeros.into(), How::Write(Durability::Cached)).await?;
+        }
+        // A large range is zeroed page by page: each of them is in use only for its part.
+        let mut at = start;
+        while at < end {
+            let some = at..end.min((at / PAGE_COVERS + 1) * PAGE_COVERS);
+            at = some.end;
+            let known = checksums.sums(units_of(&some)).await?;
+            // Only space is given back: a power cut changes nothing here.
+            let are_zeros = known.iter().all(|sum| *sum == Sum::ZEROS);
+            let changing = if are_zeros { None } else { Some(checksums.begin(units_of(&some)).await?) };
+            let zeroed = self.zero_parts(some).await;
+            match (changing, zeroed) {
+                (Some(changing), Ok(())) => changing.end_with_zeros(),
+                (Some(changing), Err(_)) => changing.fail(),
+                (None, _) => {}
+            }
+            zeroed?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes whole units.
+    async fn zero_parts(&self, range: Range<u64>) -> Result<(), SliceError> {
+        let mut at = range.start;
+        while at < range.end {
+            let part = self.part(at, range.end);
+            at += part.len;
+            let zeroed = part.disk.zero(part.disk_offset, part.len).await;
+            zeroed.map_err(|error| write_error(&error, Some(part.offset)))?;
+        }
+        Ok(())
+    }
+
     pub(crate) async fn write(
         &self,
         offset: ByteOffset,
@@ -146,6 +286,9 @@ impl ThickSlice {
         let mut at = offset.0;
         let end = at + data.len() as u64;
         let _locked = self.lock(at..end).await;
+        if let Some(checksums) = &self.checksums {
+            return self.write_units(checksums, at, data, How::Write(durability)).await;
+        }
         while at < end {
             let part = self.part(at, end);
             let from = (at - offset.0) as usize;
@@ -180,6 +323,9 @@ impl ThickSlice {
         let mut at = offset.0;
         let end = at + len.0;
         let _locked = self.lock(at..end).await;
+        if let Some(checksums) = &self.checksums {
+            return self.zero_units(checksums, at..end).await;
+        }
         while at < end {
             let part = self.part(at, end);
             at += part.len;
@@ -192,6 +338,9 @@ impl ThickSlice {
         let mut at = offset.0;
         let end = at + data.len() as u64;
         let _locked = self.lock(at..end).await;
+        if let Some(checksums) = &self.checksums {
+            return self.write_units(checksums, at, data, How::Rewrite).await;
+        }
         while at < end {
             let part = self.part(at, end);
             let from = (at - offset.0) as usize;
@@ -212,8 +361,11 @@ impl ThickSlice {
         Ok(())
     }
 
-    /// The smallest unit that can be written: the largest block of its disks.
+    /// The smallest unit that can be written: the largest block of its disks, or what has one checksum.
     pub(crate) fn write_unit(&self) -> u64 {
+        if self.checksums.is_some() {
+            return UNIT;
+        }
         let disks = self.disks.borrow();
         disks_in(self.on_disks.get()).map(|disk| disks.disk(disk).block()).max().unwrap_or(1)
     }
@@ -245,6 +397,13 @@ impl ThickSlice {
         let end = at + len.0;
         // One more than requested, because the last one may still grow.
         while at < end && found.len() <= max {
+            if let Some(checksums) = &self.checksums {
+                let some = at..end.min((at / PAGE_COVERS + 1) * PAGE_COVERS);
+                at = some.end;
+                let used = self.allocated_or_known(checksums, some).await?;
+                used.into_iter().for_each(|range| join(&mut found, range.start, range.end - range.start));
+                continue;
+            }
             let part = self.part(at, end);
             at += part.len;
             // If the part has more ranges than it returns, that is enough, even if its first one continues
@@ -255,6 +414,36 @@ impl ThickSlice {
         }
         found.truncate(max);
         Ok(found)
+    }
+
+    /// What takes space in a range within one page of checksums, in order, with all units that should not be
+    /// zeros: the disk may have lost the write that would have taken their space.
+    async fn allocated_or_known(
+        &self,
+        checksums: &Rc<Checksums>,
+        range: Range<u64>,
+    ) -> Result<Vec<Range<u64>>, SliceError> {
+        let sums = checksums.sums(units_of(&range)).await?;
+        let unit_at = |(number, sum): (u64, &Sum)| {
+            let start = number * UNIT;
+            (*sum != Sum::ZEROS).then(|| start.max(range.start)..(start + UNIT).min(range.end))
+        };
+        let mut used: Vec<Range<u64>> = (range.start / UNIT..).zip(&sums).filter_map(unit_at).collect();
+        let mut at = range.start;
+        while at < range.end {
+            let part = self.part(at, range.end);
+            at += part.len;
+            used.extend(part.allocated(RANGES_MAX).await?);
+        }
+        used.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in used {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        Ok(merged)
     }
 
     pub(crate) fn map_pages(&self) -> u64 {
@@ -291,33 +480,48 @@ impl ThickSlice {
 
     /// Waits until no blocks of the range are being changed in part. Returns `None` if that cannot happen.
     async fn lock(&self, range: Range<u64>) -> Option<Locked<'_>> {
-        match self.lock.get() {
-            None => None,
-            Some(_) if makes(Canary::PartUnlocked) => None,
-            Some(lock) => {
-                let start = range.start / LOCK_BYTES * LOCK_BYTES;
-                Some(lock.lock(start, range.end.next_multiple_of(LOCK_BYTES)).await)
-            }
-        }
+        let lock = match &self.checksums {
+            Some(checksums) => checksums.lock(),
+            None => self.lock.get().filter(|_| !makes(Canary::PartUnlocked))?,
+        };
+        let start = range.start / LOCK_BYTES * LOCK_BYTES;
+        Some(lock.lock(start, range.end.next_multiple_of(LOCK_BYTES)).await)
     }
 
     /// The first part of `at..end`.
     fn part(&self, at: u64, end: u64) -> Part {
-        let places = self.places.borrow();
-        let after = places.partition_point(|place| place.start <= at);
-        let place = places[after - 1];
-        let within = at - place.start;
-        assert!(within < place.len, "byte {at} is beyond the slice's extents");
-        let len = (place.len - within).min(end - at);
+        let (place, disk_offset, len) = located(&self.places.borrow(), at, end);
         Part {
             offset: at,
-            place: place.disk,
-            disk: Rc::clone(self.disks.borrow().disk(place.disk)),
-            disk_offset: place.disk_offset + within,
+            place,
+            disk: Rc::clone(self.disks.borrow().disk(place)),
+            disk_offset,
             len,
             is_last: at + len == self.spec.borrow().len.0,
+            checksums: self.checksums.clone(),
         }
     }
+}
+
+/// The disk and offset of the byte at `at`, and how many of the bytes up to `end` follow there.
+fn located(places: &[Place], at: u64, end: u64) -> (u16, u64, u64) {
+    let after = places.partition_point(|place| place.start <= at);
+    let place = places[after - 1];
+    let within = at - place.start;
+    assert!(within < place.len, "byte {at} is beyond the slice's extents");
+    (place.disk, place.disk_offset + within, (place.len - within).min(end - at))
+}
+
+/// Where the slice and its checksums lie; `None` if it has none.
+fn ground(spec: &SliceSpec, disks: &CoreDisks, places: &[Place]) -> Option<Ground> {
+    let SpecKind::Thick { checksums: Some(area), .. } = &spec.kind else { return None };
+    Some(Ground {
+        disks: disks.clone(),
+        places: places.into(),
+        area: Rc::new(area.clone()),
+        slice: spec.index,
+        len: spec.len.0,
+    })
 }
 
 /// The places of the slice that `spec` describes.
@@ -356,16 +560,21 @@ impl Part {
         self.disk_offset + self.len
     }
 
+    /// What is read and written as a whole.
+    fn block(&self) -> u64 {
+        if self.checksums.is_some() { UNIT } else { self.disk.block() }
+    }
+
     /// The smallest range of whole blocks that contains the part. It stays in the same extent, which consists
     /// of whole blocks.
     fn around(&self) -> Range<u64> {
-        let block = self.disk.block();
+        let block = self.block();
         self.disk_offset / block * block..self.end().next_multiple_of(block)
     }
 
     /// The blocks that lie completely in the part; empty if there are none.
     fn inside(&self) -> Range<u64> {
-        let block = self.disk.block();
+        let block = self.block();
         let start = self.disk_offset.next_multiple_of(block);
         start..(self.end() / block * block).max(start)
     }
@@ -381,19 +590,51 @@ impl Part {
 
     async fn read(&self) -> Result<SharedBuf, SliceError> {
         let around = self.around();
-        let data = self.read_blocks(around.clone()).await?.share();
+        let data = self.read_blocks(around.clone(), false).await?.share();
         let from = (self.disk_offset - around.start) as usize;
         Ok(data.slice(from..from + self.len as usize))
     }
 
+    /// Reads whole blocks, and compares them with their checksums.
+    ///
+    /// `is_held`: the caller holds the lock, so that no write to them is under way.
+    async fn read_blocks(&self, range: Range<u64>, is_held: bool) -> Result<Buf, SliceError> {
+        let data = self.read_unchecked(range.clone()).await?;
+        let Some(checksums) = &self.checksums else { return Ok(data) };
+        let start = self.offset + range.start - self.disk_offset;
+        let units = start / UNIT..(start + range.end - range.start) / UNIT;
+        // After the read: a write that ended before it has set them.
+        let sums = checksums.sums(units.clone()).await?;
+        if first_other(&data, &sums, is_held).is_none() {
+            return Ok(data);
+        }
+        let (data, sums) = if is_held {
+            (data, sums)
+        } else {
+            // Perhaps a write was under way. Now none is.
+            let _held = checksums.lock().lock(units.start * UNIT, units.end * UNIT).await;
+            (self.read_unchecked(range.clone()).await?, checksums.sums(units).await?)
+        };
+        let Some(other) = first_other(&data, &sums, true) else { return Ok(data) };
+        let disk_offset = range.start + other * UNIT;
+        let (offset, cause) = (ByteOffset(self.slice_offset(disk_offset)), ReadFailure::Medium);
+        tracing::warn!(
+            offset = offset.0,
+            disk = self.place,
+            disk_offset,
+            "a block differs from its checksum: the disk holds other data than was written"
+        );
+        Err(SliceError::Unreadable(BadBlock { offset, disk: self.place, disk_offset, cause }))
+    }
+
     /// Reads whole blocks. If the disk cannot, reads them one by one to find the bad one.
-    async fn read_blocks(&self, range: Range<u64>) -> Result<Buf, SliceError> {
+    async fn read_unchecked(&self, range: Range<u64>) -> Result<Buf, SliceError> {
         let len = (range.end - range.start) as usize;
         let error = match self.disk.read(range.start, Buf::uncleared(len)).await {
             Ok(data) => return Ok(data),
             Err(error) => error,
         };
-        let block = self.disk.block() as usize;
+        let block = self.block() as usize;
         if !matches!(error, DiskError::Media(_)) || len == block {
             return Err(self.read_error(&error, range.start));
         }
@@ -412,27 +653,26 @@ impl Part {
     }
 
     async fn write(&self, data: Chain, durability: Durability) -> Result<(), SliceError> {
-        let around = self.around();
-        let data = if self.is_aligned() { data } else { self.merge(around.clone(), &data).await?.into() };
-        let written = self.disk.write(around.start, data, durability).await;
+        let data = self.whole(data).await?;
+        let written = self.disk.write(self.around().start, data, durability).await;
         written.map_err(|error| write_error(&error, Some(self.offset)))
     }
 
+    /// `data` with what surrounds it in its blocks. The caller holds the lock.
+    async fn whole(&self, data: Chain) -> Result<Chain, SliceError> {
+        if self.is_aligned() { Ok(data) } else { Ok(self.merge(self.around(), &data).await?.into()) }
+    }
+
     async fn rewrite(&self, data: Chain) -> Result<(), SliceError> {
-        let around = self.around();
-        let data = if self.is_aligned() {
-            data.contiguous()
-        } else {
-            self.merge(around.clone(), &data).await?.share()
-        };
-        let written = self.disk.rewrite(around.start, data).await;
+        let data = self.whole(data).await?.contiguous();
+        let written = self.disk.rewrite(self.around().start, data).await;
         written.map_err(|error| write_error(&error, Some(self.offset)))
     }
 
     /// The blocks that a write changes only in part, and must read first: at one end or both; equal if both
     /// are one block.
     fn edges(&self) -> [Option<Range<u64>>; 2] {
-        let (around, block) = (self.around(), self.disk.block());
+        let (around, block) = (self.around(), self.block());
         let first = around.start..around.start + block;
         let last = around.end - block..around.end;
         let head = (around.start < self.disk_offset).then_some(first);
@@ -442,7 +682,7 @@ impl Part {
 
     async fn read_edges(&self) -> Result<(), SliceError> {
         for edge in self.edges().into_iter().flatten() {
-            self.read_blocks(edge).await?;
+            self.read_blocks(edge, false).await?;
         }
         Ok(())
     }
@@ -455,7 +695,7 @@ impl Part {
         let mut read = None;
         for edge in self.edges().into_iter().flatten() {
             if read.replace(edge.clone()) != Some(edge.clone()) {
-                let old = self.read_blocks(edge.clone()).await?;
+                let old = self.read_blocks(edge.clone(), true).await?;
                 merged[within(edge.start)..within(edge.end)].copy_from_slice(&old);
             }
         }
@@ -494,6 +734,7 @@ impl Part {
             disk_offset: range.start,
             len: range.end - range.start,
             is_last: self.is_last && range.end == self.end(),
+            checksums: self.checksums.clone(),
         }
     }
 
@@ -506,6 +747,17 @@ impl Part {
         let clip = |(offset, len): (u64, u64)| self.slice_offset(offset)..self.slice_offset(offset + len);
         Ok(found.into_iter().map(clip).filter(|range| !range.is_empty()).collect())
     }
+}
+
+/// The first unit of `data` that is not what its checksum says, by number. If nothing is known of a unit, it
+/// differs, unless `trusts_unknown`.
+fn first_other(data: &[u8], sums: &[Sum], trusts_unknown: bool) -> Option<u64> {
+    let differs = |(unit, sum): (&[u8], &Sum)| match *sum {
+        Sum::UNKNOWN => !trusts_unknown,
+        sum => Sum::of(unit) != sum,
+    };
+    let other = data.chunks_exact(UNIT as usize).zip(sums).position(differs)?;
+    Some(other as u64)
 }
 
 /// The error for a failed read of `offset` in the slice, which is `disk_offset` of the disk with index

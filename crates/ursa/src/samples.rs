@@ -17,6 +17,7 @@ pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         used: 10 << 30,
         when_full: None,
         compression: None,
+        checksums: Some(false),
         compression_ratio_percent: None,
         created: 0,
         naa: "6".into(),

@@ -54,6 +54,8 @@ pub struct NewVolume {
     pub space: SpacePolicy,
     /// Whether its blocks are compressed; only of importance for a log-structured volume.
     pub compression: Compression,
+    /// Whether its blocks have checksums; only of importance for a thick volume.
+    pub checksums: bool,
 }
 
 impl NewVolume {

@@ -571,6 +571,9 @@ pub struct NewCopy {
     pub kind: VolumeKind,
     /// Whether its blocks are compressed where it is log-structured.
     pub compression: CompressionEntry,
+    /// Whether its blocks have checksums, if it is thick.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub checksums: bool,
     /// Its capacity in bytes, a whole number of blocks.
     pub size: u64,
     /// The size of a logical block in bytes.
@@ -604,6 +607,7 @@ impl NewCopy {
             pool,
             kind: info.kind,
             compression: info.compression.into(),
+            checksums: info.checksums,
             size: info.capacity.0,
             block_bytes: info.block_size.bytes(),
             physical_exponent: info.physical_exponent,

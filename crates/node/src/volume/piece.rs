@@ -142,6 +142,7 @@ mod tests {
             copies: None,
             space: store::SpacePolicy::default(),
             compression: Compression::default(),
+            checksums: false,
         };
         let id = control.create_volume(new).await.unwrap();
         Shard::current().volume(id).unwrap()

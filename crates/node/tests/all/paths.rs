@@ -378,6 +378,7 @@ fn put_pool_with_copy(world: &World, server: NodeId) -> VolumeId {
             copy,
             space: store::SpacePolicy::default(),
             compression: store::Compression::default(),
+            checksums: false,
         };
         let id = pool.create_volume(spec).await.unwrap().id;
         pool.export().await.unwrap();

@@ -205,6 +205,7 @@ pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
         space: store::SpacePolicy::default(),
         // Tests find blocks on disks by what they hold.
         compression: store::Compression::Off,
+        checksums: false,
     }
 }
 

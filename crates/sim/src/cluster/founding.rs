@@ -125,6 +125,7 @@ impl Cluster {
                 copies: Some(Placement::Count(copies)),
                 space: store::SpacePolicy::default(),
                 compression: store::Compression::default(),
+                checksums: false,
             };
             let made = control.create_volume(new).await?;
             let everybody = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(lun.0) };

@@ -182,6 +182,7 @@ impl Harms<'_> {
                     copies: None,
                     space: SpacePolicy::default(),
                     compression: Compression::default(),
+                    checksums: false,
                 };
                 match control.create_volume(new).await {
                     Ok(_) => return counts.count("pool filled up"),

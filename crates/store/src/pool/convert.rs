@@ -14,7 +14,8 @@ use crate::id::VolumeId;
 
 impl Pool {
     /// Gives a volume the space of another kind, so that it can be copied there; reports the zeroing of that
-    /// space to `watch`. `compression` is that of a log volume.
+    /// space to `watch`. `compression` is that of a log volume, and `checksums` says whether a thick one gets
+    /// some.
     ///
     /// Afterwards the caller tells the open slices
     /// ([`Slice::begin_conversion`](crate::Slice::begin_conversion)). Slices that are opened later know.
@@ -28,10 +29,12 @@ impl Pool {
         id: VolumeId,
         kind: VolumeKind,
         compression: Compression,
+        checksums: bool,
         watch: ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
         let inner = Rc::clone(&self.0);
-        to_the_end(async move { inner.begin_conversion(id, kind, compression, &watch).await }).await
+        let begin = async move { inner.begin_conversion(id, kind, compression, checksums, &watch).await };
+        to_the_end(begin).await
     }
 
     /// The volumes that are being converted.
@@ -46,11 +49,16 @@ impl Pool {
     ///
     /// # Errors
     /// As there, except failures to write the metadata.
-    pub fn check_conversion(&self, id: VolumeId, kind: VolumeKind) -> Result<(), StoreError> {
+    pub fn check_conversion(
+        &self,
+        id: VolumeId,
+        kind: VolumeKind,
+        checksums: bool,
+    ) -> Result<(), StoreError> {
         let volume = self.0.entry(id)?;
         check(id, &volume, kind)?;
         self.0.check_no_disk_leaves(id)?;
-        if let Some(space) = self.0.take_other(&volume, kind)? {
+        if let Some(space) = self.0.take_other(&volume, kind, checksums)? {
             self.0.put_back(&space.runs());
         }
         Ok(())
@@ -125,12 +133,18 @@ impl Inner {
     }
 
     /// Takes the extents that a volume needs in another kind; `None` if it takes them later.
-    fn take_other(&self, volume: &VolumeEntry, kind: VolumeKind) -> Result<Option<Space>, StoreError> {
+    fn take_other(
+        &self,
+        volume: &VolumeEntry,
+        kind: VolumeKind,
+        checksums: bool,
+    ) -> Result<Option<Space>, StoreError> {
         if kind != VolumeKind::Thick {
             return Ok(None);
         }
         // Its map stays where it is.
-        let as_thick = VolumeEntry { kind, space: SpacePolicy::default(), ..volume.clone() };
+        let (space, checksums) = (SpacePolicy::default(), checksums.then(Vec::new));
+        let as_thick = VolumeEntry { kind, space, checksums, ..volume.clone() };
         self.take_space(volume, &as_thick).map(Some)
     }
 
@@ -139,15 +153,20 @@ impl Inner {
         id: VolumeId,
         kind: VolumeKind,
         compression: Compression,
+        checksums: bool,
         watch: &ZeroingWatch,
     ) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
         let before = self.entry(id)?;
         check(id, &before, kind)?;
         self.check_no_disk_leaves(id)?;
-        let space = self.take_other(&before, kind)?;
+        let space = self.take_other(&before, kind, checksums)?;
         let mut runs = space.as_ref().map(Space::runs).unwrap_or_default();
-        if let Err(error) = self.zero(&runs, watch).await {
+        let prepared = async {
+            self.zero(&runs, watch).await?;
+            self.allocate(space.as_ref().map_or(&[][..], |space| &space.checksums[..])).await
+        };
+        if let Err(error) = prepared.await {
             self.put_back(&runs);
             return Err(error);
         }
@@ -168,8 +187,17 @@ impl Inner {
             return Err(error);
         }
         let slices = now.stripe.slices();
-        let of_slices = space.map_or_else(|| vec![Vec::new(); slices.into()], |space| space.slices);
-        let mut next = OtherLayout { kind, slices: of_slices, branch: 0, compression: Compression::Off };
+        let (of_slices, of_checksums) = match space {
+            Some(space) => (space.slices, checksums.then_some(space.checksums)),
+            None => (vec![Vec::new(); slices.into()], None),
+        };
+        let mut next = OtherLayout {
+            kind,
+            slices: of_slices,
+            checksums: of_checksums,
+            branch: 0,
+            compression: Compression::Off,
+        };
         if kind == VolumeKind::Log {
             match self.add_logs(&mut catalog, slices).await {
                 Ok(logs) => runs.extend(logs),
@@ -205,6 +233,7 @@ impl Inner {
         if switched {
             std::mem::swap(&mut volume.kind, &mut left.kind);
             std::mem::swap(&mut volume.slices, &mut left.slices);
+            std::mem::swap(&mut volume.checksums, &mut left.checksums);
             std::mem::swap(&mut volume.branch, &mut left.branch);
             std::mem::swap(&mut volume.compression, &mut left.compression);
         }

@@ -239,7 +239,10 @@ impl Inner {
             // A disk needs long to find out that it cannot read a block. No host waits for that here.
             self.check_readable(from).await?;
             self.zero(&[to], &ZeroingWatch::default()).await?;
-            if part == PartKind::Map { self.allocate(&[to]).await } else { Ok(()) }
+            match part {
+                PartKind::Map | PartKind::Checksums => self.allocate(&[to]).await,
+                PartKind::Slice { .. } => Ok(()),
+            }
         };
         if let Err(error) = prepared.await {
             self.put_back(&[to]);
@@ -260,7 +263,7 @@ impl Inner {
                         let end = bytes.start + u64::from(count) * self.extent_bytes;
                         PartKind::Slice { index, bytes: bytes.start..end }
                     }
-                    PartKind::Map => PartKind::Map,
+                    PartKind::Map | PartKind::Checksums => part,
                 };
                 return Some((part, from, to));
             }
@@ -288,6 +291,9 @@ impl Inner {
             }
             if let Some(run) = volume.map.iter().find(|run| is_there(run)) {
                 return Some((*id, PartKind::Map, cut(*run)));
+            }
+            if let Some(run) = volume.checksums.iter().flatten().find(|run| is_there(run)) {
+                return Some((*id, PartKind::Checksums, cut(*run)));
             }
         }
         None
@@ -431,6 +437,7 @@ fn move_in(volume: &mut VolumeEntry, moving: &Moving) -> Option<()> {
     let runs = match &moving.part.0 {
         PartKind::Slice { index, .. } => volume.slices.get_mut(usize::from(*index))?,
         PartKind::Map => &mut volume.map,
+        PartKind::Checksums => volume.checksums.as_mut()?,
     };
     *runs = replaced(runs, moving.from, moving.to)?;
     Some(())

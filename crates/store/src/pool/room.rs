@@ -2,7 +2,8 @@
 //!
 //! It is the space of the pool's own metadata (otherwise a full file system would fail every change, even a
 //! host's reservation), of the dirty maps of copies (a copy that cannot note what another copy misses is
-//! lost), and of logs (a checkpoint must not fail for lack of space).
+//! lost), of checksums (a write must not fail where the volume has space), and of logs (a checkpoint must not
+//! fail for lack of space).
 
 use super::Inner;
 use crate::catalog::Catalog;
@@ -45,6 +46,7 @@ impl Inner {
         }
         for volume in catalog.volumes.values() {
             self.allocate(&volume.map).await?;
+            self.allocate(volume.checksums.as_deref().unwrap_or_default()).await?;
         }
         let of_logs: Vec<ExtentRun> = catalog.logs.runs().collect();
         self.allocate(&of_logs).await?;

@@ -368,6 +368,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
                 copy,
                 space: crate::catalog::SpacePolicy::default(),
                 compression: Compression::default(),
+                checksums: false,
             };
             let watch = ZeroingWatch::default();
             let info = pool.create_volume_watched(spec, watch.clone()).await.unwrap();

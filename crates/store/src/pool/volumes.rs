@@ -19,6 +19,7 @@ use crate::geometry::SLOT_LU_STATE_BYTES;
 use crate::id::VolumeId;
 use crate::slice::{SliceSpec, SpecKind};
 use crate::stripe::{STRIPE_UNIT, Stripe};
+use crate::thick::ChecksumArea;
 
 /// The specification of a new volume.
 #[derive(Clone, Debug)]
@@ -49,6 +50,9 @@ pub struct VolumeSpec {
     pub space: SpacePolicy,
     /// Whether the blocks are compressed; only of importance for a log-structured volume.
     pub compression: Compression,
+    /// Whether the blocks have checksums, which every read compares; only of importance for a thick volume,
+    /// since those in logs always have.
+    pub checksums: bool,
 }
 
 /// The description of a volume.
@@ -85,6 +89,8 @@ pub struct VolumeInfo {
     pub in_logs: InLogs,
     /// The kind that it is being converted to.
     pub converting: Option<VolumeKind>,
+    /// Whether it is a thick volume whose blocks have checksums.
+    pub checksums: bool,
 }
 
 /// What a log-structured volume takes in the pool's logs, in bytes.
@@ -450,14 +456,15 @@ pub(super) fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> Vol
         },
         in_logs: InLogs::default(),
         converting: volume.next.as_ref().map(|next| next.kind),
+        checksums: volume.checksums.is_some(),
     }
 }
 
 /// The entry that a volume has when it has been converted.
 fn as_if_in(volume: &VolumeEntry, next: &OtherLayout) -> VolumeEntry {
-    let OtherLayout { kind, slices, branch, compression } = next.clone();
+    let OtherLayout { kind, slices, checksums, branch, compression } = next.clone();
     let space = SpacePolicy::default();
-    VolumeEntry { kind, slices, branch, compression, space, next: None, ..volume.clone() }
+    VolumeEntry { kind, slices, checksums, branch, compression, space, next: None, ..volume.clone() }
 }
 
 /// The metadata space that the logical unit states of thick volumes, and of those that become thick, may
@@ -527,12 +534,13 @@ pub(super) struct Space {
     /// The extents of each slice.
     pub(super) slices: Vec<Vec<ExtentRun>>,
     map: Vec<ExtentRun>,
+    pub(super) checksums: Vec<ExtentRun>,
     grant: Option<crate::budget::RamGrant>,
 }
 
 impl Space {
     pub(super) fn runs(&self) -> Vec<ExtentRun> {
-        self.slices.iter().flatten().chain(&self.map).copied().collect()
+        self.slices.iter().flatten().chain(&self.map).chain(&self.checksums).copied().collect()
     }
 }
 
@@ -571,6 +579,7 @@ impl Inner {
             lu_state: Vec::new(),
             slices: vec![Vec::new(); slices.into()],
             map: Vec::new(),
+            checksums: (spec.checksums && spec.kind == VolumeKind::Thick).then(Vec::new),
             branch: 0,
             space: spec.space,
             compression: if spec.kind == VolumeKind::Log { spec.compression } else { Compression::Off },
@@ -581,7 +590,8 @@ impl Inner {
     /// Prepares the space for a volume.
     async fn prepare(&self, space: &Space, watch: &ZeroingWatch) -> Result<(), StoreError> {
         self.zero(&space.runs(), watch).await?;
-        self.allocate(&space.map).await
+        self.allocate(&space.map).await?;
+        self.allocate(&space.checksums).await
     }
 
     async fn create_volume(
@@ -614,6 +624,7 @@ impl Inner {
         }
         volume.slices = space.slices;
         volume.map = space.map;
+        volume.checksums = volume.checksums.map(|_| space.checksums);
         let (mut runs, mut lent) = (runs, Vec::new());
         if volume.kind == VolumeKind::Log {
             let logs = match self.add_logs(&mut catalog, volume.stripe.slices()).await {
@@ -721,7 +732,9 @@ impl Inner {
                 self.put_back(&runs);
                 return Err(StoreError::NoSuchVolume(id));
             };
-            let needs = |volume: &VolumeEntry| (volume.kind, volume.capacity, volume.has_map());
+            let needs = |volume: &VolumeEntry| {
+                (volume.kind, volume.capacity, volume.has_map(), volume.checksums.is_some())
+            };
             if needs(&now) != needs(&before) {
                 // Another change was faster, and the extents taken here no longer fit.
                 self.put_back(&runs);
@@ -736,6 +749,9 @@ impl Inner {
                 added.iter().for_each(|run| append(runs, *run));
             }
             space.map.iter().for_each(|run| append(&mut volume.map, *run));
+            if let Some(checksums) = &mut volume.checksums {
+                space.checksums.iter().for_each(|run| append(checksums, *run));
+            }
             let info = info(id, volume, self.extent_bytes);
             catalog.volumes.insert(id, now);
             self.commit_or_put_back(catalog, &runs).await?;
@@ -810,11 +826,14 @@ impl Inner {
         let of_slice =
             |volume: &VolumeEntry, slice| volume.extents_wanted(slice, volume.capacity, extent_bytes);
         let of_map = |volume: &VolumeEntry| volume.map_extents_wanted(volume.capacity, extent_bytes);
+        let of_checksums =
+            |volume: &VolumeEntry| volume.checksum_extents_wanted(volume.capacity, extent_bytes);
         let slices = after.stripe.slices();
         let mut wanted: Vec<u64> =
             (0..slices).map(|slice| of_slice(after, slice) - of_slice(before, slice)).collect();
         let map = of_map(after) - of_map(before);
-        wanted.extend((map > 0).then_some(map));
+        let checksums = of_checksums(after) - of_checksums(before);
+        wanted.extend([map, checksums].into_iter().filter(|extents| *extents > 0));
         let mut state = self.state.borrow_mut();
         let mut given = state.allocator.allocate(&wanted).ok_or_else(|| StoreError::NoSpace {
             wanted: ByteLen(wanted.iter().sum::<u64>().saturating_mul(extent_bytes)),
@@ -828,8 +847,11 @@ impl Inner {
                 Some(self.ram.reserve(ByteLen(more))?)
             }
         };
-        let map = given.split_off(slices.into()).pop().unwrap_or_default();
-        Ok(Space { slices: given, map, grant })
+        let mut others = given.split_off(slices.into()).into_iter();
+        let mut next =
+            |extents: u64| if extents > 0 { others.next().unwrap_or_default() } else { Vec::new() };
+        let (map, checksums) = (next(map), next(checksums));
+        Ok(Space { slices: given, map, checksums, grant })
     }
 
     pub(super) fn put_back(&self, runs: &[ExtentRun]) {
@@ -878,12 +900,17 @@ impl Inner {
             extent_bytes,
             extents_offset,
         };
+        let checksums = entry.checksums.as_ref().map(|runs| {
+            let places = MapPlaces { runs: runs.clone(), ..map.clone() };
+            ChecksumArea { volume: id, places }
+        });
         let inner = Rc::clone(self);
         Ok(move |slice: u16| match entry.kind {
             VolumeKind::Thick => SpecKind::Thick {
                 runs: entry.slices[usize::from(slice)].clone(),
                 block_size: entry.block_size,
                 map: map.clone(),
+                checksums: checksums.clone(),
             },
             VolumeKind::Log => SpecKind::Log {
                 handle: inner.log(slice).expect("the catalogue was checked: it has a log for each slice"),

@@ -103,7 +103,7 @@ async fn check(volume: &Volume, known: &RefCell<Known>) {
 
 async fn begin(pool: &Pool, volume: &Volume, kind: VolumeKind) {
     let (id, watch) = (volume.info.id, ZeroingWatch::default());
-    pool.begin_conversion(id, kind, Compression::Off, watch).await.unwrap();
+    pool.begin_conversion(id, kind, Compression::Off, false, watch).await.unwrap();
     volume.begin_conversion(pool);
 }
 
@@ -305,14 +305,14 @@ fn a_conversion_is_cancelled_and_what_it_excludes_is_refused() {
             let mut volume = Volume::open(&pool, id);
             volume.write(0, &sector(1), Durability::Durable).await.unwrap();
             for kind in [from, VolumeKind::Ram] {
-                let refused = pool.check_conversion(id, kind);
+                let refused = pool.check_conversion(id, kind, false);
                 assert!(matches!(refused, Err(StoreError::NotConvertible(_))), "{refused:?}");
             }
-            pool.check_conversion(id, to).unwrap();
+            pool.check_conversion(id, to, false).unwrap();
             let free = pool.usage().free;
             begin(&pool, &volume, to).await;
             copy(&volume).await.unwrap();
-            let refused = pool.check_conversion(id, to);
+            let refused = pool.check_conversion(id, to, false);
             assert!(matches!(refused, Err(StoreError::BeingConverted(_))), "{refused:?}");
             let refused = pool.grow_volume(id, ByteLen(2 * MIB)).await;
             assert!(matches!(refused, Err(StoreError::BeingConverted(_))), "{refused:?}");
@@ -335,7 +335,7 @@ fn a_conversion_is_cancelled_and_what_it_excludes_is_refused() {
             if from == VolumeKind::Log {
                 let space = store::SpacePolicy { reserve: ByteLen(MIB), ..store::SpacePolicy::default() };
                 pool.set_space(id, space).await.unwrap();
-                let refused = pool.check_conversion(id, to);
+                let refused = pool.check_conversion(id, to, false);
                 assert!(matches!(refused, Err(StoreError::SpaceInvalid)), "{refused:?}");
             }
         });
@@ -672,8 +672,9 @@ fn no_disk_leaves_while_a_volume_is_converted_nor_the_other_way_round() {
         let id = pool.create_volume(thick("db", MIB)).await.unwrap().id;
         let volume = Volume::open(&pool, id);
         pool.leave(&path(0)).await.unwrap();
-        let begun = pool.begin_conversion(id, VolumeKind::Log, Compression::Off, ZeroingWatch::default());
-        for refused in [pool.check_conversion(id, VolumeKind::Log), begun.await.map(drop)] {
+        let begun =
+            pool.begin_conversion(id, VolumeKind::Log, Compression::Off, false, ZeroingWatch::default());
+        for refused in [pool.check_conversion(id, VolumeKind::Log, false), begun.await.map(drop)] {
             assert!(matches!(refused, Err(StoreError::DiskIsLeaving { .. })), "{refused:?}");
         }
         // A part that was about to move stays where it is if the disk stays, and the volume is converted.
@@ -740,7 +741,7 @@ fn a_volume_that_is_converted_while_it_grows_is_of_one_kind() {
             let growing = rt::spawn(async move { grower.grow_volume(id, ByteLen(48 * MIB)).await.map(drop) });
             rt::yield_now().await;
             let (to, watch) = (from.other().unwrap(), ZeroingWatch::default());
-            let begun = pool.begin_conversion(id, to, Compression::Off, watch).await;
+            let begun = pool.begin_conversion(id, to, Compression::Off, false, watch).await;
             if begun.is_ok() {
                 volume.grow(&pool);
                 volume.begin_conversion(&pool);

@@ -47,6 +47,7 @@ pub(crate) fn thick(name: &str, capacity: u64) -> VolumeSpec {
         copy: None,
         space: store::SpacePolicy::default(),
         compression: Compression::default(),
+        checksums: false,
     }
 }
 

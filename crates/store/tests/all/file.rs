@@ -71,6 +71,7 @@ fn volume(name: &str, capacity: u64) -> VolumeSpec {
         copy: None,
         space: store::SpacePolicy::default(),
         compression: Compression::default(),
+        checksums: false,
     }
 }
 

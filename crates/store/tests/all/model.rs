@@ -320,6 +320,7 @@ impl Model {
             copy,
             space: store::SpacePolicy::default(),
             compression: if units.is_multiple_of(2) { Compression::Lz4 } else { Compression::Off },
+            checksums: false,
         };
         let free = self.pool().usage().free;
         let info = match self.pool().create_volume(spec.clone()).await {

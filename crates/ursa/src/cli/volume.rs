@@ -133,6 +133,9 @@ pub struct Create {
     /// Compress the blocks of a log volume [default: lz4]
     #[arg(long, value_enum)]
     compression: Option<Compression>,
+    /// Give the blocks of a thick volume checksums, which every read verifies; log volumes always have them
+    #[arg(long)]
+    checksums: bool,
     /// Logical block size in bytes: 512 or 4096
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     block_size: u32,
@@ -347,6 +350,7 @@ impl Create {
             copies,
             nodes,
             compression: self.compression.map(api::Compression::from),
+            checksums: self.checksums,
             ..VolumeCreate::new(self.name, self.size.0)
         })
     }
@@ -401,18 +405,36 @@ fn resized(volume: &Volume) -> String {
 /// volumes.
 const RATIO: usize = 4;
 
+/// The index of the column that shows whether blocks have checksums, which is absent unless a thick volume
+/// has some.
+const CHECKSUMS: usize = 6;
+
 /// The index of the column that shows a volume's nodes, which is absent without a cluster.
-const ON: usize = 7;
+const ON: usize = 8;
 
 fn table(volumes: &[Volume]) -> String {
     let in_cluster = volumes.iter().any(|volume| !volume.copies.is_empty());
     let mut head = vec![
-        "NAME", "STATE", "SIZE", "USED", "RATIO", "KIND", "BLOCK", "NODES", "POOL", "TARGET", "LUN", "HOST",
+        "NAME",
+        "STATE",
+        "SIZE",
+        "USED",
+        "RATIO",
+        "KIND",
+        "CHECKSUMS",
+        "BLOCK",
+        "NODES",
+        "POOL",
+        "TARGET",
+        "LUN",
+        "HOST",
     ];
     let has_logs = volumes.iter().any(|volume| volume.compression.is_some());
-    // The last one first, so that the other's index stays the same.
-    let absent: Vec<usize> =
-        [(ON, in_cluster), (RATIO, has_logs)].into_iter().filter(|(_, is)| !is).map(|(at, _)| at).collect();
+    let has_checksums =
+        volumes.iter().any(|volume| volume.kind == VolumeKind::Thick && volume.checksums == Some(true));
+    // The last one first, so that the others' indices stay the same.
+    let optional = [(ON, in_cluster), (CHECKSUMS, has_checksums), (RATIO, has_logs)];
+    let absent: Vec<usize> = optional.into_iter().filter(|(_, is)| !is).map(|(at, _)| at).collect();
     for at in &absent {
         head.remove(*at);
     }
@@ -430,6 +452,7 @@ fn table(volumes: &[Volume]) -> String {
             used(volume),
             ratio(volume).unwrap_or_else(|| "-".into()),
             kind(volume.kind).into(),
+            checksums(volume).into(),
             volume.block_size.to_string(),
             on(volume),
             volume.pool.clone(),
@@ -587,6 +610,7 @@ fn one(volume: &Volume) -> String {
         ("Used", size(volume.used)),
         ("When full", volume.when_full.map_or("-", when_full).into()),
         ("Compression", compression(volume).unwrap_or_else(|| "-".into())),
+        ("Checksums", checksums(volume).into()),
         ("Slices", volume.slices.to_string()),
         ("Scrubbed", volume.scrub.as_ref().map_or_else(|| "-".into(), scrub::last)),
         ("Maps", if maps.is_empty() { "none".into() } else { maps.join("\n") }),
@@ -617,6 +641,15 @@ fn compression(volume: &Volume) -> Option<String> {
         Some(ratio) => format!("{set}, ratio {ratio}"),
         None => set.to_owned(),
     })
+}
+
+/// Whether reads verify blocks.
+fn checksums(volume: &Volume) -> &'static str {
+    match volume.checksums {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "-",
+    }
 }
 
 /// How many bytes of blocks take one byte of space, if known.

@@ -54,6 +54,7 @@ impl FirstVolume {
             copies: None,
             space: store::SpacePolicy::default(),
             compression: Compression::default(),
+            checksums: false,
         }
     }
 }

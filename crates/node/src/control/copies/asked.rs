@@ -112,6 +112,7 @@ impl Control {
             copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
             space: copy.space.into(),
             compression: copy.compression.known().unwrap_or_default(),
+            checksums: copy.checksums,
         };
         let (control, asker) = (Rc::clone(self), copy.asker);
         self.copy_requests.borrow_mut().insert(asker);

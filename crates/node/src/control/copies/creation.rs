@@ -118,6 +118,7 @@ impl Control {
             pool: new.pool.clone(),
             kind: shape.kind,
             compression: compression.into(),
+            checksums: new.checksums,
             size: 0,
             block_bytes: shape.block_bytes,
             physical_exponent: shape.physical_exponent,

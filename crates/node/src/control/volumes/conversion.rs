@@ -34,6 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How long it waits after a pass that was not the last one, since slices may be in use by others.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Whether a volume that becomes thick gets checksums of its own: they are chosen when a volume is created.
+const CHECKSUMS: bool = false;
 /// How many volumes are converted at the same time; others wait.
 const AT_ONCE: usize = 2;
 
@@ -232,7 +234,7 @@ impl Control {
     ) -> Result<bool, ControlError> {
         check_kind(info.kind, kind, info.space)?;
         if info.converting.is_none() && info.kind != kind {
-            pool.check_conversion(info.id, kind)?;
+            pool.check_conversion(info.id, kind, CHECKSUMS)?;
         }
         Ok(self.wanted_kind(info) != kind)
     }
@@ -265,7 +267,8 @@ impl Control {
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             match info.converting {
                 None if info.kind != kind => {
-                    pool.begin_conversion(id, kind, compression, changing.zeroing()).await?;
+                    let zeroing = changing.zeroing();
+                    pool.begin_conversion(id, kind, compression, CHECKSUMS, zeroing).await?;
                     control.tell_conversion(&pool, id).await
                 }
                 Some(other) if other != kind => {

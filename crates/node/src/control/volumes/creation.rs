@@ -94,6 +94,7 @@ impl Control {
             copy: None,
             space: new.space,
             compression: new.compression,
+            checksums: new.checksums,
         };
         changing.waits_for(WaitsFor::Disks(pool.paths()));
         let info = pool.create_volume_watched(spec, changing.zeroing()).await?;

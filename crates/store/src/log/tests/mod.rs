@@ -127,6 +127,7 @@ fn spec(name: &str, capacity: u64, slices: u16) -> VolumeSpec {
         copy: None,
         space: SpacePolicy::default(),
         compression: Compression::Off,
+        checksums: false,
     }
 }
 

@@ -117,6 +117,7 @@ fn a_zone_whose_return_finds_no_space_stays_the_logs() {
             copy: None,
             space: crate::catalog::SpacePolicy::default(),
             compression: Compression::default(),
+            checksums: false,
         };
         pool.create_volume(spec).await.unwrap();
         (pool.0.layout().geometry[0], pool.0.state.borrow().generation)

@@ -83,6 +83,9 @@ pub(super) struct VolumeDeclared {
     /// The compression of a log volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) compression: Option<Compression>,
+    /// Whether the blocks of a thick volume have checksums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) checksums: Option<bool>,
     /// What the writes of a log volume do when its pool is full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) when_full: Option<WhenFull>,

@@ -37,6 +37,7 @@ pub(super) fn declared(present: &Present) -> Declared {
             physical_block_size: Some(volume.physical_block_size),
             slices: Some(volume.slices),
             compression: volume.compression,
+            checksums: volume.checksums.filter(|has| *has && volume.kind == api::VolumeKind::Thick),
             when_full: volume.when_full,
             // Of other volumes, `reserved` is what they take from their pool.
             reserve: (volume.kind == api::VolumeKind::Log).then_some(Size(volume.reserved)),

@@ -228,6 +228,7 @@ impl Planner<'_> {
             native_512: volume.physical_block_size == Some(512),
             slices: volume.slices,
             compression: volume.compression,
+            checksums: volume.checksums.unwrap_or_default(),
             when_full: volume.when_full,
             reserve: volume.reserve.map(|reserve| reserve.0),
             map: false,
@@ -256,6 +257,11 @@ impl Planner<'_> {
                 present.physical_block_size.to_string(),
             ),
             ("slices", volume.slices.map(|slices| slices.to_string()), present.slices.to_string()),
+            (
+                "checksums",
+                volume.checksums.filter(|_| present.checksums.is_some()).map(|shall| shall.to_string()),
+                present.checksums.unwrap_or_default().to_string(),
+            ),
         ];
         for (what, shall, is) in fixed {
             if let Some(shall) = shall.filter(|shall| *shall != is) {

@@ -107,6 +107,9 @@ fn steps(volume: &Volume, kind: VolumeKind, found: &[Candidate]) -> Vec<String> 
         }
     };
     let mut steps: Vec<String> = found.iter().map(step).collect();
+    if kind == VolumeKind::Thick {
+        steps.push(format!("blocks of volume {} have no checksums then", volume.name));
+    }
     steps.push(format!("volume {} stays in use; it cannot grow meanwhile", volume.name));
     steps
 }

@@ -207,6 +207,13 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     if new.compression.is_some() && new.kind != VolumeKind::Log {
         return Err(Refusal::invalid("compression", "only volumes of kind `log` can be compressed"));
     }
+    if new.checksums && new.kind != VolumeKind::Thick {
+        let detail = match new.kind {
+            VolumeKind::Log => "volumes of kind `log` always have checksums: omit `checksums`",
+            VolumeKind::Ram | VolumeKind::Thick => "only volumes on disks have checksums",
+        };
+        return Err(Refusal::invalid("checksums", detail));
+    }
     let copies = placement(&new)?;
     let map = if new.map {
         Some(MapSpec {
@@ -236,6 +243,7 @@ fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
             reserve: ByteLen(new.reserve.unwrap_or(0)),
         },
         compression: stored_compression(new.compression.unwrap_or_default()),
+        checksums: new.checksums,
     })
 }
 

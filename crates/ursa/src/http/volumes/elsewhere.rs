@@ -196,7 +196,10 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
     let reserved = space.map_or(entry.size, |space| space.reserve.0);
     let compressed = entry.compression.known().filter(|_| kind == VolumeKind::Log);
     // Of the node that has told.
-    let compression_ratio_percent = told.as_ref().ok().and_then(|told| told.compression_ratio_percent);
+    let (compression_ratio_percent, checksums) = match &told {
+        Ok(told) => (told.compression_ratio_percent, told.checksums),
+        Err(_) => (None, None),
+    };
     let (pool, reserved, used, problem) = match told {
         Ok(told) => (told.pool.clone(), space.map_or(told.reserved, |_| reserved), told.used, None),
         Err(why) => (String::new(), reserved, 0, why),
@@ -215,6 +218,7 @@ fn seen(status: &CopiesStatus, maps: Maps, told: Told, names: &BTreeMap<u16, Str
         used,
         when_full: space.map(|space| when_full(space.when_full)),
         compression: compressed.map(compression),
+        checksums,
         compression_ratio_percent,
         created: shape.created,
         naa: id.map(naa).unwrap_or_default(),

@@ -173,6 +173,11 @@ fn named(control: &Control, volume: VolumeStatus) -> Volume {
 fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
     let VolumeStatus { info, pool, maps, problem, copies, scrub } = volume;
     let is_log = info.kind == store::VolumeKind::Log;
+    let checksums = match info.kind {
+        store::VolumeKind::Thick => Some(info.checksums),
+        store::VolumeKind::Log => Some(true),
+        store::VolumeKind::Ram => None,
+    };
     let mut volume = Volume {
         id: info.id.to_string(),
         name: info.name,
@@ -186,6 +191,7 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         used: info.reserved.0,
         when_full: is_log.then_some(when_full(info.space.when_full)),
         compression: is_log.then(|| compression(info.compression)),
+        checksums,
         compression_ratio_percent: info.in_logs.ratio().map(|ratio| (ratio * 100.0).round() as u64),
         created: info.created,
         naa: naa(info.id),
