@@ -92,6 +92,10 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
 /// How long a stop waits for disks to flush. A disk that responds at all needs less.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(30);
 
+/// How long a stop waits for checksums to be written. What is not written is computed when the volume is used
+/// again.
+const SETTLE_DEADLINE: Duration = Duration::from_secs(5);
+
 /// Ends all sessions in an orderly way, flushes all volumes, and stops the node. Runs on core 0.
 async fn stop() {
     let shard = Shard::current();
@@ -131,6 +135,9 @@ async fn stop() {
     // This node no longer serves any host: tell the other nodes, so that they need not wait for a timeout.
     if let Some(keeper) = shard.copies().and_then(|copies| copies.keeper()) {
         keeper.leave().await;
+    }
+    if let Some(control) = shard.control() {
+        let _settled = rt::timeout(SETTLE_DEADLINE, control.settle_checksums(Duration::ZERO)).await;
     }
     shard.stopping().notify();
 }

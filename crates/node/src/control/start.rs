@@ -160,6 +160,7 @@ impl Control {
         rt::spawn(Rc::clone(&control).scrub_by_schedule()).detach();
         rt::spawn(Rc::clone(&control).empty_leaving_disks()).detach();
         rt::spawn(Rc::clone(&control).convert_volumes()).detach();
+        rt::spawn(Rc::clone(&control).settle_by_schedule()).detach();
         Ok(control)
     }
 

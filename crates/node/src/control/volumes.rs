@@ -1,13 +1,15 @@
 //! Volumes: what they are, how they are found and shown.
 //!
 //! [`creation`] creates them, [`change`] grows, renames and changes them, [`conversion`] converts them to
-//! another kind, [`deletion`] deletes them, and [`opening`] opens them on all cores.
+//! another kind, [`deletion`] deletes them, [`opening`] opens them on all cores, and [`settling`] makes their
+//! checksums count after a crash.
 
 mod change;
 mod conversion;
 mod creation;
 mod deletion;
 mod opening;
+mod settling;
 
 use std::collections::BTreeMap;
 

@@ -116,6 +116,16 @@ impl Volume {
         }
     }
 
+    /// Lets the checksums of this core's slices count after a crash, where nothing was written for this long;
+    /// see [`store::Slice::settle`].
+    pub async fn settle(&self, idle: Duration) {
+        for slice in self.own_slices() {
+            if let Err(error) = slice.layout().settle(idle).await {
+                tracing::debug!(volume = %self.id, slice = slice.index(), %error, "checksums are not settled");
+            }
+        }
+    }
+
     /// This core's slices.
     pub fn own_slices(&self) -> impl Iterator<Item = &Rc<Slice>> {
         self.slices.iter().flatten()
