@@ -31,6 +31,10 @@ pub enum Canary {
     ConvertUnheld,
     /// When both layouts count, only the present one is written.
     EqualOnce,
+    /// Units are written although their page of checksums is closed.
+    ChecksumsUnopened,
+    /// A page of checksums is closed before what it says is durable.
+    ChecksumsUnflushed,
 }
 
 base::canary_switch!(Canary);

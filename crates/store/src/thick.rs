@@ -15,6 +15,8 @@
 
 mod checksum_page;
 mod checksums;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
@@ -189,6 +191,7 @@ impl ThickSlice {
     /// crash.
     pub(crate) async fn settle(&self, idle: Duration) -> Result<(), SliceError> {
         let Some(checksums) = &self.checksums else { return Ok(()) };
+        checksums.forget_unused();
         // It need not be now, and a change that waits holds up the others.
         if !checksums.has_open() || self.gate.holds() {
             return Ok(());

@@ -103,7 +103,8 @@ async fn check(volume: &Volume, known: &RefCell<Known>) {
 
 async fn begin(pool: &Pool, volume: &Volume, kind: VolumeKind) {
     let (id, watch) = (volume.info.id, ZeroingWatch::default());
-    pool.begin_conversion(id, kind, Compression::Off, false, watch).await.unwrap();
+    let checksums = volume.info.checksums && kind == VolumeKind::Thick;
+    pool.begin_conversion(id, kind, Compression::Off, checksums, watch).await.unwrap();
     volume.begin_conversion(pool);
 }
 
@@ -163,7 +164,8 @@ fn convert_there_and_back(seed: u64) {
     world.block_on(node, CORE, move || async move {
         let pool = create().await;
         // Not a whole number of blocks of a log.
-        let id = pool.create_volume(thick("db", MIB + 3 * SECTOR)).await.unwrap().id;
+        let spec = VolumeSpec { checksums: seed % 2 == 1, ..thick("db", MIB + 3 * SECTOR) };
+        let id = pool.create_volume(spec).await.unwrap().id;
         let free = pool.usage().free;
         let volume = Rc::new(Volume::open(&pool, id));
         let known = Rc::default();
@@ -199,7 +201,7 @@ fn live(
     let (is_done, seed) = (Rc::clone(&done), world.seed());
     let id = world.block_on(node, CORE, move || async move {
         let pool = create().await;
-        let spec = VolumeSpec { kind: from, ..thick("db", MIB) };
+        let spec = VolumeSpec { kind: from, checksums: seed % 2 == 1, ..thick("db", MIB) };
         let id = pool.create_volume(spec).await.unwrap().id;
         let volume = Rc::new(Volume::open(&pool, id));
         start(&volume, &noted, seed, false).into_iter().for_each(rt::Task::detach);

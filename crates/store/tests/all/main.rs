@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and the lint only knows test functions")]
 
 mod add_disk;
+mod checksums;
 mod convert;
 mod copy;
 mod crowd;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{BlockSize, ByteLen};
 use proptest::prelude::*;
@@ -26,6 +27,7 @@ enum Op {
         slices: u16,
         /// Whether it is a copy.
         copy: bool,
+        checksums: bool,
     },
     Delete(prop::sample::Index),
     Grow(prop::sample::Index, u64),
@@ -51,6 +53,8 @@ enum Op {
         blocks: u64,
     },
     Flush(prop::sample::Index),
+    /// Closes all pages of its checksums.
+    Settle(prop::sample::Index),
     SetCopy(prop::sample::Index, u64),
     /// Writes the first page of a slice's map.
     WriteMap(prop::sample::Index, prop::sample::Index),
@@ -66,8 +70,10 @@ fn op() -> impl Strategy<Value = Op> {
     let kind =
         prop_oneof![2 => Just(VolumeKind::Thick), 1 => Just(VolumeKind::Ram), 2 => Just(VolumeKind::Log)];
     prop_oneof![
-        3 => (kind, block, 1u64..70, slices, any::<bool>())
-            .prop_map(|(kind, block, units, slices, copy)| Op::Create { kind, block, units, slices, copy }),
+        3 => (kind, block, 1u64..70, slices, any::<bool>(), any::<bool>())
+            .prop_map(|(kind, block, units, slices, copy, checksums)| {
+                Op::Create { kind, block, units, slices, copy, checksums }
+            }),
         1 => index().prop_map(Op::Delete),
         1 => (index(), 0u64..40).prop_map(|(volume, units)| Op::Grow(volume, units)),
         1 => (index(), 0u8..3).prop_map(|(volume, name)| Op::Rename(volume, name)),
@@ -79,6 +85,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(volume, at, blocks, zeroed)| Op::WriteTogether { volume, at, blocks, zeroed }),
         4 => (index(), index(), 0u64..300).prop_map(|(volume, at, blocks)| Op::Zero { volume, at, blocks }),
         1 => index().prop_map(Op::Flush),
+        1 => index().prop_map(Op::Settle),
         1 => (index(), 0u64..3).prop_map(|(volume, epoch)| Op::SetCopy(volume, epoch)),
         3 => (index(), index()).prop_map(|(volume, slice)| Op::WriteMap(volume, slice)),
         1 => Just(Op::AddDisk),
@@ -157,10 +164,11 @@ impl Model {
 
     async fn apply(&mut self, op: Op) {
         match op {
-            Op::Create { kind, block, units, slices, copy } => {
+            Op::Create { kind, block, units, slices, copy, checksums } => {
                 let state = CopyState::Trusted { epoch: 0 };
                 let copy = copy.then_some(CopyOf { cluster: ClusterId([5; 16]), slot: 1, state });
-                self.create(kind, block, units, slices, copy).await;
+                let (shape, checksums) = ((units, slices), checksums && kind == VolumeKind::Thick);
+                self.create(kind, block, shape, copy, checksums).await;
             }
             Op::Delete(index) => {
                 let Some(id) = self.pick(index) else { return };
@@ -234,6 +242,12 @@ impl Model {
                 let Some(id) = self.pick(index) else { return };
                 self.volumes[&id].flush().await.unwrap();
             }
+            Op::Settle(index) => {
+                let Some(id) = self.pick(index) else { return };
+                for slice in &self.volumes[&id].slices {
+                    slice.settle(Duration::ZERO).await.unwrap();
+                }
+            }
             Op::SetCopy(index, epoch) => {
                 let Some(id) = self.pick(index) else { return };
                 let state = if epoch == 0 { CopyState::Blank } else { CopyState::Trusted { epoch } };
@@ -303,9 +317,9 @@ impl Model {
         &mut self,
         kind: VolumeKind,
         block: BlockSize,
-        units: u64,
-        slices: u16,
+        (units, slices): (u64, u16),
         copy: Option<CopyOf>,
+        checksums: bool,
     ) {
         self.written += 1;
         let spec = VolumeSpec {
@@ -320,7 +334,7 @@ impl Model {
             copy,
             space: store::SpacePolicy::default(),
             compression: if units.is_multiple_of(2) { Compression::Lz4 } else { Compression::Off },
-            checksums: false,
+            checksums,
         };
         let free = self.pool().usage().free;
         let info = match self.pool().create_volume(spec.clone()).await {

@@ -1,0 +1,81 @@
+//! How much of its checksums a slice has in memory.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::{BlockSize, ByteLen, ByteOffset, Chain};
+use rt::CoreId;
+use rt::sim::{DiskImage, World};
+
+use super::checksums::{FORGOTTEN_AFTER, OPEN_MAX, PAGES_MAX};
+use super::{PAGE_COVERS, UNIT};
+use crate::budget::RamBudget;
+use crate::catalog::{Compression, Host, SpacePolicy, VolumeKind};
+use crate::id::HostId;
+use crate::pool::{CreateOptions, NewDisk, Pool, VolumeSpec};
+use crate::slice::{Layout, Slice};
+
+fn spec(pages: u64) -> VolumeSpec {
+    VolumeSpec {
+        name: "db".into(),
+        kind: VolumeKind::Thick,
+        block_size: BlockSize::B4096,
+        physical_exponent: 0,
+        capacity: ByteLen(pages * PAGE_COVERS),
+        slices: Some(1),
+        created: 0,
+        id: None,
+        copy: None,
+        space: SpacePolicy::default(),
+        compression: Compression::Off,
+        checksums: true,
+    }
+}
+
+/// Pages in memory, and those of them that are not closed.
+fn counts(slice: &Slice) -> (usize, usize) {
+    let layout = slice.layout();
+    match &*layout {
+        Layout::Thick(slice) => slice.checksums.as_ref().expect("it has checksums").counts(),
+        Layout::Log(_) | Layout::Ram(_) => panic!("it is thick"),
+    }
+}
+
+#[test]
+fn few_pages_are_in_memory_and_fewer_are_open() {
+    let pages = PAGES_MAX as u64 + 50;
+    let world = World::new(1);
+    let node = world.add_node("node", 1, |_| std::future::pending());
+    world.put_disk(node, "/disk", DiskImage::new(4 << 30, 512));
+    world.block_on(node, CoreId(0), move || async move {
+        let disk = NewDisk { path: PathBuf::from("/disk"), create: None, reserve: false };
+        let options = CreateOptions {
+            name: "pool".into(),
+            host: Host { id: HostId([1; 16]), name: "host".into() },
+            extent: None,
+            wipe: true,
+            ram: RamBudget::new(ByteLen(0)),
+        };
+        let pool = Pool::create(vec![disk], options).await.unwrap();
+        let id = pool.create_volume(spec(pages)).await.unwrap().id;
+        let slice = pool.volume_slices(id, CoreId(0), 1).unwrap().remove(0);
+        let slice = slice.open(&pool.share_disks().attach());
+        let unit = |page: u64| ByteOffset(page * PAGE_COVERS + page * UNIT);
+        let content = |page: u64| Chain::copy_of(&[page as u8 + 1; UNIT as usize]);
+        for page in 0..pages {
+            slice.write(unit(page), content(page), rt::Durability::Cached).await.unwrap();
+            let (all, open) = counts(&slice);
+            assert!(all <= PAGES_MAX && open <= OPEN_MAX, "{all} pages, {open} of them open");
+        }
+        for page in 0..pages {
+            let found = slice.read(unit(page), ByteLen(UNIT)).await.unwrap();
+            assert_eq!(found.to_vec(), content(page).to_vec());
+        }
+        slice.settle(Duration::ZERO).await.unwrap();
+        assert_eq!(counts(&slice).1, 0);
+        rt::sleep(FORGOTTEN_AFTER).await;
+        slice.write(unit(0), content(0), rt::Durability::Cached).await.unwrap();
+        slice.settle(Duration::ZERO).await.unwrap();
+        assert_eq!(counts(&slice), (1, 0));
+    });
+}
