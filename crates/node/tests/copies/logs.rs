@@ -1,4 +1,5 @@
-//! Volumes whose copies are in logs: every read detects rot, and space runs out and becomes available.
+//! Volumes whose copies are in logs: every read detects rot, as in thick volumes with checksums, and space
+//! runs out and becomes available.
 
 use super::bad_blocks::marked;
 use super::pausing::{pause, resume};
@@ -13,6 +14,9 @@ use node::control::{ControlError, SpaceChange};
 use proto::scsi::Cdb;
 use rt::sim::DiskFaults;
 use store::{SpacePolicy, WhenFull};
+
+/// The kinds of volumes that have checksums: always, or if they are to have them.
+const VERIFIED: [VolumeKind; 2] = [VolumeKind::Log, VolumeKind::Thick];
 
 /// DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
 const FULL: (u8, u16) = (0x07, 0x2707);
@@ -99,9 +103,9 @@ impl Cluster {
 
 #[test]
 fn a_rotten_block_is_read_from_the_other_copy_and_rewritten() {
-    each_seed(3, |seed| {
+    each_seed(4, |seed| {
         let cluster = Cluster::new(seed, 2, 2);
-        cluster.add_volume(VolumeKind::Log, 2);
+        cluster.add_checked_volume(VERIFIED[seed as usize % 2], 2);
         cluster.write_marked([3, 700]);
         cluster.rot(0, [3, 700]);
         cluster.assert_reads(0, [3, 700]);
@@ -120,19 +124,36 @@ fn a_rotten_block_is_read_from_the_other_copy_and_rewritten() {
 
 #[test]
 fn without_another_copy_a_block_that_has_rotted_is_a_medium_error_until_it_is_written() {
+    for kind in VERIFIED {
+        let cluster = Cluster::new(1, 2, 2);
+        cluster.add_checked_volume(kind, 1);
+        cluster.write_marked([3, 4, 700]);
+        cluster.rot(0, [3]);
+        let (client, portal) = (cluster.client("host"), cluster.portal(0));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            let error = read(&session, 3).await.unwrap_err();
+            assert_eq!(error.sense(), Some((0x03, 0x1100)), "{kind:?}: {error}");
+            assert_eq!(read(&session, 4).await.unwrap(), marked(4));
+            write(&session, 3, 5).await.unwrap();
+            assert_eq!(read(&session, 3).await.unwrap(), 5);
+        });
+    }
+}
+
+/// What nothing was written to for a while is verified after a crash, too.
+#[test]
+fn a_block_of_a_thick_volume_that_rots_while_its_node_is_down_is_found() {
     let cluster = Cluster::new(1, 2, 2);
-    cluster.add_volume(VolumeKind::Log, 1);
-    cluster.write_marked([3, 4, 700]);
+    cluster.add_checked_volume(VolumeKind::Thick, 1);
+    cluster.write_marked([3, 700]);
+    cluster.world.run_for(Duration::from_secs(60));
+    cluster.world.crash(cluster.servers[0]);
     cluster.rot(0, [3]);
-    let (client, portal) = (cluster.client("host"), cluster.portal(0));
-    cluster.world.block_on(client, CoreId(0), move || async move {
-        let session = log_in(portal, "host").await.unwrap();
-        let error = read(&session, 3).await.unwrap_err();
-        assert_eq!(error.sense(), Some((0x03, 0x1100)), "{error}");
-        assert_eq!(read(&session, 4).await.unwrap(), marked(4));
-        write(&session, 3, 5).await.unwrap();
-        assert_eq!(read(&session, 3).await.unwrap(), 5);
-    });
+    cluster.start(0);
+    cluster.wait_until_in_sync(0, 1);
+    cluster.world.run_for(Duration::from_secs(5));
+    assert_eq!(cluster.read_all(0, [3, 700]), [Err(Some((0x03, 0x1100))), Ok(marked(700))]);
 }
 
 /// One bad sector of a log's map holds the places of 512 blocks. Freeing these blocks needs none of them, and
@@ -199,9 +220,9 @@ fn a_copy_whose_log_is_damaged_is_reported() {
 /// A scrub reads all blocks, and finds rot before a host needs the data.
 #[test]
 fn verifying_finds_what_has_rotted_and_repairs_what_another_copy_has() {
-    for copies in [1, 2] {
+    for (kind, copies) in VERIFIED.into_iter().flat_map(|kind| [(kind, 1), (kind, 2)]) {
         let cluster = Cluster::new(1, 2, 2);
-        cluster.add_volume(VolumeKind::Log, copies);
+        cluster.add_checked_volume(kind, copies);
         cluster.write_marked([3, 4, 700]);
         assert!(cluster.verify(0).is_equal());
         cluster.rot(0, [3, 700]);

@@ -209,14 +209,24 @@ impl Cluster {
         self.add_shaped(Shape { kind, ..Shape::thick() }, copies);
     }
 
+    /// As [`Cluster::add_volume`]; if it is thick, it has checksums.
+    fn add_checked_volume(&self, kind: VolumeKind, copies: u8) {
+        let new = new_volume(POOL, Shape { kind, ..Shape::thick() });
+        self.add_new(node::control::NewVolume { checksums: true, ..new }, copies);
+    }
+
     fn add_shaped(&self, shape: Shape, copies: u8) {
+        self.add_new(new_volume(POOL, shape), copies);
+    }
+
+    fn add_new(&self, new: node::control::NewVolume, copies: u8) {
         self.control(0, move |control| async move {
-            let new = new_volume(POOL, shape);
+            let name = new.name.clone();
             control
                 .create_volume(node::control::NewVolume { copies: Some(Placement::Count(copies)), ..new })
                 .await
                 .unwrap();
-            map(&control, shape.name, 0).await.unwrap();
+            map(&control, &name, 0).await.unwrap();
         });
         // The other nodes follow in a moment.
         self.world.run_for(Duration::from_millis(100));
