@@ -308,6 +308,16 @@ fn conversions_are_as_documented() {
     let slice = [0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x06, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00];
     assert_eq!(entry[end - slice.len()..end], slice);
     assert_eq!(Catalog::decode(&bytes, 64 << 10), Ok(with(&back)));
+    // The same, to extents with checksums.
+    let checked = OtherLayout { checksums: Some(vec![run(8, 1)]), ..to_thick(vec![run(6, 1)]) };
+    let kept = VolumeEntry { next: Some(checked), ..back.clone() };
+    let bytes = with(&kept).encode();
+    let entry = &bytes[START.len()..];
+    assert_eq!(entry[KIND], 0xa3);
+    let end = entry.len() - MARK.len() - LOGS.len();
+    let checksums = [0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00];
+    assert_eq!(entry[end - checksums.len()..end], checksums);
+    assert_eq!(Catalog::decode(&bytes, 64 << 10), Ok(with(&kept)));
     // Its extents are its own, and as many as it needs; so is its branch.
     let invalid = |volume: VolumeEntry| Catalog::decode(&with(&volume).encode(), 64 << 10).unwrap_err();
     let of = Malformed::Extents(VolumeId(id(0x40)));
@@ -316,6 +326,35 @@ fn conversions_are_as_documented() {
     assert_eq!(invalid(VolumeEntry { next: thick(vec![run(40, 2)]), ..back.clone() }), of);
     assert_eq!(invalid(VolumeEntry { next: thick(vec![]), ..back }), of);
     assert_eq!(invalid(VolumeEntry { next: Some(to_log(6)), ..volume }), Malformed::Logs);
+}
+
+#[test]
+fn checksums_are_as_documented() {
+    // Behind the end of the first volume, the identity and the name.
+    const KIND: usize = 1 + 16 + 3;
+    let id = VolumeId(id(0x40));
+    let run = |start| ExtentRun { disk: 0, start, count: 1 };
+    let with = |checksums: Vec<ExtentRun>| {
+        let mut catalog = catalog();
+        let volume = (*catalog.volumes[&id]).clone();
+        catalog.volumes.insert(id, Rc::new(VolumeEntry { checksums: Some(checksums), ..volume }));
+        catalog
+    };
+    let runs = [0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00];
+    let bytes = [&START[..], &COPY[..KIND], &[0x41], &COPY[KIND + 1..], &runs, &MARK].concat();
+    assert_eq!(with(vec![run(8)]).encode(), bytes);
+    assert_eq!(Catalog::decode(&bytes, 64 << 10), Ok(with(vec![run(8)])));
+    // Its extents are its own, and as many as it needs.
+    for runs in [vec![], vec![run(7)], vec![run(8), run(10)]] {
+        let found = Catalog::decode(&with(runs).encode(), 64 << 10);
+        assert_eq!(found, Err(Malformed::Extents(id)));
+    }
+    // No log volume has checksums of its own, and only a volume that becomes thick gets some.
+    for kind in [0x43, 0x21] {
+        let mut bytes = bytes.clone();
+        bytes[START.len() + KIND] = kind;
+        assert_eq!(Catalog::decode(&bytes, 64 << 10), Err(Malformed::Volume(id)));
+    }
 }
 
 #[test]
