@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{Buf, Chain, Crc32c, Instant};
+use rt::Durability;
 use rt::sync::Notify;
-use rt::{DiskError, Durability};
 
 use super::checksum_page::{
     Found, Identity, PAGE_BYTES, PAGE_COVERS, PAGE_UNITS, Sum, Sums, UNIT, decode, encode, zeros,
@@ -45,8 +45,9 @@ const PAGES_MIN: usize = 8;
 /// Pages that were not used for so long leave the memory.
 pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// How much is read at a time to find out what the disk holds.
-const ADOPT_BYTES: u64 = 1 << 20;
+/// How much is read at a time to find out what the disk holds. If it cannot be read, nothing is known of all of
+/// it.
+const ADOPT_BYTES: u64 = 256 << 10;
 
 /// How many writes whose caller went away are known by their ranges, before they are taken to be anywhere.
 const ABANDONED_MAX: usize = 64;
@@ -396,13 +397,10 @@ impl Checksums {
                     let found = data.chunks_exact(UNIT as usize).map(Sum::of);
                     sums[first..].iter_mut().zip(found).for_each(|(sum, found)| *sum = found);
                 }
-                Err(DiskError::Media(_)) => {
-                    for unit in 0..(len / UNIT) as usize {
-                        let offset = disk_offset + unit as u64 * UNIT;
-                        let read = disk.read(offset, Buf::uncleared(UNIT as usize)).await;
-                        // Who reads the unit finds that out by himself.
-                        sums[first + unit] = read.map_or(Sum::UNKNOWN, |data| Sum::of(&data));
-                    }
+                // Not unit by unit: a disk may need long for each that it cannot read, and others wait. Who
+                // reads them finds out which are bad.
+                Err(error) if error.is_medium() => {
+                    sums[first..first + (len / UNIT) as usize].fill(Sum::UNKNOWN)
                 }
                 Err(error) => return Err(read_error(&error, at, (place, disk_offset))),
             }
