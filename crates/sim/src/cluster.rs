@@ -109,6 +109,8 @@ pub struct Volume {
     pub lun: Lun,
     /// How its blocks are stored: thick or log.
     pub kind: VolumeKind,
+    /// Whether it is thick and has checksums.
+    pub checksums: bool,
     /// Which of its blocks are used for what.
     pub layout: Layout,
     /// Its key in the record, once it has been created.
@@ -209,7 +211,8 @@ impl Cluster {
         let volume = |index, name, pool, lun, layout| {
             let (key, number) = (String::new(), 0);
             let kind = if plan.logs[index] { VolumeKind::Log } else { VolumeKind::Thick };
-            Volume { index, name, pool, lun, kind, layout, key, number }
+            let checksums = plan.checksums && kind == VolumeKind::Thick;
+            Volume { index, name, pool, lun, kind, checksums, layout, key, number }
         };
         let count = 1 + usize::from(plan.two_disks);
         let first = Pool { name: POOL, disks: &DISKS[..count] };

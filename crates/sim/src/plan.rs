@@ -76,6 +76,9 @@ pub struct Plan {
     pub beside: Option<Beside>,
     /// Whether the first and the second volume are log-structured; otherwise they are thick.
     pub logs: [bool; 2],
+    /// Thick volumes have checksums: only on disks whose blocks are as large as what has one, so that all else
+    /// stays the same.
+    pub checksums: bool,
     /// Now and then another volume takes all space of a node's pool for a while.
     pub fills: bool,
     /// Now and then a volume is converted to the other kind.
@@ -160,6 +163,8 @@ impl Plan {
         let (beside, logs) = (draw_beside(seed), draw_logs(seed));
         let spare_disks = two_disks && has_pool_without_logs(beside, logs);
         let fills = draw_fills(seed, forks, spare_disks);
+        let converts = draw_converts(seed, fills, spare_disks);
+        let disk_block = if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 };
         Plan {
             reads,
             seed,
@@ -169,13 +174,15 @@ impl Plan {
             forks,
             raft: rng.one_in(2),
             block: if rng.one_in(4) { BlockSize::B512 } else { BlockSize::B4096 },
-            disk_block: if part_of(seed, "disk block").one_in(2) { 4096 } else { 512 },
+            disk_block,
             two_disks,
             rot: draw_rot(seed),
             beside,
             logs,
+            // A volume that was a log has none.
+            checksums: disk_block == 4096 && !converts && part_of(seed, "verified").one_in(4),
             fills,
-            converts: draw_converts(seed, fills, spare_disks),
+            converts,
             load,
             reservations: draw_reservations(seed),
             harms: draw_harms(seed, forks, spare_disks),
@@ -198,7 +205,7 @@ impl Plan {
         assert!(self.has(part), "the plan of seed {} has no part called {part}", self.seed);
         let mut plan = self.clone();
         match part {
-            LARGE_DISK_BLOCKS => plan.disk_block = 512,
+            LARGE_DISK_BLOCKS => (plan.disk_block, plan.checksums) = (512, false),
             TWO_DISKS => plan.two_disks = false,
             ROT => plan.rot = None,
             FULL_POOLS => plan.fills = false,
@@ -375,6 +382,9 @@ impl fmt::Display for Plan {
         }
         if self.converts {
             writeln!(f, "  volumes are converted")?;
+        }
+        if self.checksums {
+            writeln!(f, "  thick volumes have checksums")?;
         }
         write!(
             f,

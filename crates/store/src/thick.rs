@@ -484,9 +484,10 @@ impl ThickSlice {
     /// Waits until no blocks of the range are being changed in part. Returns `None` if that cannot happen.
     async fn lock(&self, range: Range<u64>) -> Option<Locked<'_>> {
         let lock = match &self.checksums {
-            Some(checksums) => checksums.lock(),
-            None => self.lock.get().filter(|_| !makes(Canary::PartUnlocked))?,
+            Some(checksums) => Some(checksums.lock()),
+            None => self.lock.get(),
         };
+        let lock = lock.filter(|_| !makes(Canary::PartUnlocked))?;
         let start = range.start / LOCK_BYTES * LOCK_BYTES;
         Some(lock.lock(start, range.end.next_multiple_of(LOCK_BYTES)).await)
     }

@@ -109,7 +109,7 @@ impl Cluster {
 
     /// Creates a volume and maps it for all hosts; returns its key in the record.
     fn make_volume(&self, volume: &Volume, plan: &Plan) -> String {
-        let Volume { name, pool, lun, kind, layout, .. } = *volume;
+        let Volume { name, pool, lun, kind, checksums, layout, .. } = *volume;
         let (block_size, copies) = (plan.block, self.servers.len() as u8);
         let made = self.control(0, move |control| async move {
             let new = NewVolume {
@@ -125,7 +125,7 @@ impl Cluster {
                 copies: Some(Placement::Count(copies)),
                 space: store::SpacePolicy::default(),
                 compression: store::Compression::default(),
-                checksums: false,
+                checksums,
             };
             let made = control.create_volume(new).await?;
             let everybody = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(lun.0) };
