@@ -376,7 +376,13 @@ impl Checksums {
                 "checksums are damaged: they are computed from what the disk holds"
             ),
         }
-        page.sums.replace(self.found(number).await?);
+        let mut sums = self.found(number).await?;
+        for (unit, sum) in (number * PAGE_UNITS..).zip(sums.iter_mut()) {
+            if self.is_abandoned(unit) {
+                *sum = Sum::UNKNOWN;
+            }
+        }
+        page.sums.replace(sums);
         Ok(State::Open)
     }
 

@@ -116,6 +116,26 @@ fn what_a_disk_lies_about_is_a_bad_block() {
     }
 }
 
+/// A disk that loses even the write that should repair a block does not make it look good.
+#[test]
+fn a_block_that_cannot_be_repaired_stays_bad() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 512)]);
+    let (pool, volume, start) = sevens(&world, node);
+    let unit_5 = start + 5 * UNIT..start + 6 * UNIT;
+    world.corrupt_disk(node, path(0), unit_5.clone());
+    world.lead_write_astray(node, path(0), unit_5, Astray::Lost);
+    world.block_on(node, CORE, move || async move {
+        let slice = &volume.slices[0];
+        let failed = slice.rewrite(ByteOffset(5 * UNIT), filled(7, UNIT)).await;
+        assert_eq!(failed, Err(SliceError::Unwritable));
+        assert_eq!(bad_units(&volume, start, |_| 7).await, BTreeSet::from([5]));
+        slice.rewrite(ByteOffset(5 * UNIT), filled(7, UNIT)).await.unwrap();
+        assert_eq!(bad_units(&volume, start, |_| 7).await, BTreeSet::new());
+        drop(pool);
+    });
+}
+
 /// A write that the disk has lost where there was nothing before: the block is in use nevertheless, so whoever
 /// copies what is in use finds it.
 #[test]
