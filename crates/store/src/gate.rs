@@ -79,9 +79,9 @@ impl Drop for Waiting<'_> {
 }
 
 /// A range is being held. Unless it is held in the end, the operations on it continue.
-struct Holding<'a> {
-    gate: &'a Gate,
-    is_held: bool,
+pub(crate) struct Holding<'a> {
+    pub(crate) gate: &'a Gate,
+    pub(crate) is_held: bool,
 }
 
 impl Drop for Holding<'_> {

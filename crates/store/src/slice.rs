@@ -216,6 +216,14 @@ impl Layout {
         }
     }
 
+    /// See [`Slice::hold_part`].
+    async fn hold(&self, range: Range<u64>) -> Result<(), SliceError> {
+        match self {
+            Layout::Thick(slice) => slice.hold(range).await,
+            Layout::Log(_) | Layout::Ram(_) => Ok(()),
+        }
+    }
+
     pub(crate) async fn read(&self, range: &Range<u64>) -> Result<Chain, SliceError> {
         let (offset, len) = span(range);
         match self {
@@ -365,17 +373,13 @@ impl Slice {
             return Ok(());
         }
         match &part.0 {
-            PartKind::Slice { index, bytes } if *index == self.index() => match self.layout().gate() {
-                Some(gate) => gate.hold(bytes.clone()).await,
-                None => Ok(()),
-            },
+            PartKind::Slice { index, bytes } if *index == self.index() => {
+                self.layout().hold(bytes.clone()).await
+            }
             PartKind::Slice { .. } => Ok(()),
             PartKind::Map => self.pages.hold(0..u64::MAX).await,
             // Whatever is read or written may need any page of them.
-            PartKind::Checksums => match self.layout().gate() {
-                Some(gate) => gate.hold(0..u64::MAX).await,
-                None => Ok(()),
-            },
+            PartKind::Checksums => self.layout().hold(0..u64::MAX).await,
         }
     }
 

@@ -30,7 +30,7 @@ use crate::canary::{Canary, makes};
 use crate::copy::{MAP_PAGE_BYTES, MapPlaces};
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::{BadBlock, ReadFailure, SliceError};
-use crate::gate::Gate;
+use crate::gate::{Gate, Holding};
 use crate::range_lock::{Locked, RangeLock};
 use crate::slice::{SliceSpec, SpecKind, join};
 
@@ -140,6 +140,18 @@ impl ThickSlice {
 
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    /// Holds back the operations on a range, as [`Gate::hold`] does, and waits until nothing is read there: a
+    /// page of checksums is read to the end even if who wanted it has gone away.
+    pub(crate) async fn hold(&self, range: Range<u64>) -> Result<(), SliceError> {
+        self.gate.hold(range).await?;
+        if let Some(checksums) = &self.checksums {
+            let mut holding = Holding { gate: &self.gate, is_held: false };
+            checksums.loads_ended().await;
+            holding.is_held = true;
+        }
+        Ok(())
     }
 
     /// The bytes that an operation on `range` may touch, for the gate: the checksums of a page may have to be

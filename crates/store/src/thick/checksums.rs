@@ -285,6 +285,14 @@ impl Checksums {
         self.close(quiet).await
     }
 
+    /// Waits until the pages that are being read have been read.
+    pub(super) async fn loads_ended(&self) {
+        let pages = self.pages.borrow().clone();
+        for page in pages.into_values() {
+            self.changed.until(|| page.state.get() != State::Loading).await;
+        }
+    }
+
     /// Whether any page is open.
     pub(super) fn has_open(&self) -> bool {
         self.pages.borrow().values().any(|page| page.state.get() == State::Open)
