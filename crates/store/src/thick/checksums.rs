@@ -100,10 +100,10 @@ enum State {
     Loading,
     /// It could not be read.
     Gone,
-    /// It is closed on the disk, and the same there.
+    /// If it is closed on the disk, it is the same there.
     Closed,
     Opening,
-    /// It is not closed on the disk.
+    /// It is certainly not closed on the disk.
     Open,
     Closing,
 }
@@ -477,11 +477,13 @@ impl Checksums {
             let close = |(number, page): (u64, Rc<Page>)| {
                 let checksums = &checksums;
                 async move {
-                    let written = match flushed {
-                        Ok(()) => checksums.write_out(number, &page, true).await,
-                        Err(error) => Err(error),
-                    };
-                    page.state.set(if written.is_ok() { State::Closed } else { State::Open });
+                    if flushed.is_err() {
+                        page.state.set(State::Open);
+                        return flushed;
+                    }
+                    let written = checksums.write_out(number, &page, true).await;
+                    // Also if it failed: the disk may have it, so the page must be opened before a write.
+                    page.state.set(State::Closed);
                     written
                 }
             };
