@@ -100,7 +100,7 @@ enum State {
     Loading,
     /// It could not be read.
     Gone,
-    /// If it is closed on the disk, it is the same there.
+    /// It must be opened before its units are written: the disk may have it closed, and then says the truth.
     Closed,
     Opening,
     /// It is certainly not closed on the disk.
@@ -370,20 +370,27 @@ impl Checksums {
             Err(error) if error.is_medium() => Found::Damaged,
             Err(error) => return Err(read_error(&error, number * PAGE_COVERS, (disk, disk_offset))),
         };
-        match found {
+        let state = match found {
             Found::Closed(sums) => {
                 page.sums.replace(sums);
                 return Ok(State::Closed);
             }
-            Found::Open => tracing::info!(
-                volume = %identity.volume, slice = identity.slice, page = number,
-                "checksums were being changed when the node stopped: they are computed from what the disk holds"
-            ),
-            Found::Damaged => tracing::warn!(
-                volume = %identity.volume, slice = identity.slice, page = number, disk, disk_offset,
-                "checksums are damaged: they are computed from what the disk holds"
-            ),
-        }
+            Found::Open => {
+                tracing::info!(
+                    volume = %identity.volume, slice = identity.slice, page = number,
+                    "checksums were being changed when the node stopped: they are computed from what the disk holds"
+                );
+                State::Open
+            }
+            Found::Damaged => {
+                tracing::warn!(
+                    volume = %identity.volume, slice = identity.slice, page = number, disk, disk_offset,
+                    "checksums are damaged: they are computed from what the disk holds"
+                );
+                // The next read of the page may find it whole, and closed.
+                State::Closed
+            }
+        };
         let mut sums = self.found(number).await?;
         for (unit, sum) in (number * PAGE_UNITS..).zip(sums.iter_mut()) {
             if self.is_abandoned(unit) {
@@ -391,7 +398,7 @@ impl Checksums {
             }
         }
         page.sums.replace(sums);
-        Ok(State::Open)
+        Ok(state)
     }
 
     /// The checksums of what the disk holds. No change of these units is under way: it would have loaded the
