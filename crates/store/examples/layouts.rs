@@ -1,4 +1,4 @@
-//! Compares a thick and a log-structured volume of one pool, in turns.
+//! Compares a thick volume, one with checksums and a log-structured one of the same pool, in turns.
 //!
 //! It measures random durable writes of 4 KiB, random reads of the blocks written, and sequential transfers
 //! of 1 MiB.
@@ -7,8 +7,8 @@
 //! removed again:
 //!
 //! - `--seconds N`: duration of each measurement, 3 by default; `--rounds N`: number of rounds, 3 by default;
-//! - `--only WORD`: only measurements whose names contain the word; `--kind thick` or `--kind log`: only
-//!   those of that kind;
+//! - `--only WORD`: only measurements whose names contain the word; `--kind thick`, `--kind checked` (with
+//!   checksums) or `--kind log`: only those of that kind;
 //! - `--written`: writes the whole file first, so that no segment lies in unwritten extents, as on a block
 //!   device. (Those of a thick volume are written when it is filled.)
 //! - `--compressible PERCENT`: this part of each block is the same byte, 0 by default; `--compression off`:
@@ -182,6 +182,7 @@ async fn make_volume(
     kind: VolumeKind,
     bytes: u64,
     compression: Compression,
+    checksums: bool,
 ) -> Rc<Slice> {
     let spec = VolumeSpec {
         name: name.into(),
@@ -195,7 +196,7 @@ async fn make_volume(
         copy: None,
         space: store::SpacePolicy::default(),
         compression,
-        checksums: false,
+        checksums,
     };
     let id = pool.create_volume(spec).await.unwrap().id;
     let spec = pool.volume_slices(id, CoreId(0), 1).unwrap().remove(0);
@@ -207,14 +208,18 @@ async fn make_volume(
 async fn compare(options: Options) {
     let pool = make_pool(&options).await;
     let mut volumes = Vec::new();
-    let kinds = [("thick", VolumeKind::Thick), ("log", VolumeKind::Log)];
-    for (name, kind) in kinds.into_iter().filter(|(name, _)| name.contains(&options.kind)) {
-        let slice = make_volume(&pool, name, kind, VOLUME_BYTES, options.compression).await;
+    let kinds = [
+        ("thick", VolumeKind::Thick, false),
+        ("checked", VolumeKind::Thick, true),
+        ("log", VolumeKind::Log, false),
+    ];
+    for (name, kind, checksums) in kinds.into_iter().filter(|(name, ..)| name.contains(&options.kind)) {
+        let slice = make_volume(&pool, name, kind, VOLUME_BYTES, options.compression, checksums).await;
         fill(&slice, VOLUME_BYTES, options.compressible).await;
         volumes.push((name, slice));
     }
     println!(
-        "{:>30} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "{:>30} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
         "", "", "per s", "CPU us", "KiB wr.", "median us", "99 %", "99.9 %", "worst"
     );
     for load in LOADS.iter().filter(|load| load.name.contains(&options.only)) {
@@ -222,7 +227,7 @@ async fn compare(options: Options) {
             for (name, slice) in &volumes {
                 let time = Duration::from_secs(options.seconds);
                 let measured = measure(slice, load, VOLUME_BYTES, time, options.compressible).await;
-                println!("{:>30} {name:>6} {measured}", load.name);
+                println!("{:>30} {name:>7} {measured}", load.name);
             }
         }
     }
@@ -240,7 +245,7 @@ async fn compare(options: Options) {
 async fn wear(options: Options, percent: u64) {
     let pool = make_pool(&options).await;
     let bytes = (POOL_BYTES * percent / 100) / MIB * MIB;
-    let slice = make_volume(&pool, "log", VolumeKind::Log, bytes, options.compression).await;
+    let slice = make_volume(&pool, "log", VolumeKind::Log, bytes, options.compression, false).await;
     fill(&slice, bytes, options.compressible).await;
     let what = if options.skewed { What::SkewedWrites } else { What::RandomWrites };
     let load = Load { name: "wear", what, depth: options.depth };
