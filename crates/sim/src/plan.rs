@@ -76,8 +76,8 @@ pub struct Plan {
     pub beside: Option<Beside>,
     /// Whether the first and the second volume are log-structured; otherwise they are thick.
     pub logs: [bool; 2],
-    /// Thick volumes have checksums: only on disks whose blocks are as large as what has one, so that all else
-    /// stays the same.
+    /// Thick volumes have checksums: only on disks whose blocks are as large as what has one, so that all
+    /// else stays the same.
     pub checksums: bool,
     /// Now and then another volume takes all space of a node's pool for a while.
     pub fills: bool,

@@ -1,9 +1,9 @@
 //! A disk that lies at the end of a run.
 //!
 //! Its bytes change silently, or it acknowledges a write and executes it nowhere, or in another place. In a
-//! thick volume without checksums, a comparison of the copies must find exactly the affected regions, name the
-//! node where that can be known, and change nothing. With checksums, the node notices by itself, and repairs
-//! its copy. A comparison must find nothing where no disk has lied.
+//! thick volume without checksums, a comparison of the copies must find exactly the affected regions, name
+//! the node where that can be known, and change nothing. With checksums, the node notices by itself, and
+//! repairs its copy. A comparison must find nothing where no disk has lied.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

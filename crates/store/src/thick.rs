@@ -10,8 +10,8 @@
 //! The dirty map of a copy lies apart from its slices, and each of its pages has a disk block of its own: it
 //! needs no lock.
 //!
-//! A slice with [checksums] writes whole units of 4096 bytes, as if its disks had such blocks. Every read of a
-//! unit is compared with its checksum; a unit that differs is a bad block of the disk.
+//! A slice with [checksums] writes whole units of 4096 bytes, as if its disks had such blocks. Every read of
+//! a unit is compared with its checksum; a unit that differs is a bad block of the disk.
 
 mod checksum_page;
 mod checksums;

@@ -45,8 +45,8 @@ const PAGES_MIN: usize = 8;
 /// Pages that were not used for so long leave the memory.
 pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// How much is read at a time to find out what the disk holds. If it cannot be read, nothing is known of all of
-/// it.
+/// How much is read at a time to find out what the disk holds. If it cannot be read, nothing is known of all
+/// of it.
 const ADOPT_BYTES: u64 = 256 << 10;
 
 /// How many writes whose caller went away are known by their ranges, before they are taken to be anywhere.

@@ -136,8 +136,8 @@ fn a_block_that_cannot_be_repaired_stays_bad() {
     });
 }
 
-/// A write that the disk has lost where there was nothing before: the block is in use nevertheless, so whoever
-/// copies what is in use finds it.
+/// A write that the disk has lost where there was nothing before: the block is in use nevertheless, so
+/// whoever copies what is in use finds it.
 #[test]
 fn a_lost_write_to_a_hole_is_in_use() {
     let world = World::new(1);
