@@ -70,6 +70,7 @@ async fn measure(file: &Path, limit: ByteLen) {
         copy: None,
         space: store::SpacePolicy::default(),
         compression: Compression::default(),
+        checksums: false,
     };
     let id = pool.create_volume(spec).await.unwrap().id;
     let disks = pool.share_disks().attach();

@@ -656,7 +656,7 @@ pub(super) async fn try_to_listen(addresses: &[SocketAddr], own: &[SocketAddr]) 
         one.port() == other.port() && (any || one.ip() == other.ip())
     };
     let mut held = Vec::new();
-    for address in addresses.iter().filter(|address| !own.iter().any(|own| is_same(own, *address))) {
+    for address in addresses.iter().filter(|address| !own.iter().any(|own| is_same(own, address))) {
         let listener = Listener::bind(*address).await;
         held.push(listener.map_err(|source| link::StartError::Listen { address: *address, source })?);
     }

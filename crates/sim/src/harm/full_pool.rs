@@ -144,6 +144,7 @@ impl Harms<'_> {
             copies: None,
             space: SpacePolicy::default(),
             compression: Compression::Off,
+            checksums: false,
         };
         cluster.ask_to(index, move |control| async move {
             let _making = making;

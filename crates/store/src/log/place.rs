@@ -181,7 +181,7 @@ impl Slots {
         u32::from(self.count) * self.first.size().quarters()
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn places(self) -> impl Iterator<Item = Place> {
         (0..self.count).map(move |number| self.first.plus(number))
     }

@@ -44,7 +44,7 @@ impl Control {
         let keeper = self.keeper().ok().filter(|keeper| !keeper.is_stopping() && place.cluster != cluster);
         let Some(keeper) = keeper else { return Err(EnterError::Already.into()) };
         let is_alone = keeper.revision_of(NEXT_NODE).is_none() && keeper.nodes().len() < 2;
-        if !is_alone || keeper.sole_here().len() < keeper.names_here().len() {
+        if !is_alone || keeper.sole_here().len() < keeper.wanted_here().len() {
             return Err(EnterError::NotAlone.into());
         }
         // It may not have read the record yet.
