@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::leaf::Leaf;
 use super::place::Place;
 use super::segment::Kind;
-use super::{Inner, Log, Sweeping};
+use super::{Inner, Log, Phase, Sweeping};
 use crate::slice::{Layout, Slice};
 
 /// Longest time until a log that nobody uses is at rest.
@@ -56,7 +56,8 @@ impl Log {
         let state = self.inner.state.borrow();
         let segments = &state.segments;
         format!(
-            "data {} control {} in flight {:?} credit {} since {} checkpointing {} cleaning {} asking {} idle {} checkpoints {} total {} free {} ready {} used {} live {} map {} need {} active {} frozen {:?} exhausted {} wanted {} rest {} {} expected {} segments {:?}",
+            "{:?} data {} control {} in flight {:?} credit {} since {} checkpointing {} cleaning {} asking {} idle {} checkpoints {} total {} free {} ready {} used {} live {} map {} need {} active {} frozen {:?} exhausted {} wanted {} rest {} {} expected {} segments {:?}",
+            self.inner.phase.get(),
             state.append.has_data(),
             state.append.has_control(),
             state.append.in_flight,
@@ -91,7 +92,9 @@ impl Log {
 
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.inner.state.borrow();
-        state.append.is_idle()
+        // A log that nobody has read yet may still be recovered, which ends with a checkpoint.
+        self.inner.phase.get() != Phase::Opening
+            && state.append.is_idle()
             && !state.append.pumping
             && !state.checkpointing
             && !state.cleaning

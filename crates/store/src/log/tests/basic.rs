@@ -52,6 +52,28 @@ fn writes_are_read_back_even_after_reopening() {
     });
 }
 
+/// Otherwise a check would find what the recovery has not merged yet.
+#[test]
+fn a_log_that_is_being_recovered_is_not_at_rest() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = one_slice(4 << 20).await;
+        for at in 0..200 {
+            write(&slice, at, at + 1, Durability::Durable).await.unwrap();
+        }
+        drop(slice);
+        pool.logs_ended().await;
+        drop((pool, disks));
+        let pool = open(1).await;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, id).remove(0);
+        assert!(!log_of(&slice).is_idle());
+        check(&slice).await;
+        assert!(log_of(&slice).is_idle());
+    });
+}
+
 #[test]
 fn a_durable_write_of_a_block_is_one_device_write() {
     let world = World::new(1);
