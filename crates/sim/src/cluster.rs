@@ -581,8 +581,7 @@ impl Cluster {
             return None;
         }
         self.world.inspect(self.servers[index].machine, CoreId(0), || {
-            let info = Control::try_current()?.volume(volume.name).ok()?.info;
-            Some((info.kind, info.converting))
+            Control::try_current()?.kinds_of_copy(volume.name).ok()
         })
     }
 

@@ -64,6 +64,10 @@ impl Cluster {
         self.control(index, |control| async move { control.is_of_its_kind(NAME).unwrap_or(false) })
     }
 
+    fn kinds_of_copy(&self, index: usize) -> (VolumeKind, Option<VolumeKind>) {
+        self.control(index, |control| async move { control.kinds_of_copy(NAME).unwrap() })
+    }
+
     fn wait_until_converted(&self) {
         for _ in 0..600 {
             if (0..self.servers.len()).all(|index| self.is_of_its_kind(index)) {
@@ -111,16 +115,15 @@ fn both_copies_are_converted_while_a_host_writes_and_neither_leaves() {
         each_seed(2, |seed| {
             let (cluster, written) = in_use(seed, 2, from);
             cluster.convert(1, other(from));
-            assert!(!cluster.is_of_its_kind(1), "it takes a moment");
+            assert_eq!(cluster.kinds_of_copy(1), (from, Some(other(from))), "it takes a moment");
+            assert!(!cluster.is_of_its_kind(1));
             cluster.wait_until_converted();
             assert_eq!(cluster.in_sync(0), 2);
             cluster.world.run_for(Duration::from_secs(1));
             cluster.stop_writing(&written);
             for index in 0..2 {
                 cluster.assert_reads_back(index, &written);
-                let kind =
-                    cluster.control(index, |control| async move { control.volume(NAME).unwrap().info.kind });
-                assert_eq!(kind, other(from));
+                assert_eq!(cluster.kinds_of_copy(index), (other(from), None));
                 let told =
                     cluster.told_of(index, &["conversion_started", "volume_converted", "copy_out_of_sync"]);
                 let codes: Vec<&str> = told.iter().map(|event| event.code.as_str()).collect();

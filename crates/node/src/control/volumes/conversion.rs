@@ -210,6 +210,15 @@ impl Control {
         self.convert_volume(name, former).await
     }
 
+    /// The kind that this node's copy of a volume has, and the one that it is being converted to.
+    /// [`Control::volume`] shows the kind that the volume should have.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn kinds_of_copy(&self, name: &str) -> Result<(VolumeKind, Option<VolumeKind>), ControlError> {
+        self.volume_named(name).map(|(_, info)| (info.kind, info.converting))
+    }
+
     /// Whether this node's copy of a volume is of the kind that the volume should have.
     ///
     /// # Errors
