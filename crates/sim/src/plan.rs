@@ -29,7 +29,7 @@ pub const FULL_POOLS: &str = "full pools";
 /// Its name for volumes that are converted while they are in use.
 pub const CONVERSIONS: &str = "conversions";
 
-/// Its name for log volumes: without them, all are thick.
+/// Its name for log volumes: without them, all are thick, and stay so.
 pub const LOGS: &str = "logs";
 
 /// The parts of a plan, besides faults, that can be left out ([`Plan::without`]).
@@ -210,8 +210,8 @@ impl Plan {
             ROT => plan.rot = None,
             FULL_POOLS => plan.fills = false,
             CONVERSIONS => plan.converts = false,
-            // Then there is no log volume whose pool could be full.
-            LOGS => (plan.logs, plan.fills) = ([false; 2], false),
+            // Then there is no log volume whose pool could be full, and no volume becomes one.
+            LOGS => (plan.logs, plan.fills, plan.converts) = ([false; 2], false, false),
             // Each becomes the type that only registrants pass, so that their number stays the same.
             ALL_REGISTRANTS => plan.reservations.iter_mut().for_each(|kind| *kind = registrants_only(*kind)),
             _ => {}
@@ -391,5 +391,29 @@ impl fmt::Display for Plan {
             "  packets take up to {delay:?}, one in {break_one_in} breaks; drifts {:?}; reads up to {:?}, confirmed {:?}",
             self.drifts, self.reads, self.confirms
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_without_logs_has_none_by_conversion_either() {
+        let plans = (0..200).map(Plan::from_seed).filter(|plan| plan.has(LOGS));
+        let plans: Vec<Plan> = plans.map(|plan| plan.without(LOGS)).collect();
+        assert!(!plans.is_empty());
+        assert!(!plans.iter().any(|plan| plan.has(LOGS) || plan.fills || plan.converts));
+    }
+
+    /// A disk cannot leave a pool with a log, nor can one of two be set back alone: these faults know only
+    /// which volumes began as logs.
+    #[test]
+    fn only_pools_of_one_disk_or_with_a_log_have_conversions() {
+        let converts = (0..200).map(Plan::from_seed).filter(|plan| plan.converts);
+        let converts: Vec<Plan> = converts.collect();
+        assert!(!converts.is_empty());
+        let well = |plan: &Plan| !plan.two_disks || !has_pool_without_logs(plan.beside, plan.logs);
+        assert!(converts.iter().all(well));
     }
 }
