@@ -12,6 +12,7 @@ mod opening;
 mod settling;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
 use store::{Compression, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, VolumeKind, WhenFull};
@@ -179,16 +180,28 @@ impl Control {
     /// Checks that it is clear which pool has the volume.
     ///
     /// If several do, and none of them is worth more, any of them may be the one that is served. A change of
-    /// another one would give the open slices places in the wrong pool, or delete the wrong data.
+    /// another one would give the open slices places in the wrong pool, or delete the wrong data. If the
+    /// record has copies on other nodes only, none of these is served, and they do not matter.
     ///
     /// # Errors
-    /// [`ControlError::InSeveralPools`].
+    /// [`ControlError::InSeveralPools`]; [`ControlError::ClusterFailed`]: which one counts is not known now.
     pub(super) fn check_in_one_pool(&self, volume: &VolumeInfo) -> Result<(), ControlError> {
         let found = self.copies_of(volume.id);
         if found.len() < 2 {
             return Ok(());
         }
-        let keeper = self.keeper().ok();
+        let keeper = match self.keeper() {
+            Ok(keeper) => Some(keeper),
+            Err(ControlError::NoCluster) => None,
+            Err(failed) => return Err(failed),
+        };
+        let is_elsewhere = |keeper: &Rc<Keeper>| {
+            let entry = keeper.get::<VolumeEntry>(&volume_key(volume.id));
+            entry.is_some_and(|(entry, _)| entry.copy_on(keeper.me()).is_none())
+        };
+        if keeper.as_ref().is_some_and(is_elsewhere) {
+            return Ok(());
+        }
         let ranked = found.iter().map(|(pool, info)| (rank(keeper.as_deref(), info), pool.name()));
         let mut ranked: Vec<(u8, String)> = ranked.collect();
         let best = ranked.iter().map(|(rank, _)| *rank).min();

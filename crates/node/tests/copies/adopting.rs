@@ -584,6 +584,45 @@ fn a_pool_that_was_set_back_does_not_take_the_place_of_the_present_copy() {
     });
 }
 
+/// Two pools of the first node are set back to when they had its copy. Only the second node has one now.
+#[test]
+fn a_volume_of_another_node_is_changed_although_two_pools_have_old_copies() {
+    let cluster = Cluster::new(1, 2, 2);
+    let (server, name) = (cluster.servers[0], Shape::thick().name);
+    cluster.add_alone(VolumeKind::Thick);
+    let first = cluster.image(0);
+    cluster.replicate().unwrap();
+    cluster.wait_until_in_sync(0, 2);
+    let remove = || {
+        cluster.control(1, move |control| async move { control.remove_copy(name, 1).await.unwrap() });
+        cluster.wait_until("node 1 deletes its copy", || cluster.kept(0) == 0);
+        // The record hears of that.
+        cluster.world.run_for(Duration::from_secs(5));
+    };
+    remove();
+    cluster.add_pool(0, SECOND, SECOND_DISK);
+    cluster.control(1, move |control| async move {
+        let added = AddedCopy { node: 1, pool: Some(SECOND.into()), instead_of: None };
+        control.add_copy(name, added).await.unwrap();
+    });
+    cluster.wait_until_in_sync(0, 2);
+    let second = cluster.world.disk_image(server, SECOND_DISK);
+    remove();
+    cluster.world.crash(server);
+    cluster.put_back(0, first);
+    cluster.world.remove_disk(server, SECOND_DISK);
+    cluster.world.put_disk(server, SECOND_DISK, second);
+    cluster.start(0);
+    cluster.wait_until("both pools have an old copy", || cluster.kept(0) == 2);
+    cluster.wait_until("it is served", || cluster.shown(1).is_some_and(|volume| volume.serving));
+    cluster.world.run_for(Duration::from_secs(3));
+    let size = cluster.control(0, move |control| async move {
+        control.check_change(name, None, Some(ByteLen(9 * MIB)))?;
+        control.grow_volume(name, ByteLen(9 * MIB)).await.map(|volume| volume.info.capacity)
+    });
+    assert_eq!(size.unwrap(), ByteLen(9 * MIB));
+}
+
 /// The pool with the old copy is exported, which its disk makes slow.
 #[test]
 fn a_copy_is_opened_again_while_a_pool_with_an_old_one_is_closed() {
