@@ -515,6 +515,8 @@ impl Control {
             limits: Limits::default(),
         };
         settings.check()?;
+        // Those that are open were compared with the record of the cluster that the node has left, if any.
+        self.open_pools().iter().for_each(store::Pool::doubt);
         on_all_cores(move || async move {
             Shard::current().set_copies(Copies::new(cluster, me, life, read_confirm));
         })

@@ -257,7 +257,7 @@ impl Pool {
         to_the_end(async move { inner.set_mark(mark, set_back).await }).await
     }
 
-    /// Whether [`Pool::vouch_for`] was called since the pool was opened.
+    /// Whether [`Pool::vouch_for`] was called since the pool was opened, and since [`Pool::doubt`].
     pub fn is_vouched_for(&self) -> bool {
         self.0.vouched_for.get()
     }
@@ -268,6 +268,11 @@ impl Pool {
     /// remembers, and that party knows the pool's present mark.
     pub fn vouch_for(&self) {
         self.0.vouched_for.set(true);
+    }
+
+    /// Forbids that until somebody vouches for the pool again: another party is to be asked from now on.
+    pub fn doubt(&self) {
+        self.0.vouched_for.set(false);
     }
 
     /// The disks that were older than the others when the pool was opened.

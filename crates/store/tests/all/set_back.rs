@@ -44,6 +44,9 @@ fn how_far_a_pool_has_come_is_kept() {
         let pool = Pool::open(&paths(2), opening(1)).await.unwrap();
         assert!(!pool.is_vouched_for(), "nobody was asked since it was opened");
         pool.vouch_for();
+        assert!(pool.is_vouched_for());
+        pool.doubt();
+        assert!(!pool.is_vouched_for());
         pool.set_mark(PoolMark { count: 9, at: 20 }, true).await.unwrap();
         assert!(pool.volume_named("other").unwrap().copy.is_none());
         // The mark stays, even without copies.
