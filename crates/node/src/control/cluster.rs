@@ -316,6 +316,7 @@ impl Control {
                 None => None,
             };
             let record = changing.hold([Thing::Record]).await?;
+            let frozen = control.freeze_record().await?;
             let former = control.cluster_to_leave(&place.cluster).await?;
             if former.is_some() && (volumes.is_none() || !control.own_addresses().is_empty()) {
                 return Err(ControlError::ChangedWhileJoining);
@@ -348,7 +349,7 @@ impl Control {
                     let changes = [set(CLUSTER.into(), &place)].into_iter().chain(also);
                     control.leave_for(&changing, former, changes.collect()).await?;
                     // Changes that wait for their turn may still have the former keeper.
-                    drop((volumes, record));
+                    drop((volumes, record, frozen));
                     control.begin_elsewhere().await
                 }
             };

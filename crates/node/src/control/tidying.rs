@@ -98,7 +98,8 @@ impl Control {
     }
 
     /// The name of a volume about which the record says something that no open pool says yet: its pool is
-    /// closed, or has not followed. A node that leaves its cluster would lose that.
+    /// closed, or has not followed; or of one that the record is about to get. A node that leaves its cluster
+    /// would lose that.
     pub(super) async fn not_in_pool(&self, keeper: &Rc<Keeper>) -> Option<String> {
         let outdated = self.outdated(keeper).await;
         let is_outdated = |id: &VolumeId| outdated.iter().any(|(other, _)| other == id);
@@ -106,7 +107,8 @@ impl Control {
         let behind =
             wanted.find(|(id, _)| !self.has_sole(*id) || is_outdated(id)).map(|(_, wanted)| wanted.name);
         // Deleted, and perhaps in a pool that is closed.
-        behind.or_else(|| keeper.deleted_here().into_iter().next().map(|(_, deleted)| deleted.name))
+        let deleted = || keeper.deleted_here().into_iter().next().map(|(_, deleted)| deleted.name);
+        behind.or_else(deleted).or_else(|| self.being_created())
     }
 
     /// Copies whose pools have not followed the record yet, and in what.

@@ -47,7 +47,7 @@ pub use self::entry::{
 pub use replica::NodeId;
 
 pub use self::keeper::{
-    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Keeper, Lasting,
+    ClusterError, CopiesStatus, Counted, Engine, Expelled, ForkShown, ForkState, Frozen, Keeper, Lasting,
     RECORD_DEADLINE, json,
 };
 pub use self::linked::Linked;

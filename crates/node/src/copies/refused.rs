@@ -205,7 +205,7 @@ impl From<ControlError> for Refused {
 fn of_cluster(error: ClusterError) -> Refused {
     match error {
         ClusterError::Conflict(what) => Refused::Changed { what },
-        ClusterError::Record(_) => Refused::RecordSilent,
+        ClusterError::Record(_) | ClusterError::Moving => Refused::RecordSilent,
         ClusterError::Unreached(node) | ClusterError::Unanswered { node, .. } => {
             Refused::NodeSilent { node: node.0 }
         }

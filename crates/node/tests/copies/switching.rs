@@ -2,7 +2,7 @@
 
 use node::config::Memories;
 use node::control::{AddedCopy, ControlError, EnterError, NewVolume};
-use node::copies::{Keeper, json, volume_key};
+use node::copies::{Keeper, PoolMarkEntry, json, pool_mark_key, volume_key};
 use rt::sim::DiskLatency;
 
 use super::reservations::{about_to_join_from, is_conflict, log_in_again, registrants};
@@ -29,6 +29,16 @@ impl Cluster {
     fn has_switched(&self) -> bool {
         let other = self.place_in_cluster(1).cluster;
         self.control(1, |control| async move { control.place().unwrap().cluster == other })
+    }
+
+    /// The names of the volumes of the cluster of the first node, in order.
+    fn names(&self) -> Vec<String> {
+        self.control(0, |control| async move {
+            let volumes = control.keeper().unwrap().volumes().into_iter();
+            let mut names: Vec<String> = volumes.map(|volume| volume.entry.name).collect();
+            names.sort();
+            names
+        })
     }
 
     /// The second node's number in the cluster in which it takes part now.
@@ -133,11 +143,7 @@ fn a_crash_while_a_node_switches_leaves_it_in_one_of_the_clusters_and_its_volume
             cluster.world.run_for(Duration::from_secs(3));
             assert_eq!(cluster.takes_part_as(), Some(2), "cut {cut}");
         }
-        let names = cluster.control(0, |control| async move {
-            let volumes = control.keeper().unwrap().volumes().into_iter();
-            volumes.map(|volume| volume.entry.name).collect::<Vec<String>>()
-        });
-        assert_eq!(names, [Shape::thick().name], "cut {cut}");
+        assert_eq!(cluster.names(), [Shape::thick().name], "cut {cut}");
     }
     assert!(old > 0 && new > 0, "{old} in the old cluster, {new} in the new one");
 }
@@ -212,10 +218,50 @@ fn a_pool_that_is_behind_the_record_keeps_a_node_in_its_cluster() {
     cluster.world.run_for(Duration::from_secs(3));
     cluster.enter_one(1);
     cluster.world.run_for(Duration::from_secs(3));
-    let known = cluster.control(0, |control| async move {
-        control.keeper().unwrap().volumes().iter().any(|volume| volume.entry.name == "renamed")
+    assert_eq!(cluster.names(), ["renamed"]);
+}
+
+/// Its pool has it before the record does, and nobody holds the pool in between. Without the record that
+/// confirmed it, no node would serve the volume.
+#[test]
+fn a_volume_that_is_created_while_a_node_switches_is_there_or_was_refused() {
+    let mut made = 0;
+    for cut in 0..30 {
+        let (cluster, _, session) = about_to_join_from(in_its_own(cut));
+        drop(session);
+        let creates = cluster.world.spawn_on(cluster.servers[1], CoreId(0), || async {
+            let new = NewVolume { name: "second".into(), ..new_volume(POOL, Shape::thick()) };
+            Control::current().create_volume(new).await.is_ok()
+        });
+        cluster.world.run_for(Duration::from_micros(100 * cut * cut));
+        cluster.enter_one(1);
+        let is_made = cluster.world.wait_for(creates).unwrap();
+        cluster.world.run_for(Duration::from_secs(3));
+        assert_eq!(cluster.names().contains(&"second".to_owned()), is_made, "cut {cut}");
+        made += u32::from(is_made);
+    }
+    assert!(made > 0);
+}
+
+/// What the record of the former cluster knows of a pool proves nothing in the new one.
+#[test]
+fn a_pool_is_compared_with_the_record_of_the_new_cluster() {
+    const KNOWN: u64 = 1000;
+    let (cluster, _, session) = about_to_join_from(in_its_own(1));
+    drop(session);
+    cluster.world.run_for(Duration::from_secs(3));
+    let (pool, mark) = cluster.control(1, |control| async move { control.pool_mark(POOL).unwrap() });
+    assert!((1..KNOWN).contains(&mark.count), "{mark:?}");
+    cluster.control(0, move |control| async move {
+        let entry = PoolMarkEntry { node: 1, count: KNOWN, at: 0 };
+        let transaction = Keeper::transaction().put(&pool_mark_key(pool), json(&entry));
+        control.keeper().unwrap().commit(transaction).await.unwrap();
     });
-    assert!(known);
+    cluster.enter_one(1);
+    cluster.world.run_for(Duration::from_secs(3));
+    let (_, mark) = cluster.control(1, |control| async move { control.pool_mark(POOL).unwrap() });
+    assert!(mark.count > KNOWN, "{mark:?}");
+    assert_eq!(cluster.names(), [Shape::thick().name]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::super::previous_run::retry_while_held;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use super::{ClusterFailure, EnterError};
-use crate::copies::Keeper;
+use crate::copies::{Frozen, Keeper};
 use crate::record::Change;
 
 /// How long a life waits until nothing holds the keeper of the former cluster. Calls of its record end as
@@ -32,7 +32,28 @@ use crate::record::Change;
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const GONE_EVERY: Duration = Duration::from_millis(10);
 
+/// How long the node waits for volumes that are being created. They have their space already.
+const CREATED_WITHIN: Duration = Duration::from_secs(5);
+const CREATED_EVERY: Duration = Duration::from_millis(10);
+
 impl Control {
+    /// Lets the record of the node's present cluster confirm nothing until the result is dropped: what it
+    /// confirmed after [`Control::cluster_to_leave`] would be lost. `None`: the node takes part in none.
+    ///
+    /// Volumes are created, deleted and converted in two steps: one in a pool, which the caller holds, and
+    /// one in the record, for which they hold nothing.
+    ///
+    /// # Errors
+    /// Those of the record.
+    pub(super) async fn freeze_record(&self) -> Result<Option<Frozen>, ControlError> {
+        let Ok(keeper) = self.keeper() else { return Ok(None) };
+        let until = rt::now() + CREATED_WITHIN;
+        while self.being_created().is_some() && rt::now() < until {
+            rt::sleep(CREATED_EVERY).await;
+        }
+        Ok(Some(keeper.freeze().await?))
+    }
+
     /// The keeper of the cluster that this node leaves if it joins `cluster`; `None`: it is in none.
     ///
     /// # Errors

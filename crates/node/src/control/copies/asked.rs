@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{BlockSize, ByteLen, Instant};
 use replica::Epoch;
-use store::{CopyOf, CopyState, Pool, ReadFailure, SpacePolicy, VolumeSpec};
+use store::{CopyOf, CopyState, Pool, ReadFailure, SpacePolicy, VolumeInfo, VolumeSpec};
 
 use super::super::change::{Changing, WaitsFor, Work};
 use super::super::doing::Doing;
@@ -217,6 +217,15 @@ impl Control {
     /// Whether a node that asked for a copy here may still be adding it to the cluster's record.
     fn was_asked_for_lately(&self, id: VolumeId) -> bool {
         self.being_made.borrow().get(&id).is_some_and(|askers| askers.values().any(is_lately))
+    }
+
+    /// The name of a volume that is being created: its only copy is here, and has not been opened yet.
+    pub(in crate::control) fn being_created(&self) -> Option<String> {
+        let is_it = |info: &VolumeInfo| {
+            let is_new = info.copy.is_some_and(|copy| copy.state == CopyState::New);
+            is_new && self.was_asked_for_lately(info.id)
+        };
+        self.open_pools().into_iter().flat_map(|pool| pool.volumes()).find(is_it).map(|info| info.name)
     }
 
     /// Forgets a request for a copy here that has ended.

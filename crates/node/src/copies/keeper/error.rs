@@ -20,6 +20,9 @@ pub enum ClusterError {
         "this node cannot read {0:?} in the cluster's record, because a later version of ursa wrote it, and does not change it: run the command on a node of that version, or update this one"
     )]
     Unreadable(String),
+    /// The node is leaving this cluster for another one. Nothing was changed.
+    #[error("this node is joining another cluster: try again in a moment")]
+    Moving,
     /// The other node is unreachable.
     #[error("{0} is unreachable: check that it is running and that its addresses are correct")]
     Unreached(NodeId),

@@ -20,6 +20,7 @@ mod error;
 mod following;
 mod fork;
 mod frames;
+mod freezing;
 mod lasting;
 mod leaving;
 mod linked;
@@ -59,6 +60,8 @@ pub use self::engine::Engine;
 pub use self::error::ClusterError;
 pub use self::fork::{ForkShown, ForkState};
 use self::fork::{Forks, Word};
+use self::freezing::Asked;
+pub use self::freezing::Frozen;
 pub use self::lasting::Lasting;
 use self::lasting::Outside;
 use self::listing::Searched;
@@ -118,6 +121,7 @@ pub struct Keeper {
     /// again, so a late answer reaches no other question.
     questions: RefCell<BTreeMap<u64, (NodeId, Sender<Answered>)>>,
     last_question: Cell<u64>,
+    asked: Asked,
     syncs: RefCell<Syncs>,
     told: RefCell<emit_events::Told>,
     outside: RefCell<Outside>,
@@ -285,6 +289,7 @@ impl Keeper {
             applied: Notify::new(),
             questions: RefCell::default(),
             last_question: Cell::new(0),
+            asked: Asked::default(),
             syncs: RefCell::default(),
             told: RefCell::new(emit_events::Told::new(rt::now())),
             outside: RefCell::new(Outside::new(rt::now())),
@@ -423,9 +428,11 @@ impl Keeper {
     /// Changes the record, and waits until this node acts by it.
     ///
     /// # Errors
-    /// [`ClusterError::Record`], [`ClusterError::Conflict`], [`ClusterError::Unreadable`].
+    /// [`ClusterError::Record`], [`ClusterError::Conflict`], [`ClusterError::Unreadable`],
+    /// [`ClusterError::Moving`].
     pub async fn commit(&self, transaction: Transaction) -> Result<(), ClusterError> {
         self.check_readable(&transaction)?;
+        let _asking = self.asked.begin()?;
         match self.store.cas(transaction, RECORD_DEADLINE).await? {
             Outcome::Committed(revision) => {
                 let there = || self.acts_by() >= Revision(revision.0);

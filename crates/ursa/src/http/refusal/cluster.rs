@@ -62,6 +62,7 @@ pub(super) fn refused(error: &ClusterError) -> Refusal {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
                 .hint("a majority of the voters must be up: see `ursa node list`")
         }
+        ClusterError::Moving => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail),
         ClusterError::Conflict(_) => Refusal::new(StatusCode::CONFLICT, "changed_meanwhile", detail),
         ClusterError::Unreadable(_) => Refusal::new(StatusCode::CONFLICT, "entry_unreadable", detail)
             .hint("use a node of that version, or upgrade this one"),
