@@ -26,7 +26,7 @@ use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::config::RecordEngine;
 use crate::copies::{
-    Copies, Engine, Keeper, LinkHandler, LinkRoles, NodeEntry, RECORD_DEADLINE, node_key, peer,
+    ClusterError, Copies, Engine, Keeper, LinkHandler, LinkRoles, NodeEntry, RECORD_DEADLINE, node_key, peer,
 };
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
@@ -186,6 +186,14 @@ impl Control {
     /// The node's place in a cluster, if it is in one.
     pub fn place(&self) -> Option<Place> {
         self.record.borrow().get(CLUSTER)
+    }
+
+    /// The node's place, if it is still the one that was checked: the node may have joined another cluster
+    /// since.
+    fn place_still(&self, before: &Place) -> Result<Place, ControlError> {
+        let is_it = |place: &Place| (&place.cluster, place.node) == (&before.cluster, before.node);
+        let changed = || ClusterError::Conflict("the cluster of this node".into());
+        Ok(self.place().filter(is_it).ok_or_else(changed)?)
     }
 
     /// Creates a cluster of which this node is the only member, and which other nodes can join. The node's
@@ -373,11 +381,12 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterWorks`]: a majority is reachable.
     pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+        let before = self.place().ok_or(ControlError::NoCluster)?;
         self.check_new_cluster().await?;
         let control = Rc::clone(self);
         self.change(Work::new(Doing::ForceCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
-            let place = control.place().ok_or(ControlError::NoCluster)?;
+            let place = control.place_still(&before)?;
             tracing::warn!(
                 node = place.node,
                 "from its next start this node is a new cluster of its own: the other nodes are abandoned and must never be started with their old data directories"

@@ -78,11 +78,12 @@ impl Control {
     /// # Errors
     /// As [`Control::check_leaving`]; [`ControlError::Record`].
     pub async fn leave_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+        let before = self.place().ok_or(ControlError::NoCluster)?;
         self.check_leaving().await?;
         let control = Rc::clone(self);
         self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
-            let place = control.place().ok_or(ControlError::NoCluster)?;
+            let place = control.place_still(&before)?;
             tracing::warn!(node = place.node, "from its next start this node is no longer in a cluster");
             control.commit(&changing, vec![set(CLUSTER.into(), &Place { leave: true, ..place })]).await
         })
@@ -117,12 +118,14 @@ impl Control {
         in_own_record(&known).map(|(key, _)| key).collect()
     }
 
-    /// Leaves a cluster of which the node has lost everything, to join again. Otherwise does nothing.
+    /// Leaves a cluster of which the node has lost everything, so that it does not take part, to join again.
+    /// Otherwise does nothing.
     ///
     /// # Errors
     /// [`ControlError::Record`].
     pub(in crate::control) async fn leave_lost(self: &Rc<Control>) -> Result<(), ControlError> {
-        let Some(place) = self.place().filter(|_| self.has_lost_files()) else { return Ok(()) };
+        let is_lost = self.has_lost_files() && self.keeper().is_err();
+        let Some(place) = self.place().filter(|_| is_lost) else { return Ok(()) };
         self.forget_place(&place).await?;
         self.cluster_failure.replace(None);
         self.finish_leaving().await;

@@ -149,8 +149,9 @@ impl Control {
         let cluster = token.cluster.to_string();
         let mut own = Vec::new();
         if let Some(place) = self.place() {
-            // The access rules of a cluster whose files are missing must not get into another one.
-            match self.has_lost_files() {
+            // The access rules of a cluster whose files are missing must not get into another one. A node that
+            // runs without them takes part in its cluster: it would have a second life beside this one.
+            match self.has_lost_files() && self.keeper().is_err() {
                 true if place.cluster == cluster => {}
                 true => return Err(EnterError::Already.into()),
                 false => own = self.check_leaving_for(&cluster).await?,

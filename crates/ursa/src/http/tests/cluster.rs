@@ -182,6 +182,20 @@ fn a_node_can_be_in_a_cluster_from_its_first_start() {
     });
 }
 
+/// They are missing at its next start. Until then it takes part in the cluster: it must not begin another life.
+#[test]
+fn a_node_whose_files_were_deleted_does_not_join_again_before_it_is_restarted() {
+    let (first, second) = (Rig::new(), Rig::new());
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    join(&first, &second);
+    let made = first.post("/v1/cluster/tokens", json!({"valid_seconds": 600})).json(201);
+    fs::remove_dir_all(second.dir().join("cluster")).unwrap();
+    second
+        .post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]}))
+        .refused(409, "cluster_already");
+    assert_eq!(first.get("/v1/nodes").json(200)["items"].as_array().unwrap().len(), 2, "nobody was asked");
+}
+
 #[test]
 fn a_node_whose_cluster_has_had_another_one_stays_there() {
     let rigs = [Rig::new(), Rig::new(), Rig::new(), Rig::new()];
