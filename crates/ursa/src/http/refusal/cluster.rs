@@ -14,7 +14,9 @@ pub(super) fn not_entered(error: &EnterError) -> Refusal {
                 .hint("a node can be in only one cluster; `ursa node list` shows it")
         }
         EnterError::NotAlone => Refusal::new(StatusCode::CONFLICT, "cluster_already", error.to_string())
-            .hint("remove it from its cluster first (`ursa node remove` on another node of that cluster)"),
+            .hint(
+                "let the other node join the cluster of this one instead, or remove this node from its cluster first (`ursa node remove` on another node of that cluster)",
+            ),
         EnterError::NotInPool(_) => {
             Refusal::new(StatusCode::CONFLICT, "changed_meanwhile", error.to_string())
         }
