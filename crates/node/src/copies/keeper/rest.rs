@@ -236,7 +236,8 @@ mod tests {
         rest.found(at(1000), nodes(true));
         assert!(rest.is_certain() && rest.may_hold(at(1050), &nodes(true)));
         assert!(!rest.may_hold(at(1050), &nodes(false)), "a lease has run out");
-        assert!(!rest.may_hold(at(3000), &nodes(true)), "for long enough");
+        assert!(rest.may_hold(at(10_999), &nodes(true)));
+        assert!(!rest.may_hold(at(11_000), &nodes(true)), "for long enough");
         rest.stir();
         assert!(!rest.is_certain() && !rest.may_hold(at(1050), &nodes(true)));
         rest.begin();
