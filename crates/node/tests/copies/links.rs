@@ -4,6 +4,7 @@ use base::Chain;
 use link::Frame;
 use node::control::{FaultKind, LinkStatus};
 use node::copies::{self, Address, Copies};
+use rt::sim::NetProfile;
 
 use super::*;
 
@@ -130,11 +131,14 @@ fn a_frame_of_a_kind_that_a_node_does_not_know_costs_no_link() {
 fn in_peace_each_node_always_has_leases_that_last() {
     each_seed(3, |seed| {
         let cluster = Cluster::new(seed, 3, 1);
+        cluster.world.set_net_profile(NetProfile { spike_one_in: 0, ..NetProfile::default() });
         cluster.world.run_for(Duration::from_secs(5));
         for turn in 0..200 {
             cluster.world.run_for(Duration::from_micros(19_700));
             let has = cluster.control(turn % 3, |_| async {
-                let (here, soon) = (Copies::current(), rt::now() + Duration::from_millis(400));
+                // Without an answer that had waited, a node would request one at once only when half a
+                // second is left.
+                let (here, soon) = (Copies::current(), rt::now() + Duration::from_millis(750));
                 let others = [1, 2, 3].map(copies::NodeId).into_iter().filter(|node| *node != here.me());
                 here.holds_all(soon, others)
             });
