@@ -13,7 +13,7 @@ use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskLatency};
 use store::MetadataState;
 
-fn fail_writes(cluster: &Cluster, index: usize) {
+pub(super) fn fail_writes(cluster: &Cluster, index: usize) {
     let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
     cluster.world.set_disk_faults(cluster.servers[index], DISK, faults);
 }

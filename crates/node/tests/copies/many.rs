@@ -4,6 +4,7 @@ use base::ByteLen;
 use node::control::NewVolume;
 use store::VolumeId;
 
+use super::failed_disks::{fail_writes, write_to};
 use super::*;
 
 /// More than two parts, the last of which is not full.
@@ -214,4 +215,23 @@ fn volumes_at_rest_are_looked_at_only_when_something_has_changed() {
     cluster.world.run_for(ten_seconds);
     let resting = looks_in(ten_seconds);
     assert!(resting <= 3, "they rest again: {resting}");
+}
+
+/// As long as no slice needs ticks, the keeper asks none for news.
+#[test]
+fn a_disk_that_fails_after_all_volumes_came_to_rest_is_noticed_as_early_as_before() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.wait_for_rest();
+        // By then both keepers rely on it.
+        cluster.world.run_for(Duration::from_secs(1));
+        fail_writes(&cluster, 1);
+        let began = cluster.world.now();
+        write_to(&cluster, 0, 3, 2).unwrap();
+        let stall = cluster.world.now() - began;
+        assert!(stall < Duration::from_millis(1500), "{stall:?}");
+        assert_eq!(cluster.in_sync(0), 1);
+    });
 }
