@@ -198,6 +198,12 @@ impl Leases {
         self.void_until = now;
     }
 
+    /// What was requested up to then does not count on another core of this node: the next request comes
+    /// later.
+    pub fn request_after(&mut self, until: Instant) {
+        self.void_until = self.void_until.max(until);
+    }
+
     /// Takes a lease that another node has granted.
     pub fn handle_grant(&mut self, from: NodeId, grant: LeaseGrant) {
         if grant.sent_at <= self.void_until {
@@ -328,6 +334,19 @@ mod tests {
         let anew = b.handle_request(at(9000), A, a.request(at(5001))).unwrap();
         a.handle_grant(B, anew);
         assert!(a.holds(at(5990), B));
+    }
+
+    #[test]
+    fn what_is_requested_for_another_core_counts_there() {
+        let (mut first, mut other, mut b) = (leases(), leases(), leases());
+        let known = b.handle_request(at(5000), A, first.request(at(5000))).unwrap();
+        first.handle_grant(B, known);
+        other.handle_clock_stop(at(5100));
+        first.request_after(at(5100));
+        assert!(first.holds(at(5100), B), "its own leases still count");
+        let grant = b.handle_request(at(5100), A, first.request(at(5100))).unwrap();
+        [&mut first, &mut other].into_iter().for_each(|leases| leases.handle_grant(B, grant));
+        assert!(first.holds(at(6000), B) && other.holds(at(6000), B));
     }
 
     #[test]

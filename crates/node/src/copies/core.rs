@@ -62,7 +62,7 @@ pub struct Copies {
     leases: RefCell<Leases>,
     /// The value of [`rt::clock_stops`] when the leases were last checked.
     clock_stops: Cell<u64>,
-    /// On core 0: notified when leases are void before they expire, and must be requested again.
+    /// On core 0: notified when leases of any core are void before they expire, and must be requested again.
     pub(super) leases_void: Notify,
     slices: RefCell<BTreeMap<Address, Rc<SliceCopy>>>,
     /// Which of them need ticks; the others have come to rest ([`SliceCopy::wake`]).
@@ -216,8 +216,15 @@ impl Copies {
         let stops = rt::clock_stops();
         if self.clock_stops.replace(stops) != stops {
             tracing::warn!(core = %rt::core(), "the time of day has run ahead of this machine's clock: leases dropped and requested again");
-            self.leases.borrow_mut().handle_clock_stop(rt::now());
-            self.leases_void.notify();
+            let now = rt::now();
+            self.leases.borrow_mut().handle_clock_stop(now);
+            // Core 0 may have noticed long ago: what it has requested since then does not count here.
+            on_core(CoreId(0), move || {
+                if let Some(copies) = Copies::try_current() {
+                    copies.with_leases(|leases| leases.request_after(now));
+                    copies.leases_void.notify();
+                }
+            });
         }
     }
 

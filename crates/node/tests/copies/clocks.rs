@@ -2,6 +2,8 @@
 //! leases seem to last.
 
 use cluster::memory::Fault;
+use node::copies::{self, Copies};
+use rt::sim::NetProfile;
 
 use super::forks::record_node;
 use super::*;
@@ -81,6 +83,31 @@ fn a_node_that_was_paused_with_its_clock_gives_no_old_read() {
             Read::Old,
             "that is the risk of `read-confirm = never`"
         );
+    });
+}
+
+/// A core that does nothing notices when it is first asked. By then the first core has had leases again for
+/// long, and the answers to its requests may wait.
+#[test]
+fn each_core_whose_leases_are_void_gets_new_ones_at_once() {
+    each_seed(5, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.world.set_net_profile(NetProfile { spike_one_in: 0, ..NetProfile::default() });
+        let server = cluster.servers[1];
+        cluster.world.freeze(server);
+        cluster.world.run_for(Duration::from_millis(100));
+        cluster.world.resume_with_time_of_day(server);
+        cluster.world.run_for(Duration::from_secs(1));
+        for core in [0, 1] {
+            let holds = || {
+                cluster.world.block_on(server, CoreId(core), || async {
+                    Copies::current().holds_all(rt::now(), [copies::NodeId(1)])
+                })
+            };
+            assert_eq!(holds(), core == 0, "core {core}: only the first one has looked");
+            cluster.world.run_for(Duration::from_millis(30));
+            assert!(holds(), "core {core}");
+        }
     });
 }
 

@@ -54,19 +54,23 @@ impl Keeper {
     /// Requests leases from all others, with each heartbeat: in the same turn in which links send signs of
     /// life, so that they leave together.
     pub(super) async fn beat(self: Rc<Self>) {
+        let mut are_void = false;
         while !self.stopping.get() {
             self.look_at_stall(rt::now());
             let links = self.control_links();
             links.iter().for_each(|link| self.say_forks(link));
-            self.ask_for_leases(&links);
+            self.ask_for_leases(&links, are_void);
             let next = rt::now().beat_after(HEARTBEAT);
-            if rt::timeout_at(next, self.copies.leases_void.notified()).await.is_ok() {
+            are_void = rt::timeout_at(next, self.copies.leases_void.notified()).await.is_ok();
+            if are_void {
                 self.hurry();
             }
         }
     }
 
-    pub(super) fn ask_for_leases(&self, links: &[Rc<Link>]) {
+    /// Requests leases over these links. `at_once`: no answer may wait, although this core has leases that
+    /// last: another one may have none.
+    pub(super) fn ask_for_leases(&self, links: &[Rc<Link>], at_once: bool) {
         let now = rt::now();
         let reached = self.reached(now);
         self.note_cuts(now, &reached);
@@ -78,7 +82,7 @@ impl Keeper {
             may_wait,
         };
         for link in links {
-            let may_wait = self.copies.leases().holds(now + LASTS, link.name().peer);
+            let may_wait = !at_once && self.copies.leases().holds(now + LASTS, link.name().peer);
             link.send(request(may_wait).frame());
         }
     }

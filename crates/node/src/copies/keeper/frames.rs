@@ -26,7 +26,7 @@ impl Keeper {
         // The last request may have left over a network that has fallen silent. The one over this link
         // counts.
         if !self.stopping.get() {
-            self.ask_for_leases(&[link]);
+            self.ask_for_leases(&[link], true);
         }
     }
 
