@@ -449,6 +449,8 @@ impl Checksums {
                 self.close(others).await?;
                 continue;
             }
+            // From here on, so that it is not closed for another page before its units are written.
+            let pinned = Pinned::new(Rc::clone(&page));
             page.state.set(State::Opening);
             let checksums = Rc::clone(self);
             to_the_end(async move {
@@ -462,6 +464,7 @@ impl Checksums {
                 written
             })
             .await?;
+            return Ok(pinned);
         }
     }
 

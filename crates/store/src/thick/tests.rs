@@ -41,9 +41,8 @@ fn counts(slice: &Slice) -> (usize, usize) {
     }
 }
 
-#[test]
-fn few_pages_are_in_memory_and_fewer_are_open() {
-    let pages = PAGES_MAX as u64 + 50;
+/// Runs `test` with a slice that has so many pages.
+fn with_slice<F: Future<Output = ()> + 'static>(pages: u64, test: impl FnOnce(Slice) -> F + 'static) {
     let world = World::new(1);
     let node = world.add_node("node", 1, |_| std::future::pending());
     world.put_disk(node, "/disk", DiskImage::new(4 << 30, 512));
@@ -59,9 +58,24 @@ fn few_pages_are_in_memory_and_fewer_are_open() {
         let pool = Pool::create(vec![disk], options).await.unwrap();
         let id = pool.create_volume(spec(pages)).await.unwrap().id;
         let slice = pool.volume_slices(id, CoreId(0), 1).unwrap().remove(0);
-        let slice = slice.open(&pool.share_disks().attach());
-        let unit = |page: u64| ByteOffset(page * PAGE_COVERS + page * UNIT);
-        let content = |page: u64| Chain::copy_of(&[page as u8 + 1; UNIT as usize]);
+        test(slice.open(&pool.share_disks().attach())).await;
+    });
+}
+
+/// A unit that the page covers.
+fn unit(page: u64) -> ByteOffset {
+    ByteOffset(page * PAGE_COVERS + page * UNIT)
+}
+
+/// What is written there.
+fn content(page: u64) -> Chain {
+    Chain::copy_of(&[page as u8 + 1; UNIT as usize])
+}
+
+#[test]
+fn few_pages_are_in_memory_and_fewer_are_open() {
+    let pages = PAGES_MAX as u64 + 50;
+    with_slice(pages, move |slice| async move {
         for page in 0..pages {
             slice.write(unit(page), content(page), rt::Durability::Cached).await.unwrap();
             let (all, open) = counts(&slice);
@@ -77,5 +91,30 @@ fn few_pages_are_in_memory_and_fewer_are_open() {
         slice.write(unit(0), content(0), rt::Durability::Cached).await.unwrap();
         slice.settle(Duration::ZERO).await.unwrap();
         assert_eq!(counts(&slice), (1, 0));
+    });
+}
+
+/// Pages that were read long before: such a page must not be closed again for another one before the write
+/// that has opened it.
+#[test]
+fn more_writes_than_pages_may_be_open_get_on_with_each_other() {
+    let pages = 3 * OPEN_MAX as u64;
+    with_slice(pages, move |slice| async move {
+        for page in 0..pages {
+            slice.read(unit(page), ByteLen(UNIT)).await.unwrap();
+        }
+        rt::sleep(Duration::from_secs(1)).await;
+        let began = rt::now();
+        let write = |page| slice.write(unit(page), content(page), rt::Durability::Cached);
+        for written in rt::join_all((0..pages).map(write)).await {
+            written.unwrap();
+        }
+        assert!(rt::now().since(began) < Duration::from_secs(1));
+        for page in 0..pages {
+            let found = slice.read(unit(page), ByteLen(UNIT)).await.unwrap();
+            assert_eq!(found.to_vec(), content(page).to_vec());
+        }
+        slice.settle(Duration::ZERO).await.unwrap();
+        assert_eq!(counts(&slice).1, 0);
     });
 }
