@@ -270,14 +270,14 @@ impl ThickSlice {
             let some = at..end.min((at / PAGE_COVERS + 1) * PAGE_COVERS);
             at = some.end;
             let known = checksums.sums(units_of(&some)).await?;
-            // Only space is given back: a power cut changes nothing here.
-            let are_zeros = known.iter().all(|sum| *sum == Sum::ZEROS);
-            let changing = if are_zeros { None } else { Some(checksums.begin(units_of(&some)).await?) };
+            let changing = match known.iter().all(|sum| *sum == Sum::ZEROS) {
+                true => checksums.begin_giving_back(units_of(&some)),
+                false => checksums.begin(units_of(&some)).await?,
+            };
             let zeroed = self.zero_parts(some).await;
-            match (changing, zeroed) {
-                (Some(changing), Ok(())) => changing.end_with_zeros(),
-                (Some(changing), Err(_)) => changing.fail(),
-                (None, _) => {}
+            match zeroed {
+                Ok(()) => changing.end_with_zeros(),
+                Err(_) => changing.fail(),
             }
             zeroed?;
         }

@@ -146,6 +146,7 @@ impl Drop for Pinned {
 pub(super) struct Changing {
     checksums: Rc<Checksums>,
     units: Range<u64>,
+    /// Those of the units, unless they stay as they are.
     pages: Vec<Pinned>,
     has_ended: bool,
 }
@@ -268,6 +269,12 @@ impl Checksums {
         let changing = Changing { checksums: Rc::clone(self), units, pages, has_ended: false };
         changing.set(|_| Sum::UNKNOWN);
         Ok(changing)
+    }
+
+    /// Begins a change of units that are zeros to zeros, which gives back their space. Their pages may be
+    /// closed: a power cut changes nothing. But if the caller goes away, it may happen after later writes.
+    pub(super) fn begin_giving_back(self: &Rc<Self>, units: Range<u64>) -> Changing {
+        Changing { checksums: Rc::clone(self), units, pages: Vec::new(), has_ended: false }
     }
 
     /// Gives back the memory of pages that were not used lately.
