@@ -369,6 +369,10 @@ impl Control {
         self.change(Work::new(Doing::ExportPool, &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             let pool = control.exportable(&name)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            control.settle_pool(&pool).await;
+            // Again, since volumes may have been mapped meanwhile.
+            let pool = control.exportable(&name)?;
             control.set_volumes_aside(&changing, &pool).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             if let Err(error) = pool.export().await {

@@ -1,11 +1,12 @@
 //! Administrators' changes during I/O.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BlockCount, BlockSize, ByteLen, Lba, Rng};
+use base::{BlockCount, BlockSize, ByteLen, Chain, Lba, Rng};
 use initiator::{Ended, Error, Lun, Session};
 use node::Config;
 use node::control::{ControlError, MapSpec, NewVolume, PoolSpec, PoolStatus, TargetSpec};
@@ -475,6 +476,35 @@ fn a_pool_that_could_not_be_given_away_is_served_as_before() {
         read_block(&session, LUN, 0).await.unwrap();
         assert_eq!(session.read_keys(Lun(LUN)).await.unwrap(), [7], "it is registered still");
     });
+}
+
+/// Wherever the pool is imported, its checksums count, those of blocks that were written just now, too.
+#[test]
+fn an_exported_pool_has_no_open_checksums() {
+    let rig = Rig::new(1, 2);
+    rig.control(|control| async move {
+        let new = NewVolume { checksums: true, ..new_volume(POOL, Shape::thick()) };
+        control.create_volume(new).await.unwrap();
+        map(&control, "thick", LUN).await.unwrap();
+    });
+    rig.client("client").run(|portal| async move {
+        let session = log_in(portal, "client", LUN).await;
+        let data = Chain::copy_of(&[7; 4096]);
+        session.write(Lun(LUN), Lba(0), data, BlockSize::B4096).await.unwrap();
+    });
+    // 1: closed, 2: open.
+    let states = || {
+        let mut disk = vec![0; 64 * MIB as usize];
+        rig.world.disk_image(rig.server, DISK).read(0, &mut disk);
+        let pages = disk.chunks(512).filter(|sector| sector.starts_with(b"URSASUMS"));
+        pages.map(|page| page[10]).collect::<BTreeSet<u8>>()
+    };
+    assert_eq!(states(), BTreeSet::from([2]));
+    rig.control(|control| async move {
+        control.unmap(TARGET, LUN, None).await.unwrap();
+        control.export_pool(POOL).await.unwrap();
+    });
+    assert_eq!(states(), BTreeSet::from([1]));
 }
 
 #[test]

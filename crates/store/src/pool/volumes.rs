@@ -128,9 +128,11 @@ impl Pool {
         self.0.state.borrow().catalog.volumes.keys().copied().collect()
     }
 
-    /// Whether any thick volume of the pool has checksums.
-    pub fn has_checksums(&self) -> bool {
-        self.0.state.borrow().catalog.volumes.values().any(|volume| volume.checksums.is_some())
+    /// The thick volumes that have checksums.
+    pub fn volumes_with_checksums(&self) -> Vec<VolumeId> {
+        let state = self.0.state.borrow();
+        let volumes = state.catalog.volumes.iter().filter(|(_, volume)| volume.checksums.is_some());
+        volumes.map(|(id, _)| *id).collect()
     }
 
     /// The volumes of which no other node has, or ever had, a copy.

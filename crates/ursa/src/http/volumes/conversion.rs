@@ -108,7 +108,7 @@ fn steps(volume: &Volume, kind: VolumeKind, found: &[Candidate]) -> Vec<String> 
     };
     let mut steps: Vec<String> = found.iter().map(step).collect();
     if kind == VolumeKind::Thick {
-        steps.push(format!("blocks of volume {} have no checksums then", volume.name));
+        steps.push(format!("the blocks of volume {} will have no checksums", volume.name));
     }
     steps.push(format!("volume {} stays in use; it cannot grow meanwhile", volume.name));
     steps
