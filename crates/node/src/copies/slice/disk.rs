@@ -127,13 +127,27 @@ impl SliceCopy {
         let (offset, len) = self.bytes(read.blocks);
         let copy = Rc::clone(self);
         let work = async move {
-            let mut read = pin!(read_or_zeros(&copy.layout, offset, len));
-            let read = match copy.unless_late(offset.0..offset.0 + len.0, read.as_mut()).await {
+            let range = offset.0..offset.0 + len.0;
+            let mut local = pin!(read_or_zeros(&copy.layout, offset, len));
+            let read = match copy.unless_late(range.clone(), local.as_mut()).await {
                 Some(read) => read,
-                None => match copy.fetch(offset.0..offset.0 + len.0, HOST_WAITS).await {
-                    Ok(data) => Ok(Payload::Data(data)),
-                    Err(_) => read.await,
-                },
+                None => {
+                    let mut fetched = pin!(copy.fetch(range, HOST_WAITS));
+                    // The read continues meanwhile: writes may wait for it.
+                    let first = std::future::poll_fn(|context| {
+                        if let Poll::Ready(read) = local.as_mut().poll(context) {
+                            return Poll::Ready(Ok(read));
+                        }
+                        fetched.as_mut().poll(context).map(Err)
+                    });
+                    let first = first.await;
+                    match first {
+                        Ok(Ok(read)) => Ok(read),
+                        Ok(Err(error)) => fetched.await.map(Payload::Data).map_err(|_| error),
+                        Err(Ok(data)) => Ok(Payload::Data(data)),
+                        Err(Err(_)) => local.await,
+                    }
+                }
             };
             let result = match read {
                 // If another copy has it, this one will in a moment, too.

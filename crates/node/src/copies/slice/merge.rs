@@ -67,7 +67,9 @@ impl SliceCopy {
         let mut start = written.start;
         while start < written.end {
             let edges = self.layout.read_edges(ByteOffset(start), ByteLen(written.end - start));
-            let bad = match self.unless_late(start..written.end, pin!(edges)).await {
+            // The read ends here: writes would wait for one that nobody continues.
+            let read = self.unless_late(start..written.end, pin!(edges)).await;
+            let bad = match read {
                 Some(Err(SliceError::Unreadable(bad))) if bad.cause != ReadFailure::Device => bad,
                 // The write itself reports all other errors.
                 Some(_) => return Ok(()),
