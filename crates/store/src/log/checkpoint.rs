@@ -48,9 +48,10 @@ const RETURN_AGAIN: Duration = Duration::from_secs(600);
 /// How many leaves of the directory are looked at in one step: *est.* 0.3 ms. Hosts wait meanwhile.
 const LOOK_LEAVES: usize = if cfg!(test) { 16 } else { 16 << 10 };
 
-/// The merge is this part of a checkpoint, in thousandths; the rest is writing the state. Only hosts that
-/// write more than the checkpoint lets them depend on it.
+/// The merge is this part of a checkpoint, in thousandths; then the state is encoded, and the rest is writing
+/// it. Only hosts that write more than the checkpoint lets them depend on it.
 const MERGE_PERMILLE: u64 = 750;
+const ENCODE_PERMILLE: u64 = 100;
 
 /// How many map segments a checkpoint empties at most.
 const EVACUATED_MAX: usize = 8;
@@ -343,7 +344,10 @@ impl Inner {
     /// Writes the state, and returns the root that names it.
     async fn write_state(self: &Rc<Inner>) -> Result<NewRoot, CheckpointError> {
         let (mut new, mut state) = self.state.borrow_mut().new_root(&self.handle)?;
+        let expected = state.bytes.capacity().max(1);
         while !self.state.borrow().encode_more(&mut state) {
+            let encoded = state.bytes.len().min(expected) as u64;
+            self.advance(MERGE_PERMILLE + ENCODE_PERMILLE * encoded / expected as u64);
             rt::next_turn().await;
             if self.ends() {
                 return Err(CheckpointError::Closed);
@@ -359,7 +363,8 @@ impl Inner {
             let bytes = into_slots(&state.bytes, new.root.number, slots).share();
             self.state.borrow_mut().count_map(bytes.len() as u64);
             self.write_at(place, bytes, Durability::Cached).await?;
-            self.advance(MERGE_PERMILLE + (1000 - MERGE_PERMILLE) * done / all);
+            let before = MERGE_PERMILLE + ENCODE_PERMILLE;
+            self.advance(before + (1000 - before) * done / all);
         }
         Ok(new)
     }

@@ -134,15 +134,23 @@ pub(crate) fn held_for(reserve: u64, used: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meanwhile {
     bytes: u64,
+    /// How many entries the table may get. A slot has up to four compressed blocks, so they fill it long
+    /// before the bytes are used up.
+    entries: u64,
     /// How far the checkpoint has got, in thousandths.
     done: u64,
 }
 
 impl Meanwhile {
-    /// How much of it may have been written by now.
-    fn allowed(self) -> u64 {
-        let at_once = self.bytes / AT_ONCE_PART;
-        at_once + (self.bytes - at_once) * self.done / 1000
+    /// Whether more may be written if there is this much already.
+    fn allows(self, bytes: u64, entries: u64) -> bool {
+        bytes < self.part(self.bytes) && entries < self.part(self.entries)
+    }
+
+    /// How much of it all there may be by now.
+    fn part(self, all: u64) -> u64 {
+        let at_once = all / AT_ONCE_PART;
+        at_once + (all - at_once) * self.done / 1000
     }
 }
 
@@ -315,10 +323,13 @@ impl Running {
     /// Decides how much may be written until the root, right after the freeze.
     pub(super) fn bound_meanwhile(&mut self, tuning: &LogTuning) {
         let frozen = self.frozen.as_ref().map_or(0, Changes::len);
-        let table = self.changes_max(tuning).saturating_sub(frozen) as u64 * SLOT_BYTES as u64;
+        let entries = self.changes_max(tuning).saturating_sub(frozen) as u64;
         let ready = self.segments.ready.len().saturating_sub(RESERVE) as u64 * self.segment_bytes();
-        let bytes = self.replay_bytes().min(table).min(ready);
-        self.meanwhile = (bytes >= MEANWHILE_MIN).then_some(Meanwhile { bytes, done: 0 });
+        // The root announces less by what was written. After more than half, the next checkpoint would begin
+        // at once, and leave next to nothing for its own duration.
+        let bytes = (self.replay_bytes() / FREEZE_PART).min(ready);
+        let is_long = bytes.min(entries * SLOT_BYTES as u64) >= MEANWHILE_MIN;
+        self.meanwhile = is_long.then_some(Meanwhile { bytes, entries, done: 0 });
     }
 
     /// Takes note of how far the checkpoint has got, in thousandths. Returns whether anybody may wait for
@@ -335,7 +346,8 @@ impl Running {
 
     /// Whether hosts' data may be written, as far as a checkpoint is concerned that is under way.
     pub(super) fn keeps_pace(&self) -> bool {
-        self.meanwhile.is_none_or(|meanwhile| self.since_freeze < meanwhile.allowed())
+        let entries = self.active.len() as u64;
+        self.meanwhile.is_none_or(|meanwhile| meanwhile.allows(self.since_freeze, entries))
     }
 
     /// The same for a step of the cleaner. When hosts have no segment left, it takes nothing away from them.
@@ -680,5 +692,60 @@ impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.0.state.borrow_mut().asking = false;
         self.0.changed.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ByteLen;
+
+    use super::super::LogMemory;
+    use super::super::tests::without_pool;
+    use super::*;
+
+    /// A log with segments of 1 MiB, at a freeze, so many of which are announced.
+    fn frozen(ready: u32, changes_max: usize) -> Running {
+        let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
+        state.segments.ready = (0..ready).map(|segment| (segment, 7)).collect();
+        state.frozen = Some(Changes::default());
+        let tuning = LogTuning { changes_min: changes_max, changes_max, ..LogTuning::default() };
+        state.bound_meanwhile(&tuning);
+        state
+    }
+
+    /// Before, they filled the table at once, and then waited for the rest of the checkpoint.
+    #[test]
+    fn compressed_blocks_keep_pace_with_a_checkpoint_by_their_number() {
+        let mut state = frozen(70, 4096);
+        let mut dead = Vec::new();
+        let mut fill = |state: &mut Running, until: u64| {
+            for block in state.active.len() as u64..until {
+                state.active.zero(1, 2 * block, 1, &mut dead);
+            }
+        };
+        fill(&mut state, 1023);
+        assert!(state.keeps_pace());
+        fill(&mut state, 1024);
+        assert!(!state.keeps_pace(), "a quarter of the table");
+        assert!(state.advance(500));
+        assert!(state.keeps_pace());
+        fill(&mut state, 2560);
+        assert!(!state.keeps_pace());
+    }
+
+    /// Before, all of a replay's bytes could be written during one checkpoint. Its root then announced next
+    /// to nothing, and writes waited for the one that followed at once.
+    #[test]
+    fn each_checkpoint_leaves_as_much_for_the_next_one() {
+        let mut state = frozen(300, 1 << 20);
+        state.advance(1000);
+        let half = LogTuning::default().replay_bytes / 2;
+        state.since_freeze = half - 1;
+        assert!(state.keeps_pace());
+        state.since_freeze = half;
+        assert!(!state.keeps_pace());
+        let left = state.announced(state.since_freeze) as u64 - ANNOUNCED_EXTRA;
+        // A root names 92 segments at most.
+        assert_eq!(left, (half >> 20).min(92 - ANNOUNCED_EXTRA));
     }
 }
