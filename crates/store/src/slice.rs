@@ -827,6 +827,9 @@ impl Slice {
                 conversion.unless_given_up(merging, || {}).await?;
             } else {
                 let merged = conversion.in_time(merging).await;
+                if merged.is_err() {
+                    conversion.note_unmerged();
+                }
                 // It may become equal at any moment.
                 if conversion.is_equal() {
                     merged?;

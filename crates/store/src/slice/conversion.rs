@@ -83,11 +83,21 @@ impl Slice {
         let under_way = UnderWay::new(&self.abandoned);
         let copied = conversion.copy_some(&self.turns, &self.layout(), is_lost).await;
         under_way.end();
-        copied.map(|()| conversion.left())
+        copied?;
+        if conversion.left().0 == 0 && self.has_held() && !conversion.is_merged() {
+            // As in [`Slice::hold`].
+            conversion.merge().await?;
+        }
+        Ok(conversion.left())
     }
 
-    /// Makes the other layout count as much as the present one, if everything has been copied. Returns
-    /// whether it does: then the volume can be switched
+    /// Whether the copy holds anything of the slice ([`Slice::hold`]).
+    fn has_held(&self) -> bool {
+        self.lost.holds_some_of(&(0..self.len().0))
+    }
+
+    /// Makes the other layout count as much as the present one, if everything has been copied, and merged if
+    /// need be ([`Slice::convert_some`]). Returns whether it does: then the volume can be switched
     /// ([`Pool::switch_volume`](crate::Pool::switch_volume)).
     ///
     /// # Errors
@@ -98,10 +108,8 @@ impl Slice {
         if self.abandoned.get() {
             return Err(SliceError::Offline);
         }
-        if self.lost.holds_some_of(&(0..self.len().0)) {
-            // As in [`Slice::hold`].
-            let next = Rc::clone(&conversion.next);
-            conversion.in_time(async move { next.merge_all().await }).await?;
+        if self.has_held() && !conversion.is_merged() {
+            return Ok(false);
         }
         conversion.become_equal(&self.turns).await
     }
@@ -207,6 +215,9 @@ impl Drop for UnderWay<'_> {
 /// (R20): a copy stays, although a disk hangs that it does not need.
 const LATE_AFTER: Duration = Duration::from_secs(1);
 
+/// How long a merge of the other layout may take. In a large log it takes seconds; no host waits for it.
+const MERGED_WITHIN: Duration = Duration::from_secs(60);
+
 /// How often those look that wait for an operation which is late.
 const LOOK_AT_LATE: Duration = Duration::from_millis(50);
 
@@ -225,6 +236,10 @@ pub(crate) struct Conversion {
     /// How many operations of another layout of the slice have not ended although nobody waits for them any
     /// more: they may still change it.
     late: Rc<Cell<usize>>,
+    /// How often something was copied, or was not merged, that a copy may hold; and how often before the last
+    /// merge of the other layout.
+    unmerged: Cell<u64>,
+    merged: Cell<u64>,
 }
 
 impl Conversion {
@@ -237,6 +252,8 @@ impl Conversion {
             equal: Cell::new(false),
             switched: Cell::new(false),
             late,
+            unmerged: Cell::new(1),
+            merged: Cell::new(0),
         }
     }
 
@@ -327,11 +344,19 @@ impl Conversion {
         self: &Rc<Self>,
         operation: impl Future<Output = Result<T, SliceError>> + 'static,
     ) -> Result<T, SliceError> {
+        self.within(LATE_AFTER, operation).await
+    }
+
+    async fn within<T: 'static>(
+        self: &Rc<Self>,
+        limit: Duration,
+        operation: impl Future<Output = Result<T, SliceError>> + 'static,
+    ) -> Result<T, SliceError> {
         if self.is_late() {
             return Err(SliceError::Offline);
         }
         let mut operation = Box::pin(operation);
-        match rt::timeout(LATE_AFTER, operation.as_mut()).await {
+        match rt::timeout(limit, operation.as_mut()).await {
             Ok(result) => result,
             Err(rt::Elapsed) => {
                 self.leave_alone(operation);
@@ -419,6 +444,7 @@ impl Conversion {
         if self.is_late() {
             return Err(SliceError::Offline);
         }
+        self.note_unmerged();
         let range = start..end.min((start / STEP_BYTES + 1) * STEP_BYTES);
         let _turn = match makes(Canary::ConvertUnheld) {
             true => None,
@@ -481,6 +507,28 @@ impl Conversion {
         }
         self.equal.set(true);
         Ok(true)
+    }
+
+    /// Notes that the other layout may have something that the copy holds, or is about to, and that is not
+    /// merged there.
+    pub(crate) fn note_unmerged(&self) {
+        self.unmerged.set(self.unmerged.get() + 1);
+    }
+
+    /// Whether all that the copy holds is merged in the other layout, as far as it has been copied.
+    pub(crate) fn is_merged(&self) -> bool {
+        self.merged.get() == self.unmerged.get()
+    }
+
+    /// Merges what the copy holds in the other layout. No host may wait for it.
+    ///
+    /// # Errors
+    /// As for [`Conversion::in_time`].
+    pub(crate) async fn merge(self: &Rc<Self>) -> Result<(), SliceError> {
+        let (next, unmerged) = (Rc::clone(&self.next), self.unmerged.get());
+        self.within(MERGED_WITHIN, async move { next.merge_all().await }).await?;
+        self.merged.set(unmerged);
+        Ok(())
     }
 
     async fn flush_next(self: &Rc<Self>) -> Result<(), SliceError> {

@@ -9,8 +9,8 @@ use base::{ByteLen, ByteOffset, Chain, Rng};
 use rt::Durability;
 use rt::sim::{DiskFaults, DiskLatency, NodeId, World};
 use store::{
-    Compression, LogTuning, Moved, Pool, SliceError, StoreError, VolumeId, VolumeKind, VolumeSpec,
-    ZeroingWatch,
+    ClusterId, Compression, CopyOf, CopyState, LogTuning, Moved, Pool, SliceError, StoreError, VolumeId,
+    VolumeKind, VolumeSpec, ZeroingWatch,
 };
 
 use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, thick};
@@ -585,6 +585,48 @@ fn a_conversion_continues_when_its_disk_answers() {
             assert_eq!(volume.read(0, SECTOR).await.unwrap(), sector(3));
         });
     }
+}
+
+/// A merge of a large log takes seconds. No host waits for it, so it is not late then: otherwise such a
+/// volume would never be switched.
+#[test]
+fn a_copy_that_holds_lost_blocks_is_converted_though_merges_take_seconds() {
+    let ms = Duration::from_millis;
+    let world = World::new(20);
+    let node = machine(&world, &[(16 * MIB, 512), (64 * MIB, 512)]);
+    let (pool, volume) = world.block_on(node, CORE, move || async move {
+        let pool = create().await;
+        let of = CopyOf { cluster: ClusterId([7; 16]), slot: 1, state: CopyState::Blank };
+        let spec = VolumeSpec { id: Some(VolumeId([1; 16])), copy: Some(of), ..thick("db", MIB / 8) };
+        let id = pool.create_volume(spec).await.unwrap().id;
+        pool.add_disk(existing(2).remove(1), true).await.unwrap();
+        let volume = Rc::new(Volume::open(&pool, id));
+        volume.write(0, &vec![1; (MIB / 8) as usize], Durability::Durable).await.unwrap();
+        for slice in &volume.slices {
+            assert!(slice.hold(&[(ByteOffset(0), ByteLen(4096))]).await.unwrap());
+        }
+        begin(&pool, &volume, VolumeKind::Log).await;
+        copy(&volume).await.unwrap();
+        (pool, volume)
+    });
+    let (write, flush) = (ms(400)..ms(410), ms(400)..ms(410));
+    let slow = DiskLatency { write, flush, spike_one_in: 0, ..DiskLatency::default() };
+    world.set_disk_latency(node, path(1), slow);
+    world.block_on(node, CORE, move || async move {
+        for slice in &volume.slices {
+            assert_eq!(slice.become_equal().await, Ok(true));
+            slice.count_present_only();
+        }
+        for slice in &volume.slices {
+            let began = rt::now();
+            assert!(slice.hold(&[(ByteOffset(16384), ByteLen(4096))]).await.unwrap());
+            assert!(rt::now() - began < ms(1500), "hosts wait for that");
+            slice.late_ended().await;
+            assert_eq!(slice.become_equal().await, Ok(false), "it may not be merged");
+        }
+        finish(&pool, &volume).await.unwrap();
+        assert_eq!(pool.volume(volume.info.id).unwrap().kind, VolumeKind::Log);
+    });
 }
 
 /// Both layouts count for a moment, until it is known which one will: then hosts do not wait for the other one.
