@@ -257,7 +257,7 @@ impl Inner {
     async fn to_evacuate(&self) -> Vec<LeafKey> {
         let segments = self.state.borrow().sparse_segments();
         let (mut keys, mut from) = (Vec::new(), Bound::Unbounded);
-        while !segments.is_empty() {
+        while !segments.is_empty() && !self.ends() {
             // Only a checkpoint changes the directory.
             let last = {
                 let state = self.state.borrow();
