@@ -327,6 +327,37 @@ fn a_write_of_a_later_epoch_is_not_exchanged_for_what_was_found_in_an_earlier_on
     });
 }
 
+/// Hosts write the block through two nodes, and one of these writes is under way at any time: the third node
+/// gives the range nevertheless.
+#[test]
+fn an_exchange_has_its_turn_though_hosts_write_there_all_the_time() {
+    const WRITES: Duration = Duration::from_millis(40);
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 1);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let slow = DiskLatency { write: WRITES..WRITES * 2, spike_one_in: 0, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[2], DISK, slow);
+        for (index, name) in [(1, "one"), (1, "two"), (2, "three"), (2, "four")] {
+            let (client, portal) = (cluster.client(name), cluster.portal(index));
+            drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+                let session = log_in(portal, name).await.unwrap();
+                for value in 1..1000 {
+                    write(&session, 0, value).await.unwrap();
+                }
+            }));
+        }
+        cluster.world.run_for(Duration::from_secs(1));
+        let (client, portal) = (cluster.client("exchanger"), cluster.portal(2));
+        let (exchanged, took) = cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "exchanger").await.unwrap();
+            let began = rt::now();
+            (exchange(&session, 0, 1000, 1001).await, rt::now().since(began))
+        });
+        assert!(exchanged.unwrap_err().is_miscompare(), "seed {seed}: after {took:?}");
+        assert!(took < Duration::from_secs(4), "seed {seed}: {took:?}");
+    });
+}
+
 /// The result of a command's write is unknown to its initiator, and the write has not reached the other node.
 ///
 /// That node's clock has stood still meanwhile. So a host's write there, when the two nodes are connected

@@ -673,11 +673,24 @@ impl Replica {
     ///
     /// That is no write that it began, and none that it would send again if its coordinator were lost (R7).
     pub fn is_settled(&self, blocks: Blocks) -> bool {
-        !self.rounds.values().any(|round| round.blocks.overlaps(blocks))
-            && self
-                .table
-                .within(blocks)
-                .all(|(_, entry)| entry.is_valid() || !self.joiner.may_replay(entry.ts))
+        self.last_unsettled(blocks).is_none()
+    }
+
+    /// The latest write that this copy has to finish in the blocks: see [`Replica::is_settled`].
+    pub fn last_unsettled(&self, blocks: Blocks) -> Option<Timestamp> {
+        self.unsettled(blocks).max()
+    }
+
+    /// Whether such a write is left up to that place in the order.
+    pub fn has_unsettled_until(&self, blocks: Blocks, last: Timestamp) -> bool {
+        self.unsettled(blocks).any(|ts| ts <= last)
+    }
+
+    fn unsettled(&self, blocks: Blocks) -> impl Iterator<Item = Timestamp> {
+        let own = self.rounds.values().filter(move |round| round.blocks.overlaps(blocks));
+        let taken = self.table.within(blocks).map(|(_, entry)| entry);
+        let taken = taken.filter(move |entry| !entry.is_valid() && self.joiner.may_replay(entry.ts));
+        own.map(|round| round.ts).chain(taken.map(|entry| entry.ts))
     }
 
     /// The next thing to do, if there is one.

@@ -130,3 +130,34 @@ fn orphans_of_a_lost_coordinator_are_everywhere_after_a_change_of_members() {
     assert_eq!(written, [0, 1]);
     assert!(copies.iter().all(|copy| copy.is_settled(block)));
 }
+
+/// Hosts of other nodes, whose writes overlap all the time, must not keep a command waiting.
+#[test]
+fn what_is_left_to_finish_does_not_include_what_came_later() {
+    let [mut replica, _] = two();
+    let both = Blocks::new(0, 2);
+    let ts = |counter: u64| Timestamp { epoch: Epoch(1), counter, slot: slot(1) };
+    let hear = |replica: &mut Replica, message: Message| {
+        replica.handle_message(slot(1), Envelope { epoch: Epoch(1), incarnation: Incarnation(1), message });
+        carry_out(replica);
+    };
+    let invalidate = |counter: u64| Message::Invalidate {
+        round: RoundId(counter),
+        ts: ts(counter),
+        blocks: Blocks::new(counter - 1, counter),
+        payload: Payload::Data(Chain::copy_of(&[7; 4096])),
+    };
+    assert_eq!(replica.last_unsettled(both), None);
+    hear(&mut replica, invalidate(1));
+    let last = replica.last_unsettled(both);
+    assert_eq!((last, replica.last_unsettled(Blocks::new(1, 2))), (Some(ts(1)), None));
+    hear(&mut replica, invalidate(2));
+    assert!(replica.has_unsettled_until(both, ts(1)));
+    hear(&mut replica, Message::Validate { writes: vec![(Blocks::new(0, 1), ts(1))] });
+    assert!(!replica.has_unsettled_until(both, ts(1)));
+    assert!(!replica.is_settled(both) && replica.has_unsettled_until(both, ts(2)));
+    let own = write(&mut replica, 1);
+    assert!(own > ts(2) && replica.has_unsettled_until(Blocks::new(0, 1), own));
+    assert!(!replica.has_unsettled_until(Blocks::new(0, 1), ts(2)));
+    assert_eq!(replica.last_unsettled(both), Some(own));
+}

@@ -106,8 +106,8 @@ struct Node {
     claims: BTreeMap<u64, Exclusive>,
     /// Those that wait for older operations.
     queued: BTreeSet<u64>,
-    /// Those that wait until their range is settled.
-    settling: BTreeMap<u64, Range<u64>>,
+    /// Those that wait until their range is settled, with the numbers of the writes that were not done there.
+    settling: BTreeMap<u64, BTreeSet<u64>>,
     commands: Vec<Command>,
     hosts: Vec<HostWrite>,
 }
@@ -165,6 +165,13 @@ fn node_id(at: usize) -> NodeId {
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
+}
+
+impl Write {
+    /// Whether it is one that the copy has to finish in the range.
+    fn is_left_to(&self, copy: CopyId, range: &Range<u64>) -> bool {
+        self.has.contains(&copy) && overlap(&self.range, range)
+    }
 }
 
 impl Node {
@@ -251,7 +258,13 @@ impl World {
     /// Whether the copy has nothing to finish in the range.
     fn is_settled(&self, at: usize, range: &Range<u64>) -> bool {
         let copy = self.nodes[at].copy;
-        !self.writes.iter().any(|write| write.has.contains(&copy) && overlap(&write.range, range))
+        !self.writes.iter().any(|write| write.is_left_to(copy, range))
+    }
+
+    /// Whether the copy still has one of these writes to finish.
+    fn has_one_of(&self, at: usize, writes: &BTreeSet<u64>) -> bool {
+        let copy = self.nodes[at].copy;
+        self.writes.iter().any(|write| writes.contains(&write.number) && write.has.contains(&copy))
     }
 
     fn any_range(&mut self) -> Range<u64> {
@@ -281,7 +294,9 @@ impl World {
                     node.claims.insert(claim, place);
                 }
                 Work::Settle { claim, range, .. } => {
-                    node.settling.insert(claim, range);
+                    let left = self.writes.iter().filter(|write| write.is_left_to(node.copy, &range));
+                    let left = left.map(|write| write.number).collect();
+                    node.settling.insert(claim, left);
                 }
                 Work::Leave(claim) => {
                     node.queued.remove(&claim);
@@ -644,7 +659,7 @@ impl World {
             }
             let come = node.queued.iter().filter(|claim| node.claims[*claim].has_come());
             steps.extend(come.map(|claim| Step::Come(at, *claim)));
-            let settled = node.settling.iter().filter(|(_, range)| self.is_settled(at, range));
+            let settled = node.settling.iter().filter(|(_, left)| !self.has_one_of(at, left));
             steps.extend(settled.map(|(claim, _)| Step::Settled(at, *claim)));
             let commands = (0..node.commands.len()).filter(|index| self.may_advance(at, *index));
             steps.extend(commands.map(|index| Step::Advance(at, index)));

@@ -159,13 +159,14 @@ impl SliceCopy {
         if asks {
             self.ask_validation(blocks);
         }
-        if self.replica.borrow().is_settled(blocks) {
-            return self.locks.locks.borrow_mut().handle_settled(claim);
-        }
+        // What is still to come ends before the node through which it comes gives the range. Hosts there,
+        // whose writes overlap all the time, must not keep this node waiting.
+        let last = self.replica.borrow().last_unsettled(blocks);
+        let Some(last) = last else { return self.locks.locks.borrow_mut().handle_settled(claim) };
         let copy = Rc::clone(self);
         rt::spawn(async move {
             let waits = || copy.locks.locks.borrow().awaits_settled(claim);
-            while waits() && !copy.replica.borrow().is_settled(blocks) {
+            while waits() && copy.replica.borrow().has_unsettled_until(blocks, last) {
                 let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
             }
             // Otherwise the range was given back, or the epoch has changed, which the taker detects on its
