@@ -39,8 +39,8 @@ pub enum Work {
     /// Queue this claim to the range; report with [`Locks::handle_come`] when all older operations there have
     /// ended.
     Queue(u64, Range<u64>),
-    /// Report with [`Locks::handle_settled`] when this copy has nothing to finish in the range; if
-    /// [`Locks::awaits_settled`] is false before that, wait for it no longer.
+    /// Report with [`Locks::handle_settled`] when this copy has finished all that it has to finish in the
+    /// range now; if [`Locks::awaits_settled`] is false before that, wait for it no longer.
     Settle {
         /// The claim to the range.
         claim: u64,
