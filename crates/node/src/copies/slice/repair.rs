@@ -55,6 +55,11 @@ const ATTEMPTS_MAX: usize = 5;
 /// there all the time would overtake each attempt.
 const LOCKED_ATTEMPTS: usize = 2;
 
+/// How long a repair waits for that lock, and then for each other copy. Hosts' commands there wait meanwhile,
+/// and their writes begin within [`super::super::HOLD_MAX`] or not at all.
+const LOCK_WAITS: Duration = Duration::from_millis(1500);
+const LOCKED_WAITS: Duration = Duration::from_millis(250);
+
 /// The same for a lost block: once for the physical block, once for the lost part of it.
 const LOST_ATTEMPTS_MAX: usize = 2;
 
@@ -390,14 +395,17 @@ impl SliceCopy {
             let blocks = self.blocks(offset, len);
             if attempt > 0 {
                 let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
-                // A host's write there has repaired it.
-                if self.layout.read(offset, len).await.is_ok() {
+                // A host's write there has repaired it. The disk may try for seconds, and hosts would wait
+                // for the lock.
+                if lock.is_none() && self.layout.read(offset, len).await.is_ok() {
                     return Some(range.end);
                 }
             }
             if may_lock && attempt + LOCKED_ATTEMPTS >= attempts && lock.is_none() {
-                lock = Some(self.lock(range.clone()).await.ok()?);
+                // Without it, the attempt may succeed all the same.
+                lock = rt::timeout(LOCK_WAITS, self.lock(range.clone())).await.ok().and_then(Result::ok);
             }
+            let within = if lock.is_some() { LOCKED_WAITS } else { within };
             let mark = match self.ask(|replica, now, leases| replica.readable(now, leases, blocks)) {
                 Ok(mark) => mark,
                 Err(Unreadable::Unsettled | Unreadable::NoLease(_)) => continue,
@@ -428,6 +436,8 @@ impl SliceCopy {
                 self.replica.borrow_mut().repair(mark, rt::now(), &leases.leases(), blocks, payload)
             };
             let Some(id) = given else { continue };
+            // It has its place in the order: hosts' writes land on top, however long the disk takes.
+            drop(lock);
             let (done, ended) = oneshot();
             self.repairs.waiting.borrow_mut().insert(id, (bad, done));
             self.carry_out();
