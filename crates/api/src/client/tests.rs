@@ -49,8 +49,8 @@ fn a_request_names_the_host_and_carries_what_was_set() {
     assert!(request.contains("\r\ncontent-type: application/json"), "{request}");
     let (_, sent) = request.split_once("\r\n\r\n").unwrap();
     let sent: serde_json::Value = serde_json::from_str(sent).unwrap();
-    let expected =
-        r#"{"name":"a b","size":4096,"kind":"thick","block_size":512,"native_512":false,"map":true}"#;
+    let expected = r#"{"name":"a b","size":4096,"kind":"thick","block_size":512,"native_512":false,
+        "checksums":false,"map":true}"#;
     assert_eq!(sent, serde_json::from_str::<serde_json::Value>(expected).unwrap());
 }
 
