@@ -92,10 +92,19 @@ impl Allocator {
 
     /// Takes `count` consecutive extents from the disk with the most free extents that has them.
     pub(crate) fn allocate_run(&mut self, count: u64) -> Option<ExtentRun> {
+        self.allocate_run_apart(count, &[])
+    }
+
+    /// The same, from one of these disks only if no other one has them.
+    pub(crate) fn allocate_run_apart(&mut self, count: u64, apart: &[u16]) -> Option<ExtentRun> {
         let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
         let has = |disk: &usize| self.disks[*disk].runs.values().any(|len| *len >= count);
         let disks = self.open_disks().filter(has);
-        let disk = disks.max_by_key(|disk| (self.disks[*disk].free, std::cmp::Reverse(*disk)))?;
+        let worth = |disk: usize| {
+            let is_apart = !apart.contains(&(disk as u16));
+            (is_apart, self.disks[disk].free, std::cmp::Reverse(disk))
+        };
+        let disk = disks.max_by_key(|disk| worth(*disk))?;
         let (start, count) = self.disks[disk].take_best(count)?;
         Some(ExtentRun { disk: disk as u16, start, count })
     }

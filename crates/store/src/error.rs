@@ -400,6 +400,14 @@ pub enum StoreError {
         "volume {0} cannot be moved to another disk now, because it is not served, is being opened or closed, or its disks respond too slowly"
     )]
     VolumeNotHeld(VolumeId),
+    /// Data of log volumes on a disk that is leaving its pool cannot be read, so it stays there.
+    #[error(
+        "data of log volumes on {path} cannot be read, and so not moved to another disk: scrub the pool, or rebuild the copies of its log volumes"
+    )]
+    LogUnreadable {
+        /// The disk.
+        path: PathBuf,
+    },
     /// The volume is being converted, and so cannot grow, or be converted to something else, and no disk can
     /// leave its pool.
     #[error("volume {0} is being converted to another kind: wait until that is done, or cancel it")]

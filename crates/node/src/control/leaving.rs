@@ -1,5 +1,5 @@
 //! Disks that leave their pools: what lies on them moves to the other disks, part by part, while hosts use
-//! the volumes.
+//! the volumes. Logs empty their zones by themselves; the node waits for that.
 //!
 //! That a disk is leaving is durable in its pool. So a node that starts again, or a pool that is imported,
 //! continues by itself.
@@ -25,7 +25,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// How long operations under way on a part that is about to move may take to end: later ones wait meanwhile.
 const HELD_WITHIN: Duration = Duration::from_secs(1);
 
-/// How often the node looks whether another disk is to be emptied, while one is.
+/// How often the node looks whether another disk is to be emptied, while one is, and how far logs are.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A disk that is leaving its pool, as administrators see it.
@@ -152,10 +152,19 @@ impl Control {
     async fn empty_leaving_disk(self: &Rc<Control>, id: PoolId, name: &str) {
         let failed = loop {
             match self.move_next_part(name).await {
+                Ok(true) => {
+                    self.leaving_problems.borrow_mut().remove(&id);
+                    continue;
+                }
+                Ok(false) => {}
+                Err(error) => break Some(error),
+            }
+            match self.empty_logs(name).await {
                 Ok(true) => drop(self.leaving_problems.borrow_mut().remove(&id)),
                 Ok(false) => break self.remove_emptied_disk(name).await.err(),
                 Err(error) => break Some(error),
             }
+            rt::sleep(LOOK_EVERY).await;
         };
         let Some(error) = failed else {
             self.leaving_problems.borrow_mut().remove(&id);
@@ -191,6 +200,18 @@ impl Control {
             let Some(moving) = pool.next_move().await? else { return Ok(false) };
             control.move_part(&pool, moving).await?;
             Ok(true)
+        })
+        .await
+    }
+
+    /// Has logs give up what they have on the disk. Returns whether anything of them is still there.
+    async fn empty_logs(self: &Rc<Control>, name: &str) -> Result<bool, ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new(Doing::EmptyDisk, &name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            let pool = control.pool_named(&name)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            Ok(pool.empty_logs().await?)
         })
         .await
     }

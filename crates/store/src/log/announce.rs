@@ -199,12 +199,19 @@ impl Running {
         candidates.take(wanted.min(left)).map(|segment| (segment, rt::random())).collect()
     }
 
-    /// A zone that the log can do without, unless the pool has just not taken one back.
+    /// A zone that the log can do without, unless the pool has just not taken one back. First those of a disk
+    /// that is leaving the pool, although something lies there.
     pub(super) fn zone_to_return(&self) -> Option<u32> {
         let leaving = self.segments.zones.values().any(|zone| zone.leaving);
-        let may_return = self.return_again_at.is_none_or(|at| rt::now() >= at);
-        let can_return = may_return && !leaving && self.can_return_zone();
-        if can_return { self.segments.idle_zone() } else { None }
+        if leaving || !self.may_return_zone() {
+            return None;
+        }
+        let idle = || self.segments.idle_zone().filter(|_| self.can_return_zone());
+        self.zone_to_empty().or_else(idle)
+    }
+
+    pub(super) fn may_return_zone(&self) -> bool {
+        self.return_again_at.is_none_or(|at| rt::now() >= at)
     }
 
     /// Begins to encode the state, without the segments that are about to be freed, in about this many bytes.

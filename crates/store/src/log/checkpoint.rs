@@ -20,12 +20,13 @@ use rt::{DiskError, Durability, join_all};
 
 use super::announce::NewRoot;
 use super::changes::{Changes, Move};
+use super::emptying::EVACUATED_MAX;
 use super::handle::Returned;
 use super::leaf::{self, LEAF_BLOCKS, LEAF_BYTES_MAX, LEAF_GRAIN, Leaf, LeafKey, Spots};
 use super::place::{Place, SLOT_BYTES, SLOT_QUARTERS, Slots, Spot, Stored};
 use super::replay::{READ_AGAIN, READS_MAX};
 use super::root::Root;
-use super::segment::{Kind, Open, SLOT_GRAINS, Zone};
+use super::segment::{Kind, Open, SLOT_GRAINS, Used, Zone};
 use super::state::{LeafPlace, into_slots};
 use super::{Inner, Phase, Request, Running, Sweeping, Usage};
 use crate::canary::{Canary, makes};
@@ -52,9 +53,6 @@ const LOOK_LEAVES: usize = if cfg!(test) { 16 } else { 16 << 10 };
 /// it. Only hosts that write more than the checkpoint lets them depend on it.
 const MERGE_PERMILLE: u64 = 750;
 const ENCODE_PERMILLE: u64 = 100;
-
-/// How many map segments a checkpoint empties at most.
-const EVACUATED_MAX: usize = 8;
 
 /// Why a checkpoint did not complete.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +88,7 @@ struct Batch {
 impl Inner {
     /// Runs a checkpoint as a task. The caller has set the flag for it.
     pub(super) async fn run_checkpoint(self: Rc<Inner>) {
+        let before = self.state.borrow().left_on_disk();
         let result = self.checkpoint().await;
         {
             let mut state = self.state.borrow_mut();
@@ -100,6 +99,7 @@ impl Inner {
             Ok(()) => {
                 let returned = self.return_zones();
                 self.sweep_on(returned);
+                self.leave_on(before);
             }
             Err(CheckpointError::Closed) => return,
             Err(error) => self.fail("a checkpoint", &error),
@@ -233,6 +233,7 @@ impl Inner {
                 let spots = match leaf {
                     Ok(leaf) => leaf.map_or([Spot::Nothing; LEAF_BLOCKS as usize], |leaf| leaf.spots()),
                     Err(error @ DiskError::Latched) => return Err(error.into()),
+                    Err(_) if !is_gone && self.state.borrow_mut().leave_unread(key) => continue,
                     Err(error) => {
                         // Nobody misses what a deleted volume had there.
                         if !is_gone {
@@ -253,9 +254,10 @@ impl Inner {
         }
     }
 
-    /// The leaves of map segments that are mostly empty. They are written elsewhere.
+    /// The leaves of map segments that are mostly empty, or in a zone that is being emptied. They are written
+    /// elsewhere.
     async fn to_evacuate(&self) -> Vec<LeafKey> {
-        let segments = self.state.borrow().sparse_segments();
+        let segments = self.state.borrow().segments_to_evacuate();
         let (mut keys, mut from) = (Vec::new(), Bound::Unbounded);
         while !segments.is_empty() && !self.ends() {
             // Only a checkpoint changes the directory.
@@ -378,11 +380,15 @@ impl Inner {
         let bytes = Buf::copy_of(&root.encode()).share();
         // Write both at once: if a power cut leaves neither intact, the previous root is still in the other
         // slots.
+        let roots = self.handle.use_roots().await;
+        // A mirror may have moved to a disk that was added since the log was opened.
+        self.take_disks();
         let write = async |(disk, offset): (u16, u64)| {
             let disk = Rc::clone(self.disks.borrow().disk(disk));
             disk.write(offset + Root::offset(root.number), bytes.clone(), Durability::Durable).await
         };
-        join_all(self.handle.roots.map(write)).await.into_iter().collect::<Result<(), DiskError>>()?;
+        let written = join_all(roots.places.iter().copied().map(write)).await;
+        written.into_iter().collect::<Result<(), DiskError>>()?;
         Ok(())
     }
 
@@ -418,6 +424,9 @@ impl Inner {
                     {
                         let mut state = inner.state.borrow_mut();
                         state.returning -= 1;
+                        if state.segments.on_leaving_disk() > 0 {
+                            state.stock_changed = true;
+                        }
                         if answer != Returned::Taken {
                             state.return_again_at = Some(rt::now() + RETURN_AGAIN);
                         }
@@ -466,16 +475,21 @@ impl Running {
         self.frozen_below
     }
 
-    /// Map segments that are mostly empty: the emptiest ones.
-    fn sparse_segments(&self) -> BTreeSet<u32> {
+    /// Map segments whose leaves are written elsewhere: those in a zone that is being emptied, and the
+    /// emptiest ones of those that are mostly empty.
+    fn segments_to_evacuate(&self) -> BTreeSet<u32> {
         let grains = self.segments.slots * SLOT_GRAINS;
-        let sealed = self.segments.used.iter().filter(|(_, used)| used.kind == Kind::Map && !used.open);
+        let fits = |used: &Used| used.kind == Kind::Map && !used.open && !used.stuck && used.live > 0;
+        let emptied = self.segments.emptied_zone().into_iter();
+        let emptied = emptied.flat_map(|zone| self.segments.used_in(zone)).filter(|(_, used)| fits(used));
+        let sealed = self.segments.used.iter().filter(|(_, used)| fits(used));
         let mut sparse: Vec<(u32, u32)> = sealed
-            .filter(|(_, used)| used.live > 0 && used.live < grains / 2)
+            .filter(|(_, used)| used.live < grains / 2)
             .map(|(segment, used)| (used.live, *segment))
             .collect();
         sparse.sort_unstable();
-        sparse.into_iter().take(EVACUATED_MAX).map(|(_, segment)| segment).collect()
+        let sparse = sparse.into_iter().map(|(_, segment)| segment);
+        emptied.map(|(segment, _)| *segment).chain(sparse).take(EVACUATED_MAX).collect()
     }
 
     /// The next leaves to be written or removed: those that the frozen table changes, and `others`, last one
@@ -562,6 +576,15 @@ impl Running {
     fn is_orphan(&self, moved: Move) -> bool {
         let used = self.segments.used.get(&moved.from.segment);
         self.segments.is_set(moved.from) && used.is_some_and(|used| used.newest < moved.sequence)
+    }
+
+    /// Leaves a leaf that cannot be read where it is, if nothing changes it: it may be readable again some
+    /// day. Its segment is not emptied until then. Returns whether it was left.
+    fn leave_unread(&mut self, key: LeafKey) -> bool {
+        let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_leaf(key, &self.leaves));
+        let Some(place) = self.leaves.get(&key).filter(|_| changed != Some(key)) else { return false };
+        self.segments.set_stuck(place.segment);
+        true
     }
 
     /// Counts all blocks of a leaf as its branch's, because the leaf is lost: none of them reads as zeros any

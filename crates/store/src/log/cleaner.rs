@@ -254,10 +254,18 @@ impl Running {
         frozen || !self.active.is_empty() || self.sweeping != Sweeping::Nothing || self.frees_next()
     }
 
-    /// The segment to be cleaned next: one with much to gain, and old, so that its remaining blocks are
-    /// unlikely to die soon.
+    /// The segment to be cleaned next: one from which much is gained, if segments are needed; otherwise, one
+    /// on a disk that is leaving the pool.
     fn victim(&self) -> Option<u32> {
+        let gaining = if self.stock() < self.high() { self.gaining_victim() } else { None };
+        gaining.or_else(|| self.victim_to_empty())
+    }
+
+    /// A segment with much to gain, and old, so that its remaining blocks are unlikely to die soon.
+    fn gaining_victim(&self) -> Option<u32> {
         let slots = self.segments.slots;
+        // What is freed there is no gain.
+        let emptied = self.segments.emptied_zone();
         let gain = |used: &Used| slots.saturating_sub(used.slots_when_moved());
         let fits = |used: &Used| {
             used.kind == Kind::Data
@@ -274,7 +282,9 @@ impl Running {
             let live = f64::from(used.live) / f64::from(slots * SLOT_QUARTERS);
             (1.0 - live) * age / (1.0 + live)
         };
-        let victims = self.segments.used.iter().filter(|(_, used)| fits(used));
+        let is_kept = |segment: u32| emptied != Some(self.segments.zone_of(segment));
+        let victims = self.segments.used.iter();
+        let victims = victims.filter(|(segment, used)| fits(used) && is_kept(**segment));
         // A total gain of less than one segment is none: the same blocks would be moved round and round.
         if victims.clone().map(|(_, used)| u64::from(gain(used))).sum::<u64>() < u64::from(slots) {
             return None;

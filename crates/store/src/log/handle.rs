@@ -167,8 +167,6 @@ pub(crate) struct LogHandle {
     pub segment_shift: u8,
     /// Number of segments of a zone.
     pub zone_segments: u32,
-    /// Disk and offset of the log's roots in each of the two mirrors.
-    pub roots: [(u16, u64); 2],
     pub tuning: LogTuning,
     pub replay: ReplayBounds,
     pub memory: LogMemory,
@@ -176,6 +174,30 @@ pub(crate) struct LogHandle {
     /// Rung when something here has changed, and when the log must end.
     pub bell: Bell,
     shared: Mutex<Shared>,
+}
+
+/// Where the roots of a log lie, and who uses them.
+#[derive(Default)]
+struct Roots {
+    /// Disk and offset in each of the two mirrors. There is a third place if a mirror was moved, and it is
+    /// unknown which of its places the next opening will find.
+    places: Vec<(u16, u64)>,
+    /// How many reads or writes of roots are under way.
+    users: usize,
+    /// A mirror moves: nobody begins to read or write roots.
+    held: bool,
+    waiting: Vec<Sender<()>>,
+}
+
+/// Why a log makes no progress in leaving a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// The pool has no zone for it elsewhere.
+    NoSpace,
+    /// Something there cannot be read.
+    Unreadable,
+    /// The log is out of service.
+    Offline,
 }
 
 #[derive(Default)]
@@ -186,7 +208,14 @@ struct Shared {
     running: bool,
     waiting: Vec<Sender<()>>,
     zones: BTreeMap<u32, (u16, u64)>,
+    roots: Roots,
     disks: Option<SharedDisks>,
+    /// The place of the disk that is leaving the pool.
+    leaving: Option<u16>,
+    /// Why the log makes no progress in leaving it.
+    stays: Option<Stays>,
+    /// The log is to try again what has failed.
+    tries_again: bool,
     /// The branches of the catalog's volumes.
     branches: BTreeMap<u32, Arc<Branch>>,
     /// The quarters of slots that are reserved for branches, without those that have no reserve.
@@ -275,14 +304,14 @@ impl LogHandle {
             zones,
             next_branch,
         } = new;
-        let shared = Mutex::new(Shared { zones, next_branch, ..Shared::default() });
+        let roots = Roots { places: roots.into(), ..Roots::default() };
+        let shared = Mutex::new(Shared { zones, roots, next_branch, ..Shared::default() });
         let bell = Bell::default();
         LogHandle {
             number,
             identity,
             segment_shift,
             zone_segments,
-            roots,
             tuning,
             replay,
             memory,
@@ -290,6 +319,81 @@ impl LogHandle {
             bell,
             shared,
         }
+    }
+
+    /// Waits until no mirror of the roots moves. None moves until what is returned is dropped.
+    pub(super) async fn use_roots(&self) -> UsedRoots<'_> {
+        let places = self.until_roots(|roots| {
+            let may_begin = !roots.held;
+            roots.users += usize::from(may_begin);
+            may_begin.then(|| roots.places.clone())
+        });
+        UsedRoots { places: places.await, handle: self }
+    }
+
+    /// Lets nobody begin to read or write roots until what is returned is dropped, and waits until those who
+    /// have begun have ended.
+    pub(crate) async fn hold_roots(&self) -> HeldRoots<'_> {
+        lock(&self.shared).roots.held = true;
+        let held = HeldRoots(self);
+        self.until_roots(|roots| (roots.users == 0).then_some(())).await;
+        held
+    }
+
+    async fn until_roots<T>(&self, mut look: impl FnMut(&mut Roots) -> Option<T>) -> T {
+        loop {
+            let changed = {
+                let mut shared = lock(&self.shared);
+                if let Some(found) = look(&mut shared.roots) {
+                    return found;
+                }
+                let (sender, receiver) = oneshot();
+                shared.roots.waiting.push(sender);
+                receiver
+            };
+            let _ = changed.await;
+        }
+    }
+
+    /// Changes who uses the roots, and wakes those who wait for that.
+    fn change_roots(&self, change: impl FnOnce(&mut Roots)) {
+        let waiting = {
+            let mut shared = lock(&self.shared);
+            change(&mut shared.roots);
+            std::mem::take(&mut shared.roots.waiting)
+        };
+        waiting.into_iter().for_each(|waiting| waiting.send(()));
+    }
+
+    /// Sets which disk is leaving the pool: the log gives up its zones there.
+    pub(crate) fn set_leaving(&self, disk: Option<u16>) {
+        lock(&self.shared).leaving = disk;
+        self.bell.ring();
+    }
+
+    pub(super) fn leaving(&self) -> Option<u16> {
+        lock(&self.shared).leaving
+    }
+
+    pub(super) fn set_stays(&self, stays: Option<Stays>) {
+        lock(&self.shared).stays = stays;
+    }
+
+    /// Why the log makes no progress in leaving the disk that is leaving the pool. `None` if it does, or has
+    /// nothing there.
+    pub(crate) fn stays(&self) -> Option<Stays> {
+        lock(&self.shared).stays
+    }
+
+    /// Has the log try again what has kept it from leaving a disk.
+    pub(crate) fn try_again(&self) {
+        lock(&self.shared).tries_again = true;
+        self.bell.ring();
+    }
+
+    /// Whether it is to do so since the last call.
+    pub(super) fn tries_again(&self) -> bool {
+        std::mem::take(&mut lock(&self.shared).tries_again)
     }
 
     /// Number of slots of a segment.
@@ -484,6 +588,42 @@ impl LogHandle {
 
     pub(super) fn set_figures(&self, figures: LogFigures) {
         lock(&self.shared).figures = figures;
+    }
+}
+
+/// A read or write of roots. No mirror moves while this exists.
+pub(super) struct UsedRoots<'a> {
+    handle: &'a LogHandle,
+    /// Disk and offset of each place.
+    pub(super) places: Vec<(u16, u64)>,
+}
+
+impl Drop for UsedRoots<'_> {
+    fn drop(&mut self) {
+        self.handle.change_roots(|roots| roots.users -= 1);
+    }
+}
+
+/// Nobody reads or writes the roots of a log while this exists.
+pub(crate) struct HeldRoots<'a>(&'a LogHandle);
+
+impl HeldRoots<'_> {
+    /// The number of the log.
+    pub(crate) fn log(&self) -> u16 {
+        self.0.number
+    }
+
+    /// Replaces the places of the roots; some may lie on a disk that was added since the log was opened.
+    pub(crate) fn set(&self, places: Vec<(u16, u64)>, disks: SharedDisks) {
+        let mut shared = lock(&self.0.shared);
+        shared.roots.places = places;
+        shared.disks = Some(disks);
+    }
+}
+
+impl Drop for HeldRoots<'_> {
+    fn drop(&mut self) {
+        self.0.change_roots(|roots| roots.held = false);
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod check;
 mod checkpoint;
 mod cleaner;
 mod effort;
+mod emptying;
 #[cfg(test)]
 pub(crate) mod golden;
 pub(crate) mod handle;
@@ -52,7 +53,7 @@ use rt::sync::Notify;
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
 pub use handle::LogFigures;
-pub(crate) use handle::{Branch, Lender, Lending, LogHandle, NewHandle, Request, Returned};
+pub(crate) use handle::{Branch, Lender, Lending, LogHandle, NewHandle, Request, Returned, Stays};
 pub use memory::LogMemory;
 pub use read::MAP_UNIT;
 pub use slice::LogSlice;
@@ -220,6 +221,8 @@ struct Running {
     /// How many requests for zones have been made, and the number of the last urgent one that was refused.
     asks: u64,
     refused_ask: u64,
+    /// The pool has refused a zone without which the log cannot leave a disk that is leaving the pool.
+    none_to_leave: bool,
     /// The pool had no space for a zone when so much of it had been freed ([`Lender::freed`]).
     no_zone_since: Option<u64>,
     /// How many quarters of slots were live at the last freeze whose checkpoint has ended, once all changes
@@ -336,6 +339,7 @@ impl Inner {
         match self.recover().await {
             Ok(()) => {
                 self.take_reserves();
+                self.take_zones();
                 self.phase.set(Phase::Open);
                 // An earlier opening may have ended before it had removed what deleted volumes left.
                 self.sweep();
@@ -349,6 +353,7 @@ impl Inner {
                 let log = self.handle.number;
                 tracing::error!(log, %error, "a log cannot be opened: its volumes are offline");
                 self.phase.set(Phase::Refused);
+                self.tell_stays();
                 self.give_up_memory();
             }
         }
@@ -373,6 +378,7 @@ impl Inner {
             tracing::error!(log, error, "a log is out of service, because {what} failed: reopen the pool");
             self.phase.set(Phase::Failed);
         }
+        self.tell_stays();
         self.give_up_memory();
         self.refuse_waiting();
         self.changed.notify();
@@ -435,17 +441,26 @@ impl Inner {
     fn take_zones(&self) {
         // The zones first: their disks are those of the same time, or later.
         let zones = self.handle.zones();
+        let leaving = self.handle.leaving();
+        self.take_disks();
+        {
+            let mut state = self.state.borrow_mut();
+            for (number, (disk, offset)) in zones {
+                if !state.segments.zones.contains_key(&number) {
+                    state.segments.add_zone(number, Zone { disk, offset, leaving: false });
+                    state.stock_changed = true;
+                    state.exhausted = false;
+                }
+            }
+        }
+        self.take_leaving_disk(leaving);
+    }
+
+    /// Takes over the disks that the pool has made known.
+    fn take_disks(&self) {
         if let Some(disks) = self.handle.disks() {
             let present = disks.attach_added(&self.disks.borrow());
             self.set_disks(&present);
-        }
-        let mut state = self.state.borrow_mut();
-        for (number, (disk, offset)) in zones {
-            if !state.segments.zones.contains_key(&number) {
-                state.segments.add_zone(number, Zone { disk, offset, leaving: false });
-                state.stock_changed = true;
-                state.exhausted = false;
-            }
         }
     }
 
@@ -481,6 +496,8 @@ impl Inner {
         for (branch, used) in &state.used {
             self.handle.set_used(*branch, used.quarters * quarter, used.blocks * slot);
         }
+        drop(state);
+        self.tell_stays();
     }
 
     /// Reports how much a branch takes.
@@ -551,6 +568,7 @@ impl Running {
             refused_at: None,
             asks: 0,
             refused_ask: 0,
+            none_to_leave: false,
             no_zone_since: None,
             settled: None,
             credit: 0,
@@ -615,6 +633,7 @@ async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
         }
         inner.take_zones();
         inner.take_reserves();
+        inner.try_again();
         if handle.has_fewer_branches() {
             inner.sweep();
         }

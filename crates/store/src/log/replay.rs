@@ -133,7 +133,9 @@ impl Inner {
 
     async fn read_root(&self) -> Result<Root, RecoveryError> {
         let mut newest: Option<Root> = None;
-        for (disk, offset) in self.handle.roots {
+        let roots = self.handle.use_roots().await;
+        self.take_disks();
+        for (disk, offset) in roots.places.iter().copied() {
             for number in 0..2 {
                 let disk = Rc::clone(self.disks.borrow().disk(disk));
                 let bytes = disk.read(offset + Root::offset(number), Buf::uncleared(SLOT_BYTES)).await;

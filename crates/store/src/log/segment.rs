@@ -144,6 +144,8 @@ pub(crate) struct Segments {
     pub live_map: u64,
     /// How many segments are [`Used::stuck`].
     pub stuck: u64,
+    /// The place of the disk that is leaving the pool: what is in zones there goes elsewhere.
+    leaving_disk: Option<u16>,
 }
 
 impl Segments {
@@ -163,6 +165,7 @@ impl Segments {
             packed: 0,
             live_map: 0,
             stuck: 0,
+            leaving_disk: None,
         }
     }
 
@@ -191,12 +194,90 @@ impl Segments {
         self.staying += u64::from(!zone.leaving);
         let before = self.zones.insert(number, zone);
         assert_eq!(before, None, "a zone is taken in once");
+        self.add_unused(number);
+    }
+
+    /// Makes all segments of a zone free that are not in use.
+    fn add_unused(&mut self, number: u32) {
         let ready: Vec<u32> = self.ready.iter().map(|(segment, _)| *segment).collect();
         let unused = self.segments_of(number).rev();
         let unused = unused.filter(|segment| !self.used.contains_key(segment) && !ready.contains(segment));
         let unused: Vec<u32> = unused.collect();
         // Put them before those that have been written, which are used first.
-        self.free.splice(0..0, unused);
+        let first = self.segments_of(number).start;
+        let last = self.free.iter().take_while(|segment| self.is_on_leaving_disk(**segment)).count();
+        let at = if self.is_on_leaving_disk(first) { 0 } else { last };
+        self.free.splice(at..at, unused);
+    }
+
+    fn is_on_leaving_disk(&self, segment: u32) -> bool {
+        let zone = || self.zones.get(&self.zone_of(segment));
+        self.leaving_disk.is_some_and(|disk| zone().is_some_and(|zone| zone.disk == disk))
+    }
+
+    /// Sets which disk is leaving the pool; returns whether that has changed. Zones that were being emptied,
+    /// because another one was, stay in use.
+    ///
+    /// Free segments on a disk that is leaving are used last: what is written there has to move again.
+    pub(crate) fn set_leaving_disk(&mut self, disk: Option<u16>) -> bool {
+        let before = std::mem::replace(&mut self.leaving_disk, disk);
+        if before == disk {
+            return false;
+        }
+        let was_leaving = |zone: &Zone| zone.leaving && Some(zone.disk) == before;
+        let zones = self.zones.iter().filter(|(_, zone)| was_leaving(zone));
+        for number in zones.map(|(number, _)| *number).collect::<Vec<u32>>() {
+            if let Some(zone) = self.zones.get_mut(&number) {
+                zone.leaving = false;
+                self.staying += 1;
+            }
+            self.add_unused(number);
+        }
+        let mut free = std::mem::take(&mut self.free);
+        free.sort_by_key(|segment| !self.is_on_leaving_disk(*segment));
+        self.free = free;
+        true
+    }
+
+    /// The next zone on the disk that is leaving the pool, of those that are still in use.
+    pub(crate) fn next_to_empty(&self) -> Option<u32> {
+        self.zone_on_leaving_disk(false)
+    }
+
+    /// The zone that is being emptied, because its disk is leaving the pool: no segment of it is used any
+    /// more than those that are in use already.
+    pub(crate) fn emptied_zone(&self) -> Option<u32> {
+        self.zone_on_leaving_disk(true)
+    }
+
+    fn zone_on_leaving_disk(&self, leaving: bool) -> Option<u32> {
+        let disk = self.leaving_disk?;
+        let fits = |zone: &Zone| zone.disk == disk && zone.leaving == leaving;
+        self.zones.iter().find(|(_, zone)| fits(zone)).map(|(number, _)| *number)
+    }
+
+    /// How many zones the log has on the disk that is leaving the pool.
+    pub(crate) fn on_leaving_disk(&self) -> usize {
+        self.zones.values().filter(|zone| Some(zone.disk) == self.leaving_disk).count()
+    }
+
+    /// The segments in use of a zone.
+    pub(crate) fn used_in(&self, zone: u32) -> impl Iterator<Item = (&u32, &Used)> {
+        self.used.range(self.segments_of(zone))
+    }
+
+    /// How many free segments, and announced ones, are in other zones than this one.
+    pub(crate) fn unused_beside(&self, zone: u32) -> (usize, usize) {
+        let own = self.segments_of(zone);
+        let free = self.free.iter().filter(|segment| !own.contains(*segment)).count();
+        (free, self.ready.iter().filter(|(segment, _)| !own.contains(segment)).count())
+    }
+
+    /// Has the cleaner, and checkpoints, try again to move what could not be read in a zone.
+    pub(crate) fn unstick(&mut self, zone: u32) {
+        for (_, used) in self.used.range_mut(zone * self.zone_segments..(zone + 1) * self.zone_segments) {
+            self.stuck -= u64::from(std::mem::take(&mut used.stuck));
+        }
     }
 
     /// A zone of which no segment is in use.
@@ -211,7 +292,8 @@ impl Segments {
         self.used.range(self.segments_of(zone)).next().is_none()
     }
 
-    /// Stops using a zone. From the next root on nothing names it.
+    /// Stops using a zone: none of its segments is begun, or written, any more. When none is in use, nothing
+    /// names the zone from the next root on.
     pub(crate) fn retire_zone(&mut self, number: u32) {
         if let Some(zone) = self.zones.get_mut(&number).filter(|zone| !zone.leaving) {
             zone.leaving = true;
@@ -220,6 +302,13 @@ impl Segments {
         let gone = self.segments_of(number);
         self.free.retain(|segment| !gone.contains(segment));
         self.ready.retain(|(segment, _)| !gone.contains(segment));
+        // Records that are under way there end as usual.
+        for stream in [&mut self.hosts, &mut self.survivors, &mut self.map] {
+            let open = stream.take_if(|open| gone.contains(&open.segment));
+            if let Some(used) = open.and_then(|open| self.used.get_mut(&open.segment)) {
+                used.open = false;
+            }
+        }
     }
 
     /// Puts a segment into use, from its first slot on.
@@ -380,7 +469,8 @@ impl Segments {
     fn make_free(&mut self, segment: u32) {
         let zone = self.zones.get(&self.zone_of(segment));
         if zone.is_some_and(|zone| !zone.leaving) {
-            self.free.push(segment);
+            let last = self.free.len();
+            self.free.insert(if self.is_on_leaving_disk(segment) { 0 } else { last }, segment);
         }
     }
 }
@@ -477,5 +567,54 @@ mod tests {
         segments.retire_zone(0);
         assert_eq!((segments.total(), segments.idle_zone()), (4, None));
         assert!(segments.free.iter().all(|segment| (8..12).contains(segment)));
+    }
+
+    /// Segments of a disk that is leaving are used last; a zone there that is being emptied is not used any
+    /// more, unless the disk stays.
+    #[test]
+    fn a_zone_on_a_leaving_disk_is_not_written_any_more() {
+        let mut segments = segments();
+        segments.add_zone(1, Zone { disk: 1, offset: 1 << 20, leaving: false });
+        assert_eq!(segments.free, [7, 6, 5, 4, 3, 2, 1, 0]);
+        assert!(segments.set_leaving_disk(Some(0)) && !segments.set_leaving_disk(Some(0)));
+        assert_eq!(segments.free, [3, 2, 1, 0, 7, 6, 5, 4]);
+        segments.add_zone(2, Zone { disk: 1, offset: 2 << 20, leaving: false });
+        assert_eq!(segments.free[..6], [3, 2, 1, 0, 11, 10]);
+        segments.free.retain(|segment| ![0, 1, 2, 4].contains(segment));
+        segments.hosts = Some(segments.begin(0, 7, Kind::Data));
+        segments.map = Some(segments.begin(1, 8, Kind::Map));
+        segments.survivors = Some(segments.begin(4, 9, Kind::Data));
+        segments.ready.push_back((2, 10));
+        let taken = Place::new(0, 3).run(1);
+        segments.set(taken);
+        assert_eq!((segments.next_to_empty(), segments.emptied_zone()), (Some(0), None));
+        assert_eq!(segments.unused_beside(0), (7, 0));
+        segments.retire_zone(0);
+        assert_eq!((segments.next_to_empty(), segments.emptied_zone()), (None, Some(0)));
+        assert_eq!((segments.hosts, segments.map), (None, None));
+        assert!(segments.survivors.is_some() && !segments.used[&0].open && !segments.used[&1].open);
+        assert!(segments.ready.is_empty() && segments.free.iter().all(|segment| *segment > 4));
+        assert_eq!((segments.total(), segments.on_leaving_disk()), (8, 1));
+        segments.release(1);
+        assert!(!segments.free.contains(&1) && !segments.is_unused(0));
+        // The disk stays after all.
+        assert!(segments.set_leaving_disk(None));
+        assert_eq!((segments.total(), segments.on_leaving_disk()), (12, 0));
+        assert!([1, 2, 3].iter().all(|segment| segments.free.contains(segment)));
+        assert!(!segments.free.contains(&0) && segments.is_set(Place::new(0, 3)));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_tried_again() {
+        let mut segments = segments();
+        for segment in [1, 2] {
+            segments.begin(segment, 7, Kind::Data);
+            segments.set_stuck(segment);
+        }
+        segments.unstick(1);
+        assert_eq!(segments.stuck, 2);
+        segments.unstick(0);
+        assert_eq!(segments.stuck, 0);
+        assert!(segments.used.values().all(|used| !used.stuck));
     }
 }

@@ -73,7 +73,7 @@ const AT_ONCE_PART: u64 = 4;
 const MEANWHILE_MIN: u64 = 4 << 20;
 
 /// Percentage of what the log can use that may be live; the rest is what cleaning gains from.
-const LIVE_PERCENT: u64 = 90;
+pub(super) const LIVE_PERCENT: u64 = 90;
 
 /// The same for [`Inner::reserve`]. It is lower, so that a write which was promised room still finds it a
 /// moment later.
@@ -174,9 +174,11 @@ impl Running {
         // time.
         let state = self.state_len as u64 + 4 * SLOT_BYTES as u64;
         let segments = |bytes: u64| (bytes + bytes * WASTE_PERCENT / 100).div_ceil(self.segment_bytes());
+        let evacuated = self.segments.emptied_zone().map_or(0, |zone| self.evacuated_from(zone));
         // The second copy of the state has segments of its own.
         segments(rewritten + changes * LEAF_BYTES_ONE as u64 + state)
             + 2
+            + evacuated
             + segments(changes * LEAF_ENTRY_BYTES as u64 + state)
     }
 
@@ -186,7 +188,7 @@ impl Running {
     }
 
     /// Segments that records can use now, or after the next root.
-    fn stock(&self) -> u64 {
+    pub(super) fn stock(&self) -> u64 {
         self.segments.ready.len() as u64 + self.spare()
     }
 
@@ -194,7 +196,7 @@ impl Running {
         (self.segments.total() * HIGH_PERMILLE / 1000).max(HIGH_MIN)
     }
 
-    fn low(&self) -> u64 {
+    pub(super) fn low(&self) -> u64 {
         (self.segments.total() * LOW_PERMILLE / 1000).max(LOW_MIN)
     }
 
@@ -221,9 +223,14 @@ impl Running {
 
     /// The same if the next checkpoint took this many segments.
     fn usable_beside(&self, map_need: u64) -> u64 {
+        self.usable_of(self.segments.total(), map_need)
+    }
+
+    /// The same if the log had this many segments altogether.
+    pub(super) fn usable_of(&self, total: u64, map_need: u64) -> u64 {
         let second = self.runs[1].len() as u64;
         let kept = RESERVE as u64 + OPEN_SEGMENTS + map_need + self.segments.stuck + second;
-        let segments = self.segments.total().saturating_sub(kept);
+        let segments = total.saturating_sub(kept);
         let map = 2 * self.segments.live_map.div_ceil(u64::from(SLOT_GRAINS));
         let slots = u64::from(self.segments.slots - self.segments.slots.div_ceil(1 + PACKED_SLOTS));
         (segments * slots).saturating_sub(map) * u64::from(SLOT_QUARTERS)
@@ -324,7 +331,12 @@ impl Running {
     pub(super) fn bound_meanwhile(&mut self, tuning: &LogTuning) {
         let frozen = self.frozen.as_ref().map_or(0, Changes::len);
         let entries = self.changes_max(tuning).saturating_sub(frozen) as u64;
-        let ready = self.segments.ready.len().saturating_sub(RESERVE) as u64 * self.segment_bytes();
+        // Hosts lose those in a zone that the root retires before it is durable.
+        let ready = match self.zone_to_return() {
+            Some(zone) => self.segments.unused_beside(zone).1,
+            None => self.segments.ready.len(),
+        };
+        let ready = ready.saturating_sub(RESERVE) as u64 * self.segment_bytes();
         // The root announces less by what was written. After more than half, the next checkpoint would begin
         // at once, and leave next to nothing for its own duration.
         let bytes = (self.replay_bytes() / FREEZE_PART).min(ready);
@@ -368,7 +380,7 @@ impl Running {
 
     /// Whether the cleaner should run.
     pub(super) fn wants_cleaning(&self) -> bool {
-        !self.exhausted && self.stock() < self.high()
+        !self.exhausted && self.stock() < self.high() || self.victim_to_empty().is_some()
     }
 
     /// Segments that the next root frees: nothing in them is live, or the cleaner has been through them.
@@ -434,7 +446,8 @@ impl Running {
         if self.zeroed >= ZEROED_BLOCKS && self.append.is_idle() {
             return true;
         }
-        std::mem::take(&mut self.stock_changed) && self.gains_by_checkpoint()
+        let is_changed = std::mem::take(&mut self.stock_changed);
+        is_changed && (self.gains_by_checkpoint() || self.leaves_by_checkpoint())
     }
 
     /// Whether the log should ask the pool for a zone.
@@ -443,7 +456,8 @@ impl Running {
         let refused = self.refused_at.is_some_and(|at| live <= at + self.usable() / 100);
         let is_short =
             || self.stock() < self.high() || !self.fits(None, self.usable() / AHEAD_PART, LIVE_PERCENT);
-        !self.asking && !refused && is_short()
+        let leaves = || !self.none_to_leave && self.needs_zone_to_leave();
+        !self.asking && (!refused && is_short() || leaves())
     }
 
     /// Whether the log can do without a zone.
@@ -653,12 +667,14 @@ impl Inner {
         let (reply, mut answer) = oneshot();
         // Before the pool looks.
         let freed = self.handle.lender.freed();
-        let (live_permille, urgent, number) = {
+        let (live_permille, urgent, leaves, number) = {
             let mut state = self.state.borrow_mut();
             state.asking = true;
             state.asks += 1;
-            // Cleaning cannot make up for segments that cannot be cleaned, however few live blocks they have.
-            (state.live_permille(), urgent || state.segments.stuck > 0, state.asks)
+            // Cleaning cannot make up for segments that cannot be cleaned, however few live blocks they have,
+            // nor for a zone that has to be given up.
+            let leaves = state.needs_zone_to_leave();
+            (state.live_permille(), urgent || leaves || state.segments.stuck > 0, leaves, state.asks)
         };
         let asking = Asking(self);
         self.handle.lender.ask(Request::Borrow { log: self.handle.number, live_permille, urgent, reply });
@@ -676,6 +692,9 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             state.refused_at = if lent { None } else { Some(state.live_quarters()) };
             state.no_zone_since = (lending == Lending::NoSpace).then_some(freed);
+            state.none_to_leave = leaves && !lent;
+            // Now the log may leave without one.
+            state.stock_changed |= leaves;
             if urgent && !lent {
                 state.refused_ask = number;
             }

@@ -2,7 +2,8 @@
 //!
 //! While a part moves, the cores hold back the operations on it
 //! ([`Slice::hold_part`](crate::Slice::hold_part)). It is copied and flushed, and the catalog with its new
-//! place is committed. So at any time the catalog names a place that has everything. See `docs/why/pool.md`.
+//! place is committed. So at any time the catalog names a place that has everything. Logs empty their zones
+//! by themselves, and return them; their roots move like parts. See `docs/why/pool.md`.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -16,10 +17,13 @@ use rt::{DiskError, Durability};
 use super::commit::{self, Step, Superblocks};
 use super::{Inner, Pool, RemovableDisk, ZeroingWatch, to_the_end};
 use crate::canary::{Canary, makes};
-use crate::catalog::{Catalog, VolumeEntry};
+use crate::catalog::{Catalog, LogEntry, VolumeEntry};
+use crate::disks::PoolDisk;
 use crate::error::StoreError;
 use crate::extent::{ExtentRun, append};
 use crate::id::VolumeId;
+use crate::log::root::ROOTS_BYTES;
+use crate::log::{LogHandle, Stays};
 use crate::slice::{MovedPart, PartKind};
 
 /// How much moves at a time, if extents are not larger: hosts wait meanwhile.
@@ -30,6 +34,9 @@ const COPY_BYTES: u64 = 1 << 20;
 
 /// How long the leaving disk may take to hand out a part: hosts wait meanwhile.
 const READ_MAX: Duration = Duration::from_secs(3);
+
+/// How long reads and writes of logs' roots that are under way may take to end: the pool's changes wait.
+const HELD_WITHIN: Duration = Duration::from_secs(1);
 
 /// With larger extents, hosts would have to wait too long while one is copied.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
@@ -79,7 +86,7 @@ impl Pool {
     /// Lets a disk leave the pool: from now on nothing new gets space on it, also after the pool was
     /// reopened. Durable when it returns.
     ///
-    /// The caller then moves what lies on it ([`Pool::next_move`]), and removes it.
+    /// The caller then moves what lies on it ([`Pool::next_move`], [`Pool::empty_logs`]), and removes it.
     ///
     /// # Errors
     /// As for [`Pool::check_leave`], or any failure to write the metadata.
@@ -94,7 +101,7 @@ impl Pool {
     /// [`StoreError::NoSuchDisk`], [`StoreError::OnlyDisk`], [`StoreError::OtherDiskLeaving`],
     /// [`StoreError::BeingConverted`] if a volume of the pool is being converted, [`StoreError::DiskInUse`]
     /// if something lies on it that cannot be moved; [`StoreError::NoSpace`] if the other disks have too
-    /// little.
+    /// little: as much as there is on the disk, and a run of extents for each zone of a log.
     pub fn check_leave(&self, path: &Path) -> Result<RemovableDisk, StoreError> {
         let place = self.0.can_leave(path)?;
         Ok(self.0.removable_disk(&self.0.layout(), place))
@@ -130,6 +137,20 @@ impl Pool {
             (moving, moved)
         })
         .await
+    }
+
+    /// Moves the roots of logs from the leaving disk, and looks how far the logs are that have zones there: they
+    /// empty these by themselves while they are open. Returns whether anything of logs is still there.
+    ///
+    /// To be called again and again until then. After an error, logs try again what has failed.
+    ///
+    /// # Errors
+    /// A log makes no progress: [`StoreError::VolumeNotHeld`] if it is not open or out of service,
+    /// [`StoreError::NoSpace`] if it needs a zone on another disk, [`StoreError::LogUnreadable`]. Or the roots
+    /// could not be moved.
+    pub async fn empty_logs(&self) -> Result<bool, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.empty_logs().await }).await
     }
 
     /// Frees the old place of a part that was moved, or the new one of a part that was not. No slice has any
@@ -174,18 +195,19 @@ impl Inner {
         if let Some((id, _)) = volumes.find(|(_, volume)| volume.next.is_some()) {
             return Err(StoreError::BeingConverted(*id));
         }
-        let is_there = |run: ExtentRun| usize::from(run.disk) == place;
-        if state.catalog.logs.runs().any(is_there) {
-            let by = vec!["the log of the log-structured volumes, which cannot be moved".into()];
-            return Err(StoreError::DiskInUse { path: path.to_owned(), used, by });
-        }
-        if used.0 > 0 && self.extent_bytes > EXTENT_BYTES_MAX {
+        let is_there = |run: &ExtentRun| usize::from(run.disk) == place;
+        let has_parts = state.catalog.volumes.values().any(|volume| volume.runs().any(|run| is_there(&run)));
+        if has_parts && self.extent_bytes > EXTENT_BYTES_MAX {
             let by = vec![format!("volumes, and extents of {} cannot be moved", ByteLen(self.extent_bytes))];
             return Err(StoreError::DiskInUse { path: path.to_owned(), used, by });
         }
-        let here = if layout.leaving == Some(place) { 0 } else { state.allocator.free_on(place) };
-        let free = ByteLen((state.allocator.free() - here) * self.extent_bytes);
-        if used > free { Err(StoreError::NoSpace { wanted: used, free }) } else { Ok(place) }
+        let mut others = state.allocator.clone();
+        others.set_open(place, false);
+        let free = ByteLen(others.free() * self.extent_bytes);
+        // Each zone is one run. With as many zones elsewhere as it has here, a log has room for what is here.
+        let mut zones = state.catalog.logs.logs.values().flat_map(|log| log.zones.values());
+        let fit = zones.all(|zone| !is_there(zone) || others.allocate_run(zone.count.into()).is_some());
+        if used > free || !fit { Err(StoreError::NoSpace { wanted: used, free }) } else { Ok(place) }
     }
 
     async fn leave(self: Rc<Inner>, path: PathBuf) -> Result<(), StoreError> {
@@ -209,7 +231,7 @@ impl Inner {
         if leaving.is_some_and(|place| before.disks.get(place).is_none()) || before.leaving == leaving {
             return Ok(());
         }
-        // A log may have got a zone there meanwhile.
+        // A volume or a log may have got space there, or elsewhere, meanwhile.
         if let Some(place) = leaving {
             self.can_leave(before.disks.disk(place as u16).path())?;
         }
@@ -219,6 +241,7 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         before.leaving.into_iter().for_each(|place| state.allocator.set_open(place, true));
         leaving.into_iter().for_each(|place| state.allocator.set_open(place, false));
+        state.logs.values().for_each(|log| log.set_leaving(leaving.map(|place| place as u16)));
         if before.leaving.is_some() {
             // What is free on the disk that stays.
             self.lender.note_freed();
@@ -413,13 +436,188 @@ impl Inner {
     ) -> Result<Buf, StoreError> {
         let layout = self.layout();
         let (place, start) = self.place_of(from);
-        let disk = layout.disks.disk(place);
-        let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
-        let read = disk.read(start + at, Buf::uncleared(len as usize));
-        match rt::timeout(until.since(rt::now()), read).await {
-            Ok(read) => read.map_err(failed),
-            Err(rt::Elapsed) => Err(failed(DiskError::Media(std::io::ErrorKind::TimedOut.into()))),
+        read_until(layout.disks.disk(place), start + at, len, until).await
+    }
+
+    async fn empty_logs(self: Rc<Inner>) -> Result<bool, StoreError> {
+        let _change = self.begin_change()?;
+        let Some(place) = self.layout().leaving else { return Ok(false) };
+        while self.move_roots(place).await? {}
+        let has_zone = |log: &LogEntry| log.zones.values().any(|zone| usize::from(zone.disk) == place);
+        let numbers: Vec<u16> = {
+            let state = self.state.borrow();
+            let logs = state.catalog.logs.logs.iter().filter(|(_, log)| has_zone(log));
+            logs.map(|(number, _)| *number).collect()
+        };
+        let mut stays = Ok(());
+        for number in &numbers {
+            let Some(log) = self.log(*number) else { continue };
+            if stays.is_ok() {
+                stays = self.check_leaving(&log, place);
+            }
+            log.try_again();
         }
+        stays?;
+        // The space of a zone that is being returned is still zeroed.
+        let is_returning = self.used_on(&self.layout(), place).0 > 0 && !self.lender.is_idle();
+        Ok(!numbers.is_empty() || is_returning)
+    }
+
+    /// Checks whether a log that has zones on the leaving disk makes progress.
+    fn check_leaving(&self, log: &LogHandle, place: usize) -> Result<(), StoreError> {
+        let stays = if log.is_open() { log.stays() } else { Some(Stays::Offline) };
+        let Some(stays) = stays else { return Ok(()) };
+        let state = self.state.borrow();
+        Err(match stays {
+            Stays::NoSpace => {
+                let extents =
+                    state.catalog.logs.logs.get(&log.number).map(|log| log.zone_extents(self.extent_bytes));
+                let bytes = |extents: u64| ByteLen(extents * self.extent_bytes);
+                StoreError::NoSpace {
+                    wanted: bytes(extents.unwrap_or(1)),
+                    free: bytes(state.allocator.free()),
+                }
+            }
+            Stays::Unreadable => {
+                let path = self.layout().disks.disk(place as u16).path().to_owned();
+                StoreError::LogUnreadable { path }
+            }
+            Stays::Offline => {
+                let uses = |volume: &VolumeEntry| volume.needs_logs() && volume.stripe.slices() > log.number;
+                let mut volumes = state.catalog.volumes.iter();
+                let volume = volumes.find(|(_, volume)| uses(volume)).map(|(id, _)| *id);
+                // Without such a volume the log is being dropped.
+                let Some(volume) = volume else { return Ok(()) };
+                StoreError::VolumeNotHeld(volume)
+            }
+        })
+    }
+
+    /// Moves one run of the logs' roots from a disk. Returns whether there was one.
+    async fn move_roots(self: &Rc<Inner>, place: usize) -> Result<bool, StoreError> {
+        let turn = self.turn().await;
+        self.writable()?;
+        let Some((mirror, from)) = self.roots_on(place) else { return Ok(false) };
+        let Some(to) = self.take_for_roots(mirror, from) else {
+            let free = ByteLen(self.state.borrow().allocator.free() * self.extent_bytes);
+            return Err(StoreError::NoSpace { wanted: ByteLen(self.extent_bytes), free });
+        };
+        let from = ExtentRun { count: to.count, ..from };
+        let moved = self.move_mirror(mirror, from, to).await;
+        drop(turn);
+        match &moved {
+            Ok(()) => Rc::clone(self).free(from).await,
+            // Nothing was written, or it was withdrawn.
+            Err(_) if self.writable().is_ok() => self.put_back(&[to]),
+            // It is unknown which place counts.
+            Err(_) => {}
+        }
+        moved.map(|()| true)
+    }
+
+    /// The mirror of the logs' roots that lies on a disk, and a run of it there.
+    fn roots_on(&self, place: usize) -> Option<(usize, ExtentRun)> {
+        let state = self.state.borrow();
+        let roots = (0..).zip(&state.catalog.logs.roots);
+        let mut runs = roots.flat_map(|(mirror, runs)| runs.iter().map(move |run| (mirror, *run)));
+        runs.find(|(_, run)| usize::from(run.disk) == place)
+    }
+
+    /// Takes as many extents for a run of a mirror as there are in one run: not on the disks of the other
+    /// mirror, if that is possible.
+    fn take_for_roots(&self, mirror: usize, from: ExtentRun) -> Option<ExtentRun> {
+        let mut state = self.state.borrow_mut();
+        let other: Vec<u16> = state.catalog.logs.roots[1 - mirror].iter().map(|run| run.disk).collect();
+        let mut count = from.count;
+        while count > 0 {
+            if let Some(to) = state.allocator.allocate_run_apart(count.into(), &other) {
+                return Some(to);
+            }
+            count /= 2;
+        }
+        None
+    }
+
+    /// Moves a run of a mirror. The caller has its turn to commit, so no log is added or dropped meanwhile. If
+    /// this fails and changes are still possible, nothing has changed.
+    async fn move_mirror(
+        self: &Rc<Inner>,
+        mirror: usize,
+        from: ExtentRun,
+        to: ExtentRun,
+    ) -> Result<(), StoreError> {
+        self.zero(&[to], &ZeroingWatch::default()).await?;
+        self.allocate(&[to]).await?;
+        let before = self.state.borrow().catalog.logs.clone();
+        let mut catalog = self.state.borrow().catalog.clone();
+        let moved = replaced(&before.roots[mirror], from, to);
+        catalog.logs.roots[mirror] = moved.expect("the run was found in the catalog, which has not changed");
+        let after = catalog.logs.clone();
+        // Those that have not been opened yet could be opened now.
+        let logs: Vec<Arc<LogHandle>> = before.logs.keys().filter_map(|number| self.log(*number)).collect();
+        let until = rt::now() + HELD_WITHIN;
+        let mut held = Vec::new();
+        for log in &logs {
+            match rt::timeout_at(until, log.hold_roots()).await {
+                Ok(log) => held.push(log),
+                Err(rt::Elapsed) => return Err(self.timed_out(from)),
+            }
+        }
+        self.copy_roots(mirror, from, to).await?;
+        let room = super::volumes::room_for_lu_states(&catalog);
+        let committed = self.commit_on(self.layout(), catalog, Superblocks::OfMetadataDisks, room).await;
+        if committed.is_err() && self.writable().is_ok() {
+            return committed;
+        }
+        let places = |logs: &crate::catalog::Logs, log: u16| {
+            let at = u64::from(log) * ROOTS_BYTES;
+            [self.place_in(&logs.roots[0], at), self.place_in(&logs.roots[1], at)]
+        };
+        for log in &held {
+            let mut places_now = places(&after, log.log()).to_vec();
+            if committed.is_err() {
+                // The next opening finds the roots at either place, so they are written to both from now on.
+                places_now.push(places(&before, log.log())[mirror]);
+            }
+            log.set(places_now, self.layout().disks.share());
+        }
+        committed
+    }
+
+    /// Copies a run of a mirror of the logs' roots, durably. What its disk cannot read, the other mirror has.
+    async fn copy_roots(&self, mirror: usize, from: ExtentRun, to: ExtentRun) -> Result<(), StoreError> {
+        if makes(Canary::MoveUncopied) {
+            return Ok(());
+        }
+        let layout = self.layout();
+        let (target, target_at) = self.place_of(to);
+        let target = layout.disks.disk(target);
+        let (_, from_at) = self.place_of(from);
+        let len = u64::from(from.count) * self.extent_bytes;
+        let logs = self.state.borrow().catalog.logs.clone();
+        let until = rt::now() + READ_MAX;
+        for number in logs.logs.keys() {
+            let at = u64::from(*number) * ROOTS_BYTES;
+            let (disk, start) = self.place_in(&logs.roots[mirror], at);
+            if disk != from.disk || !(from_at..from_at + len).contains(&start) {
+                continue;
+            }
+            let read = read_until(layout.disks.disk(disk), start, ROOTS_BYTES, until).await;
+            let data = match read {
+                Ok(data) => data,
+                Err(_) => {
+                    let (disk, start) = self.place_in(&logs.roots[1 - mirror], at);
+                    read_until(layout.disks.disk(disk), start, ROOTS_BYTES, until).await?
+                }
+            };
+            let written = target.write(target_at + start - from_at, data.share(), Durability::Cached).await;
+            written.map_err(|source| StoreError::Disk { path: target.path().to_owned(), source })?;
+        }
+        commit::flush(target, Step::Moved).await
+    }
+
+    fn timed_out(&self, run: ExtentRun) -> StoreError {
+        timed_out(self.layout().disks.disk(run.disk))
     }
 
     /// Frees extents that nothing uses any more.
@@ -430,6 +628,20 @@ impl Inner {
         }
         self.put_back(&[run]);
     }
+}
+
+/// Reads from a disk. Gives up at `until`.
+async fn read_until(disk: &PoolDisk, at: u64, len: u64, until: Instant) -> Result<Buf, StoreError> {
+    let read = disk.read(at, Buf::uncleared(len as usize));
+    match rt::timeout(until.since(rt::now()), read).await {
+        Ok(read) => read.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source }),
+        Err(rt::Elapsed) => Err(timed_out(disk)),
+    }
+}
+
+fn timed_out(disk: &PoolDisk) -> StoreError {
+    let source = DiskError::Media(std::io::ErrorKind::TimedOut.into());
+    StoreError::Disk { path: disk.path().to_owned(), source }
 }
 
 /// Gives a part of a volume its new place. `None` if it does not lie where it did.

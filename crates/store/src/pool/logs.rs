@@ -170,6 +170,7 @@ impl Inner {
             zones,
             next_branch: state.catalog.logs.next_branch,
         }));
+        log.set_leaving(self.layout().leaving.map(|place| place as u16));
         let has_slice = |volume: &&Rc<VolumeEntry>| volume.stripe.slices() > number;
         for volume in state.catalog.volumes.values().filter(has_slice) {
             for (branch, compression) in volume.branches() {
@@ -190,7 +191,7 @@ impl Inner {
     }
 
     /// The disk and offset of byte `at` of several runs.
-    fn place_in(&self, runs: &[ExtentRun], mut at: u64) -> (u16, u64) {
+    pub(super) fn place_in(&self, runs: &[ExtentRun], mut at: u64) -> (u16, u64) {
         for run in runs {
             let len = u64::from(run.count) * self.extent_bytes;
             if at < len {

@@ -81,7 +81,11 @@ impl Inner {
         {
             let mut state = self.state.borrow_mut();
             state.allocator.set_disk(place, 0);
-            state.logs.values().for_each(|log| log.set_disks(after.disks.share()));
+            for log in state.logs.values() {
+                log.set_disks(after.disks.share());
+                // Another disk may get the place.
+                log.set_leaving(after.leaving.map(|place| place as u16));
+            }
         }
         drop(turn);
         // The pool is durable without the disk. If this fails, the disk still claims to belong to the pool,

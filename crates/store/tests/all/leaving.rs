@@ -200,20 +200,39 @@ fn a_disk_that_leaves_takes_nothing_new_until_it_stays() {
     });
 }
 
+/// A log empties its zones itself, while a slice of it is open.
 #[test]
-fn the_log_of_log_volumes_keeps_its_disk() {
+fn a_disk_with_a_zone_of_a_log_is_emptied() {
     let world = World::new(1);
-    let node = machine(&world, &[(4 * MIB, 512); 2]);
+    let node = machine(&world, &[(16 * MIB, 512), (16 * MIB, 512)]);
     world.block_on(node, CORE, || async {
         let pool = Pool::create(existing(1), creating()).await.unwrap();
         let segment = Some(ByteLen(64 << 10));
-        pool.set_log_tuning(LogTuning { segment, zone_segments: 8, ..LogTuning::default() });
+        pool.set_log_tuning(LogTuning { segment, zone_segments: 16, ..LogTuning::default() });
         let log = VolumeSpec { kind: VolumeKind::Log, slices: Some(1), ..thick("log", MIB) };
-        pool.create_volume(log).await.unwrap();
+        let id = pool.create_volume(log).await.unwrap().id;
         pool.add_disk(disk(1), true).await.unwrap();
-        let refused = pool.leave(&path(0)).await;
-        assert!(matches!(refused, Err(StoreError::DiskInUse { .. })), "{refused:?}");
+        assert!(matches!(pool.check_removal(&path(0)), Err(StoreError::DiskInUse { .. })));
+        pool.leave(&path(0)).await.unwrap();
+        assert!(pool.next_move().await.unwrap().is_none(), "volumes have nothing there");
+        let closed = pool.empty_logs().await;
+        assert!(matches!(closed, Err(StoreError::VolumeNotHeld(volume)) if volume == id), "{closed:?}");
+        let open = Open::of(&pool, id);
+        open.slices[0]
+            .write(ByteOffset(BLOCK), Chain::copy_of(&[7; 512]), Durability::Durable)
+            .await
+            .unwrap();
+        let mut looks = 0;
+        while pool.empty_logs().await.unwrap() {
+            rt::sleep(Duration::from_millis(100)).await;
+            looks += 1;
+            assert!(looks < 100, "{:?} are left", pool.leaving());
+        }
+        pool.remove_disk(&path(0)).await.unwrap();
         assert_eq!(pool.leaving(), None);
+        open.follow(&pool);
+        let read = open.slices[0].read(ByteOffset(BLOCK), ByteLen(BLOCK)).await.unwrap();
+        assert_eq!(read.to_vec(), [7; 512]);
     });
 }
 

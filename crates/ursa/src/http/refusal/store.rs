@@ -10,7 +10,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
     let (status, code) = match error {
         E::Open(_) => (StatusCode::UNPROCESSABLE_ENTITY, "disk_unusable"),
         E::Disk { source: rt::DiskError::Full, .. } => (StatusCode::INSUFFICIENT_STORAGE, "no_space"),
-        E::Disk { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "disk_failed"),
+        E::Disk { .. } | E::LogUnreadable { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "disk_failed"),
         E::NoDisks => (StatusCode::UNPROCESSABLE_ENTITY, "no_disks"),
         E::TooManyDisks => (StatusCode::UNPROCESSABLE_ENTITY, "too_many_disks"),
         E::DiskTooSmall { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_small"),
