@@ -273,6 +273,12 @@ impl Segments {
         (free, self.ready.iter().filter(|(segment, _)| !own.contains(segment)).count())
     }
 
+    /// How many segments that are [`Used::stuck`] are not in a zone that is being emptied.
+    pub(crate) fn stuck_elsewhere(&self) -> u64 {
+        let emptied = self.emptied_zone().into_iter().flat_map(|zone| self.used_in(zone));
+        self.stuck - emptied.filter(|(_, used)| used.stuck).count() as u64
+    }
+
     /// Has the cleaner, and checkpoints, try again to move what could not be read in a zone.
     pub(crate) fn unstick(&mut self, zone: u32) {
         for (_, used) in self.used.range_mut(zone * self.zone_segments..(zone + 1) * self.zone_segments) {

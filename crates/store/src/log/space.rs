@@ -229,7 +229,7 @@ impl Running {
     /// The same if the log had this many segments altogether.
     pub(super) fn usable_of(&self, total: u64, map_need: u64) -> u64 {
         let second = self.runs[1].len() as u64;
-        let kept = RESERVE as u64 + OPEN_SEGMENTS + map_need + self.segments.stuck + second;
+        let kept = RESERVE as u64 + OPEN_SEGMENTS + map_need + self.segments.stuck_elsewhere() + second;
         let segments = total.saturating_sub(kept);
         let map = 2 * self.segments.live_map.div_ceil(u64::from(SLOT_GRAINS));
         let slots = u64::from(self.segments.slots - self.segments.slots.div_ceil(1 + PACKED_SLOTS));
@@ -674,7 +674,8 @@ impl Inner {
             // Cleaning cannot make up for segments that cannot be cleaned, however few live blocks they have,
             // nor for a zone that has to be given up.
             let leaves = state.needs_zone_to_leave();
-            (state.live_permille(), urgent || leaves || state.segments.stuck > 0, leaves, state.asks)
+            let urgent = urgent || leaves || state.segments.stuck_elsewhere() > 0;
+            (state.live_permille(), urgent, leaves, state.asks)
         };
         let asking = Asking(self);
         self.handle.lender.ask(Request::Borrow { log: self.handle.number, live_permille, urgent, reply });

@@ -5,6 +5,7 @@
 //! place is committed. So at any time the catalog names a place that has everything. Logs empty their zones
 //! by themselves, and return them; their roots move like parts. See `docs/why/pool.md`.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -523,11 +524,14 @@ impl Inner {
         runs.find(|(_, run)| usize::from(run.disk) == place)
     }
 
-    /// Takes as many extents for a run of a mirror as there are in one run: not on the disks of the other
-    /// mirror, if that is possible.
+    /// Takes as many extents for a run of a mirror as there are in one run: not on the disks on which the other
+    /// mirror has the same roots, if that is possible.
     fn take_for_roots(&self, mirror: usize, from: ExtentRun) -> Option<ExtentRun> {
         let mut state = self.state.borrow_mut();
-        let other: Vec<u16> = state.catalog.logs.roots[1 - mirror].iter().map(|run| run.disk).collect();
+        let roots = &state.catalog.logs.roots;
+        let before = roots[mirror].iter().take_while(|run| **run != from);
+        let at: u32 = before.map(|run| run.count).sum();
+        let other = disks_of(&roots[1 - mirror], at..at + from.count);
         let mut count = from.count;
         while count > 0 {
             if let Some(to) = state.allocator.allocate_run_apart(count.into(), &other) {
@@ -644,6 +648,19 @@ fn timed_out(disk: &PoolDisk) -> StoreError {
     StoreError::Disk { path: disk.path().to_owned(), source }
 }
 
+/// The disks of the extents with these numbers, of several runs.
+fn disks_of(runs: &[ExtentRun], wanted: Range<u32>) -> Vec<u16> {
+    let mut at = 0;
+    let mut disks = Vec::new();
+    for run in runs {
+        if at < wanted.end && wanted.start < at + run.count {
+            disks.push(run.disk);
+        }
+        at += run.count;
+    }
+    disks
+}
+
 /// Gives a part of a volume its new place. `None` if it does not lie where it did.
 fn move_in(volume: &mut VolumeEntry, moving: &Moving) -> Option<()> {
     let runs = match &moving.part.0 {
@@ -673,6 +690,14 @@ fn replaced(runs: &[ExtentRun], from: ExtentRun, to: ExtentRun) -> Option<Vec<Ex
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_disks_of_a_part_of_a_mirror() {
+        let run = |disk, count| ExtentRun { disk, start: 9, count };
+        let runs = [run(3, 4), run(1, 2), run(2, 2)];
+        let of = |wanted| disks_of(&runs, wanted);
+        assert_eq!((of(0..4), of(3..6), of(6..8)), (vec![3], vec![3, 1], vec![2]));
+    }
 
     #[test]
     fn a_part_of_a_run_is_replaced() {

@@ -26,6 +26,7 @@ mod basic;
 mod crash;
 mod deleted;
 mod full;
+mod leaving;
 mod lost_leaf;
 mod memory;
 mod model;

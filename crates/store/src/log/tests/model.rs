@@ -1,7 +1,7 @@
 //! Random lives of a pool with log volumes, compared with a map of sectors.
 //!
-//! They overwrite, unmap, fill the pool, create and delete volumes, and lose power at any moment. After each
-//! opening everything is compared, and the invariants are checked.
+//! They overwrite, unmap, fill the pool, create and delete volumes, empty disks that leave the pool, and lose
+//! power at any moment. After each opening everything is compared, and the invariants are checked.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -281,7 +281,24 @@ async fn look(
             pool.set_compression(volume.id, setting(!rng.one_in(4))).await.unwrap();
         }
     }
+    if disks > 1 && rng.one_in(2) {
+        leave_or_stay(&pool, &mut rng).await;
+    }
     (pool, core_disks, volumes)
+}
+
+/// Lets a disk leave the pool, without ever removing it, or keeps it.
+async fn leave_or_stay(pool: &Pool, rng: &mut Rng) {
+    if pool.leaving().is_none() {
+        // The other one may be too full for that.
+        let left = pool.leave(&path(rng.below(2) as usize)).await;
+        let is_full = matches!(left, Err(crate::StoreError::NoSpace { .. }));
+        assert!(left.is_ok() || is_full, "{left:?}");
+    } else if rng.one_in(2) {
+        pool.stay().await.unwrap();
+    }
+    // The roots move. The logs may have no room yet, or not be open.
+    let _ = pool.empty_logs().await;
 }
 
 /// A slot of one of the two copies of the state of a log, if there are two.
