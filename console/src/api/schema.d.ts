@@ -990,8 +990,8 @@ export interface paths {
         /**
          * Removes a disk from a pool while it is in use.
          * @description If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
-         *     first: thick volumes, and the maps of copies, move to the other disks while hosts use them, even after a
-         *     restart of the node. `cancel` keeps the disk.
+         *     first: what lies on it, of thick and log volumes and of the maps of copies, moves to the other disks while
+         *     hosts use the volumes, even after a restart of the node. `cancel` keeps the disk.
          */
         post: operations["remove_disk"];
         delete?: never;
@@ -7931,7 +7931,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `disk_in_use`: the log of log volumes lies on it, or extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted` */
+            /** @description `disk_in_use`: thick volumes lie on it whose extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted` */
             409: {
                 headers: {
                     [name: string]: unknown;

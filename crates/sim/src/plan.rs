@@ -342,8 +342,9 @@ fn draw_fills(seed: u64, forks: bool, spare_disks: bool) -> bool {
 
 /// Draws whether volumes are converted while they are in use.
 ///
-/// No disk leaves a pool while one of its volumes is being converted, and the log of a log volume does not
-/// move. In all plans with full pools they are: a conversion has to wait for space there.
+/// No disk leaves a pool while one of its volumes is being converted, and if one has become a log volume, the
+/// other disk is too small for its zones. In all plans with full pools they are: a conversion has to wait for
+/// space there.
 fn draw_converts(seed: u64, fills: bool, spare_disks: bool) -> bool {
     fills || !spare_disks && part_of(seed, CONVERSIONS).one_in(4)
 }

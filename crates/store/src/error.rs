@@ -402,7 +402,7 @@ pub enum StoreError {
     VolumeNotHeld(VolumeId),
     /// Data of log volumes on a disk that is leaving its pool cannot be read, so it stays there.
     #[error(
-        "data of log volumes on {path} cannot be read, and so not moved to another disk: scrub the pool, or rebuild the copies of its log volumes"
+        "data of log volumes on {path} cannot be read, so it stays there: scrub the pool's log volumes, or rebuild their copies"
     )]
     LogUnreadable {
         /// The disk.

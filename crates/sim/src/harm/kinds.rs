@@ -46,8 +46,8 @@ pub enum Plans {
     WithoutForks,
     /// Those in which a node may.
     WithForks,
-    /// Those with a pool of two disks that has no log volumes, whose log does not move: one of its disks can
-    /// be emptied.
+    /// Those with a pool of two disks that has no log volumes: one of its disks can be emptied. One disk is too
+    /// small for the zones of logs.
     WithSpareDisks,
 }
 

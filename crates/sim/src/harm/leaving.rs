@@ -62,7 +62,7 @@ impl Left {
 }
 
 impl Harms<'_> {
-    /// Whether a disk of this pool can be emptied: the log of log volumes does not move.
+    /// Whether a disk of this pool can be emptied: for zones of logs, the other one is too small.
     fn can_spare(&self, pool: Pool) -> bool {
         let mut volumes = self.cluster.volumes.iter().filter(|volume| volume.pool == pool);
         pool.disks.len() > 1 && volumes.all(|volume| volume.kind == VolumeKind::Thick)

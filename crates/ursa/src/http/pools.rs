@@ -194,8 +194,8 @@ pub(super) async fn add_disk(
 /// Removes a disk from a pool while it is in use.
 ///
 /// If nothing lies on the disk, it is removed at once, and its metadata is wiped. Otherwise it is `leaving`
-/// first: thick volumes, and the maps of copies, move to the other disks while hosts use them, even after a
-/// restart of the node. `cancel` keeps the disk.
+/// first: what lies on it, of thick and log volumes and of the maps of copies, moves to the other disks while
+/// hosts use the volumes, even after a restart of the node. `cancel` keeps the disk.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/remove-disk", tag = "pools", operation_id = "remove_disk",
     params(("name" = String, Path, description = "Pool name"), AskedOfNode),
@@ -203,7 +203,7 @@ pub(super) async fn add_disk(
     responses(
         (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`, `disk_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`disk_in_use`: the log of log volumes lies on it, or extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`disk_in_use`: thick volumes lie on it whose extents are too large to be moved; `disk_only`, `disk_leaving`, `disk_not_leaving`, `being_converted`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`: the other disks have too little free space", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
