@@ -422,18 +422,14 @@ fn a_disk_is_emptied_and_removed_while_clients_write() {
 fn a_disk_with_zones_of_logs_is_emptied_and_removed_while_clients_write() {
     each_seed(4, |seed| {
         let rig = Rig::new(seed, 2);
-        let shape = Shape { kind: store::VolumeKind::Log, mib: 16, ..Shape::thick() };
+        let shape = Shape { kind: VolumeKind::Log, mib: 16, ..Shape::thick() };
         rig.add(shape);
         keep_busy(&rig, shape, seed);
         rig.world.run_for(Duration::from_secs(1));
-        rig.world.add_disk(rig.server, "/dev/second", 96 * MIB, 512);
-        let pool = rig.control(|control| async move {
-            let disk = store::NewDisk { path: "/dev/second".into(), create: None, reserve: false };
-            control.add_disk(POOL, disk, false).await?;
-            control.check_disk_removal(POOL, DISK.as_ref())?;
-            control.remove_disk(POOL, DISK.into()).await
-        });
-        assert_eq!(pool.unwrap().state.unwrap().leaving.unwrap().path, std::path::PathBuf::from(DISK));
+        rig.world.add_disk(rig.server, SECOND, 96 * MIB, 512);
+        add_second_disk(&rig).unwrap();
+        let leaving = remove_disk(&rig, DISK).unwrap().state.unwrap().leaving.unwrap();
+        assert_eq!(leaving.path, std::path::PathBuf::from(DISK));
         let pool = || rig.control(|control| async move { control.pool(POOL) }).unwrap();
         let restarts = seed % 2 == 0;
         if restarts {
@@ -441,7 +437,7 @@ fn a_disk_with_zones_of_logs_is_emptied_and_removed_while_clients_write() {
             rig.power_cycle();
         }
         let mut waited = 0;
-        while pool().paths != [std::path::PathBuf::from("/dev/second")] {
+        while pool().paths != [std::path::PathBuf::from(SECOND)] {
             rig.world.run_for(Duration::from_secs(1));
             waited += 1;
             assert!(waited < 120, "{:?}", pool());
@@ -451,7 +447,7 @@ fn a_disk_with_zones_of_logs_is_emptied_and_removed_while_clients_write() {
             rig.world.run_for(Duration::from_secs(2));
         }
         rig.power_cycle();
-        assert_eq!(pool().paths, [std::path::PathBuf::from("/dev/second")]);
+        assert_eq!(pool().paths, [std::path::PathBuf::from(SECOND)]);
         let client = rig.client("client");
         let session = client.run(|portal| log_in(portal, "client", LUN));
         client.run(move |_| write_and_read(session, 0..16 * MIB));

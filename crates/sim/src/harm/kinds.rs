@@ -46,8 +46,8 @@ pub enum Plans {
     WithoutForks,
     /// Those in which a node may.
     WithForks,
-    /// Those with a pool of two disks that has no log volumes: one of its disks can be emptied. One disk is too
-    /// small for the zones of logs.
+    /// Those with a pool of two disks that has no log volumes: one of its disks can be emptied. For the zones
+    /// of logs, one disk is too small.
     WithSpareDisks,
 }
 

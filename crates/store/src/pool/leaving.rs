@@ -140,15 +140,15 @@ impl Pool {
         .await
     }
 
-    /// Moves the roots of logs from the leaving disk, and looks how far the logs are that have zones there: they
-    /// empty these by themselves while they are open. Returns whether anything of logs is still there.
+    /// Moves the roots of logs from the leaving disk, and looks how far the logs are that have zones there:
+    /// they empty these by themselves while they are open. Returns whether anything of logs is still there.
     ///
     /// To be called again and again until then. After an error, logs try again what has failed.
     ///
     /// # Errors
     /// A log makes no progress: [`StoreError::VolumeNotHeld`] if it is not open or out of service,
-    /// [`StoreError::NoSpace`] if it needs a zone on another disk, [`StoreError::LogUnreadable`]. Or the roots
-    /// could not be moved.
+    /// [`StoreError::NoSpace`] if it needs a zone on another disk, [`StoreError::LogUnreadable`]. Or a mirror
+    /// of the roots could not be moved.
     pub async fn empty_logs(&self) -> Result<bool, StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.empty_logs().await }).await
@@ -496,8 +496,6 @@ impl Inner {
 
     /// Moves one run of the logs' roots from a disk. Returns whether there was one.
     async fn move_roots(self: &Rc<Inner>, place: usize) -> Result<bool, StoreError> {
-        let turn = self.turn().await;
-        self.writable()?;
         let Some((mirror, from)) = self.roots_on(place) else { return Ok(false) };
         let Some(to) = self.take_for_roots(mirror, from) else {
             let free = ByteLen(self.state.borrow().allocator.free() * self.extent_bytes);
@@ -505,15 +503,15 @@ impl Inner {
         };
         let from = ExtentRun { count: to.count, ..from };
         let moved = self.move_mirror(mirror, from, to).await;
-        drop(turn);
         match &moved {
-            Ok(()) => Rc::clone(self).free(from).await,
+            Ok(true) => Rc::clone(self).free(from).await,
             // Nothing was written, or it was withdrawn.
+            Ok(false) => self.put_back(&[to]),
             Err(_) if self.writable().is_ok() => self.put_back(&[to]),
             // It is unknown which place counts.
             Err(_) => {}
         }
-        moved.map(|()| true)
+        moved.map(|_| true)
     }
 
     /// The mirror of the logs' roots that lies on a disk, and a run of it there.
@@ -524,8 +522,8 @@ impl Inner {
         runs.find(|(_, run)| usize::from(run.disk) == place)
     }
 
-    /// Takes as many extents for a run of a mirror as there are in one run: not on the disks on which the other
-    /// mirror has the same roots, if that is possible.
+    /// Takes as many extents for a run of a mirror as there are in one run: not on the disks on which the
+    /// other mirror has the same roots, if that is possible.
     fn take_for_roots(&self, mirror: usize, from: ExtentRun) -> Option<ExtentRun> {
         let mut state = self.state.borrow_mut();
         let roots = &state.catalog.logs.roots;
@@ -542,20 +540,23 @@ impl Inner {
         None
     }
 
-    /// Moves a run of a mirror. The caller has its turn to commit, so no log is added or dropped meanwhile. If
-    /// this fails and changes are still possible, nothing has changed.
+    /// Moves a run of a mirror; returns whether it was still there. If this fails and changes are still
+    /// possible, nothing has changed.
     async fn move_mirror(
         self: &Rc<Inner>,
         mirror: usize,
         from: ExtentRun,
         to: ExtentRun,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         self.zero(&[to], &ZeroingWatch::default()).await?;
         self.allocate(&[to]).await?;
+        // From here on, no log is added or dropped.
+        let _turn = self.turn().await;
+        self.writable()?;
         let before = self.state.borrow().catalog.logs.clone();
         let mut catalog = self.state.borrow().catalog.clone();
-        let moved = replaced(&before.roots[mirror], from, to);
-        catalog.logs.roots[mirror] = moved.expect("the run was found in the catalog, which has not changed");
+        let Some(moved) = replaced(&before.roots[mirror], from, to) else { return Ok(false) };
+        catalog.logs.roots[mirror] = moved;
         let after = catalog.logs.clone();
         // Those that have not been opened yet could be opened now.
         let logs: Vec<Arc<LogHandle>> = before.logs.keys().filter_map(|number| self.log(*number)).collect();
@@ -571,7 +572,7 @@ impl Inner {
         let room = super::volumes::room_for_lu_states(&catalog);
         let committed = self.commit_on(self.layout(), catalog, Superblocks::OfMetadataDisks, room).await;
         if committed.is_err() && self.writable().is_ok() {
-            return committed;
+            return committed.map(|()| false);
         }
         let places = |logs: &crate::catalog::Logs, log: u16| {
             let at = u64::from(log) * ROOTS_BYTES;
@@ -585,7 +586,7 @@ impl Inner {
             }
             log.set(places_now, self.layout().disks.share());
         }
-        committed
+        committed.map(|()| true)
     }
 
     /// Copies a run of a mirror of the logs' roots, durably. What its disk cannot read, the other mirror has.
