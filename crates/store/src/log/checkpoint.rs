@@ -482,6 +482,7 @@ impl Running {
         let fits = |used: &Used| used.kind == Kind::Map && !used.open && !used.stuck && used.live > 0;
         let emptied = self.segments.emptied_zone().into_iter();
         let emptied = emptied.flat_map(|zone| self.segments.used_in(zone)).filter(|(_, used)| fits(used));
+        let emptied = emptied.take(self.evacuated_max());
         let sealed = self.segments.used.iter().filter(|(_, used)| fits(used));
         let mut sparse: Vec<(u32, u32)> = sealed
             .filter(|(_, used)| used.live < grains / 2)

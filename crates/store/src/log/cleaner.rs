@@ -103,6 +103,10 @@ impl Inner {
         let slots = self.handle.slots() as usize;
         let mut slot = 0;
         while slot < slots && self.goes_on() {
+            let is_emptied = self.state.borrow().is_emptied(victim);
+            if is_emptied && !self.may_empty_more().await {
+                return Ok(());
+            }
             self.changed.until(|| self.state.borrow().cleaner_keeps_pace() || !self.goes_on()).await;
             let window = STEP_SLOTS.min(slots - slot);
             let (generation, is_live) = {
@@ -261,11 +265,10 @@ impl Running {
         gaining.or_else(|| self.victim_to_empty())
     }
 
-    /// A segment with much to gain, and old, so that its remaining blocks are unlikely to die soon.
+    /// A segment with much to gain, and old, so that its remaining blocks are unlikely to die soon. What is
+    /// freed in a zone that is being emptied is no gain.
     fn gaining_victim(&self) -> Option<u32> {
         let slots = self.segments.slots;
-        // What is freed there is no gain.
-        let emptied = self.segments.emptied_zone();
         let gain = |used: &Used| slots.saturating_sub(used.slots_when_moved());
         let fits = |used: &Used| {
             used.kind == Kind::Data
@@ -282,9 +285,10 @@ impl Running {
             let live = f64::from(used.live) / f64::from(slots * SLOT_QUARTERS);
             (1.0 - live) * age / (1.0 + live)
         };
-        let is_kept = |segment: u32| emptied != Some(self.segments.zone_of(segment));
+        let emptied = self.segments.emptied_zone();
+        let is_emptied = |segment: u32| emptied.is_some_and(|zone| zone == self.segments.zone_of(segment));
         let victims = self.segments.used.iter();
-        let victims = victims.filter(|(segment, used)| fits(used) && is_kept(**segment));
+        let victims = victims.filter(|(segment, used)| fits(used) && !is_emptied(**segment));
         // A total gain of less than one segment is none: the same blocks would be moved round and round.
         if victims.clone().map(|(_, used)| u64::from(gain(used))).sum::<u64>() < u64::from(slots) {
             return None;

@@ -17,12 +17,22 @@ use super::{Inner, Phase, Running};
 /// How many map segments a checkpoint empties at most.
 pub(super) const EVACUATED_MAX: usize = 8;
 
+/// The same, in bytes, of those that are full because their zone is being emptied; but one in any case. Hosts
+/// may have to wait for the checkpoint.
+const EVACUATED_BYTES: u64 = 16 << 20;
+
 impl Running {
+    /// How many map segments of a zone that is being emptied a checkpoint empties at most.
+    pub(super) fn evacuated_max(&self) -> usize {
+        ((EVACUATED_BYTES / self.segment_bytes()) as usize).clamp(1, EVACUATED_MAX)
+    }
+
     /// How many segments the next checkpoint takes at most for leaves that lie in a zone which is being
     /// emptied.
     pub(super) fn evacuated_from(&self, zone: u32) -> u64 {
         let full = |used: &Used| used.kind == Kind::Map && used.live > 0 && !used.stuck;
-        let map = self.segments.used_in(zone).filter(|(_, used)| full(used)).count().min(EVACUATED_MAX);
+        let full = self.segments.used_in(zone).filter(|(_, used)| full(used));
+        let map = full.count().min(self.evacuated_max());
         // Each leaves the end of a segment unused, and so does each batch.
         (map + map.div_ceil(4)) as u64
     }
@@ -75,6 +85,11 @@ impl Running {
                 && used.newest < self.root_sequence
         };
         self.segments.used_in(zone).find(|(_, used)| fits(used)).map(|(segment, _)| *segment)
+    }
+
+    /// Whether a segment is in the zone that is being emptied.
+    pub(super) fn is_emptied(&self, segment: u32) -> bool {
+        self.segments.emptied_zone().is_some_and(|zone| zone == self.segments.zone_of(segment))
     }
 
     /// Whether a checkpoint would bring the log further in leaving a disk, and nothing else would now.
@@ -136,6 +151,20 @@ impl Inner {
             state.stock_changed = true;
             state.exhausted = false;
         }
+    }
+
+    /// Waits until the cleaner may move more from a segment of a zone that is being emptied. Returns whether
+    /// it may: not if segments are short.
+    ///
+    /// What is moved takes room in the table of changes and in what a replay reads. While a checkpoint is under
+    /// way, that is for hosts.
+    pub(super) async fn may_empty_more(&self) -> bool {
+        let is_short = || {
+            let state = self.state.borrow();
+            state.stock() <= state.low()
+        };
+        self.changed.until(|| !self.state.borrow().checkpointing || is_short() || !self.goes_on()).await;
+        !is_short()
     }
 
     /// Tries again what has kept the log from leaving a disk, if it is to do so.

@@ -155,7 +155,7 @@ impl Meanwhile {
 }
 
 impl Running {
-    fn segment_bytes(&self) -> u64 {
+    pub(super) fn segment_bytes(&self) -> u64 {
         u64::from(self.segments.slots) * SLOT_BYTES as u64
     }
 
@@ -388,13 +388,14 @@ impl Running {
     /// Not those whose place the root's own state takes: the second copy's, and also the first copy's if it
     /// takes a whole segment each time. A log that counted them would have something to gain by each
     /// checkpoint, and make one after the other.
-    fn freed_next(&self) -> impl Iterator<Item = &Used> {
+    fn freed_next(&self) -> impl Iterator<Item = u32> {
         let is_long = self.state_len >= self.segments.slots as usize * STATE_BYTES;
         let replaced = if is_long { &self.runs[..] } else { &self.runs[1..] };
         let freed = |used: &Used| !used.open && !used.released && (used.live == 0 || used.cleaned > 0);
         let is_replaced = move |segment: u32| replaced.iter().flatten().any(|run| run.segment == segment);
         let used = self.segments.used.iter();
-        used.filter(move |(segment, used)| freed(used) && !is_replaced(**segment)).map(|(_, used)| used)
+        let freed = used.filter(move |(segment, used)| freed(used) && !is_replaced(**segment));
+        freed.map(|(segment, _)| *segment)
     }
 
     /// Whether the next root frees any segments.
@@ -419,7 +420,9 @@ impl Running {
         } else {
             1
         };
-        (self.spare() + self.freed_next().count() as u64).min(missing) >= wanted.max(1)
+        // What is freed in a zone that is being emptied cannot be announced.
+        let freed = self.freed_next().filter(|segment| !self.is_emptied(*segment)).count() as u64;
+        (self.spare() + freed).min(missing) >= wanted.max(1)
     }
 
     /// Whether hosts would soon have to wait for a checkpoint, or something waits for one already.
