@@ -104,6 +104,10 @@ impl Inner {
         let mut slot = 0;
         while slot < slots && self.goes_on() {
             let is_emptied = self.state.borrow().is_emptied(victim);
+            if is_emptied && self.state.borrow().checkpointing {
+                // What is gathered does not wait with the cleaner: its segment would be cleaned again.
+                self.write_gathered(gathered, 1).await?;
+            }
             if is_emptied && !self.may_empty_more().await {
                 return Ok(());
             }
