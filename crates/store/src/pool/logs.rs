@@ -11,6 +11,7 @@ use base::{Buf, ByteLen};
 use rt::Durability;
 
 use super::{InLogs, Inner, Pool, to_the_end};
+use crate::allocator::Allocator;
 use crate::catalog::{Catalog, Compression, LogEntry, SpacePolicy, VolumeEntry, VolumeKind, roots_bytes};
 use crate::error::StoreError;
 use crate::extent::ExtentRun;
@@ -242,11 +243,11 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         if catalog.logs.logs.is_empty() && count > 0 {
             let wanted = roots_bytes().div_ceil(extent);
-            let roots = state.allocator.allocate(&[wanted, wanted]);
-            let mut roots =
+            let roots = take_mirrors(&mut state.allocator, wanted);
+            let roots =
                 roots.ok_or_else(|| no_space(2 * wanted * extent, state.allocator.free() * extent))?;
             taken.extend(roots.iter().flatten());
-            catalog.logs.roots = [std::mem::take(&mut roots[0]), std::mem::take(&mut roots[1])];
+            catalog.logs.roots = roots;
         }
         let total = self.layout().geometry.iter().map(|geometry| u64::from(geometry.extents) * extent).sum();
         let (segment, zone_segments) = sizes(&self.log_tuning.get(), total, extent);
@@ -547,6 +548,19 @@ async fn answer(pool: &Weak<Inner>, lender: &Lender) {
     }
 }
 
+/// Takes `wanted` extents for each mirror of the logs' roots: on two disks if there are two, however large they
+/// are.
+fn take_mirrors(allocator: &mut Allocator, wanted: u64) -> Option<[Vec<ExtentRun>; 2]> {
+    if let Some(first) = allocator.allocate_run(wanted) {
+        if let Some(second) = allocator.allocate_run_apart(wanted, &[first.disk]) {
+            return Some([vec![first], vec![second]]);
+        }
+        allocator.put(first);
+    }
+    let mut mirrors = allocator.allocate(&[wanted, wanted])?.into_iter();
+    Some([mirrors.next()?, mirrors.next()?])
+}
+
 fn no_space(wanted: u64, free: u64) -> StoreError {
     StoreError::NoSpace { wanted: ByteLen(wanted), free: ByteLen(free) }
 }
@@ -566,6 +580,19 @@ fn sizes(tuning: &LogTuning, total: u64, extent: u64) -> (u64, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mirrors_of_the_roots_are_on_two_disks() {
+        let disks = |extents: &[u32]| {
+            let mut allocator = Allocator::new(extents.iter().copied());
+            let mirrors = take_mirrors(&mut allocator, 8)?;
+            Some(mirrors.map(|runs| runs.iter().map(|run| (run.disk, run.count)).collect::<Vec<_>>()))
+        };
+        assert_eq!(disks(&[20, 90]), Some([vec![(1, 8)], vec![(0, 8)]]));
+        assert_eq!(disks(&[90, 7]), Some([vec![(0, 8)], vec![(0, 8)]]), "the other one has no run of them");
+        assert_eq!(disks(&[9, 7]), Some([vec![(0, 8)], vec![(1, 7), (0, 1)]]));
+        assert_eq!(disks(&[9, 6]), None);
+    }
 
     #[test]
     fn a_zone_is_whole_extents() {
