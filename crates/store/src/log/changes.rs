@@ -246,7 +246,12 @@ impl Changes {
         moved.into_iter().chain(changed).min()
     }
 
-    fn next_changed_leaf(&self, from: LeafKey, map: &BTreeMap<LeafKey, LeafPlace>) -> Option<LeafKey> {
+    /// The same, if moves do not count.
+    pub(crate) fn next_changed_leaf(
+        &self,
+        from: LeafKey,
+        map: &BTreeMap<LeafKey, LeafPlace>,
+    ) -> Option<LeafKey> {
         let first = (from.0, from.1 * LEAF_BLOCKS);
         let across = self.across(first.0, first.1).map(|(_, _, behind)| (first, behind));
         let inside = self.entries.range(first..).map(|(key, change)| (*key, *change));

@@ -579,12 +579,25 @@ impl Running {
         self.segments.is_set(moved.from) && used.is_some_and(|used| used.newest < moved.sequence)
     }
 
-    /// Leaves a leaf that cannot be read where it is, if nothing changes it: it may be readable again some
-    /// day. Its segment is not emptied until then. Returns whether it was left.
+    /// Leaves a leaf that cannot be read where it is, if nothing changes it but moves from a disk that is
+    /// leaving: it may be readable again some day. Its segment is not emptied until then, nor are those from
+    /// which its blocks were moved; the moves do not count. Returns whether it was left.
     fn leave_unread(&mut self, key: LeafKey) -> bool {
-        let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_leaf(key, &self.leaves));
-        let Some(place) = self.leaves.get(&key).filter(|_| changed != Some(key)) else { return false };
-        self.segments.set_stuck(place.segment);
+        let Some(segment) = self.leaves.get(&key).map(|place| place.segment) else { return false };
+        let moves = self.frozen.iter().flat_map(|frozen| frozen.moves_of(key));
+        let moves: Vec<Move> = moves.map(|(_, moved)| moved).collect();
+        let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_changed_leaf(key, &self.leaves));
+        if changed == Some(key) || !moves.iter().all(|moved| self.is_emptied(moved.from.segment)) {
+            return false;
+        }
+        self.segments.set_stuck(segment);
+        for moved in moves {
+            self.segments.clear(moved.to.place.run(1));
+            // It has not been overwritten, and its segment is the same.
+            if self.is_orphan(moved) {
+                self.segments.set_stuck(moved.from.segment);
+            }
+        }
         true
     }
 

@@ -264,6 +264,50 @@ fn what_cannot_be_read_keeps_the_disk() {
     });
 }
 
+/// The same if it is only a leaf, whose blocks could be moved.
+#[test]
+fn a_leaf_that_cannot_be_read_keeps_the_disk() {
+    let world = World::new(1);
+    let node = machine(&world, 2, 16 << 20, 1);
+    let (pool, disks, slice) = world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = filled(2).await;
+        // Opened again, so that the leaf is not in memory.
+        drop(slice);
+        pool.logs_ended().await;
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        idle(&slice).await;
+        (pool, disks, slice)
+    });
+    let leaf = super::lost_leaf::first_leaf(&slice);
+    let sectors = leaf.start / 512 * 512..leaf.end.next_multiple_of(512);
+    world.set_disk_faults(node, path(0), DiskFaults { unreadable: vec![sectors], ..DiskFaults::default() });
+    let (pool, disks, slice) = world.block_on(node, CORE, move || async move {
+        pool.leave(&path(0)).await.unwrap();
+        let mut looks = 0;
+        let error = loop {
+            match pool.empty_logs().await {
+                Ok(left) => assert!(left && looks < 1000),
+                Err(error) => break error,
+            }
+            looks += 1;
+            rt::sleep(Duration::from_millis(100)).await;
+        };
+        assert!(matches!(error, StoreError::LogUnreadable { .. }), "{error}");
+        idle(&slice).await;
+        (pool, disks, slice)
+    });
+    world.set_disk_faults(node, path(0), DiskFaults::default());
+    world.block_on(node, CORE, move || async move {
+        empty_again(&pool).await;
+        check(&slice).await;
+        for at in 0..BLOCKS {
+            assert_eq!(read(&slice, at).await, Ok(at + 1), "block {at}");
+        }
+        drop((pool, disks, slice));
+    });
+}
+
 /// A mirror of the roots moves to the disk that has the other one only if there is no other disk. What its
 /// disk cannot read comes from the other mirror.
 #[test]

@@ -40,7 +40,7 @@ async fn merged_with(memory: ByteLen) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) 
 }
 
 /// Where the first leaf lies on the disk.
-fn first_leaf(slice: &Slice) -> Range<u64> {
+pub(super) fn first_leaf(slice: &Slice) -> Range<u64> {
     let inner = Rc::clone(&log_of(slice).inner);
     let first = inner.state.borrow().leaves.first_key_value().map(|(key, place)| (*key, *place));
     let ((_, number), place) = first.expect("it is in the map");
