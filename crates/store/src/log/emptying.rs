@@ -156,8 +156,8 @@ impl Inner {
     /// Waits until the cleaner may move more from a segment of a zone that is being emptied. Returns whether
     /// it may: not if segments are short.
     ///
-    /// What is moved takes room in the table of changes and in what a replay reads. While a checkpoint is under
-    /// way, that is for hosts.
+    /// What is moved takes room in the table of changes and in what a replay reads. While a checkpoint is
+    /// under way, that is for hosts.
     pub(super) async fn may_empty_more(&self) -> bool {
         let is_short = || {
             let state = self.state.borrow();

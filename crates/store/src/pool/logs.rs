@@ -548,8 +548,8 @@ async fn answer(pool: &Weak<Inner>, lender: &Lender) {
     }
 }
 
-/// Takes `wanted` extents for each mirror of the logs' roots: on two disks if there are two, however large they
-/// are.
+/// Takes `wanted` extents for each mirror of the logs' roots: on two disks if there are two, however large
+/// they are.
 fn take_mirrors(allocator: &mut Allocator, wanted: u64) -> Option<[Vec<ExtentRun>; 2]> {
     if let Some(first) = allocator.allocate_run(wanted) {
         if let Some(second) = allocator.allocate_run_apart(wanted, &[first.disk]) {
