@@ -503,5 +503,9 @@ mod tests {
         wait(&mut state, 1);
         state.cleaning = false;
         assert_eq!(next(&mut state), Some(1));
+        assert!(state.append.records >= 2);
+        (state.cleaning, state.segments.free) = (true, (1..16).collect());
+        wait(&mut state, 1);
+        assert_eq!(next(&mut state), Some(1), "no segments are short: it empties a zone");
     }
 }

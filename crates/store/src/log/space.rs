@@ -57,8 +57,8 @@ const HOSTS_SHARE_MIN_PERMILLE: u64 = 100;
 /// The next write waits until they are earned, and each step of the cleaner earns at least one.
 pub(super) const DEBT_SLOTS_MAX: usize = 32;
 
-/// While the cleaner works, a record of fewer blocks than this waits for more as long as
-/// [`GATHERING_RECORDS`] of hosts are under way.
+/// While the cleaner works because segments are short, a record of fewer blocks than this waits for more as
+/// long as [`GATHERING_RECORDS`] of hosts are under way.
 ///
 /// Each record has a head. In a full log, its slot costs as much as a block that hosts write: others are
 /// moved for it.
@@ -319,9 +319,11 @@ impl Running {
         if self.is_paced() { (self.credit.max(0) as usize).max(DEBT_SLOTS_MAX) } else { usize::MAX }
     }
 
-    /// Whether the next record of hosts waits for more blocks.
+    /// Whether the next record of hosts waits for more blocks: not if the cleaner only empties a zone of a
+    /// disk that is leaving.
     pub(super) fn gathers(&self) -> bool {
         self.cleaning
+            && self.stock() < self.high()
             && self.append.records >= GATHERING_RECORDS
             && !self.append.has_control()
             && self.append.waiting_entries(GATHERED_BLOCKS) < GATHERED_BLOCKS
