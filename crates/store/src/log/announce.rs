@@ -196,6 +196,11 @@ impl Running {
         let left = (self.segments.free.len() + freed.len()).saturating_sub(self.map_need() as usize);
         let wanted = self.announced(self.since_freeze).saturating_sub(self.segments.ready.len());
         let candidates = freed.into_iter().rev().chain(self.segments.free.iter().rev().copied());
+        // On a disk that is leaving, what is written has to move again. What is freed there would be used
+        // over and over while hosts overwrite a log, so its zones would never be given up.
+        let (elsewhere, there): (Vec<u32>, Vec<u32>) =
+            candidates.partition(|segment| !self.segments.is_on_leaving_disk(*segment));
+        let candidates = elsewhere.into_iter().chain(there);
         candidates.take(wanted.min(left)).map(|segment| (segment, rt::random())).collect()
     }
 

@@ -210,7 +210,8 @@ impl Segments {
         self.free.splice(at..at, unused);
     }
 
-    fn is_on_leaving_disk(&self, segment: u32) -> bool {
+    /// Whether a segment is on the disk that is leaving the pool.
+    pub(crate) fn is_on_leaving_disk(&self, segment: u32) -> bool {
         let zone = || self.zones.get(&self.zone_of(segment));
         self.leaving_disk.is_some_and(|disk| zone().is_some_and(|zone| zone.disk == disk))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::Instant;
 use rt::sim::{DiskFaults, Recording, Subsets, for_each_cut};
 
+use super::super::segment::Zone;
 use super::*;
 use crate::canary::{Canary, make};
 use crate::error::StoreError;
@@ -217,6 +218,39 @@ fn a_log_that_finds_no_space_to_leave_waits_for_it() {
         for at in 0..BLOCKS {
             assert_eq!(read(&slice, at).await, Ok(if at < 300 { at + 9 } else { at + 1 }), "block {at}");
         }
+    });
+}
+
+/// Also those that the root frees. A log that is overwritten all the time would use them over and over
+/// otherwise, and could give up none of its zones there.
+#[test]
+fn segments_on_the_disk_are_announced_last() {
+    let world = World::new(1);
+    let node = machine(&world, 2, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = filled(2).await;
+        for at in BLOCKS..2 * BLOCKS {
+            write(&slice, at, at + 1, Durability::Cached).await.unwrap();
+        }
+        idle(&slice).await;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let mut state = inner.state.borrow_mut();
+        let of_disk = |zones: &BTreeMap<u32, Zone>, number: u16| -> Vec<u32> {
+            let zones = zones.iter().filter(|(_, zone)| zone.disk == number);
+            zones.flat_map(|(zone, _)| zone * 16..(zone + 1) * 16).collect()
+        };
+        let (there, elsewhere) = (of_disk(&state.segments.zones, 0), of_disk(&state.segments.zones, 1));
+        assert!(there.len() >= 32 && elsewhere.len() >= 32);
+        assert!(state.segments.set_leaving_disk(Some(0)));
+        state.since_freeze = 0;
+        state.segments.ready.clear();
+        state.segments.free.clone_from(&elsewhere);
+        let announced = state.to_announce(&there);
+        assert!(announced.len() > 10, "{announced:?}");
+        assert!(announced.iter().all(|(segment, _)| elsewhere.contains(segment)), "{announced:?}");
+        // If there are no others, those.
+        state.segments.free.clear();
+        assert!(!state.to_announce(&there).is_empty());
     });
 }
 
