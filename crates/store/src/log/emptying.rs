@@ -153,17 +153,27 @@ impl Inner {
         }
     }
 
-    /// Waits until the cleaner may move more from a segment of a zone that is being emptied. Returns whether
-    /// it may: not if segments are short.
+    /// Waits until the cleaner may move a step more from a segment of a zone that is being emptied. Returns
+    /// whether it may: not if segments are short, or have become so few meanwhile that it should make room.
     ///
     /// What is moved takes room in the table of changes and in what a replay reads. While a checkpoint is
-    /// under way, that is for hosts.
+    /// under way, that is for hosts. If another one follows at once, there is one step for each: otherwise,
+    /// nothing would move while hosts write that much.
     pub(super) async fn may_empty_more(&self) -> bool {
+        let (checkpoints, had_enough) = {
+            let state = self.state.borrow();
+            (state.checkpoints, state.stock() >= state.high())
+        };
         let is_short = || {
             let state = self.state.borrow();
-            state.stock() <= state.low()
+            let stock = state.stock();
+            stock <= state.low() || had_enough && stock < state.high()
         };
-        self.changed.until(|| !self.state.borrow().checkpointing || is_short() || !self.goes_on()).await;
+        let has_ended = || {
+            let state = self.state.borrow();
+            !state.checkpointing || state.checkpoints > checkpoints
+        };
+        self.changed.until(|| has_ended() || is_short() || !self.goes_on()).await;
         !is_short()
     }
 

@@ -149,6 +149,53 @@ fn a_disk_that_stays_keeps_its_zones() {
     }
 }
 
+/// While a checkpoint is under way, its half of the table is for hosts. If the next one begins at once, as it
+/// does while hosts write much, a step is moved all the same. And below high water, the cleaner makes room
+/// instead of waiting.
+#[test]
+fn moves_wait_for_one_checkpoint() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        slice.ready().await.unwrap();
+        idle(&slice).await;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        {
+            let mut state = inner.state.borrow_mut();
+            // So that no other one begins.
+            state.checkpointing = true;
+            while state.stock() < state.high() {
+                state.segments.ready.push_back((0, 0));
+            }
+        }
+        let wait = || {
+            let inner = Rc::clone(&inner);
+            rt::spawn(async move { inner.may_empty_more().await })
+        };
+        let waits = wait();
+        rt::sleep(Duration::from_millis(1)).await;
+        inner.changed.notify();
+        rt::sleep(Duration::from_millis(1)).await;
+        assert!(!waits.is_finished());
+        inner.state.borrow_mut().checkpoints += 1;
+        inner.changed.notify();
+        assert!(waits.await);
+        let waits = wait();
+        rt::sleep(Duration::from_millis(1)).await;
+        assert!(!waits.is_finished(), "the next checkpoint is under way");
+        {
+            let mut state = inner.state.borrow_mut();
+            state.segments.free.clear();
+            let few = state.low() as usize + 1;
+            state.segments.ready.resize(few, (0, 0));
+            assert!(state.stock() > state.low() && state.stock() < state.high());
+        }
+        inner.changed.notify();
+        assert!(!waits.await, "it makes room first");
+    });
+}
+
 /// The others have too little space, or no run of extents for a zone: then nothing begins.
 #[test]
 fn a_disk_stays_if_the_others_have_too_little_space() {
