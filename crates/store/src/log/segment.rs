@@ -300,7 +300,7 @@ impl Segments {
     }
 
     /// Stops using a zone: none of its segments is begun, or written, any more. When none is in use, nothing
-    /// names the zone from the next root on.
+    /// names the zone from the next root on. What could not be read there is tried again.
     pub(crate) fn retire_zone(&mut self, number: u32) {
         if let Some(zone) = self.zones.get_mut(&number).filter(|zone| !zone.leaving) {
             zone.leaving = true;
@@ -316,6 +316,7 @@ impl Segments {
                 used.open = false;
             }
         }
+        self.unstick(number);
     }
 
     /// Puts a segment into use, from its first slot on.
@@ -623,5 +624,9 @@ mod tests {
         segments.unstick(0);
         assert_eq!(segments.stuck, 0);
         assert!(segments.used.values().all(|used| !used.stuck));
+        // Also when the turn of its zone comes.
+        segments.set_stuck(1);
+        segments.retire_zone(0);
+        assert!(segments.stuck == 0 && !segments.used[&1].stuck);
     }
 }
