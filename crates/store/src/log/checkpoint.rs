@@ -210,6 +210,9 @@ impl Inner {
 
     /// Merges the frozen table.
     async fn merge(self: &Rc<Inner>) -> Result<(), CheckpointError> {
+        // Which zone was being emptied before a crash is not known.
+        let recovers = self.phase.get() == Phase::Opening;
+        let left = self.handle.leaving().filter(|_| recovers);
         let mut others = self.to_evacuate().await;
         others.extend(self.state.borrow().mending.keys());
         others.sort_unstable_by(|one, other| other.cmp(one));
@@ -233,7 +236,7 @@ impl Inner {
                 let spots = match leaf {
                     Ok(leaf) => leaf.map_or([Spot::Nothing; LEAF_BLOCKS as usize], |leaf| leaf.spots()),
                     Err(error @ DiskError::Latched) => return Err(error.into()),
-                    Err(_) if !is_gone && self.state.borrow_mut().leave_unread(key) => continue,
+                    Err(_) if !is_gone && self.state.borrow_mut().leave_unread(key, left) => continue,
                     Err(error) => {
                         // Nobody misses what a deleted volume had there.
                         if !is_gone {
@@ -582,12 +585,19 @@ impl Running {
     /// Leaves a leaf that cannot be read where it is, if nothing changes it but moves from a disk that is
     /// leaving: it may be readable again some day. Its segment is not emptied until then, nor are those from
     /// which its blocks were moved; the moves do not count. Returns whether it was left.
-    fn leave_unread(&mut self, key: LeafKey) -> bool {
+    ///
+    /// The moves are those from the zone that is being emptied; or, while the log recovers, those from this
+    /// disk, which is leaving.
+    fn leave_unread(&mut self, key: LeafKey, left: Option<u16>) -> bool {
         let Some(segment) = self.leaves.get(&key).map(|place| place.segment) else { return false };
         let moves = self.frozen.iter().flat_map(|frozen| frozen.moves_of(key));
         let moves: Vec<Move> = moves.map(|(_, moved)| moved).collect();
         let changed = self.frozen.as_ref().and_then(|frozen| frozen.next_changed_leaf(key, &self.leaves));
-        if changed == Some(key) || !moves.iter().all(|moved| self.is_emptied(moved.from.segment)) {
+        let is_left = |moved: &Move| {
+            let disk = self.segments.locate(moved.from.segment).map(|(disk, _)| disk);
+            left.is_some() && disk == left || self.is_emptied(moved.from.segment)
+        };
+        if changed == Some(key) || !moves.iter().all(is_left) {
             return false;
         }
         self.segments.set_stuck(segment);

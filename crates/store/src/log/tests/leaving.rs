@@ -389,6 +389,57 @@ fn a_leaf_that_cannot_be_read_keeps_the_disk() {
     });
 }
 
+/// The log ends after some of the leaf's blocks were moved, and before a merge. The replay finds the moves,
+/// and does not know which zone was being emptied.
+#[test]
+fn a_leaf_that_cannot_be_read_is_not_lost_to_replayed_moves() {
+    let world = World::new(1);
+    let node = machine(&world, 2, 16 << 20, 1);
+    let (pool, disks, id, slice) = world.block_on(node, CORE, || async {
+        let (pool, disks, id, slice) = filled(2).await;
+        // Opened again, so that the leaf is not in memory.
+        drop(slice);
+        pool.logs_ended().await;
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        idle(&slice).await;
+        (pool, disks, id, slice)
+    });
+    let leaf = super::lost_leaf::first_leaf(&slice);
+    let sectors = leaf.start / 512 * 512..leaf.end.next_multiple_of(512);
+    world.set_disk_faults(node, path(0), DiskFaults { unreadable: vec![sectors], ..DiskFaults::default() });
+    let (pool, disks, slice) = world.block_on(node, CORE, move || async move {
+        pool.leave(&path(0)).await.unwrap();
+        let is_moved = || {
+            let log = log_of(&slice);
+            let state = log.inner.state.borrow();
+            let key = *state.leaves.first_key_value().expect("it is in the map").0;
+            !state.checkpointing && state.active.moves_of(key).next().is_some()
+        };
+        let mut looks = 0;
+        while !is_moved() {
+            rt::sleep(Duration::from_micros(20)).await;
+            looks += 1;
+            assert!(looks < 100_000, "no block of the leaf is moved");
+        }
+        drop(slice);
+        pool.logs_ended().await;
+        let slice = slices(&pool, &disks, id).remove(0);
+        slice.ready().await.unwrap();
+        idle(&slice).await;
+        (pool, disks, slice)
+    });
+    world.set_disk_faults(node, path(0), DiskFaults::default());
+    world.block_on(node, CORE, move || async move {
+        empty_again(&pool).await;
+        check(&slice).await;
+        for at in 0..BLOCKS {
+            assert_eq!(read(&slice, at).await, Ok(at + 1), "block {at}");
+        }
+        drop((pool, disks, slice));
+    });
+}
+
 /// A mirror of the roots moves to the disk that has the other one only if there is no other disk. What its
 /// disk cannot read comes from the other mirror.
 #[test]
