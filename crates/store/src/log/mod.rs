@@ -639,6 +639,8 @@ async fn listen(inner: &Weak<Inner>, handle: &LogHandle) {
         }
         inner.state.borrow_mut().account(&handle.tuning);
         inner.tend();
+        // Another disk may be leaving now, or none.
+        inner.tell_stays();
         inner.changed.notify();
     }
 }

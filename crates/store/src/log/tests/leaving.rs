@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::Instant;
 use rt::sim::{DiskFaults, Recording, Subsets, for_each_cut};
 
+use super::super::Stays;
 use super::super::segment::Zone;
 use super::*;
 use crate::canary::{Canary, make};
@@ -298,6 +299,24 @@ fn segments_on_the_disk_are_announced_last() {
         // If there are no others, those.
         state.segments.free.clear();
         assert!(!state.to_announce(&there).is_empty());
+    });
+}
+
+/// An administrator keeps the disk, and later it leaves after all: what was in the way then is not reported
+/// now.
+#[test]
+fn what_was_in_the_way_is_not_reported_later() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = one_slice(4 << 20).await;
+        slice.ready().await.unwrap();
+        idle(&slice).await;
+        let handle = log_of(&slice).handle();
+        handle.set_stays(Some(Stays::NoSpace));
+        handle.set_leaving(None);
+        rt::sleep(Duration::from_millis(1)).await;
+        assert_eq!(handle.stays(), None);
     });
 }
 
