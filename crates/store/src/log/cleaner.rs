@@ -80,26 +80,29 @@ impl Inner {
         };
         // What is gained per 1000 that are moved.
         let gain = u64::from(slots * SLOT_QUARTERS - live) * 1000 / u64::from(live.max(1));
-        let result = self.walk_victim(victim, gain, gathered).await;
+        let walked = self.walk_victim(victim, gain, gathered).await;
         let mut state = self.state.borrow_mut();
         let next = state.append.next;
         // A segment that keeps an unreadable block is not free with the next root.
         if let Some(used) = state.segments.used.get_mut(&victim).filter(|used| !used.stuck) {
             // The gathered blocks will soon get their sequence numbers; until then the victim counts as
-            // cleaned by the next record.
-            used.cleaned = next + 1;
+            // cleaned by the next record. If some of it was left, nothing is gathered, and the next root is
+            // enough: if it needed a record, checkpoints would follow one another until a host writes one.
+            used.cleaned = next + u64::from(walked != Ok(false));
         }
         state.stock_changed = true;
         drop(state);
-        result
+        walked.map(drop)
     }
 
+    /// Returns whether it has come to the end of the segment; if not, because segments are short, nothing
+    /// stays gathered.
     async fn walk_victim(
         self: &Rc<Inner>,
         victim: u32,
         gain: u64,
         gathered: &mut Vec<Survivor>,
-    ) -> Result<(), ()> {
+    ) -> Result<bool, ()> {
         let slots = self.handle.slots() as usize;
         let mut slot = 0;
         while slot < slots && self.goes_on() {
@@ -109,22 +112,23 @@ impl Inner {
                 self.write_gathered(gathered, 1).await?;
             }
             if is_emptied && !self.may_empty_more().await {
-                return Ok(());
+                self.write_gathered(gathered, 1).await?;
+                return Ok(false);
             }
             self.changed.until(|| self.state.borrow().cleaner_keeps_pace() || !self.goes_on()).await;
             let window = STEP_SLOTS.min(slots - slot);
             let (generation, is_live) = {
                 let state = self.state.borrow();
-                let Some(used) = state.segments.used.get(&victim) else { return Ok(()) };
+                let Some(used) = state.segments.used.get(&victim) else { return Ok(true) };
                 if used.live == 0 {
-                    return Ok(());
+                    return Ok(true);
                 }
                 (used.generation, used.has_live(slot as u16, (slot + window) as u16))
             };
             // If nothing in the window is live, the head alone shows where the next head is.
             let count = if is_live { window } else { 1 };
             let place = Place::new(victim, slot as u16);
-            let Some((disk, _, at)) = self.locate(place) else { return Ok(()) };
+            let Some((disk, _, at)) = self.locate(place) else { return Ok(true) };
             let Ok(mut bytes) = disk.read(at, Buf::uncleared(count * SLOT_BYTES)).await else {
                 self.is_stuck(victim);
                 slot += 1;
@@ -139,7 +143,7 @@ impl Inner {
             self.pump();
             rt::yield_now().await;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Gathers the live blocks from what was read of a victim at `slot`. Returns how many slots were

@@ -348,6 +348,8 @@ impl Segments {
     pub(crate) fn set_stuck(&mut self, segment: u32) {
         if let Some(used) = self.used.get_mut(&segment) {
             self.stuck += u64::from(!std::mem::replace(&mut used.stuck, true));
+            // The next root does not free it, though the cleaner may have been through it.
+            used.cleaned = 0;
         }
     }
 
@@ -617,7 +619,9 @@ mod tests {
         let mut segments = segments();
         for segment in [1, 2] {
             segments.begin(segment, 7, Kind::Data);
+            segments.used.get_mut(&segment).unwrap().cleaned = 9;
             segments.set_stuck(segment);
+            assert_eq!(segments.used[&segment].cleaned, 0, "no root frees it");
         }
         segments.unstick(1);
         assert_eq!(segments.stuck, 2);

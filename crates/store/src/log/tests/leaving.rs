@@ -197,6 +197,52 @@ fn moves_wait_for_one_checkpoint() {
     });
 }
 
+/// The cleaner leaves a segment halfway because segments are short. After the next root it is its turn again,
+/// even if no host has written anything.
+#[test]
+fn a_segment_that_was_left_halfway_has_its_turn_again() {
+    let world = World::new(1);
+    let node = machine(&world, 2, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = filled(2).await;
+        // What is durable has been said then, so the log writes no record by itself.
+        rt::sleep(Duration::from_secs(2)).await;
+        log_of(&slice).inner.merge_all().await.unwrap();
+        idle(&slice).await;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        {
+            let mut state = inner.state.borrow_mut();
+            assert!(state.segments.set_leaving_disk(Some(0)));
+            state.segments.retire_zone(0);
+            // So many that the cleaner need not make room. They are not used.
+            while state.stock() < state.high() {
+                state.segments.ready.push_back((0, 0));
+            }
+            assert!(state.victim_to_empty().is_some());
+            // It waits for the end of a checkpoint.
+            state.checkpointing = true;
+            state.cleaning = true;
+        }
+        let cleaner = rt::spawn(Rc::clone(&inner).run_cleaner());
+        rt::sleep(Duration::from_millis(1)).await;
+        assert!(!cleaner.is_finished());
+        let next = {
+            let mut state = inner.state.borrow_mut();
+            let (need, few) = (state.map_need() as usize, state.low() as usize);
+            state.segments.free.truncate(need);
+            state.segments.ready.truncate(few);
+            state.exhausted = true;
+            state.append.next
+        };
+        inner.changed.notify();
+        cleaner.await;
+        let is_left = |state: &Running| state.segments.used_in(0).any(|(_, used)| used.cleaned > 0);
+        assert!(is_left(&inner.state.borrow()) && inner.state.borrow().append.next == next);
+        inner.checkpoint().await.unwrap();
+        assert!(!is_left(&inner.state.borrow()));
+    });
+}
+
 /// The others have too little space, or no run of extents for a zone: then nothing begins.
 #[test]
 fn a_disk_stays_if_the_others_have_too_little_space() {
