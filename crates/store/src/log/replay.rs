@@ -114,6 +114,8 @@ impl Inner {
             return Err(RecoveryError::NewerBranch(newer));
         }
         self.flush().await.map_err(|_| DiskError::Latched)?;
+        // The root may give up a zone.
+        self.take_reserves();
         let checkpoint = self.checkpoint().await;
         self.state.borrow_mut().checkpoints += 1;
         Ok(checkpoint?)

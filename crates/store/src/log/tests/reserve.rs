@@ -63,6 +63,26 @@ fn others_leave_what_is_reserved() {
     });
 }
 
+/// A log that recovers gives up none of the zones that were lent for a reserve: the pool might have no others
+/// any more.
+#[test]
+fn a_log_that_recovers_keeps_the_zones_of_a_reserve() {
+    let world = World::new(1);
+    let node = machine(&world, 1, 24 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        let kept = pool.create_volume(VolumeSpec { space: reserve(4 * MIB), ..spec("kept", 8 * MIB, 1) });
+        let kept = kept.await.unwrap().id;
+        let disks = pool.share_disks().attach();
+        let slice = slices(&pool, &disks, kept).remove(0);
+        slice.ready().await.unwrap();
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let state = inner.state.borrow();
+        let zones = &state.segments.zones;
+        assert!(zones.len() > 8 && zones.values().all(|zone| !zone.leaving), "{zones:?}");
+    });
+}
+
 /// A reserve is space: more blocks than it has room for fit into it if they shrink.
 #[test]
 fn blocks_that_shrink_take_less_of_a_reserve() {
