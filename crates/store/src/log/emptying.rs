@@ -28,9 +28,10 @@ impl Running {
     }
 
     /// How many segments the next checkpoint takes at most for leaves that lie in a zone which is being
-    /// emptied.
+    /// emptied. Those that cannot be read count, too: they are tried again at any time, and must not take
+    /// room then that hosts have got meanwhile.
     pub(super) fn evacuated_from(&self, zone: u32) -> u64 {
-        let full = |used: &Used| used.kind == Kind::Map && used.live > 0 && !used.stuck;
+        let full = |used: &Used| used.kind == Kind::Map && used.live > 0;
         let full = self.segments.used_in(zone).filter(|(_, used)| full(used));
         let map = full.count().min(self.evacuated_max());
         // Each leaves the end of a segment unused, and so does each batch.

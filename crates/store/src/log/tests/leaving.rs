@@ -454,6 +454,27 @@ fn a_leaf_that_cannot_be_read_keeps_the_disk() {
     });
 }
 
+/// Room does not shrink when what could not be read is tried again.
+#[test]
+fn unread_leaves_keep_their_room() {
+    let world = World::new(1);
+    let node = machine(&world, 2, 16 << 20, 1);
+    world.block_on(node, CORE, || async {
+        let (_pool, _disks, _id, slice) = filled(2).await;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        let mut state = inner.state.borrow_mut();
+        let leaf = state.leaves.first_key_value().expect("it is in the map").1.segment;
+        let zone = state.segments.zone_of(leaf);
+        let before = state.evacuated_from(zone);
+        assert!(before > 0);
+        state.segments.set_stuck(leaf);
+        assert_eq!(state.evacuated_from(zone), before);
+        assert!(state.segments.set_leaving_disk(Some(0)));
+        state.segments.retire_zone(zone);
+        assert_eq!(state.evacuated_from(zone), before);
+    });
+}
+
 /// The log ends after some of the leaf's blocks were moved, and before a merge. The replay finds the moves,
 /// and does not know which zone was being emptied.
 #[test]
