@@ -547,7 +547,7 @@ fn roots_move_to_a_disk_of_their_own() {
         let (left, at) = roots[0];
         let kept = roots[1];
         assert_ne!(left, kept.0);
-        let unreadable = if is_readable { vec![] } else { vec![at..at + 8192] };
+        let unreadable = (!is_readable).then(|| at..at + 8192).into_iter().collect();
         let faults = DiskFaults { unreadable, ..DiskFaults::default() };
         world.set_disk_faults(node, path(left.into()), faults);
         world.block_on(node, CORE, move || async move {
