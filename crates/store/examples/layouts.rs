@@ -191,6 +191,7 @@ async fn make_volume(
         physical_exponent: 0,
         capacity: ByteLen(bytes),
         slices: Some(1),
+        stripe_unit: None,
         created: 0,
         id: None,
         copy: None,

@@ -65,6 +65,7 @@ async fn measure(file: &Path, limit: ByteLen) {
         physical_exponent: 0,
         capacity: ByteLen(VOLUME_BYTES),
         slices: Some(1),
+        stripe_unit: None,
         created: 0,
         id: None,
         copy: None,

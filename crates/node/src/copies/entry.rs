@@ -582,6 +582,8 @@ pub struct NewCopy {
     pub physical_exponent: u8,
     /// The number of slices that it is striped over, the same on all nodes.
     pub slices: u16,
+    /// The stripe unit in bytes, the same on all nodes.
+    pub stripe_unit: u32,
     /// When it is created, in seconds since 1970.
     pub created: u64,
     /// Whether the volume has data already, so that this copy needs a full resync.
@@ -612,6 +614,7 @@ impl NewCopy {
             block_bytes: info.block_size.bytes(),
             physical_exponent: info.physical_exponent,
             slices: info.stripe.slices(),
+            stripe_unit: info.stripe.unit().0 as u32,
             created: info.created,
             blank: true,
             sole: false,

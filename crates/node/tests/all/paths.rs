@@ -373,6 +373,7 @@ fn put_pool_with_copy(world: &World, server: NodeId) -> VolumeId {
             physical_exponent: 0,
             capacity: ByteLen(8 * MIB),
             slices: None,
+            stripe_unit: None,
             created: 0,
             id: None,
             copy,

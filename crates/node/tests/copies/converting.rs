@@ -139,6 +139,29 @@ fn both_copies_are_converted_while_a_host_writes_and_neither_leaves() {
     }
 }
 
+/// In a small pool, the stripe units of thick volumes are smaller than those of logs.
+#[test]
+fn a_copy_that_is_added_to_a_converted_volume_is_striped_like_the_others() {
+    for from in [VolumeKind::Thick, VolumeKind::Log] {
+        each_seed(2, |seed| {
+            let cluster = Cluster::new(seed, 2, 2);
+            cluster.add_shaped(Shape { kind: from, ..Shape::thick() }, 1);
+            let written = cluster.start_writing(cluster.portal(0));
+            cluster.convert(0, other(from));
+            let is_converted = || cluster.kinds_of_copy(0) == (other(from), None);
+            assert!(cluster.world.run_until(is_converted, Duration::from_secs(60)), "it is not converted");
+            let added = AddedCopy { node: 2, pool: None, instead_of: None };
+            cluster.control(0, |control| async move { control.add_copy(NAME, added).await }).unwrap();
+            let is_in_sync = || cluster.in_sync(0) == 2;
+            assert!(cluster.world.run_until(is_in_sync, Duration::from_secs(60)), "no copy is added");
+            cluster.stop_writing(&written);
+            cluster.world.run_for(Duration::from_secs(1));
+            assert_eq!(cluster.checksum(0), cluster.checksum(1));
+            cluster.assert_reads_back(1, &written);
+        });
+    }
+}
+
 #[test]
 fn a_node_that_is_lost_in_the_middle_continues_when_it_is_back() {
     for from in [VolumeKind::Thick, VolumeKind::Log] {

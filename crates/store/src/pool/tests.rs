@@ -363,6 +363,7 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
                 physical_exponent: 0,
                 capacity: ByteLen(capacity),
                 slices: Some(2),
+                stripe_unit: None,
                 created: 0,
                 id: None,
                 copy,

@@ -38,6 +38,9 @@ pub struct VolumeSpec {
     /// The number of slices, a power of two; it never changes. `None`: one per core, or fewer if the volume
     /// is small.
     pub slices: Option<u16>,
+    /// The stripe unit in bytes, a power of two; it never changes. `None`: [`Pool::stripe_unit`]. All copies
+    /// of a volume have the same one, or a block would not be in the same slice in all of them.
+    pub stripe_unit: Option<ByteLen>,
     /// The time of creation, in seconds since 1970.
     pub created: u64,
     /// The identity; `None`: a new one. All copies of a volume have the same identity on all nodes, by which
@@ -121,6 +124,12 @@ impl Pool {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let infos = infos(&self.0.state.borrow().catalog, self.0.extent_bytes);
         infos.into_iter().map(|info| self.0.with_used(info)).collect()
+    }
+
+    /// The stripe unit of a new volume of this kind, unless one is specified: 1 MiB, or an extent of a thick
+    /// volume, if the pool's are smaller.
+    pub fn stripe_unit(&self, kind: VolumeKind) -> ByteLen {
+        self.0.stripe_unit(kind)
     }
 
     /// The identities of all volumes.
@@ -556,6 +565,18 @@ impl Inner {
         self.state.borrow().catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))
     }
 
+    /// The least space that a slice of a new volume takes.
+    fn piece(&self, kind: VolumeKind) -> u64 {
+        match kind {
+            VolumeKind::Thick => self.extent_bytes,
+            VolumeKind::Ram | VolumeKind::Log => STRIPE_UNIT.0,
+        }
+    }
+
+    fn stripe_unit(&self, kind: VolumeKind) -> ByteLen {
+        ByteLen(STRIPE_UNIT.0.min(self.piece(kind)))
+    }
+
     /// Builds the entry of a new volume, without space.
     fn new_entry(&self, spec: VolumeSpec) -> Result<VolumeEntry, StoreError> {
         check_capacity(spec.capacity, spec.block_size)?;
@@ -566,11 +587,9 @@ impl Inner {
         if !spec.space.suits(spec.kind, spec.capacity) {
             return Err(StoreError::SpaceInvalid);
         }
-        let piece = match spec.kind {
-            VolumeKind::Thick => self.extent_bytes,
-            VolumeKind::Ram | VolumeKind::Log => STRIPE_UNIT.0,
-        };
+        let piece = self.piece(spec.kind);
         let slices = spec.slices.unwrap_or_else(|| slices_for(rt::cores(), spec.capacity, piece));
+        let unit = spec.stripe_unit.unwrap_or_else(|| self.stripe_unit(spec.kind));
         if !slices.is_power_of_two() || slices > SLICES_MAX {
             return Err(StoreError::SlicesInvalid(slices));
         }
@@ -579,7 +598,7 @@ impl Inner {
             kind: spec.kind,
             block_size: spec.block_size,
             physical_exponent: spec.physical_exponent,
-            stripe: Stripe::new(slices, ByteLen(STRIPE_UNIT.0.min(piece))),
+            stripe: Stripe::new(slices, unit),
             capacity: spec.capacity,
             created: spec.created,
             copy: spec.copy,

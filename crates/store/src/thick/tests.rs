@@ -23,6 +23,7 @@ fn spec(pages: u64) -> VolumeSpec {
         physical_exponent: 0,
         capacity: ByteLen(pages * PAGE_COVERS),
         slices: Some(1),
+        stripe_unit: None,
         created: 0,
         id: None,
         copy: None,

@@ -42,6 +42,7 @@ pub(crate) fn thick(name: &str, capacity: u64) -> VolumeSpec {
         physical_exponent: 0,
         capacity: ByteLen(capacity),
         slices: Some(2),
+        stripe_unit: None,
         created: 1_700_000_000,
         id: None,
         copy: None,

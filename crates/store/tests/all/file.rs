@@ -66,6 +66,7 @@ fn volume(name: &str, capacity: u64) -> VolumeSpec {
         physical_exponent: 3,
         capacity: ByteLen(capacity),
         slices: Some(2),
+        stripe_unit: None,
         created: 1_700_000_000,
         id: None,
         copy: None,

@@ -329,6 +329,7 @@ impl Model {
             physical_exponent: 0,
             capacity: ByteLen(units * 8192 + u64::from(block.bytes())),
             slices: Some(slices),
+            stripe_unit: None,
             created: self.written,
             id: None,
             copy,

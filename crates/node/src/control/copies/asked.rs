@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use base::{BlockSize, ByteLen, Instant};
 use replica::Epoch;
-use store::{CopyOf, CopyState, Pool, ReadFailure, SpacePolicy, VolumeInfo, VolumeSpec};
+use store::{
+    CopyOf, CopyState, EXTENT_BYTES_MIN, Pool, ReadFailure, STRIPE_UNIT, SpacePolicy, VolumeInfo, VolumeSpec,
+};
 
 use super::super::change::{Changing, WaitsFor, Work};
 use super::super::doing::Doing;
@@ -107,6 +109,7 @@ impl Control {
             physical_exponent: copy.physical_exponent,
             capacity: base::ByteLen(copy.size),
             slices: Some(copy.slices),
+            stripe_unit: Some(stripe_unit(copy.stripe_unit).ok_or(strange("stripe unit"))?),
             created: copy.created,
             id: Some(id),
             copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
@@ -194,8 +197,8 @@ impl Control {
             // the copy is grown to the longer of the two sizes.
             let fits = other.id() == pool.id()
                 && info.copy.is_some_and(|kept| kept.cluster == copy.cluster)
-                && (info.kind, info.block_size, info.stripe.slices())
-                    == (spec.kind, spec.block_size, spec.slices.unwrap_or_default());
+                && (info.kind, info.block_size, Some(info.stripe.slices()), Some(info.stripe.unit()))
+                    == (spec.kind, spec.block_size, spec.slices, spec.stripe_unit);
             if fits {
                 if info.capacity < spec.capacity {
                     pool.grow_volume_watched(id, spec.capacity, changing.zeroing()).await?;
@@ -449,6 +452,12 @@ impl Control {
         })
         .await
     }
+}
+
+/// The stripe unit of this many bytes, if there may be one.
+fn stripe_unit(bytes: u32) -> Option<ByteLen> {
+    let unit = ByteLen(bytes.into());
+    (bytes.is_power_of_two() && (EXTENT_BYTES_MIN..=STRIPE_UNIT.0).contains(&unit.0)).then_some(unit)
 }
 
 /// Whether a node that asked for a copy at that time may still be adding it to the cluster's record.

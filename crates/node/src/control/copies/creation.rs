@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::BlockSize;
 use cluster::Transaction;
 use replica::{NodeId, Slot};
-use store::{Compression, SpacePolicy, VolumeKind};
+use store::{Compression, STRIPE_UNIT, SpacePolicy, VolumeKind};
 
 use super::super::access::MapSpec;
 use super::super::change::{Changing, WaitsFor};
@@ -111,6 +111,9 @@ impl Control {
             VolumeKind::Log => new.compression,
             VolumeKind::Thick | VolumeKind::Ram => Compression::default(),
         };
+        // The pools of other nodes may have other extents.
+        let pool = new.pool.as_ref().map_or_else(|| self.only_pool(), |pool| self.pool_named(pool));
+        let stripe_unit = pool.map_or(STRIPE_UNIT, |pool| pool.stripe_unit(new.kind)).0 as u32;
         let copy = |slot: usize| NewCopy {
             id: id.to_string(),
             slot: slot as u8,
@@ -123,6 +126,7 @@ impl Control {
             block_bytes: shape.block_bytes,
             physical_exponent: shape.physical_exponent,
             slices: shape.slices,
+            stripe_unit,
             created: shape.created,
             blank: false,
             sole: ranking.wanted == 1,

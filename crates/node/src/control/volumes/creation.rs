@@ -89,6 +89,7 @@ impl Control {
             physical_exponent,
             capacity,
             slices: new.slices,
+            stripe_unit: None,
             created: new.created,
             id: None,
             copy: None,

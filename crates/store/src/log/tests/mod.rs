@@ -123,6 +123,7 @@ fn spec(name: &str, capacity: u64, slices: u16) -> VolumeSpec {
         physical_exponent: 3,
         capacity: ByteLen(capacity),
         slices: Some(slices),
+        stripe_unit: None,
         created: 0,
         id: None,
         copy: None,

@@ -112,6 +112,7 @@ fn a_zone_whose_return_finds_no_space_stays_the_logs() {
             physical_exponent: 3,
             capacity: ByteLen(4 << 20),
             slices: Some(1),
+            stripe_unit: None,
             created: 0,
             id: None,
             copy: None,
