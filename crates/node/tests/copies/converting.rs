@@ -3,7 +3,7 @@
 use super::set_back::log_in_at_last;
 use super::*;
 
-use node::control::EndedWork;
+use node::control::{AddedCopy, EndedWork};
 use rt::sim::DiskLatency;
 
 const NAME: &str = Shape::thick().name;
