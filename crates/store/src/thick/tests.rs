@@ -70,7 +70,7 @@ fn unit(page: u64) -> ByteOffset {
 
 /// What is written there.
 fn content(page: u64) -> Chain {
-    Chain::copy_of(&[page as u8 + 1; UNIT as usize])
+    Chain::copy_of(&(page + 1).to_le_bytes().repeat(UNIT as usize / 8))
 }
 
 #[test]
