@@ -429,9 +429,10 @@ mod tests {
 
     use super::super::LogMemory;
     use super::super::segment::Zone;
-    use super::super::space::DEBT_SLOTS_MAX;
+    use super::super::space::{DEBT_SLOTS_MAX, RESERVE};
     use super::super::tests::without_pool;
     use super::*;
+    use crate::canary::make;
 
     /// A log with one open segment of 1 MiB, and no other.
     fn running() -> Running {
@@ -442,11 +443,16 @@ mod tests {
         state
     }
 
+    /// Where the result of this many entries goes.
+    fn ticket(entries: usize) -> Rc<Ticket> {
+        let (reply, _result) = oneshot();
+        let (left, failed, reply) = (Cell::new(entries), Cell::new(None), Cell::new(Some(reply)));
+        Rc::new(Ticket { left, failed, reply })
+    }
+
     /// A write of this many blocks waits for a record.
     fn wait(state: &mut Running, blocks: usize) {
-        let (reply, _result) = oneshot();
-        let (left, failed, reply) = (Cell::new(blocks), Cell::new(None), Cell::new(Some(reply)));
-        let ticket = Rc::new(Ticket { left, failed, reply });
+        let ticket = ticket(blocks);
         let data = Buf::zeroed(blocks * SLOT_BYTES).share();
         let first = 10_000 * state.append.next + 1000 * state.append.data.len() as u64;
         let item = Item::Blocks { first, size: Size::Whole, data, crcs: vec![0; blocks] };
@@ -507,5 +513,33 @@ mod tests {
         (state.cleaning, state.segments.free) = (true, (1..16).collect());
         wait(&mut state, 1);
         assert_eq!(next(&mut state), Some(1), "no segments are short: it empties a zone");
+    }
+
+    /// However much data waits, UNMAP gets a segment, and so does the cleaner.
+    #[test]
+    fn data_leaves_the_last_segments_to_others() {
+        let mut state = running();
+        state.segments.ready = (1..=RESERVE as u32 + 2).map(|segment| (segment, 7)).collect();
+        wait(&mut state, 300);
+        while next(&mut state).is_some() {
+            // They have been written.
+            state.append.in_flight.clear();
+            wait(&mut state, 300);
+        }
+        state.segments.seal_hosts();
+        assert_eq!(next(&mut state), None);
+        let unmap = [Item::Zeros { block: 0, count: 1 }].into();
+        state.append.control.push_back(Request { branch: 1, items: unmap, durable: true, ticket: ticket(1) });
+        assert!(next(&mut state).is_some() && !state.append.has_control());
+        assert!(state.may_open_for_survivors() && state.open_next(Stream::Survivors));
+    }
+
+    /// Whole logs show it too rarely: they let hosts write no faster than the cleaner gains segments.
+    #[test]
+    fn a_reserve_that_hosts_get_is_noticed() {
+        make(Some(Canary::ReserveToHosts));
+        let noticed = std::panic::catch_unwind(data_leaves_the_last_segments_to_others).is_err();
+        make(None);
+        assert!(noticed);
     }
 }
