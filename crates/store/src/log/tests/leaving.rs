@@ -210,6 +210,8 @@ fn a_segment_that_was_left_halfway_has_its_turn_again() {
         log_of(&slice).inner.merge_all().await.unwrap();
         idle(&slice).await;
         let inner = Rc::clone(&log_of(&slice).inner);
+        // The cleaner looks there after each segment.
+        log_of(&slice).handle().set_leaving(Some(0));
         {
             let mut state = inner.state.borrow_mut();
             assert!(state.segments.set_leaving_disk(Some(0)));
@@ -222,6 +224,8 @@ fn a_segment_that_was_left_halfway_has_its_turn_again() {
             // It waits for the end of a checkpoint.
             state.checkpointing = true;
             state.cleaning = true;
+            // No zone arrives: with one, segments would not be short.
+            state.asking = true;
         }
         let cleaner = rt::spawn(Rc::clone(&inner).run_cleaner());
         rt::sleep(Duration::from_millis(1)).await;
@@ -253,7 +257,7 @@ fn a_disk_stays_if_the_others_have_too_little_space() {
         let id = pool.create_volume(spec("v", 1 << 30, 1)).await.unwrap().id;
         let disks = pool.share_disks().attach();
         let slice = slices(&pool, &disks, id).remove(0);
-        for at in 0..3000 {
+        for at in 0..2500 {
             write(&slice, at, at + 1, Durability::Cached).await.unwrap();
         }
         for number in [0, 1] {
@@ -267,7 +271,7 @@ fn a_disk_stays_if_the_others_have_too_little_space() {
         pool.leave(&path(0)).await.unwrap();
         empty(&pool).await.unwrap();
         check(&slice).await;
-        for at in 0..3000 {
+        for at in 0..2500 {
             assert_eq!(read(&slice, at).await, Ok(at + 1), "block {at}");
         }
     });
@@ -410,19 +414,19 @@ fn what_cannot_be_read_keeps_the_disk() {
     });
 }
 
+/// Has no leaf in memory: those that are needed are read from the disk.
+fn forget_leaves(slice: &Slice) {
+    log_of(slice).inner.state.borrow_mut().cache.clear();
+}
+
 /// The same if it is only a leaf, whose blocks could be moved.
 #[test]
 fn a_leaf_that_cannot_be_read_keeps_the_disk() {
     let world = World::new(1);
     let node = machine(&world, 2, 16 << 20, 1);
     let (pool, disks, slice) = world.block_on(node, CORE, || async {
-        let (pool, disks, id, slice) = filled(2).await;
-        // Opened again, so that the leaf is not in memory.
-        drop(slice);
-        pool.logs_ended().await;
-        let slice = slices(&pool, &disks, id).remove(0);
-        slice.ready().await.unwrap();
-        idle(&slice).await;
+        let (pool, disks, _id, slice) = filled(2).await;
+        forget_leaves(&slice);
         (pool, disks, slice)
     });
     let leaf = super::lost_leaf::first_leaf(&slice);
@@ -483,12 +487,7 @@ fn a_leaf_that_cannot_be_read_is_not_lost_to_replayed_moves() {
     let node = machine(&world, 2, 16 << 20, 1);
     let (pool, disks, id, slice) = world.block_on(node, CORE, || async {
         let (pool, disks, id, slice) = filled(2).await;
-        // Opened again, so that the leaf is not in memory.
-        drop(slice);
-        pool.logs_ended().await;
-        let slice = slices(&pool, &disks, id).remove(0);
-        slice.ready().await.unwrap();
-        idle(&slice).await;
+        forget_leaves(&slice);
         (pool, disks, id, slice)
     });
     let leaf = super::lost_leaf::first_leaf(&slice);
@@ -603,7 +602,8 @@ fn no_root_is_written_while_a_mirror_moves() {
 #[test]
 fn roots_are_written_to_both_places_if_it_is_unknown_which_counts() {
     let world = World::new(1);
-    let node = machine(&world, 1, 12 << 20, 1);
+    // The metadata takes 15.8 MiB of each disk, and no run of eight extents is left on the small one.
+    let node = machine(&world, 1, 16 << 20, 1);
     for disk in 1..4 {
         world.put_disk(node, path(disk), DiskImage::new(32 << 20, 512));
     }
@@ -623,7 +623,7 @@ fn roots_are_written_to_both_places_if_it_is_unknown_which_counts() {
         (pool, disks, id, handle)
     });
     let left = pool.leaving().map(|leaving| leaving.path);
-    world.set_disk_faults(node, path(0), DiskFaults::default().with_unwritable(0..12 << 20));
+    world.set_disk_faults(node, path(0), DiskFaults::default().with_unwritable(0..16 << 20));
     world.block_on(node, CORE, move || async move {
         let failed = pool.empty_logs().await;
         assert!(failed.is_err() && pool.metadata_state() == crate::pool::MetadataState::Failed);
@@ -680,7 +680,17 @@ fn record(seed: u64) -> (Recording, Rc<RefCell<Writes>>, VolumeId) {
         let mut rng = Rng::new(seed);
         let mut act = 0;
         let mut has_left = false;
+        // With some seeds, no root is written while both mirrors move: what a cut finds then was copied.
+        let pauses = seed % 2 == 0;
+        let inner = Rc::clone(&log_of(&slice).inner);
+        inner.state.borrow_mut().checkpointing |= pauses;
         pool.leave(&path(0)).await.unwrap();
+        if pauses {
+            assert!(pool.empty_logs().await.unwrap());
+            inner.state.borrow_mut().checkpointing = false;
+            inner.settle();
+        }
+        drop(inner);
         for round in 0.. {
             for _ in 0..3 {
                 act += 1;
