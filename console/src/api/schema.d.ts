@@ -1634,6 +1634,12 @@ export interface components {
              * @description Logical block size in bytes: 512 or 4096.
              */
             block_size: number;
+            /**
+             * @description Whether every read compares blocks with their checksums: always in a log volume, and in a thick volume
+             *     that was created with them. Absent for a RAM volume, and as long as no node with a copy has reported
+             *     it.
+             */
+            checksums?: boolean | null;
             comparison?: components["schemas"]["Comparison"] | null;
             compression?: components["schemas"]["Compression"] | null;
             /**
@@ -3387,6 +3393,12 @@ export interface components {
                  * @description Logical block size in bytes: 512 or 4096.
                  */
                 block_size: number;
+                /**
+                 * @description Whether every read compares blocks with their checksums: always in a log volume, and in a thick volume
+                 *     that was created with them. Absent for a RAM volume, and as long as no node with a copy has reported
+                 *     it.
+                 */
+                checksums?: boolean | null;
                 comparison?: components["schemas"]["Comparison"] | null;
                 compression?: components["schemas"]["Compression"] | null;
                 /**
@@ -4349,6 +4361,12 @@ export interface components {
              * @description Logical block size in bytes: 512 or 4096.
              */
             block_size: number;
+            /**
+             * @description Whether every read compares blocks with their checksums: always in a log volume, and in a thick volume
+             *     that was created with them. Absent for a RAM volume, and as long as no node with a copy has reported
+             *     it.
+             */
+            checksums?: boolean | null;
             comparison?: components["schemas"]["Comparison"] | null;
             compression?: components["schemas"]["Compression"] | null;
             /**
@@ -4497,6 +4515,8 @@ export interface components {
              * @default 512
              */
             block_size?: number;
+            /** @description Checksums, which every read compares, for a thick volume. Log volumes always have them. */
+            checksums?: boolean;
             compression?: components["schemas"]["Compression"] | null;
             /**
              * Format: int32
@@ -9174,7 +9194,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_mapped`, `volume_in_use`, `no_cluster` */
+            /** @description `volume_mapped`, `volume_in_use`, `volume_in_several_pools`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9231,7 +9251,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_exists`, `forked`, `no_cluster` */
+            /** @description `volume_exists`, `volume_in_several_pools`, `forked`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9320,7 +9340,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forked`, `changed_meanwhile`, `no_cluster`; `disk_leaving`; `pool_unavailable`, `pool_read_only`, `disk_failed`: of a node with a copy */
+            /** @description `volume_in_several_pools`, `forked`, `changed_meanwhile`, `no_cluster`; `disk_leaving`; `pool_unavailable`, `pool_read_only`, `disk_failed`: of a node with a copy */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -185,7 +185,7 @@ impl fmt::Display for Collision {
             ),
             Collision::FloatingIp { address } => write!(
                 f,
-                "floating IP {address} of the joining node: delete it there (`ursa floating-ip delete {address}`), and create it in the cluster when the node has joined"
+                "floating IP {address} of the joining node: remove it there (`ursa floating-ip remove {address}`), and add it in the cluster when the node has joined"
             ),
         }
     }

@@ -127,7 +127,7 @@ fn a_node_joins_from_a_cluster_of_its_own_with_all_that_it_has() {
     let join = || second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [listen]}));
     let nodes = |rig: &Rig| rig.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
     let detail = join().refused(409, "join_collision")["detail"].as_str().unwrap().to_owned();
-    for said in ["ursa volume rename db", "ursa floating-ip delete 192.0.2.10"] {
+    for said in ["ursa volume rename db", "ursa floating-ip remove 192.0.2.10"] {
         assert!(detail.contains(said), "{said} is missing: {detail}");
     }
     assert_eq!((nodes(&first).len(), nodes(&second).len()), (1, 1), "nothing has changed");
