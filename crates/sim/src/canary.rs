@@ -34,7 +34,7 @@ impl Canary {
     /// The mistakes that one of the first 250 seeds detects, each with a seed that did.
     ///
     /// The test tries that seed first, and then the others.
-    pub const NOTICED: [(Canary, u64); 28] = [
+    pub const NOTICED: [(Canary, u64); 26] = [
         (Canary::Disks, 91),
         (Canary::DisksBeside, 3),
         (Canary::Node(Mistake::AnswerEarly), 1),
@@ -51,15 +51,13 @@ impl Canary {
         (Canary::Node(Mistake::StartUnnumbered), 98),
         (Canary::Store(Flaw::MoveUncopied), 220),
         (Canary::Store(Flaw::MoveUnfollowed), 66),
-        (Canary::Store(Flaw::RootWithoutFlush), 0),
-        (Canary::Store(Flaw::FreeBeforeRoot), 0),
-        (Canary::Store(Flaw::MoveWithoutLooking), 0),
-        (Canary::Store(Flaw::MoveLate), 0),
-        (Canary::Store(Flaw::RecordCached), 0),
-        (Canary::Store(Flaw::ConvertOnce), 0),
-        (Canary::Store(Flaw::ConvertUnheld), 0),
+        (Canary::Store(Flaw::RootWithoutFlush), 51),
+        (Canary::Store(Flaw::MoveWithoutLooking), 140),
+        (Canary::Store(Flaw::RecordCached), 8),
+        (Canary::Store(Flaw::ConvertOnce), 2),
+        (Canary::Store(Flaw::ConvertUnheld), 2),
         (Canary::Rule(Rule::NoIntent), 0),
-        (Canary::Rule(Rule::NoEpoch), 1),
+        (Canary::Rule(Rule::NoEpoch), 42),
         (Canary::Rule(Rule::NoFloor), 137),
         (Canary::Rule(Rule::Unconfirmed), 69),
         (Canary::Rule(Rule::GrownUnseen), 143),
@@ -69,22 +67,22 @@ impl Canary {
     ///
     /// The same run without the part ([`crate::Plan::without`]) detects nothing: proof that the part is
     /// effective.
-    pub const SHOWN_BY: [(&str, Canary, u64); 39] = [
-        ("kill", Canary::Rule(Rule::CoordinatorIntent), 7),
-        ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 52),
-        ("last words", Canary::Rule(Rule::CoordinatorIntent), 114),
-        ("power loss", Canary::DisksBeside, 6),
+    pub const SHOWN_BY: [(&str, Canary, u64); 38] = [
+        ("kill", Canary::Rule(Rule::CoordinatorIntent), 20),
+        ("kill that is told", Canary::Rule(Rule::CoordinatorIntent), 3),
+        ("last words", Canary::Rule(Rule::CoordinatorIntent), 17),
+        ("power loss", Canary::DisksBeside, 85),
         ("black-out", Canary::Node(Mistake::NotStored), 10),
-        ("orderly stop", Canary::Rule(Rule::SettleBlind), 558),
-        ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 242),
+        ("orderly stop", Canary::Rule(Rule::SettleBlind), 47),
+        ("loss of the vote", Canary::Node(Mistake::ForkUnwritten), 24),
         ("pause", Canary::Rule(Rule::NoLease), 17),
         ("clock stop", Canary::Rule(Rule::Unconfirmed), 69),
         ("clock leap", Canary::Clocks, 87),
         ("cut", Canary::Rule(Rule::NoLease), 11),
         ("isolation", Canary::Rule(Rule::NoLease), 6),
         ("lapse", Canary::Rule(Rule::NoLease), 5),
-        ("stutter", Canary::Rule(Rule::NoFloor), 26),
-        ("turn", Canary::Rule(Rule::NoFloor), 32),
+        ("stutter", Canary::Rule(Rule::NoFloor), 44),
+        ("turn", Canary::Rule(Rule::NoFloor), 40),
         ("watch of the record held", Canary::Rule(Rule::NoRevision), 166),
         ("full disk", Canary::Node(Mistake::FullIsBroken), 18),
         ("copy taken off", Canary::Rule(Rule::NoOwnDirty), 173),
@@ -92,11 +90,11 @@ impl Canary {
         ("copy moved", Canary::Rule(Rule::NoOwnDirty), 13),
         ("growth", Canary::Rule(Rule::GrownUnseen), 143),
         ("bad blocks", Canary::Node(Mistake::BadLeft), 23),
-        ("blocks lost for good", Canary::Node(Mistake::ReadHere), 83),
+        ("blocks lost for good", Canary::Node(Mistake::ReadHere), 24),
         ("unreadable disk", Canary::Node(Mistake::ReadHere), 0),
         ("failing disk", Canary::Node(Mistake::FaultIgnored), 25),
         ("hanging disk", Canary::Node(Mistake::HangUnseen), 112),
-        ("dead disk", Canary::Node(Mistake::FaultIgnored), 98),
+        ("dead disk", Canary::Node(Mistake::FaultIgnored), 52),
         ("disk gone for good", Canary::Rule(Rule::NoOwnDirty), 34),
         ("disk set back", Canary::Node(Mistake::TrustSetBack), 63),
         ("machine set back", Canary::Node(Mistake::StartUnnumbered), 98),
@@ -105,10 +103,9 @@ impl Canary {
         (ROT, Canary::Node(Mistake::RotUnseen), 1),
         (TWO_DISKS, Canary::SecondDisks, 3),
         (ALL_REGISTRANTS, Canary::Target(Slip::AllRegistrantsLetRead), 10),
-        (FULL_POOLS, Canary::Node(Mistake::FullIsBroken), 0),
-        (FULL_POOLS, Canary::Node(Mistake::RefusedForGood), 0),
-        (CONVERSIONS, Canary::Store(Flaw::ConvertOnce), 0),
-        (LOGS, Canary::Store(Flaw::RecordCached), 0),
+        (FULL_POOLS, Canary::Node(Mistake::RefusedForGood), 65),
+        (CONVERSIONS, Canary::Store(Flaw::ConvertOnce), 2),
+        (LOGS, Canary::Store(Flaw::RecordCached), 8),
     ];
 
     /// Faults for which no such mistake is known.

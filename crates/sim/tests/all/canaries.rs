@@ -27,21 +27,21 @@ const IN_LOGS: [InLogs; 3] = [
         says: "was in sync and lost power, and sector",
         canary: Canary::Store(Flaw::RecordCached),
         plans: |plan| plan.has("logs"),
-        before: 0,
+        before: 8,
     },
     InLogs {
         check: "A3",
         says: "in one epoch, and is",
         canary: Canary::Store(Flaw::ConvertOnce),
         plans: |plan| plan.converts,
-        before: 0,
+        before: 36,
     },
     InLogs {
         check: "A4",
         says: "and no bit says so",
         canary: Canary::Rule(Rule::NoIntent),
         plans: |plan| plan.logs[0] && (plan.logs[1] || plan.beside.is_none()),
-        before: 0,
+        before: 7,
     },
 ];
 

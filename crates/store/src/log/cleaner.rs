@@ -2,8 +2,8 @@
 //!
 //! What must never happen: a write waits for more of its steps than hosts may owe slots; it runs out of
 //! segments; it works without gaining anything. A step reads at most 1 MiB of a victim, and writes its live
-//! blocks as records of survivors. The map changes in the next checkpoint, and until then blocks are read from
-//! their old places.
+//! blocks as records of survivors. The map changes in the next checkpoint, and until then blocks are read
+//! from their old places.
 
 use std::rc::Rc;
 

@@ -629,7 +629,8 @@ fn a_copy_that_holds_lost_blocks_is_converted_though_merges_take_seconds() {
     });
 }
 
-/// Both layouts count for a moment, until it is known which one will: then hosts do not wait for the other one.
+/// Both layouts count for a moment, until it is known which one will: then hosts do not wait for the other
+/// one.
 #[test]
 fn a_write_to_both_layouts_ends_when_the_one_on_a_disk_that_hangs_is_dropped() {
     let seconds = Duration::from_secs;

@@ -149,8 +149,8 @@ impl Control {
         let cluster = token.cluster.to_string();
         let mut own = Vec::new();
         if let Some(place) = self.place() {
-            // The access rules of a cluster whose files are missing must not get into another one. A node that
-            // runs without them takes part in its cluster: it would have a second life beside this one.
+            // The access rules of a cluster whose files are missing must not get into another one. A node
+            // that runs without them takes part in its cluster: it would have a second life beside this one.
             match self.has_lost_files() && self.keeper().is_err() {
                 true if place.cluster == cluster => {}
                 true => return Err(EnterError::Already.into()),
@@ -324,9 +324,9 @@ impl Control {
 
 /// The portal group of a node that joins: the one that it has, unless that is another node's.
 ///
-/// Its own entries, from an earlier place in the cluster or from an attempt to join that failed, do not count:
-/// it will not use them again. The identity alone does not tell them from those of a clone, which may be down,
-/// or may have joined so recently that nobody has heard it. But a clone has other addresses.
+/// Its own entries, from an earlier place in the cluster or from an attempt to join that failed, do not
+/// count: it will not use them again. The identity alone does not tell them from those of a clone, which may
+/// be down, or may have joined so recently that nobody has heard it. But a clone has other addresses.
 fn portal_group_in(nodes: &[(NodeEntry, bool)], newcomer: &Newcomer) -> Option<u16> {
     let is_own = |node: &NodeEntry, up: bool| {
         let mut addresses = newcomer.listen.iter().chain(&newcomer.portals);

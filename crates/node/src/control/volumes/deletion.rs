@@ -44,7 +44,8 @@ impl Control {
         .await
     }
 
-    /// Checks, without doing it, whether what this node has of a volume could be deleted, apart from LUN maps.
+    /// Checks, without doing it, whether what this node has of a volume could be deleted, apart from LUN
+    /// maps.
     ///
     /// # Errors
     /// [`ControlError::NotFound`]; [`ControlError::InSeveralPools`].

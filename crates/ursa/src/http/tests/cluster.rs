@@ -182,7 +182,8 @@ fn a_node_can_be_in_a_cluster_from_its_first_start() {
     });
 }
 
-/// They are missing at its next start. Until then it takes part in the cluster: it must not begin another life.
+/// They are missing at its next start. Until then it takes part in the cluster: it must not begin another
+/// life.
 #[test]
 fn a_node_whose_files_were_deleted_does_not_join_again_before_it_is_restarted() {
     let (first, second) = (Rig::new(), Rig::new());

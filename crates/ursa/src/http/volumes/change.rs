@@ -74,8 +74,8 @@ fn space_change(change: &VolumeChange) -> SpaceChange {
     SpaceChange { when_full: change.when_full.map(asked_when_full), reserve: change.reserve.map(ByteLen) }
 }
 
-/// Renames and grows the volume, both or neither. Then changes its compression and its space policy, which can
-/// be repeated.
+/// Renames and grows the volume, both or neither. Then changes its compression and its space policy, which
+/// can be repeated.
 async fn changed(
     control: Rc<Control>,
     name: String,

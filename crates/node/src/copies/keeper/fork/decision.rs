@@ -195,8 +195,8 @@ impl Fork {
         self.phase = Phase::Void;
     }
 
-    /// It is in this node's record. `heard`: the other node was heard meanwhile; `named`: the record still has
-    /// this copy in sync, as far as this node has followed it. Returns whether the node acts in it (F2).
+    /// It is in this node's record. `heard`: the other node was heard meanwhile; `named`: the record still
+    /// has this copy in sync, as far as this node has followed it. Returns whether the node acts in it (F2).
     pub(super) fn handle_written(&mut self, heard: bool, named: bool) -> bool {
         let goes = (!heard || makes(Canary::ForkThoughHeard)) && named;
         if !goes {
