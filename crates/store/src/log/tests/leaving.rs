@@ -681,7 +681,7 @@ fn record(seed: u64) -> (Recording, Rc<RefCell<Writes>>, VolumeId) {
         let mut act = 0;
         let mut has_left = false;
         // With some seeds, no root is written while both mirrors move: what a cut finds then was copied.
-        let pauses = seed % 2 == 0;
+        let pauses = seed.is_multiple_of(2);
         let inner = Rc::clone(&log_of(&slice).inner);
         inner.state.borrow_mut().checkpointing |= pauses;
         pool.leave(&path(0)).await.unwrap();
