@@ -14,7 +14,7 @@ use super::append::Survivor;
 use super::pack::is_intact;
 use super::place::{Place, QUARTER_BYTES, SLOT_BYTES, SLOT_QUARTERS};
 use super::record::{DATA_SLOTS_MAX, ENTRIES_MAX, Head, Stream};
-use super::segment::{Kind, Used};
+use super::segment::Used;
 use super::{Inner, Running, Sweeping};
 use crate::canary::{Canary, makes};
 
@@ -278,16 +278,8 @@ impl Running {
     fn gaining_victim(&self) -> Option<u32> {
         let slots = self.segments.slots;
         let gain = |used: &Used| slots.saturating_sub(used.slots_when_moved());
-        let fits = |used: &Used| {
-            used.kind == Kind::Data
-                && !used.open
-                && !used.released
-                && !used.stuck
-                && used.cleaned == 0
-                && used.live > 0
-                && used.newest < self.root_sequence
-                && gain(used) >= (slots / GAIN_PART).max(1)
-        };
+        let fits =
+            |used: &Used| used.can_be_cleaned(self.root_sequence) && gain(used) >= (slots / GAIN_PART).max(1);
         let worth = |used: &Used| {
             let age = (self.append.next - used.newest) as f64;
             let live = f64::from(used.live) / f64::from(slots * SLOT_QUARTERS);

@@ -76,16 +76,8 @@ impl Running {
         if self.stock() <= self.low() {
             return None;
         }
-        let fits = |used: &Used| {
-            used.kind == Kind::Data
-                && !used.open
-                && !used.released
-                && !used.stuck
-                && used.cleaned == 0
-                && used.live > 0
-                && used.newest < self.root_sequence
-        };
-        self.segments.used_in(zone).find(|(_, used)| fits(used)).map(|(segment, _)| *segment)
+        let mut segments = self.segments.used_in(zone);
+        segments.find(|(_, used)| used.can_be_cleaned(self.root_sequence)).map(|(segment, _)| *segment)
     }
 
     /// Whether a segment is in the zone that is being emptied.

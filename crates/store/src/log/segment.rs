@@ -78,6 +78,18 @@ impl Used {
         usize::from(slot) * (SLOT_QUARTERS / self.quarters_per_bit()) as usize
     }
 
+    /// Whether the cleaner can move what is live here. A recovery replays the records from `root_sequence` on,
+    /// so segments with such records stay as they are.
+    pub(crate) fn can_be_cleaned(&self, root_sequence: u64) -> bool {
+        self.kind == Kind::Data
+            && !self.open
+            && !self.released
+            && !self.stuck
+            && self.cleaned == 0
+            && self.live > 0
+            && self.newest < root_sequence
+    }
+
     /// Whether anything is live in the slots `from..to`.
     pub(crate) fn has_live(&self, from: u16, to: u16) -> bool {
         (self.bits_before(from)..self.bits_before(to)).any(|bit| self.has(bit))
