@@ -38,6 +38,14 @@ async fn empty_again(pool: &Pool) {
     empty(pool).await.unwrap();
 }
 
+/// Checks that the slice is consistent and has what [`filled`] has written.
+async fn check_filled(slice: &Slice) {
+    check(slice).await;
+    for at in 0..BLOCKS {
+        assert_eq!(read(slice, at).await, Ok(at + 1), "block {at}");
+    }
+}
+
 /// A pool on the first disk, with a volume whose blocks have been written and merged, and then further disks.
 async fn filled(disks: usize) -> (Pool, CoreDisks, VolumeId, Rc<Slice>) {
     let (pool, core_disks, id, slice) = one_slice(1 << 30).await;
@@ -134,10 +142,7 @@ fn a_disk_that_stays_keeps_its_zones() {
             pool.stay().await.unwrap();
             assert_eq!(pool.leaving(), None);
             idle(&slice).await;
-            check(&slice).await;
-            for at in 0..BLOCKS {
-                assert_eq!(read(&slice, at).await, Ok(at + 1), "block {at}");
-            }
+            check_filled(&slice).await;
             // Both disks are in use again.
             for at in 0..2 * BLOCKS {
                 write(&slice, at, at + 7, Durability::Cached).await.unwrap();
@@ -406,10 +411,7 @@ fn what_cannot_be_read_keeps_the_disk() {
             assert_eq!(read(&slice, at).await, Ok(at + 1), "block {at}");
         }
         empty_again(&pool).await;
-        check(&slice).await;
-        for at in 0..BLOCKS {
-            assert_eq!(read(&slice, at).await, Ok(at + 1), "block {at}");
-        }
+        check_filled(&slice).await;
         drop((pool, disks, slice));
     });
 }
@@ -450,10 +452,7 @@ fn a_leaf_that_cannot_be_read_keeps_the_disk() {
     world.set_disk_faults(node, path(0), DiskFaults::default());
     world.block_on(node, CORE, move || async move {
         empty_again(&pool).await;
-        check(&slice).await;
-        for at in 0..BLOCKS {
-            assert_eq!(read(&slice, at).await, Ok(at + 1), "block {at}");
-        }
+        check_filled(&slice).await;
         drop((pool, disks, slice));
     });
 }
@@ -517,10 +516,7 @@ fn a_leaf_that_cannot_be_read_is_not_lost_to_replayed_moves() {
     world.set_disk_faults(node, path(0), DiskFaults::default());
     world.block_on(node, CORE, move || async move {
         empty_again(&pool).await;
-        check(&slice).await;
-        for at in 0..BLOCKS {
-            assert_eq!(read(&slice, at).await, Ok(at + 1), "block {at}");
-        }
+        check_filled(&slice).await;
         drop((pool, disks, slice));
     });
 }
