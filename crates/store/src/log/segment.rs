@@ -78,8 +78,8 @@ impl Used {
         usize::from(slot) * (SLOT_QUARTERS / self.quarters_per_bit()) as usize
     }
 
-    /// Whether the cleaner can move what is live here. A recovery replays the records from `root_sequence` on,
-    /// so segments with such records stay as they are.
+    /// Whether the cleaner can move what is live here. A recovery replays the records from `root_sequence`
+    /// on, so segments with such records stay as they are.
     pub(crate) fn can_be_cleaned(&self, root_sequence: u64) -> bool {
         self.kind == Kind::Data
             && !self.open
