@@ -4,7 +4,7 @@ use initiator::command::{GetLbaStatus, Provisioning};
 
 use super::*;
 
-/// A node stands still while the others continue without it and a block is written for the first time.
+/// A node is stopped while the others continue without it and a block is written for the first time.
 ///
 /// Afterwards it must not answer from what it has: to report that the block takes no space would be as wrong
 /// as old data.

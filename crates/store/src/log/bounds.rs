@@ -24,7 +24,7 @@ pub(crate) struct ReplayBounds {
 }
 
 impl ReplayBounds {
-    /// Those of each of so many logs of a pool, with segments of `segment` bytes.
+    /// Those of each of this many logs of a pool, with segments of `segment` bytes.
     pub(crate) fn new(tuning: &LogTuning, logs: usize, segment: u64) -> ReplayBounds {
         let logs = logs.max(1);
         let part = (tuning.scan_bytes_all / logs as u64).saturating_sub(ANNOUNCED_EXTRA * segment);

@@ -728,7 +728,7 @@ mod tests {
     use super::super::tests::without_pool;
     use super::*;
 
-    /// A log with segments of 1 MiB, at a freeze, so many of which are announced.
+    /// A log with segments of 1 MiB, at a freeze, this many of which are announced.
     fn frozen(ready: u32, changes_max: usize) -> Running {
         let mut state = without_pool(20, LogMemory::new(ByteLen(1 << 30)));
         state.segments.ready = (0..ready).map(|segment| (segment, 7)).collect();

@@ -42,7 +42,7 @@ fn counts(slice: &Slice) -> (usize, usize) {
     }
 }
 
-/// Runs `test` with a slice that has so many pages.
+/// Runs `test` with a slice that has this many pages.
 fn with_slice<F: Future<Output = ()> + 'static>(pages: u64, test: impl FnOnce(Slice) -> F + 'static) {
     let world = World::new(1);
     let node = world.add_node("node", 1, |_| std::future::pending());

@@ -67,7 +67,7 @@ enum Lie {
     Misdirected,
 }
 
-/// Each lie of a disk is found by the next read, names the block, and is mended by writing it again.
+/// Each lie of a disk is found by the next read, names the block, and is repaired by writing it again.
 #[test]
 fn what_a_disk_lies_about_is_a_bad_block() {
     for (seed, block) in [(1, 512), (2, 4096)] {
