@@ -114,7 +114,7 @@ impl Server {
     fn node(&self) -> Etcd {
         let settings = self.settings();
         if !self.begun.replace(true) {
-            wait_for(Etcd::found(&settings)).unwrap();
+            found(&settings).unwrap();
         }
         Etcd::start(&settings).unwrap()
     }
@@ -168,6 +168,17 @@ fn wait_for<T>(future: impl Future<Output = T>) -> T {
         }
         assert!(Instant::now() < deadline, "it does not end");
         sleep(Duration::from_millis(5));
+    }
+}
+
+/// Creates a record. An etcd that does not answer in time, on a busy machine, is asked again.
+fn found(settings: &Settings) -> Result<(), StartError> {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match wait_for(Etcd::found(settings)) {
+            Err(error) if error.to_string().contains("timeout") && Instant::now() < deadline => {}
+            done => return done,
+        }
     }
 }
 
@@ -458,11 +469,11 @@ fn by_tls_both_sides_show_a_certificate() {
     // unknown CA.
     let mut settings = server.settings();
     settings.access.identity = None;
-    let unknown = wait_for(Etcd::found(&settings));
-    assert!(matches!(&unknown, Err(StartError::Refused(why)) if why.contains("https://")), "{unknown:?}");
+    let unknown = found(&settings).unwrap_err();
+    assert!(matches!(&unknown, StartError::Refused(why) if why.contains("https://")), "{unknown:?}");
     settings = server.settings();
     settings.access.authorities = Some(server.dir.path().join("node.pem"));
-    let stranger = wait_for(Etcd::found(&settings)).unwrap_err().to_string();
+    let stranger = found(&settings).unwrap_err().to_string();
     assert!(stranger.contains("certificate"), "{stranger}");
     settings.access.authorities = Some(server.dir.path().join("node.key"));
     assert!(matches!(Etcd::start(&settings), Err(StartError::Authorities(_))));
@@ -475,7 +486,7 @@ fn a_deleted_record_leaves_nothing_and_another_one_stays() {
     let node = server.node();
     put(&node.store(), "a", "1");
     let other = Settings { prefix: "ursa/other/".to_owned(), ..server.settings() };
-    wait_for(Etcd::found(&other)).unwrap();
+    found(&other).unwrap();
     drop(node);
     wait_for(Etcd::delete(&server.settings())).unwrap();
     // All keys from "ursa/" to "ursa0".
@@ -499,10 +510,10 @@ fn a_user_proves_to_be_it_by_a_password() {
     server.ask("auth/user/grant", r#"{"user":"root","role":"root"}"#);
     server.ask("auth/user/grant", r#"{"user":"ursa","role":"ursa"}"#);
     server.ask("auth/enable", "{}");
-    let nobody = wait_for(Etcd::found(&server.settings())).unwrap_err().to_string();
+    let nobody = found(&server.settings()).unwrap_err().to_string();
     assert!(nobody.contains("user name is empty"), "{nobody}");
     fs::write(server.dir.path().join("password"), "wrong\n").unwrap();
-    let wrong = wait_for(Etcd::found(&server.settings())).unwrap_err().to_string();
+    let wrong = found(&server.settings()).unwrap_err().to_string();
     assert!(wrong.contains("authentication failed"), "{wrong}");
     fs::write(server.dir.path().join("password"), "secret\n").unwrap();
     let node = server.node();
