@@ -66,6 +66,14 @@ impl Memory {
         Memory(Arc::new(Mutex::new(shared)))
     }
 
+    /// Another record, with the present contents of this one, for a world that goes on from here.
+    #[must_use]
+    pub fn copied(&self) -> Memory {
+        let shared = self.lock();
+        let (record, members) = (shared.record.clone(), shared.members.clone());
+        Memory(Arc::new(Mutex::new(Shared { record, members, nodes: BTreeMap::new() })))
+    }
+
     /// The calls of `node`.
     pub fn store(&self, node: NodeId) -> Store {
         self.lock().node(node);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::control::Control;
+use crate::control::{Control, Place};
 use crate::copies::Refused;
 use crate::floating::Devices;
 use crate::port_numbers::NodeNumber;
@@ -81,7 +81,7 @@ impl fmt::Debug for Carry {
 pub struct Config {
     /// The node's name, for people.
     pub name: String,
-    /// For tests: the number from which those of the node's ports derive as long as it is in no cluster.
+    /// For tests: the node's number in the cluster that it creates at its first start.
     pub node_number: NodeNumber,
     /// The directory of the record, and of pools created without a path.
     pub data_dir: PathBuf,
@@ -121,9 +121,9 @@ pub struct Config {
     pub link_via: BTreeMap<SocketAddr, SocketAddr>,
     /// Where the record of the node's cluster is kept.
     pub record: RecordEngine,
-    /// Whether a node that starts in no cluster creates one, in which it listens at no address until it is
-    /// asked to: step 2 of `docs/why/one-record.md`.
-    pub founds: bool,
+    /// For tests: the place in a cluster that the node takes at its first start. Without one, it creates a
+    /// cluster, in which it listens at no address until it is asked to.
+    pub first_place: Option<Place>,
     /// Answers questions of other nodes of the cluster, as text that only the two nodes need to understand;
     /// `None` if this node does not know the answer.
     pub show: Show,
@@ -158,7 +158,7 @@ pub enum RecordEngine {
 pub struct Memories {
     /// Those of these clusters, by identity.
     pub known: BTreeMap<String, cluster::memory::Memory>,
-    /// That of the cluster that the node creates, whose identity nobody knows before.
+    /// That of a cluster that the node creates, whose identity nobody knows before.
     pub founded: cluster::memory::Memory,
 }
 
@@ -195,7 +195,7 @@ impl Default for Config {
             discovery_chap: false,
             link_via: BTreeMap::new(),
             record: RecordEngine::Embedded,
-            founds: false,
+            first_place: None,
             show: Show::default(),
             carry: Carry::default(),
             devices: Devices::default(),

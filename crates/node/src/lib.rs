@@ -68,10 +68,10 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
     let control = Control::start(config).await?;
     shard.set_control(Rc::clone(&control));
     control.show_portal_group().await;
-    control.go_on_in_cluster().await;
+    // Before pools, so that each volume is in the cluster's record from the beginning.
+    control.begin_in_cluster().await?;
     control.open_everything(wanted.pool).await?;
     control.finish_leaving().await;
-    control.found_at_start().await;
     // Before any host can log in, so that early hosts find all volumes.
     control.make_volumes(wanted.volumes).await?;
     let listeners = control.listen(&config.portals).await?;

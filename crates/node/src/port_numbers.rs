@@ -7,7 +7,7 @@
 //! several nodes, since reservations refer to it. So the numbers of ports and of target port groups are
 //! derived from the node's number, without asking another node.
 //!
-//! A node that is in no cluster has the numbers of the node that founds one. One that joins a cluster gets
+//! A node creates a cluster at its first start, and has the first number there. One that joins another gets
 //! others. Then its ports get other numbers, in sessions and in the reservations of its sole volumes: see
 //! [`Shard::renumber`](crate::shard::Shard::renumber).
 //!
@@ -28,7 +28,7 @@ use store::HostId;
 pub struct NodeNumber(NonZeroU8);
 
 impl NodeNumber {
-    /// The number of a node that is in no cluster, and of the node that founds one.
+    /// The number of the node that creates a cluster.
     pub const FIRST: NodeNumber = NodeNumber(NonZeroU8::MIN);
 
     /// The node of this number; `None` if the number is out of range.

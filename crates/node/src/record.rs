@@ -126,11 +126,6 @@ impl Record {
         &self.path
     }
 
-    /// Whether there is a value at `key`, of whatever shape.
-    pub fn has(&self, key: &str) -> bool {
-        self.entries.contains_key(key)
-    }
-
     /// The value at `key`; `None` if the key is missing or its value has another shape.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         serde_json::from_str(self.entries.get(key)?.get()).ok()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rt::CoreId;
 use rt::sim::{NodeId, World};
 
+use crate::config::RecordEngine;
 use crate::{Config, Wanted};
 
 /// A node that serves, without pools, and its machine.
@@ -14,7 +15,8 @@ pub(crate) fn single_node(cores: usize) -> (World, NodeId) {
     let world = World::new(1);
     let server = world.add_machine("server", cores);
     let portals = vec![SocketAddr::new(world.address(server), 3260)];
-    let config = Arc::new(Config { data_dir: "/ursa".into(), portals, ..Config::default() });
+    let record = RecordEngine::Memory(cluster::memory::Memory::new(cluster::NodeId::new(1)));
+    let config = Arc::new(Config { data_dir: "/ursa".into(), portals, record, ..Config::default() });
     let (ready, started) = rt::sync::oneshot();
     let start = Cell::new(Some((Wanted::default(), ready)));
     world.restart(server, move |core| {

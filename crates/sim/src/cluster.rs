@@ -20,7 +20,7 @@ use base::{ByteLen, ByteOffset};
 use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
-use node::control::{Fault, FaultKind, PoolSpec, Verification, VerificationState};
+use node::control::{Fault, FaultKind, Place, PoolSpec, Verification, VerificationState};
 use node::copies::{Answer, Ask, Copies, CopyEntry, SliceCopy, StandingEntry, VolumeEntry};
 use node::events::Event;
 use node::{Config, Control, StartError, Wanted};
@@ -170,6 +170,11 @@ impl Server {
         let config = Arc::new(config);
         let misled_until = Cell::default();
         Server { machine, portal, config, misled_until, starting: RefCell::default() }
+    }
+
+    /// Has the node take this place in a cluster at its first start.
+    fn take(&mut self, place: Place) {
+        self.config = Arc::new(Config { first_place: Some(place), ..Config::clone(&self.config) });
     }
 
     fn is_started(&self, world: &World) -> bool {

@@ -27,10 +27,7 @@ impl Control {
             Err(refused @ ControlError::NotFound { kind, .. }) if is_of_record(kind) => refused,
             other => return other,
         };
-        let keeper = match self.keeper() {
-            Err(ControlError::NoCluster) => return Err(refused),
-            keeper => keeper?,
-        };
+        let keeper = self.keeper()?;
         // Compares with the newest entry, not with the last change: a site's own etcd also counts what others
         // write.
         let current = keeper.store().list("", RECORD_DEADLINE).await.map_err(ClusterError::from)?;

@@ -439,8 +439,8 @@ impl Control {
         targets.into_values().map(without).collect()
     }
 
-    /// Makes changes of targets and hosts durable, all or none, and updates every core. The caller holds the
-    /// record.
+    /// Makes changes of targets and hosts durable, all or none. When this returns, every core has them. The
+    /// caller holds the record.
     pub(super) async fn change_access(
         &self,
         changing: &Changing,
@@ -459,15 +459,9 @@ impl Control {
         changes: Vec<AccessChange>,
         others: Vec<Change>,
     ) -> Result<(), ControlError> {
+        // The cores receive it from the record, as on all other nodes.
         self.commit_shared(changing, changes.iter().map(in_record).collect(), others).await?;
-        match self.keeper() {
-            // From the cluster's record the cores receive it as on all other nodes.
-            Ok(_) => self.access_changed.notify(),
-            Err(_) => {
-                let (access, concerned) = self.access().with(&changes);
-                announce(access, concerned).await;
-            }
-        }
+        self.access_changed.notify();
         Ok(())
     }
 
@@ -515,18 +509,13 @@ impl Control {
     /// They are parsed only here. From now on each change of the record is also applied to what the cores
     /// have.
     pub(super) async fn announce_record(&self) {
-        let keeper = self.keeper().ok();
-        let access = match keeper.as_ref().filter(|keeper| keeper.acts_by().0 > 0) {
+        let access = match self.keeper().ok().filter(|keeper| keeper.acts_by().0 > 0) {
             Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
+            // The node cannot read the cluster's record, or has not read it yet.
             None => {
-                let record = self.record.borrow();
-                if keeper.is_some() || self.cluster_failure().is_some() {
-                    // A member that cannot read the cluster's record, or has not read it yet.
-                    let known: KnownAccess = record.get(KNOWN_ACCESS).unwrap_or_default();
-                    Access::new(known.targets, known.hosts)
-                } else {
-                    Access::new(record.list(TARGETS), record.list(HOSTS))
-                }
+                let known: Option<KnownAccess> = self.record.borrow().get(KNOWN_ACCESS);
+                let known = known.unwrap_or_default();
+                Access::new(known.targets, known.hosts)
             }
         };
         announce(access, Concerned::every_target()).await;

@@ -33,6 +33,7 @@ use crate::shard::{Shard, on_all_cores};
 
 pub use self::failing::ClusterFailure;
 pub(super) use self::failing::{KNOWN_ACCESS, KnownAccess, TRY_EVERY};
+use self::leaving::LEFT;
 pub use self::leaving::Leaving;
 
 /// The key under which the node's own record stores the node's cluster.
@@ -65,6 +66,28 @@ pub struct Place {
     pub incarnation: u64,
     /// The members at the time when it joined, from which it first learns about the others.
     pub members: Vec<Member>,
+}
+
+impl Place {
+    /// The place of the only node of a new cluster.
+    fn founding(record: RecordPlace, listen: Vec<SocketAddr>) -> Place {
+        Place {
+            cluster: ClusterId(rt::secret_bytes()).to_string(),
+            node: Shard::current().config().node_number.get().into(),
+            listen,
+            witness: false,
+            record,
+            force_new: false,
+            leave: false,
+            incarnation: 0,
+            members: Vec::new(),
+        }
+    }
+
+    /// Whether no other node can have joined this cluster, because the node listens at no address.
+    pub fn is_private(&self) -> bool {
+        self.listen.is_empty() && self.members.is_empty()
+    }
 }
 
 /// A member and its addresses.
@@ -154,7 +177,7 @@ pub enum EnterError {
     Malformed(String),
     /// The node's certificates and record are missing.
     #[error(
-        "{0} is missing or empty: this node keeps its certificates and its copy of the cluster's record there. If it is on a separate file system, mount that; if it was deleted, let the node join again with a token (`ursa node join`)"
+        "{0} is missing or empty: this node keeps its certificates and its copy of the cluster's record there. If it is on a separate file system, mount that; if it was deleted, let the node join again with a token (`ursa node join`), or leave its cluster (`ursa node leave --forget`)"
     )]
     Lost(PathBuf),
     /// The directory for certificates and the record cannot be created.
@@ -196,87 +219,79 @@ impl Control {
         Ok(self.place().filter(is_it).ok_or_else(changed)?)
     }
 
-    /// Creates a cluster of which this node is the only member, and which other nodes can join. The node's
-    /// targets and hosts become the cluster's.
+    /// Lets other nodes join the cluster of this node: it listens for them at these addresses. If the settings
+    /// name etcd, the node moves its record there first.
     ///
     /// # Errors
-    /// The node is already in such a cluster; files cannot be written.
+    /// Others can join already; the node cannot listen there; files or etcd cannot be written.
     pub async fn init_cluster(self: &Rc<Control>, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
-        self.found(Doing::MakeCluster, listen).await
-    }
-
-    /// Creates a cluster in which this node listens at no address, if it is in none and is to do so.
-    ///
-    /// If that fails, the node serves without a cluster, and the next start tries again.
-    pub(crate) async fn found_at_start(self: &Rc<Control>) {
-        if !Shard::current().config().founds || self.place().is_some() {
-            return;
-        }
-        if let Err(error) = self.found(Doing::WriteIdentity, Vec::new()).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "the node could not create the record of a cluster");
-        }
-    }
-
-    async fn found(self: &Rc<Control>, doing: Doing, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
         let control = Rc::clone(self);
-        self.change(Work::new(doing, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
-            if let Some(place) = control.place() {
-                return control.listen_for_others(&changing, place, listen).await;
+        self.change(Work::new(Doing::MakeCluster, &self.host.name), |changing| async move {
+            match RecordPlace::configured() {
+                RecordPlace::Nodes => control.listen_for_others(&changing, listen).await,
+                RecordPlace::Etcd => control.move_to_etcd(&changing, listen).await,
             }
-            try_to_listen(&listen, &[]).await?;
-            let place = Place {
-                cluster: ClusterId(rt::secret_bytes()).to_string(),
-                node: 1,
-                listen,
-                witness: false,
-                record: RecordPlace::configured(),
-                force_new: false,
-                leave: false,
-                incarnation: 0,
-                members: Vec::new(),
-            };
-            changing.waits_for(WaitsFor::ClusterRecord);
-            let filled = async {
-                begin_record(&place).await?;
-                let record = control.open_record(&place)?;
-                let also = control.fill_record(&record.store).await?;
-                Ok::<_, EnterError>((record, also))
-            };
-            let (record, also) = match filled.await {
-                Ok(filled) => filled,
-                Err(error) => {
-                    discard_record(&place).await;
-                    return Err(error.into());
-                }
-            };
-            // If this fails, the node may have the cluster after its next start, so the record stays.
-            let place = control.count_life(&changing, place, also).await?;
-            let begun = control.run_cluster(&place, record).await;
-            control.begun_in_cluster(begun.map_err(ControlError::from)).await?;
-            // Callers expect to find the node in the new cluster.
-            if let Ok(keeper) = control.keeper() {
-                keeper.until_known(&node_key(keeper.me())).await;
-            }
-            Ok(())
         })
         .await
     }
 
-    /// Listens for other nodes at these addresses, in a cluster in which this node has had none. The caller
-    /// holds the record.
+    /// Takes the node's first place in a cluster, unless it has one: it creates a cluster in which it listens
+    /// at no address.
+    ///
+    /// # Errors
+    /// Files cannot be written. The node may be in the cluster after its next start.
+    async fn enter_first(self: &Rc<Control>) -> Result<(), ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new(Doing::WriteIdentity, &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            match Shard::current().config().first_place.clone() {
+                Some(place) => control.begin(&changing, place, Vec::new()).await,
+                None => control.found(&changing, Vec::new()).await,
+            }
+        })
+        .await
+    }
+
+    /// Creates a cluster in which this node listens at no address, and begins its first life there. The changes
+    /// in `also` become durable in the same step as the node's place. The caller holds the record.
+    ///
+    /// # Errors
+    /// Files cannot be written. If it is the node's record, the node may be in the cluster after its next
+    /// start.
+    async fn found(self: &Rc<Control>, changing: &Changing, also: Vec<Change>) -> Result<(), ControlError> {
+        // If it cannot be written now, nothing is left behind.
+        self.commit(changing, Vec::new()).await?;
+        let place = Place::founding(RecordPlace::Nodes, Vec::new());
+        changing.waits_for(WaitsFor::ClusterRecord);
+        let begun = async {
+            begin_record(&place).await?;
+            self.open_record(&place)
+        };
+        let record = match begun.await {
+            Ok(record) => record,
+            Err(error) => {
+                discard_record(&place).await;
+                return Err(error.into());
+            }
+        };
+        // If this fails, the node may have the cluster after its next start, so the record stays.
+        let place = self.count_life(changing, place, also).await?;
+        Ok(self.run_cluster(&place, record).await?)
+    }
+
+    /// Listens for other nodes at these addresses, in a cluster in which this node has had none.
     ///
     /// # Errors
     /// The node has addresses, or cannot listen at these; the record cannot be written.
     async fn listen_for_others(
         &self,
         changing: &Changing,
-        place: Place,
         listen: Vec<SocketAddr>,
     ) -> Result<(), ControlError> {
-        let keeper = self.keeper().ok().filter(|_| place.listen.is_empty() && !listen.is_empty());
-        let Some(keeper) = keeper else { return Err(EnterError::Already.into()) };
+        let _record = changing.hold([Thing::Record]).await?;
+        let place = self.place().filter(|place| place.is_private() && !listen.is_empty());
+        let Some(place) = place else { return Err(EnterError::Already.into()) };
+        let keeper = self.keeper()?;
         try_to_listen(&listen, &[]).await?;
         let place = Place { listen: listen.clone(), ..place };
         self.commit(changing, vec![set(CLUSTER.into(), &place)]).await?;
@@ -290,8 +305,8 @@ impl Control {
         Ok(())
     }
 
-    /// Enters a cluster that another node has let this one join. Its certificates, if it has any, are in the
-    /// directory. If the node is in a cluster that has never had another node, it leaves that one.
+    /// Enters a cluster that another node has let this one join, and leaves the present one, which has never
+    /// had another node.
     ///
     /// `generation` is that of the member's record: nodes of different generations do not accept each other's
     /// messages.
@@ -318,10 +333,11 @@ impl Control {
     ) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::JoinCluster, &self.host.name), |changing| async move {
-            // The record of a cluster that the node leaves takes part in all changes of its volumes.
-            let volumes = match control.place() {
-                Some(_) => Some(changing.hold(control.pools_and_volumes()).await?),
-                None => None,
+            // The record of the cluster that the node leaves takes part in all changes of its volumes. A node
+            // that has lost its files changes none.
+            let volumes = match control.keeper() {
+                Ok(_) => Some(changing.hold(control.pools_and_volumes()).await?),
+                Err(_) => None,
             };
             let record = changing.hold([Thing::Record]).await?;
             let frozen = control.freeze_record().await?;
@@ -340,19 +356,18 @@ impl Control {
                 let path = make_directory(&place)?.join(RECORD_FILE);
                 File::create(&path, &Saved::joining(identity)).map_err(EnterError::from)?;
             }
-            // In one step: the users and tokens that the node had by itself must never get into the cluster.
-            let people = control.own_people().into_iter().map(|(key, _)| delete(key));
-            let mut also: Vec<Change> = people.chain(control.forget_left(&place.cluster)).collect();
             // If the node restarts before it has read the cluster's record, it acts by what it knows.
-            also.push(set(KNOWN_ACCESS.into(), &control.all_rules()));
+            let mut also = vec![set(KNOWN_ACCESS.into(), &control.all_rules()), delete(LEFT.into())];
             let group_before = control.portal_group();
             if let Some(Admitted { portal_group, .. }) = &admitted {
-                // The cluster's record has them from now on.
-                also.extend(control.own_access().into_iter().map(|(key, _)| delete(key)));
                 also.extend(control.change_of_portal_group(*portal_group));
             }
             let begun = match former {
-                None => control.begin(&changing, place, also).await,
+                // The node that has lost its files.
+                None => {
+                    let begun = control.begin(&changing, place, also).await;
+                    begun.map(|()| drop(control.cluster_failure.replace(None)))
+                }
                 Some(former) => {
                     let changes = [set(CLUSTER.into(), &place)].into_iter().chain(also);
                     control.leave_for(&changing, former, changes.collect()).await?;
@@ -429,10 +444,13 @@ impl Control {
             let _record = changing.hold([Thing::Record]).await?;
             // The node may have joined again, or left, while this change waited for its turn.
             let Some(place) = control.place().filter(|_| control.keeper().is_err()) else { return Ok(()) };
+            if place.leave {
+                return control.leave_for_its_own(&changing, &place).await;
+            }
             if control.has_lost_files() {
                 return Err(EnterError::Lost(cluster_path(&place)).into());
             }
-            if place.force_new && matches!(Shard::current().config().record, RecordEngine::Embedded) {
+            if place.force_new && place.record == RecordPlace::Nodes && keeps_files() {
                 // If this runs twice, the generation only grows once more.
                 File::force_new_cluster(&cluster_path(&place).join(RECORD_FILE)).map_err(EnterError::from)?;
             }
@@ -474,7 +492,9 @@ impl Control {
         let (cluster, me) = (cluster_id(place)?, NodeId(place.node));
         let config = Shard::current().config().clone();
         let (engine, store, tls) = match (&config.record, place.record) {
-            (RecordEngine::Etcd(_), RecordPlace::Nodes) => return Err(EnterError::NotInEtcd),
+            (RecordEngine::Etcd(_), RecordPlace::Nodes) if !place.is_private() => {
+                return Err(EnterError::NotInEtcd);
+            }
             (RecordEngine::Etcd(access), RecordPlace::Etcd) => {
                 let tls = NodeCredentials::load(&cluster_path(place), cluster, me)?;
                 let etcd = Etcd::start(&etcd_settings(access, cluster))?;
@@ -482,7 +502,7 @@ impl Control {
                 (Engine::Etcd(etcd), store, Some(tls))
             }
             (_, RecordPlace::Etcd) => return Err(EnterError::InEtcd),
-            (RecordEngine::Embedded, _) => {
+            (RecordEngine::Embedded | RecordEngine::Etcd(_), RecordPlace::Nodes) => {
                 let directory = cluster_path(place);
                 let tls = NodeCredentials::load(&directory, cluster, me)?;
                 let embedded = embedded(&directory.join(RECORD_FILE), place.witness)?;
@@ -617,29 +637,36 @@ fn free_name(directory: &Path) -> PathBuf {
 /// Creates the record of a new cluster, and its authority.
 async fn begin_record(place: &Place) -> Result<(), EnterError> {
     let (cluster, config) = (cluster_id(place)?, Shard::current().config().clone());
-    match &config.record {
-        RecordEngine::Embedded => {
+    match (&config.record, place.record) {
+        (RecordEngine::Etcd(access), RecordPlace::Etcd) => {
+            Etcd::found(&etcd_settings(access, cluster)).await?;
+            make_authority(place, &make_directory(place)?)?;
+        }
+        (RecordEngine::Embedded | RecordEngine::Etcd(_), _) => {
             let directory = make_directory(place)?;
-            make_authority(cluster, &directory)?;
+            make_authority(place, &directory)?;
             let record = Saved::founding(u128::from_be_bytes(cluster.0), record_node(place)?);
             File::create(&directory.join(RECORD_FILE), &record)?;
         }
-        RecordEngine::Etcd(access) => {
-            Etcd::found(&etcd_settings(access, cluster)).await?;
-            make_authority(cluster, &make_directory(place)?)?;
-        }
-        RecordEngine::Simulated(_) | RecordEngine::Memory(_) | RecordEngine::Memories(_) => {}
+        (RecordEngine::Simulated(_) | RecordEngine::Memory(_) | RecordEngine::Memories(_), _) => {}
     }
     Ok(())
 }
 
-/// Deletes from a site's etcd what is there of the record of a cluster that the node could not create.
+/// Deletes what there is of the record of a cluster that the node could not create, and of its authority.
 ///
-/// Nobody would ever find it again, and it has hosts' secrets. The files of a record in nodes are the node's
-/// own.
+/// Nobody would ever find it again, and in a site's etcd it has hosts' secrets.
 async fn discard_record(place: &Place) {
+    if keeps_files() {
+        // What cannot be deleted does no harm: each attempt has a directory of its own.
+        let _deleted = std::fs::remove_dir_all(cluster_path(place));
+    }
     let config = Shard::current().config().clone();
-    let (RecordEngine::Etcd(access), Ok(cluster)) = (&config.record, cluster_id(place)) else { return };
+    let (RecordEngine::Etcd(access), RecordPlace::Etcd, Ok(cluster)) =
+        (&config.record, place.record, cluster_id(place))
+    else {
+        return;
+    };
     let settings = etcd_settings(access, cluster);
     if let Err(error) = Etcd::delete(&settings).await {
         tracing::warn!(
@@ -651,11 +678,16 @@ async fn discard_record(place: &Place) {
 }
 
 /// Creates the authority that signs nodes' certificates, and the certificate of the first node.
-fn make_authority(cluster: ClusterId, directory: &Path) -> Result<(), EnterError> {
-    let authority = ClusterAuthority::create(cluster)?;
+fn make_authority(place: &Place, directory: &Path) -> Result<(), EnterError> {
+    let authority = ClusterAuthority::create(cluster_id(place)?)?;
     authority.save(directory)?;
-    authority.issue(NodeId(1))?.save(directory)?;
+    authority.issue(NodeId(place.node))?.save(directory)?;
     Ok(())
+}
+
+/// Whether the node keeps files of a cluster at all; simulated nodes do not.
+fn keeps_files() -> bool {
+    matches!(Shard::current().config().record, RecordEngine::Embedded | RecordEngine::Etcd(_))
 }
 
 /// Checks that the node can listen at these addresses.

@@ -236,10 +236,8 @@ pub enum ControlError {
         "this node is an active member of its cluster: to remove it, run `ursa node remove {0}` on another node"
     )]
     TakesPart(u16),
-    /// The node is not in a cluster.
-    #[error(
-        "this node is not in a cluster: create one with `ursa node init`, or join one with `ursa node join`"
-    )]
+    /// No other node can join the node's cluster, because the node listens at no address.
+    #[error("no other node can join this one: `ursa node init` lets it listen for other nodes")]
     NoCluster,
     /// Only with two nodes can one continue alone.
     #[error(

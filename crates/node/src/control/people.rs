@@ -9,7 +9,6 @@ use std::fmt;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use super::change::Work;
 use super::doing::Doing;
@@ -133,9 +132,9 @@ impl Control {
         let there = self.has_shared_entry(SET_UP);
         let read = match self.keeper() {
             Ok(keeper) => !keeper.nodes().is_empty(),
-            // While the node does not take part in its cluster, or not yet, it does not know the cluster's
-            // users. Nobody may become the first user then.
-            Err(_) => self.cluster_failure().is_none() && self.place().is_none(),
+            // While the node does not take part in its cluster, it does not know the cluster's users. Nobody
+            // may become the first user then.
+            Err(_) => false,
         };
         (there || read).then_some(there)
     }
@@ -237,18 +236,6 @@ impl Control {
         let only = admins.next().is_some_and(|user| user.name == name) && admins.peek().is_none();
         if only { Err(ControlError::LastAdmin(name.to_owned())) } else { Ok(()) }
     }
-
-    /// The users and tokens in the node's own record, by key.
-    pub(super) fn own_people(&self) -> Vec<Change> {
-        let record = self.record.borrow();
-        let users = record.list::<User>(USERS).into_iter();
-        let tokens = record.list::<ApiToken>(TOKENS).into_iter();
-        let mut own: Vec<Change> = users.map(|user| set(format!("{USERS}{}", user.name), &user)).collect();
-        own.extend(tokens.map(|token| set(format!("{TOKENS}{}", token.id), &token)));
-        let marker: Option<Box<RawValue>> = record.get(SET_UP);
-        own.extend(marker.map(|marker| (SET_UP.to_owned(), Some(marker))));
-        own
-    }
 }
 
 impl UserChange {
@@ -287,9 +274,6 @@ mod tests {
             });
             written.await.unwrap();
             assert_eq!(control.is_set_up(), Some(true));
-            let own = control.own_people();
-            assert_eq!(own.len(), 1, "it moves to the record of a cluster that the node creates");
-            assert_eq!(own[0].1.as_ref().unwrap().get(), r#"["since","a later version"]"#);
         });
     }
 }

@@ -1,7 +1,7 @@
 //! What the nodes of a cluster share besides volumes: targets, host groups, users and tokens, by key.
 //!
-//! They are in the cluster's record. As long as a node is in no cluster, they are in the node's own record,
-//! under the same keys. No other code chooses between the two when it looks one up or changes it.
+//! They are in the cluster's record. A node that does not take part in its cluster knows none of them, and
+//! changes none.
 
 use serde::de::DeserializeOwned;
 
@@ -13,26 +13,17 @@ use crate::record::Change;
 impl Control {
     /// The entries whose keys begin with `prefix`, by key.
     pub(super) fn shared_entries<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
-        match self.keeper() {
-            Ok(keeper) => keeper.list(prefix),
-            Err(_) => self.record.borrow().list(prefix),
-        }
+        self.keeper().map_or_else(|_| Vec::new(), |keeper| keeper.list(prefix))
     }
 
     /// The entry at `key`; `None` if there is none, or if it has another shape.
     pub(super) fn shared_entry<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        match self.keeper() {
-            Ok(keeper) => keeper.get(key).map(|(value, _)| value),
-            Err(_) => self.record.borrow().get(key),
-        }
+        self.keeper().ok()?.get(key).map(|(value, _)| value)
     }
 
     /// Whether there is an entry at `key`, of whatever shape.
     pub(super) fn has_shared_entry(&self, key: &str) -> bool {
-        match self.keeper() {
-            Ok(keeper) => keeper.revision_of(key).is_some(),
-            Err(_) => self.record.borrow().has(key),
-        }
+        self.keeper().is_ok_and(|keeper| keeper.revision_of(key).is_some())
     }
 
     /// Makes changes of shared entries durable, all or none, and then changes of what is the node's own. The
@@ -46,23 +37,18 @@ impl Control {
         shared: Vec<Change>,
         own: Vec<Change>,
     ) -> Result<(), ControlError> {
-        let keeper = match self.keeper() {
-            Err(ControlError::NoCluster) => None,
-            _ if shared.is_empty() => None,
-            keeper => Some(keeper?),
-        };
-        let Some(keeper) = keeper else {
-            return self.commit(changing, shared.into_iter().chain(own).collect()).await;
-        };
-        changing.waits_for(WaitsFor::ClusterRecord);
-        let transaction = shared.into_iter().fold(Keeper::transaction(), |transaction, (key, value)| {
-            let transaction = transaction.expect(&key, keeper.revision_of(&key));
-            match value {
-                Some(value) => transaction.put(&key, value.get()),
-                None => transaction.delete(&key),
-            }
-        });
-        keeper.commit(transaction).await?;
+        if !shared.is_empty() {
+            let keeper = self.keeper()?;
+            changing.waits_for(WaitsFor::ClusterRecord);
+            let transaction = shared.into_iter().fold(Keeper::transaction(), |transaction, (key, value)| {
+                let transaction = transaction.expect(&key, keeper.revision_of(&key));
+                match value {
+                    Some(value) => transaction.put(&key, value.get()),
+                    None => transaction.delete(&key),
+                }
+            });
+            keeper.commit(transaction).await?;
+        }
         if own.is_empty() { Ok(()) } else { self.commit(changing, own).await }
     }
 }

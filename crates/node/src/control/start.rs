@@ -65,6 +65,9 @@ pub enum StartError {
     /// It could not write its identity.
     #[error("cannot write the node's record")]
     Identity(#[source] ControlError),
+    /// It could not create its cluster.
+    #[error("cannot create the record of the node's cluster")]
+    Cluster(#[source] ControlError),
     /// The first pool could not be created.
     #[error("cannot create the first pool")]
     DefaultPool(#[source] ControlError),

@@ -140,23 +140,24 @@ impl Control {
         RecordStatus { fault: record.fault().cloned(), latched: record.is_latched() }
     }
 
-    /// The state of the cluster's record; `None` without a cluster.
+    /// The state of the cluster's record; `None` if the node does not take part in its cluster.
     ///
     /// # Errors
     /// [`ControlError::Cluster`]: the record does not report it.
     pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>, ControlError> {
         let Ok(keeper) = self.keeper() else { return Ok(None) };
         let status = keeper.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
+        let place = self.record_place();
         let endpoints = match &Shard::current().config().record {
-            RecordEngine::Etcd(access) => access.endpoints.clone(),
+            RecordEngine::Etcd(access) if place == RecordPlace::Etcd => access.endpoints.clone(),
             _ => Vec::new(),
         };
-        Ok(Some(ClusterRecordStatus { place: self.record_place(), answers: status.quorum, endpoints }))
+        Ok(Some(ClusterRecordStatus { place, answers: status.quorum, endpoints }))
     }
 
-    /// Where the record is of the cluster that this node is in, creates or joins.
+    /// Where the record of the node's cluster is.
     pub fn record_place(&self) -> RecordPlace {
-        RecordPlace::configured()
+        self.place().map(|place| place.record).unwrap_or_default()
     }
 
     /// Ends a session. Its initiator may log in again.

@@ -202,7 +202,7 @@ impl Control {
     pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification, ControlError> {
         let volume = self.volume(name)?;
         let keeper = match self.keeper() {
-            Err(ControlError::NoCluster) | Ok(_) if volume.copies.is_none() => {
+            Ok(_) if volume.copies.is_none() => {
                 return Err(ControlError::NotReplicated(volume.info.name));
             }
             keeper => keeper?,

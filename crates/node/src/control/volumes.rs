@@ -12,7 +12,6 @@ mod opening;
 mod settling;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
 use store::{Compression, CopyState, Pool, SpacePolicy, Stripe, VolumeInfo, VolumeKind, WhenFull};
@@ -190,19 +189,12 @@ impl Control {
         if found.len() < 2 {
             return Ok(());
         }
-        let keeper = match self.keeper() {
-            Ok(keeper) => Some(keeper),
-            Err(ControlError::NoCluster) => None,
-            Err(failed) => return Err(failed),
-        };
-        let is_elsewhere = |keeper: &Rc<Keeper>| {
-            let entry = keeper.get::<VolumeEntry>(&volume_key(volume.id));
-            entry.is_some_and(|(entry, _)| entry.copy_on(keeper.me()).is_none())
-        };
-        if keeper.as_ref().is_some_and(is_elsewhere) {
+        let keeper = self.keeper()?;
+        let entry = keeper.get::<VolumeEntry>(&volume_key(volume.id));
+        if entry.is_some_and(|(entry, _)| entry.copy_on(keeper.me()).is_none()) {
             return Ok(());
         }
-        let ranked = found.iter().map(|(pool, info)| (rank(keeper.as_deref(), info), pool.name()));
+        let ranked = found.iter().map(|(pool, info)| (rank(Some(&keeper), info), pool.name()));
         let mut ranked: Vec<(u8, String)> = ranked.collect();
         let best = ranked.iter().map(|(rank, _)| *rank).min();
         ranked.retain(|(rank, _)| Some(*rank) == best);

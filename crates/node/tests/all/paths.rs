@@ -5,21 +5,17 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{BlockCount, BlockSize, ByteLen, Chain, Lba};
+use base::{BlockCount, BlockSize, Chain, Lba};
 use initiator::multipath::What;
 use initiator::{Lun, Multipath, MultipathOptions, Search, Session, Transfer, discover};
-use node::control::{ControlError, ImportSpec, MapSpec, TargetSpec};
+use node::control::{ControlError, MapSpec, TargetSpec};
 use node::{Config, NodeNumber, NodePortals, Paths, VolumeId, Way};
 use proto::scsi::AccessState::{self, ActiveNonOptimized, ActiveOptimized, Transitioning, Unavailable};
 use proto::scsi::Cdb;
 use rt::CoreId;
-use rt::sim::{NodeId, World};
-use store::{
-    ClusterId, CopyOf, CopyState, CreateOptions, Host, HostId, NewDisk, Pool, RamBudget, VolumeKind,
-    VolumeSpec,
-};
+use rt::sim::NodeId;
 
-use crate::rig::{MIB, OTHER, OTHER_DISK, Rig, Shape, TARGET, Twin, log_in, map, named};
+use crate::rig::{Rig, Shape, TARGET, Twin, log_in, named};
 use crate::seeds::each_seed;
 
 const LUN: u16 = 0;
@@ -354,84 +350,10 @@ fn commands_go_by_another_node_while_one_is_unavailable() {
     });
 }
 
-/// Creates a disk with a pool that has a copy of a volume.
-fn put_pool_with_copy(world: &World, server: NodeId) -> VolumeId {
-    let maker = world.add_node("maker", 1, |_| std::future::pending());
-    world.add_disk(maker, OTHER_DISK, 32 * MIB, 512);
-    let id = world.block_on(maker, CoreId(0), || async {
-        let host = Host { id: HostId([9; 16]), name: "maker".into() };
-        let ram = RamBudget::new(ByteLen(0));
-        let options = CreateOptions { name: OTHER.into(), host, extent: None, wipe: false, ram };
-        let disk = NewDisk { path: OTHER_DISK.into(), create: None, reserve: false };
-        let pool = Pool::create(vec![disk], options).await.unwrap();
-        let state = CopyState::Trusted { epoch: 1 };
-        let copy = Some(CopyOf { cluster: ClusterId([1; 16]), slot: 0, state });
-        let spec = VolumeSpec {
-            name: OTHER.into(),
-            kind: VolumeKind::Thick,
-            block_size: BlockSize::B4096,
-            physical_exponent: 0,
-            capacity: ByteLen(8 * MIB),
-            slices: None,
-            stripe_unit: None,
-            created: 0,
-            id: None,
-            copy,
-            space: store::SpacePolicy::default(),
-            compression: store::Compression::default(),
-            checksums: false,
-        };
-        let id = pool.create_volume(spec).await.unwrap().id;
-        pool.export().await.unwrap();
-        id
-    });
-    world.move_disk(maker, OTHER_DISK, server, OTHER_DISK);
-    id
-}
-
-#[test]
-fn a_copy_is_unavailable_until_somebody_says_that_it_may_be_used() {
-    let rig = member(1);
-    let volume = put_pool_with_copy(&rig.world, rig.server);
-    rig.control(|control| async move {
-        let import = ImportSpec { paths: vec![OTHER_DISK.into()], ..ImportSpec::default() };
-        control.import_pool(import).await.unwrap();
-        map(&control, OTHER, LUN).await.unwrap();
-    });
-    let client = rig.client("client");
-    let session = client.run(|portal| async move {
-        let session = Session::connect(portal, TARGET, &named("client")).await.unwrap();
-        assert_eq!(ready(&session).await, Err((0x06, 0x2900)));
-        assert_eq!(ready(&session).await, Err((0x02, 0x040c)));
-        session
-    });
-    rig.control(move |control| async move { control.set_paths(volume, Paths::only()).await });
-    client.run(|_| async move {
-        assert_eq!(ready(&session).await, Err((0x06, 0x2a06)));
-        assert_eq!(ready(&session).await, Ok(()));
-    });
-    // The states do not survive the unit.
-    rig.power_cycle();
-    client.run(|portal| async move {
-        let session = Session::connect(portal, TARGET, &named("client")).await.unwrap();
-        assert_eq!(ready(&session).await, Err((0x06, 0x2900)));
-        assert_eq!(ready(&session).await, Err((0x02, 0x040c)));
-    });
-}
-
-/// The 257th target of a member has the same port as the first.
+/// The 257th target of a node has the same port as the first.
 #[test]
 fn two_targets_of_one_port_do_not_lead_to_one_volume() {
-    no_volume_has_two_targets_of_one_port(&member(1));
-}
-
-/// It may join a cluster with all its targets.
-#[test]
-fn nor_do_they_on_a_node_that_is_in_no_cluster_yet() {
-    no_volume_has_two_targets_of_one_port(&Rig::new(1, 2));
-}
-
-fn no_volume_has_two_targets_of_one_port(rig: &Rig) {
+    let rig = Rig::new(1, 2);
     rig.add(Shape::thick());
     rig.add(Shape { lun: 1, ..Shape::ram() });
     rig.control(|control| async move {

@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use cluster::memory::Memory;
 use node::access::HostGroup;
-use node::control::{FaultKind, MapSpec, NewVolume, TargetSpec};
+use node::control::{FaultKind, MapSpec, NewVolume, PoolSpec, TargetSpec};
 use node::{Config, RecordDamage, RecordMissing};
 use rt::sim::{DiskFaults, DiskImage, Subsets, for_each_cut};
 use store::NewDisk;
@@ -21,6 +22,8 @@ fn second() -> NewDisk {
 }
 
 const THIRD: &str = "iqn.2026-01.org.ursa:third";
+/// A pool that is created.
+const NEW: &str = "new";
 
 /// What an administrator would list.
 type Listing = Vec<String>;
@@ -44,9 +47,9 @@ fn own_faults(rig: &Rig) -> Vec<FaultKind> {
 /// The record, and the disks of a pool of two.
 const ALL_DISKS: [&str; 3] = [RECORD, DISK, SECOND];
 
-/// A node with these disks.
-fn node_with(seed: u64, disks: impl IntoIterator<Item = (&'static str, DiskImage)>) -> Rig {
-    let rig = Rig::not_started(seed, 2, Config::default());
+/// A node with these disks, in a cluster with this record.
+fn node_with(seed: u64, record: &Memory, disks: impl IntoIterator<Item = (&'static str, DiskImage)>) -> Rig {
+    let rig = Rig::with_record(seed, 2, Config::default(), record.copied());
     for (path, image) in disks {
         match path {
             RECORD => rig.world.put_file(rig.server, path, image),
@@ -64,8 +67,11 @@ fn a_power_cut_leaves_the_old_or_the_new() {
         let recording = rig.world.record_disks(&[(rig.server, RECORD.as_ref()), (rig.server, DISK.as_ref())]);
         // The listing after each change, and then what the next change may leave half-done.
         let listings = Rc::new(RefCell::new(vec![vec![listing(&rig)]]));
+        // The record of the cluster after each change: a power cut may leave the previous one.
+        let records = Rc::new(RefCell::new(vec![rig.record.copied()]));
         let changed = |rig: &Rig| {
             listings.borrow_mut().push(vec![listing(rig)]);
+            records.borrow_mut().push(rig.record.copied());
             recording.ack(listings.borrow().len() as u64 - 1);
         };
         rig.control(|control| async move {
@@ -108,7 +114,10 @@ fn a_power_cut_leaves_the_old_or_the_new() {
 
         let subsets = Subsets { bits: 3, seed };
         let cuts = for_each_cut(&recording, subsets, |cut| {
-            let after = node_with(seed, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
+            let record = &records.borrow()[cut.acked as usize];
+            let after = node_with(seed, record, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
+            // What was left of a change that the record does not know is cleaned up.
+            after.world.run_for(Duration::from_secs(3));
             let found = listing(&after);
             // A power cut must not look like damage.
             assert_eq!(own_faults(&after), [], "{cut}");
@@ -139,7 +148,7 @@ fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
             .unwrap();
         recording.ack(2);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed }, |cut| {
-            let after = node_with(seed, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
+            let after = node_with(seed, &rig.record, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
             let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
             let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
             assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
@@ -174,7 +183,7 @@ fn a_power_cut_while_a_disk_is_removed_leaves_the_pool_with_it_or_without() {
         rig.control(|control| async move { control.remove_disk(POOL, SECOND.into()).await }).unwrap();
         recording.ack(1);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed }, |cut| {
-            let after = node_with(seed, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
+            let after = node_with(seed, &rig.record, ALL_DISKS.into_iter().zip(cut.images.iter().cloned()));
             let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
             let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
             assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
@@ -212,15 +221,20 @@ fn copies(rig: &Rig) -> [u64; 2] {
     if first > second { [0, COPY_BYTES] } else { [COPY_BYTES, 0] }
 }
 
-fn add_target(rig: &Rig, name: &'static str) -> Result<(), String> {
-    let spec = TargetSpec { name: name.into(), alias: None, chap: None };
-    rig.control(|control| async move { control.create_target(spec).await })
-        .map(drop)
-        .map_err(|error| error.to_string())
+/// Creates a pool, which the node's record names.
+fn add_pool(rig: &Rig, name: &'static str) -> Result<(), String> {
+    let disk = format!("/dev/{name}");
+    if !rig.world.has_disk(rig.server, &disk) {
+        rig.world.add_disk(rig.server, &disk, 32 * MIB, 512);
+    }
+    let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
+    let spec = PoolSpec { name: name.into(), disks, wipe: true };
+    let created = rig.control(|control| async move { control.create_pool(spec).await });
+    created.map(drop).map_err(|error| error.to_string())
 }
 
-fn has_target(rig: &Rig, name: &'static str) -> bool {
-    rig.control(move |control| async move { control.access().target(name).is_some() })
+fn has_pool(rig: &Rig, name: &'static str) -> bool {
+    rig.control(move |control| async move { control.pools().iter().any(|pool| pool.name == name) })
 }
 
 /// The copy is damaged in its header or in its payload, or is lost.
@@ -233,7 +247,9 @@ fn a_damaged_newer_copy_is_reported_and_the_older_one_is_used_and_kept() {
     ];
     for damage in damages {
         let rig = Rig::new(1, 2);
-        add_target(&rig, THIRD).unwrap();
+        // It keeps the rules that it has followed.
+        rig.world.run_for(Duration::from_secs(10));
+        add_pool(&rig, NEW).unwrap();
         rig.world.crash(rig.server);
         let [newer, _] = copies(&rig);
         let mut image = rig.world.disk_image(rig.server, RECORD);
@@ -241,7 +257,7 @@ fn a_damaged_newer_copy_is_reported_and_the_older_one_is_used_and_kept() {
         rig.world.remove_disk(rig.server, RECORD);
         rig.world.put_file(rig.server, RECORD, image);
         rig.start();
-        assert!(!has_target(&rig, THIRD) && has_target(&rig, TARGET));
+        assert!(!has_pool(&rig, NEW) && has_pool(&rig, POOL));
         let said = own_faults(&rig);
         let [FaultKind::RecordFault(fault)] = said.as_slice() else { panic!("{said:?}") };
         assert_eq!((fault.path.as_path(), &fault.damage), (RECORD.as_ref(), &RecordDamage::Content));
@@ -249,49 +265,59 @@ fn a_damaged_newer_copy_is_reported_and_the_older_one_is_used_and_kept() {
         // The next change replaces the damaged copy, not the only good one: the record survives a power cut
         // in the middle of the change.
         let recording = rig.world.record_disk(rig.server, RECORD);
-        add_target(&rig, THIRD).unwrap();
+        add_pool(&rig, NEW).unwrap();
         recording.ack(1);
         assert_eq!(own_faults(&rig), said, "what is missing does not come back by that");
         let disk = rig.world.disk_image(rig.server, DISK);
         let cuts = for_each_cut(&recording, Subsets { bits: 3, seed: 1 }, |cut| {
-            let after = node_with(1, [(RECORD, cut.images[0].clone()), (DISK, disk.clone())]);
-            assert!(has_target(&after, TARGET), "{cut}");
-            assert!(cut.acked == 0 || has_target(&after, THIRD), "{cut}");
+            let after = node_with(1, &rig.record, [(RECORD, cut.images[0].clone()), (DISK, disk.clone())]);
+            assert!(has_pool(&after, POOL), "{cut}");
+            assert!(cut.acked == 0 || has_pool(&after, NEW), "{cut}");
         });
         assert!(cuts > 3, "{cuts}");
         rig.power_cycle();
         assert_eq!(own_faults(&rig), []);
-        assert!(has_target(&rig, THIRD));
+        assert!(has_pool(&rig, NEW));
     }
 }
 
+/// Nor one that cannot be written there, either: the good copy stays as it is.
 #[test]
 fn a_copy_that_cannot_be_read_does_not_stop_the_node() {
     for older in [false, true] {
         for range in [0..512, 4096..4608] {
-            let rig = Rig::new(1, 2);
-            add_target(&rig, THIRD).unwrap();
-            rig.world.crash(rig.server);
-            let at = copies(&rig)[usize::from(older)];
-            let range = at + range.start..at + range.end;
-            let faults = DiskFaults::default().with_unreadable(range.clone());
-            rig.world.set_disk_faults(rig.server, RECORD, faults.clone());
-            rig.start();
-            assert!(has_target(&rig, TARGET));
-            assert_eq!(has_target(&rig, THIRD), older);
-            let said = own_faults(&rig);
-            let [FaultKind::RecordFault(fault)] = said.as_slice() else { panic!("{said:?}") };
-            assert!(matches!(fault.damage, RecordDamage::Unreadable(_)), "{fault:?}");
-            // The disk cannot write there either: the good copy stays as it is.
-            rig.world.set_disk_faults(rig.server, RECORD, faults.with_unwritable(range));
-            add_target(&rig, "iqn.2026-01.org.ursa:fourth").unwrap_err();
-            assert_eq!(own_faults(&rig).len(), 2);
-            rig.world.run_for(Duration::from_secs(20));
-            assert_eq!(own_faults(&rig).len(), 2);
-            rig.world.crash(rig.server);
-            rig.start();
-            assert!(has_target(&rig, TARGET));
-            assert_eq!(has_target(&rig, THIRD), older);
+            for is_writable in [true, false] {
+                let rig = Rig::new(1, 2);
+                rig.world.run_for(Duration::from_secs(10));
+                add_pool(&rig, NEW).unwrap();
+                rig.world.crash(rig.server);
+                let at = copies(&rig)[usize::from(older)];
+                let range = at + range.start..at + range.end;
+                let faults = DiskFaults::default().with_unreadable(range.clone());
+                let faults = if is_writable { faults } else { faults.with_unwritable(range) };
+                rig.world.set_disk_faults(rig.server, RECORD, faults);
+                rig.start();
+                assert!(has_pool(&rig, POOL));
+                assert_eq!(has_pool(&rig, NEW), older);
+                let said = own_faults(&rig);
+                let fault = said.iter().find_map(|kind| match kind {
+                    FaultKind::RecordFault(fault) => Some(fault),
+                    _ => None,
+                });
+                let fault = fault.unwrap_or_else(|| panic!("{said:?}"));
+                assert!(matches!(fault.damage, RecordDamage::Unreadable(_)), "{fault:?}");
+                if is_writable {
+                    continue;
+                }
+                // The start could not count its life, so the node takes no part in its cluster.
+                assert!(said.len() > 1, "{said:?}");
+                add_pool(&rig, "fourth").unwrap_err();
+                rig.world.run_for(Duration::from_secs(20));
+                rig.world.crash(rig.server);
+                rig.start();
+                assert!(has_pool(&rig, POOL));
+                assert_eq!(has_pool(&rig, NEW), older);
+            }
         }
     }
 }
@@ -307,24 +333,24 @@ fn a_record_that_could_not_be_written_recovers_automatically() {
         each_seed(3, |seed| {
             let rig = Rig::new(seed, 2);
             rig.world.set_disk_faults(rig.server, RECORD, faults.clone());
-            while add_target(&rig, THIRD).is_ok() {
-                rig.control(|control| async move { control.delete_target(THIRD, true).await }).ok();
+            while add_pool(&rig, NEW).is_ok() {
+                rig.control(|control| async move { control.export_pool(NEW).await }).ok();
             }
             if at < 2 {
                 rig.world.run_for(Duration::from_secs(30));
                 assert_eq!(own_faults(&rig).len(), 1);
-                assert!(add_target(&rig, THIRD).is_err());
+                assert!(add_pool(&rig, NEW).is_err());
             }
             rig.world.set_disk_faults(rig.server, RECORD, DiskFaults::default());
             rig.world.run_for(Duration::from_secs(20));
             assert_eq!(own_faults(&rig), []);
             // The refused change is absent and the new one is present, whichever copy of the record a start
             // finds.
-            let fourth = "iqn.2026-01.org.ursa:fourth";
-            add_target(&rig, fourth).unwrap();
+            let fourth = "fourth";
+            add_pool(&rig, fourth).unwrap();
             for _ in 0..2 {
-                assert!(has_target(&rig, TARGET) && has_target(&rig, fourth));
-                assert!(at == 2 || !has_target(&rig, THIRD));
+                assert!(has_pool(&rig, POOL) && has_pool(&rig, fourth));
+                assert!(at == 2 || !has_pool(&rig, NEW));
                 rig.power_cycle();
                 assert_eq!(own_faults(&rig), []);
             }

@@ -7,8 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{BlockSize, ByteLen};
+use cluster::Transaction;
+use cluster::memory::Memory;
 use initiator::{Lun, Options, Session};
-use node::control::{ControlError, MapSpec, NewVolume, PoolSpec, TargetSpec};
+use node::access::Target;
+use node::config::RecordEngine;
+use node::control::{ControlError, ImportSpec, MapSpec, NewVolume, PoolSpec, TargetSpec};
+use node::copies::Keeper;
 use node::{Config, Control, NodeNumber, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{NodeId, World};
@@ -29,6 +34,8 @@ pub(crate) struct Rig {
     pub(crate) world: World,
     pub(crate) server: NodeId,
     pub(crate) portal: SocketAddr,
+    /// The record of the node's cluster.
+    pub(crate) record: Memory,
     config: Arc<Config>,
 }
 
@@ -91,11 +98,19 @@ impl Rig {
 
     /// Only the machine.
     pub(crate) fn not_started(seed: u64, cores: usize, config: Config) -> Rig {
+        let record = record_of(config.node_number);
+        Rig::with_record(seed, cores, config, record)
+    }
+
+    /// Only the machine of a node whose cluster has this record.
+    pub(crate) fn with_record(seed: u64, cores: usize, config: Config, record: Memory) -> Rig {
         let world = World::new(seed);
         let server = world.add_machine("server", cores);
         let portal = SocketAddr::new(world.address(server), 3260);
-        let config = Arc::new(Config { data_dir: "/ursa".into(), portals: vec![portal], ..config });
-        Rig { world, server, portal, config }
+        let (data_dir, portals) = ("/ursa".into(), vec![portal]);
+        let engine = RecordEngine::Memory(record.clone());
+        let config = Arc::new(Config { data_dir, portals, record: engine, ..config });
+        Rig { world, server, portal, record, config }
     }
 
     /// Starts the node on a machine without a process, and waits until it serves.
@@ -121,15 +136,27 @@ impl Rig {
     /// Adds a second node with the present targets and volumes of the first; from then on their data is
     /// independent.
     ///
-    /// To initiators the two look like nodes with copies, but nothing keeps the copies equal.
+    /// To initiators the two look like nodes with copies, but each is in a cluster of its own, and nothing
+    /// keeps the copies equal.
     pub(crate) fn add_twin(&self, number: u64) -> Twin {
         let server = self.world.add_machine("twin", 2);
         self.world.put_disk(server, DISK, self.world.disk_image(self.server, DISK));
-        self.world.put_file(server, RECORD, self.world.disk_image(self.server, RECORD));
         let portal = SocketAddr::new(self.world.address(server), 3260);
         let node_number = NodeNumber::new(number).unwrap();
-        let config = Config { portals: vec![portal], node_number, ..Config::clone(&self.config) };
+        let record = RecordEngine::Memory(record_of(node_number));
+        let config = Config { portals: vec![portal], node_number, record, ..Config::clone(&self.config) };
         self.start_on(server, Arc::new(config), Wanted::default()).expect("the node starts");
+        let targets: Vec<Target> =
+            self.control(|control| async move { control.access().targets().cloned().collect() });
+        self.control_on(server, |control| async move {
+            let put = |transaction: Transaction, target: &Target| {
+                transaction.put(&format!("target/{}", target.name), serde_json::to_vec(target).unwrap())
+            };
+            let transaction = targets.iter().fold(Keeper::transaction(), put);
+            control.keeper().unwrap().commit(transaction).await.unwrap();
+            let import = ImportSpec { paths: vec![DISK.into()], name: None, force: true };
+            control.import_pool(import).await.unwrap();
+        });
         Twin { server, portal }
     }
 
@@ -185,6 +212,11 @@ impl Rig {
     pub(crate) fn client(&self, name: &str) -> Client<'_> {
         Client { rig: self, node: self.world.add_node(name, 1, |_| std::future::pending()) }
     }
+}
+
+/// The empty record of a cluster with this node.
+fn record_of(node: NodeNumber) -> Memory {
+    Memory::new(cluster::NodeId::new(node.get().into()))
 }
 
 /// When volumes were created, in seconds since 1970.

@@ -1,36 +1,27 @@
-//! A node with targets, hosts and users creates a cluster, and its process ends in the middle of it.
-//!
-//! After its restart it is in no cluster, or the cluster has all of them; nothing was lost.
+//! A node creates a cluster at its first start, and lets others join when it is asked to. Its process ends in
+//! the middle of it.
 
+use cluster::memory::Fault;
 use node::access::{HostGroup, HostName};
-use node::control::{ControlError, Role, User, UserChange};
+use node::control::{Role, User, UserChange};
 
 use super::*;
 
-/// More than one transaction of the cluster's record can have.
-const TARGETS: usize = 120;
+const TARGETS: usize = 20;
 
 fn user(name: &str) -> User {
     User { name: name.into(), role: Role::Admin, password: "a hash".into(), stamp: 1, created: 0 }
 }
 
-/// A single node with its objects, and the record that its cluster will have.
-fn alone(seed: u64) -> Cluster {
-    single(seed, false)
+/// A single node with its objects, and the record of its cluster.
+fn single(seed: u64) -> Cluster {
+    let node = Cluster::stopped(seed, 1, 1, &Config::default());
+    node.start(0);
+    make_everything(&node);
+    node
 }
 
-/// The same. If it `founds`, the node has been in a cluster from its first start.
-fn single(seed: u64, founds: bool) -> Cluster {
-    let world = World::new(seed);
-    let memory = cluster::memory::Memory::new(cluster::NodeId::new(1));
-    let server = world.add_machine("server-1", 1);
-    let portal = SocketAddr::new(world.address(server), 3260);
-    let record = RecordEngine::Memory(memory.clone());
-    let config =
-        Config { data_dir: "/ursa".into(), portals: vec![portal], record, founds, ..Config::default() };
-    let node =
-        Cluster { world, servers: vec![server], configs: vec![Arc::new(config)], cores: 1, record: memory };
-    node.start(0);
+fn make_everything(node: &Cluster) {
     node.control(0, |control| async move {
         for number in 0..TARGETS {
             let name = format!("iqn.2026-01.org.ursa:{number}");
@@ -41,7 +32,6 @@ fn single(seed: u64, founds: bool) -> Cluster {
         control.set_host(host, true).await.unwrap();
         control.change_user(UserChange::First(user("alice"))).await.unwrap();
     });
-    node
 }
 
 fn has_everything(node: &Cluster) -> bool {
@@ -53,89 +43,78 @@ fn has_everything(node: &Cluster) -> bool {
     })
 }
 
-/// The node is in its new cluster, and cannot follow the record yet.
-///
-/// Before, it took itself for a node without a cluster until its next start. Its users were in the cluster's
-/// record by then: somebody else could have become the first one, in a record that nobody reads any more.
 #[test]
-fn a_founder_that_cannot_follow_its_record_yet_tries_again() {
-    let node = alone(1);
-    let store = node.record.store(cluster::NodeId::new(1).unwrap());
-    let watches = node.control(0, move |_| async move {
-        let mut watches = Vec::new();
-        while let Ok(watch) = store.watch(cluster::Revision(0), Duration::from_secs(1)).await {
-            watches.push(watch);
+fn a_first_start_ends_at_any_moment_and_the_next_one_has_a_cluster() {
+    let (mut before, mut after) = (0, 0);
+    for cut in 0..60 {
+        let node = Cluster::stopped(cut, 1, 1, &Config::default());
+        drop(node.begin_start(0));
+        node.world.run_for(Duration::from_micros(100 * cut * cut));
+        node.world.crash(node.servers[0]);
+        node.start(0);
+        let place = || node.control(0, |control| async move { control.place().unwrap() });
+        let begun = place();
+        assert!(begun.is_private() && begun.node == 1, "cut {cut}: {begun:?}");
+        // The life that has ended counts if the node has been in the cluster.
+        match begun.incarnation {
+            1 => before += 1,
+            _ => after += 1,
         }
-        watches
-    });
-    let listen = vec![SocketAddr::new(node.world.address(node.servers[0]), LINK_PORT)];
-    node.control(0, move |control| async move { control.init_cluster(listen).await.unwrap_err() });
-    let added = node.control(0, |control| async move {
-        assert!(control.place().is_some() && control.cluster_failure().is_some());
-        assert_eq!(control.is_set_up(), None, "the users are in the record, which cannot be read");
-        control.change_user(UserChange::First(user("mallory"))).await
-    });
-    assert!(matches!(added, Err(ControlError::ClusterFailed(_))), "{added:?}");
-    drop(watches);
-    let there = (0..200).any(|_| {
-        node.world.run_for(Duration::from_millis(100));
-        has_everything(&node)
-    });
-    assert!(there);
-    let failure = node.control(0, |control| async move { control.cluster_failure() });
-    assert!(failure.is_none(), "{failure:?}");
+        let set_up = node.control(0, |control| async move { control.is_set_up() });
+        assert_eq!(set_up, Some(false), "cut {cut}: its record can be read at once");
+        make_everything(&node);
+        node.world.crash(node.servers[0]);
+        node.start(0);
+        assert!(has_everything(&node), "cut {cut}");
+        assert_eq!(place().cluster, begun.cluster, "cut {cut}");
+    }
+    assert!(before > 0 && after > 0, "before {before}, after {after}");
 }
 
+/// It leaves without the others, and hosts reach the volume that only it has as before.
 #[test]
-fn the_objects_of_a_founder_survive_its_crash_at_any_moment() {
-    let (mut before, mut between, mut after) = (0, 0, 0);
-    for cut in 0..60 {
-        let node = alone(cut);
-        let listen = vec![SocketAddr::new(node.world.address(node.servers[0]), LINK_PORT)];
-        let done = Rc::new(Cell::new(false));
-        let told = Rc::clone(&done);
-        let made = node.world.spawn_on(node.servers[0], CoreId(0), move || async move {
-            Control::current().init_cluster(listen).await.unwrap();
-            told.set(true);
+fn a_node_that_leaves_its_cluster_has_one_of_its_own_whenever_it_crashes() {
+    let name = Shape::thick().name;
+    for cut in 0..20 {
+        let cluster = Cluster::new(cut, 2, 1);
+        cluster.control(1, move |control| async move {
+            control.create_volume(new_volume(POOL, Shape::thick())).await.unwrap();
+            map(&control, name, 0).await.unwrap();
         });
-        node.world.run_for(Duration::from_micros(100 * cut * cut));
-        drop(made);
-        let was_done = done.get();
-        node.world.crash(node.servers[0]);
-        // This is written last.
-        let is_filled = node.record.value("users-set-up").is_some();
-        node.start(0);
-        let in_cluster = node.control(0, |control| async move { control.place().is_some() });
-        assert!(is_filled || !in_cluster, "cut {cut}: the record has everything before the node is in it");
-        match (in_cluster, was_done) {
-            (false, _) => before += 1,
-            (true, false) => between += 1,
-            (true, true) => after += 1,
-        }
-        let there = (0..100).any(|_| {
-            node.world.run_for(Duration::from_millis(100));
-            has_everything(&node)
+        // Until it has saved the rules.
+        cluster.world.run_for(Duration::from_secs(10));
+        cluster.record.begin(cluster::NodeId::new(2).unwrap(), Fault::Unreachable);
+        cluster.control(1, |control| async move { control.leave_cluster().await.unwrap() });
+        cluster.world.crash(cluster.servers[1]);
+        drop(cluster.begin_start(1));
+        cluster.world.run_for(Duration::from_micros(500 * cut * cut));
+        cluster.world.crash(cluster.servers[1]);
+        cluster.start(1);
+        let place = cluster.control(1, |control| async move { control.place().unwrap() });
+        assert!(place.is_private() && !place.leave && place.cluster != CLUSTER, "cut {cut}: {place:?}");
+        let maps = cluster.control(1, move |control| async move { control.volume(name).unwrap().maps });
+        assert_eq!(maps, [(TARGET.to_owned(), 0, "any".to_owned())], "cut {cut}");
+        let (client, portal) = (cluster.client("host"), cluster.portal(1));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            write(&session, 0, 1).await.unwrap();
         });
-        assert!(there, "cut {cut}");
-        // What is deleted now stays deleted.
-        node.control(0, |control| async move {
-            control.delete_target("iqn.2026-01.org.ursa:7", false).await.unwrap();
-        });
-        node.world.crash(node.servers[0]);
-        node.start(0);
-        node.world.run_for(Duration::from_secs(3));
-        let targets = node.control(0, |control| async move { control.access().targets().count() });
-        assert_eq!(targets, TARGETS - 1, "cut {cut}");
+        // It is in the record of its own cluster.
+        let is_recorded = || {
+            cluster.control(1, move |control| async move {
+                control.keeper().is_ok_and(|keeper| keeper.volume_named(name).is_some())
+            })
+        };
+        assert!(cluster.world.run_until(is_recorded, Duration::from_secs(10)), "cut {cut}");
     }
-    assert!(before > 0 && between + after > 0, "before {before}, in between {between}, after {after}");
 }
 
 /// Only its addresses are new, in the life that has begun.
 #[test]
-fn a_node_that_has_a_cluster_from_its_first_start_listens_when_it_is_asked_to() {
+fn a_node_listens_for_others_when_it_is_asked_to() {
     let (mut before, mut after) = (0, 0);
     for cut in 0..30 {
-        let node = single(cut, true);
+        let node = single(cut);
         let place = || node.control(0, |control| async move { control.place().unwrap() });
         let begun = place();
         assert_eq!((begun.node, begun.incarnation, begun.listen.len()), (1, 1, 0));

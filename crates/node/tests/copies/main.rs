@@ -64,13 +64,14 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, Chain, Lba, Rng};
 use initiator::command::Write;
 use initiator::{Lun, Session};
-use node::config::RecordEngine;
+use node::config::{Memories, RecordEngine};
 use node::control::{Place, Placement, PoolSpec, RecordPlace, TargetSpec};
 use node::copies::{Answer, Ask};
-use node::{Config, Control, Wanted};
+use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::linear::{Kind, NEVER, Op, check};
 use rt::sim::{NodeId, World};
+use rt::sync::Receiver;
 use store::{NewDisk, VolumeKind};
 
 use crate::rig::{CREATED, DISK, MIB, POOL, Shape, TARGET, map, named, new_volume};
@@ -79,6 +80,8 @@ use crate::seeds::{each_seed, each_seed_twice};
 const LUN: Lun = Lun(0);
 const SIZE: BlockSize = BlockSize::B4096;
 const LINK_PORT: u16 = 3270;
+/// The cluster of all nodes.
+const CLUSTER: &str = "0123456789abcdef0123456789abcdef";
 
 /// Servers that share a cluster's record.
 struct Cluster {
@@ -101,31 +104,49 @@ impl Cluster {
 
     /// The same on disks with these block sizes, one for each node in turn.
     fn with_disks(seed: u64, nodes: usize, cores: usize, config: &Config, disk_blocks: &[u32]) -> Cluster {
-        let cluster = Cluster::apart(seed, nodes, cores, config, disk_blocks);
-        cluster.enter();
+        let mut cluster = Cluster::stopped(seed, nodes, cores, config);
+        for index in 0..nodes {
+            let first_place = Some(cluster.place_in_cluster(index));
+            let config = Config { first_place, ..Config::clone(&cluster.configs[index]) };
+            cluster.configs[index] = Arc::new(config);
+        }
+        cluster.start_all(disk_blocks);
+        cluster.meet();
         cluster
     }
 
-    /// Nodes with pools, none of them in a cluster yet.
+    /// Nodes with pools, each in a cluster of its own.
     fn apart(seed: u64, nodes: usize, cores: usize, config: &Config, disk_blocks: &[u32]) -> Cluster {
+        let cluster = Cluster::stopped(seed, nodes, cores, config);
+        cluster.start_all(disk_blocks);
+        cluster
+    }
+
+    /// Machines without processes.
+    fn stopped(seed: u64, nodes: usize, cores: usize, config: &Config) -> Cluster {
         let world = World::new(seed);
         let memory = cluster::memory::Memory::new((1..=nodes as u16).filter_map(cluster::NodeId::new));
         let servers: Vec<NodeId> =
             (0..nodes).map(|index| world.add_machine(&format!("server-{}", index + 1), cores)).collect();
         let configs = servers.iter().map(|server| {
             let portal = SocketAddr::new(world.address(*server), 3260);
-            let record = RecordEngine::Memory(memory.clone());
+            let known = BTreeMap::from([(CLUSTER.to_owned(), memory.clone())]);
+            let founded = cluster::memory::Memory::new(cluster::NodeId::new(1));
+            let record = RecordEngine::Memories(Memories { known, founded });
             Arc::new(Config { data_dir: "/ursa".into(), portals: vec![portal], record, ..config.clone() })
         });
         let configs = configs.collect();
-        let cluster = Cluster { world, servers, configs, cores, record: memory };
-        for index in 0..nodes {
-            cluster.start(index);
+        Cluster { world, servers, configs, cores, record: memory }
+    }
+
+    /// Starts all nodes, each of which gets a pool.
+    fn start_all(&self, disk_blocks: &[u32]) {
+        for index in 0..self.servers.len() {
+            self.start(index);
             let disk_block = disk_blocks[index % disk_blocks.len()];
-            cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, disk_block);
-            cluster.create_pool(index, POOL, DISK);
+            self.world.add_disk(self.servers[index], DISK, 64 * MIB, disk_block);
+            self.create_pool(index, POOL, DISK);
         }
-        cluster
     }
 
     /// Creates a pool of a node on this disk.
@@ -144,8 +165,13 @@ impl Cluster {
 
     /// Makes all nodes one cluster.
     fn enter(&self) {
+        (0..self.servers.len()).for_each(|index| self.enter_one(index));
+        self.meet();
+    }
+
+    /// Waits until all nodes know each other, and creates a target.
+    fn meet(&self) {
         let nodes = self.servers.len();
-        (0..nodes).for_each(|index| self.enter_one(index));
         let all_there =
             || self.control(0, |control| async move { control.keeper().unwrap().nodes() }).len() == nodes;
         assert!(self.world.run_until(all_there, Duration::from_secs(30)));
@@ -165,7 +191,7 @@ impl Cluster {
     /// The place that a node takes.
     fn place_in_cluster(&self, index: usize) -> Place {
         Place {
-            cluster: "0123456789abcdef0123456789abcdef".to_owned(),
+            cluster: CLUSTER.to_owned(),
             node: index as u16 + 1,
             listen: vec![SocketAddr::new(self.world.address(self.servers[index]), LINK_PORT)],
             witness: false,
@@ -178,6 +204,12 @@ impl Cluster {
     }
 
     fn start(&self, index: usize) {
+        let started = self.begin_start(index);
+        self.world.wait_for(started).expect("the node answers").expect("the node starts");
+    }
+
+    /// Starts a node, and does not wait until it serves.
+    fn begin_start(&self, index: usize) -> Receiver<Result<Vec<SocketAddr>, StartError>> {
         let (ready, started) = rt::sync::oneshot();
         let start = Rc::new(Cell::new(Some((Wanted::default(), ready))));
         let config = Arc::clone(&self.configs[index]);
@@ -185,7 +217,7 @@ impl Cluster {
             let start = (core == CoreId(0)).then(|| start.take()).flatten();
             node::run(Arc::clone(&config), start)
         });
-        self.world.wait_for(started).expect("the node answers").expect("the node starts");
+        started
     }
 
     fn control<T: 'static, F: Future<Output = T> + 'static>(

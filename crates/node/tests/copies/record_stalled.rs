@@ -24,38 +24,35 @@ fn with_files(seed: u64) -> (Cluster, Files) {
     let world = World::new(seed);
     let servers: Vec<NodeId> =
         (1..=3).map(|number| world.add_machine(&format!("server-{number}"), 2)).collect();
-    let configs = servers.iter().map(|server| {
-        let portals = vec![SocketAddr::new(world.address(*server), 3260)];
-        let record = RecordEngine::Simulated(files.clone());
-        Arc::new(Config { data_dir: "/ursa".into(), portals, record, ..Config::default() })
-    });
-    let configs = configs.collect();
     let link = |server: &NodeId| vec![SocketAddr::new(world.address(*server), LINK_PORT)];
     let members: Vec<Member> =
         (1..).zip(&servers).map(|(node, server)| Member { node, addresses: link(server) }).collect();
+    let configs = servers.iter().zip(&members).map(|(server, member)| {
+        let portals = vec![SocketAddr::new(world.address(*server), 3260)];
+        let record = RecordEngine::Simulated(files.clone());
+        let first_place = Some(Place {
+            cluster: format!("{CLUSTER:032x}"),
+            node: member.node,
+            listen: member.addresses.clone(),
+            witness: false,
+            record: RecordPlace::Nodes,
+            force_new: false,
+            leave: false,
+            incarnation: 0,
+            members: members.clone(),
+        });
+        Arc::new(Config { data_dir: "/ursa".into(), portals, record, first_place, ..Config::default() })
+    });
+    let configs = configs.collect();
     let record = cluster::memory::Memory::new(numbers);
     let cluster = Cluster { world, servers, configs, cores: 2, record };
     for index in 0..3 {
         cluster.start(index);
         cluster.add_pool(index, POOL, DISK);
-        let members = members.clone();
-        cluster.control(index, move |control| async move {
-            let place = Place {
-                cluster: format!("{CLUSTER:032x}"),
-                node: index as u16 + 1,
-                listen: members[index].addresses.clone(),
-                witness: false,
-                record: RecordPlace::Nodes,
-                force_new: false,
-                leave: false,
-                incarnation: 0,
-                members: members.clone(),
-            };
-            control.enter_cluster(place, 1).await.unwrap();
-            if index == 0 {
-                let_in(&control, &members[1..]).await;
-            }
-        });
+        if index == 0 {
+            let others = members[1..].to_vec();
+            cluster.control(0, move |control| async move { let_in(&control, &others).await });
+        }
     }
     let ready = || {
         let all_vote = |control: Rc<Control>| async move {

@@ -686,7 +686,8 @@ fn a_crash_while_a_node_joins_costs_no_registration() {
         cluster.world.run_for(Duration::from_micros(100 * cut * cut));
         cluster.world.crash(server);
         cluster.start(1);
-        let is_member = cluster.control(1, |control| async move { control.place().is_some() });
+        let is_member =
+            cluster.control(1, |control| async move { control.place().unwrap().cluster == CLUSTER });
         let (portal, port) = (cluster.portal(1), if is_member { 0x0201 } else { 0x0101 });
         match is_member {
             true => member += 1,

@@ -1,6 +1,5 @@
 //! A node that is in a cluster of its own joins another one, while hosts use its volume.
 
-use node::config::Memories;
 use node::control::{AddedCopy, ControlError, EnterError, NewVolume};
 use node::copies::{Keeper, PoolMarkEntry, json, pool_mark_key, volume_key};
 use rt::sim::DiskLatency;
@@ -10,17 +9,11 @@ use super::*;
 
 const BLOCKS: std::ops::Range<u64> = 0..64;
 
-/// Two nodes, each without others: the second one has created a cluster of its own.
+/// Two nodes, each without others: nodes could join the cluster of the second one.
 fn in_its_own(seed: u64) -> Cluster {
-    let mut cluster = Cluster::apart(seed, 2, 2, &Config::default(), &[512]);
-    let place = cluster.place_in_cluster(1);
-    let known = BTreeMap::from([(place.cluster, cluster.record.clone())]);
-    let founded = cluster::memory::Memory::new(cluster::NodeId::new(1));
-    let record = RecordEngine::Memories(Memories { known, founded });
-    cluster.configs[1] = Arc::new(Config { record, ..Config::clone(&cluster.configs[1]) });
-    cluster.world.crash(cluster.servers[1]);
-    cluster.start(1);
-    cluster.control(1, move |control| async move { control.init_cluster(place.listen).await.unwrap() });
+    let cluster = Cluster::apart(seed, 2, 2, &Config::default(), &[512]);
+    let listen = cluster.place_in_cluster(1).listen;
+    cluster.control(1, move |control| async move { control.init_cluster(listen).await.unwrap() });
     cluster
 }
 

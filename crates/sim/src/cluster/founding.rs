@@ -7,7 +7,6 @@ use std::time::Duration;
 use node::Control;
 use node::control::{MapSpec, Member, NewVolume, Place, Placement, PoolSpec, RecordPlace, TargetSpec};
 use node::copies::{Keeper, NodeEntry, RECORD_DEADLINE, SplitBrainPolicy, json, node_key};
-use rt::CoreId;
 use rt::sim::NodeId;
 
 use super::{CLUSTER, Cluster, Server, TARGET, Volume, pool, wait};
@@ -28,16 +27,17 @@ impl Cluster {
     pub(super) fn found(&mut self, plan: &Plan) {
         let nodes = self.servers.len();
         for index in 0..nodes {
+            let place = self.place(index, false);
+            self.servers[index].take(place);
             self.start(index);
             let there = self.world.run_until(|| self.is_started(index), MEETING_MAX);
             assert!(there, "node {} starts", index + 1);
-            let place = self.place(index, false);
             let pools: Vec<PoolSpec> = self.pools.iter().map(|it| pool(*it)).collect();
             self.control(index, move |control| async move {
                 for pool in pools {
                     control.create_pool(pool).await?;
                 }
-                control.enter_cluster(place, 1).await
+                Ok::<_, node::control::ControlError>(())
             })
             .expect("nothing has failed yet");
             if index == 0 && matches!(*self.record, Record::Raft(_)) {
@@ -191,14 +191,10 @@ impl Cluster {
     /// Starts the witness. It votes and has no volumes. Its only faults are cuts of its network.
     fn start_witness(&self, machine: NodeId) {
         self.world.kill(machine);
-        let server = Server::new(&self.world, machine, &self.record, false);
+        let mut server = Server::new(&self.world, machine, &self.record, false);
+        server.take(self.place(self.servers.len(), true));
         self.start_server(&server);
         let started = || server.is_started(&self.world);
         assert!(self.world.run_until(started, MEETING_MAX), "the witness starts");
-        let place = self.place(self.servers.len(), true);
-        let entered = self.world.block_on(machine, CoreId(0), move || async move {
-            Control::current().enter_cluster(place, 1).await
-        });
-        entered.expect("nothing has failed yet");
     }
 }

@@ -300,7 +300,7 @@ impl Command {
                 let what = "Make this node leave its cluster";
                 if confirm.go_on_if(output, what, true, || client.would_leave_cluster())? {
                     client.leave_cluster()?;
-                    output.done("Restart ursa on this node. It is then in no cluster, and can join one with `ursa node join`.")?;
+                    output.done("Restart ursa on this node. It is then alone, and can join a cluster with `ursa node join`.")?;
                 }
                 Ok(())
             }

@@ -39,10 +39,9 @@ pub(super) async fn nodes(
     Ok(axum::Json(List::of(nodes.into_iter().map(shown).collect())))
 }
 
-/// Creates a cluster that consists of this node.
+/// Lets other nodes join this one: it listens for them at these addresses.
 ///
-/// Its targets and host groups become those of the cluster. Other nodes join with tokens that this node
-/// creates.
+/// They join with tokens that this node creates. If the settings name etcd, the record moves there first.
 #[utoipa::path(
     post, path = "/v1/cluster", tag = "cluster", operation_id = "init_cluster",
     request_body = ClusterInit,
@@ -433,7 +432,7 @@ fn would_leave(leaving: &Leaving) -> Vec<String> {
     let copies = leaving.copies.iter().map(|name| {
         format!("the copy of volume {name} stays in its pool and is no longer served; `ursa volume delete` frees its space")
     });
-    let first = "from its next start, this node is in no cluster: its certificates and its copy of the cluster's record stay in its data directory (cluster/CLUSTER-NODE), unused";
+    let first = "from its next start, this node is alone, in a cluster of its own: its certificates and its copy of the cluster's record stay in its data directory (cluster/CLUSTER-NODE), unused";
     let last = "the other nodes are not notified: if this node has not been removed yet, run `ursa node remove` on one of them";
     [first.to_owned()].into_iter().chain(local).chain(copies).chain([last.to_owned()]).collect()
 }

@@ -156,7 +156,7 @@ impl Settings {
             discovery_chap: given.discovery_chap.unwrap_or(defaults.discovery_chap),
             link_via: link_via(given.link_via.unwrap_or_default())?,
             record,
-            founds: defaults.founds,
+            first_place: defaults.first_place,
             show: defaults.show,
             carry: defaults.carry,
             devices: defaults.devices,

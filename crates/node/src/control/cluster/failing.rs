@@ -16,8 +16,7 @@ use super::super::access::{HOSTS, TARGETS};
 use super::super::change::Work;
 use super::super::doing::Doing;
 use super::super::turns::Thing;
-use super::super::{Control, ControlError};
-use super::Place;
+use super::super::{Control, ControlError, StartError};
 use crate::access::{HostGroup, Target};
 use crate::copies::{Keeper, RECORD_DEADLINE};
 use crate::events::code::{CLUSTER_FAILED, CLUSTER_RECOVERED};
@@ -32,6 +31,8 @@ pub(in crate::control) const TRY_EVERY: Duration = Duration::from_secs(10);
 /// How often the node checks whether the cluster's access rules have changed on another node, and saves them
 /// for a start without the cluster. Each change writes the node's record.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// How long a start waits for a record in which only this node votes.
+const READ_WITHIN: Duration = Duration::from_secs(3);
 /// The pause after they were saved: all of them are read and written each time, and somebody may be creating
 /// a thousand.
 const KEEP_PAUSE: Duration = Duration::from_millis(50);
@@ -63,47 +64,55 @@ impl Control {
         self.cluster_failure.borrow().clone()
     }
 
-    /// Returns to the node's cluster at the start. If that fails, the node shows why and tries again.
-    pub(crate) async fn go_on_in_cluster(self: &Rc<Control>) {
-        let Some(place) = self.place() else { return };
-        let error = match self.leave_if_asked(&place).await {
-            Ok(true) => return,
-            Ok(false) => match self.try_cluster().await {
-                Ok(()) => {
-                    // Until it has read the record, it acts by what it knew last.
-                    if let Ok(keeper) = self.keeper() {
-                        let control = Rc::clone(self);
-                        let follow = async move { control.follow_rules_of_record(keeper, Revision(1)).await };
-                        rt::spawn(follow).detach();
-                    }
-                    return;
-                }
-                Err(error) => error,
-            },
-            Err(error) => error,
+    /// Begins the life of this start in the node's cluster. If that fails, the node shows why and tries again.
+    /// At its first start, it creates a cluster.
+    ///
+    /// # Errors
+    /// At the first start, when nothing is served yet: the cluster cannot be created.
+    pub(crate) async fn begin_in_cluster(self: &Rc<Control>) -> Result<(), StartError> {
+        let begun = match self.place() {
+            None => {
+                self.enter_first().await.map_err(StartError::Cluster)?;
+                Ok(())
+            }
+            Some(_) => self.try_cluster().await,
         };
-        self.try_cluster_later(&place, &error).await;
+        if let Err(error) = begun {
+            self.try_cluster_later(&error).await;
+            return Ok(());
+        }
+        let Ok(keeper) = self.keeper() else { return Ok(()) };
+        if self.place().is_some_and(|place| place.is_private()) {
+            // Only this node votes, so that takes a moment. Then everything works when the node serves.
+            keeper.until(READ_WITHIN, || keeper.knows_this_life()).await;
+        }
+        // Until it has read the record, it acts by what it knew last.
+        let control = Rc::clone(self);
+        let follow = async move { control.follow_rules_of_record(keeper, Revision(1)).await };
+        rt::spawn(follow).detach();
+        Ok(())
     }
 
     /// Returns the outcome of the beginning of a node's first life in a cluster.
     ///
-    /// If the node is in the cluster by then, and could not begin, it goes on as after such a start: its own
-    /// record has neither users nor targets any more, and must not get others.
+    /// If the node is in the cluster by then, and could not begin, it goes on as after such a start.
     pub(super) async fn begun_in_cluster(
         self: &Rc<Control>,
         begun: Result<(), ControlError>,
     ) -> Result<(), ControlError> {
-        if let (Err(error), Some(place)) = (&begun, self.place()) {
-            self.try_cluster_later(&place, error).await;
+        if let Err(error) = &begun
+            && self.keeper().is_err()
+        {
+            self.try_cluster_later(error).await;
         }
         begun
     }
 
     /// Shows why the node cannot take part in the cluster that it is in, and tries again.
-    async fn try_cluster_later(self: &Rc<Control>, place: &Place, error: &ControlError) {
+    async fn try_cluster_later(self: &Rc<Control>, error: &ControlError) {
         self.note_cluster_failure(error);
         // Hosts know the node's ports by its number, whether or not the cluster is available.
-        let number = NodeNumber::new(place.node.into());
+        let number = self.place().and_then(|place| NodeNumber::new(place.node.into()));
         on_all_cores(move || async move { Shard::current().set_place(number) }).await;
         rt::spawn(Rc::clone(self).try_cluster_again()).detach();
     }
@@ -121,6 +130,9 @@ impl Control {
         let Ok(keeper) = self.keeper() else { return };
         let name = self.host.name.clone();
         tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
+        // It may have left another cluster.
+        keeper.until(RECORD_DEADLINE, || keeper.knows_this_life()).await;
+        self.finish_leaving().await;
         self.follow_rules_of_record(keeper, Revision(1)).await;
     }
 

@@ -1,14 +1,14 @@
 //! A node that leaves its cluster without the other nodes: it was removed or abandoned, or its copy of the
 //! record is damaged.
 //!
-//! The node leaves at its next start, when nothing of the cluster runs yet. The directory with the
-//! certificates and the record stays, because it may contain the key that lets nodes join the cluster; no
-//! other place has the same one. Pools stay as they are. Sole volumes keep the targets and host groups
-//! through which hosts used them; copies of the cluster's volumes are listed, but not served.
+//! The node leaves at its next start, when nothing of the cluster runs yet, for a cluster of its own. The
+//! directory with the certificates and the record stays, because it may contain the key that lets nodes join
+//! the cluster; no other place has the same one. Pools stay as they are. Sole volumes keep the targets and host
+//! groups through which hosts used them; copies of the cluster's volumes are listed, but not served.
 //!
 //! A node whose directory is missing stays in its cluster until an administrator decides otherwise: the
 //! directory may be on a file system that is not mounted yet. The node serves its sole volumes
-//! ([`super::failing`]), and may join again; then it leaves at once ([`Control::leave_lost`]).
+//! ([`super::failing`]), and may join again, as another node.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -17,30 +17,31 @@ use link::NODE_KEY_FILE;
 use serde::{Deserialize, Serialize};
 
 use super::super::access::{HOSTS, TARGETS};
-use super::super::change::Work;
+use super::super::change::{Changing, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError};
 use super::failing::{KNOWN_ACCESS, KnownAccess};
-use super::{CLUSTER, Place, RECORD_FILE, cluster_path};
-use crate::config::RecordEngine;
+use super::moving::MOVED_AT_ONCE;
+use super::{CLUSTER, Place, RECORD_FILE, cluster_path, keeps_files};
 use crate::copies::RECORD_DEADLINE;
 use crate::events::code::CLUSTER_LEFT;
 use crate::events::{Event, tell};
-use crate::record::{Change, delete, set};
-use crate::shard::Shard;
+use crate::record::{Change, set};
 use crate::volume::VolumeId;
 
 /// The key under which the node's own record stores the cluster that it has left.
-const LEFT: &str = "left_cluster";
+pub(super) const LEFT: &str = "left_cluster";
 
-/// A cluster that the node has left.
+/// A cluster that the node has left for one of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct LeftCluster {
     /// The cluster's identity.
     cluster: String,
-    /// The access rules that were kept; `None` if that is still to be done.
-    access: Option<KnownAccess>,
+    /// Its access rules: first all that the node knew, then those that it has taken over.
+    access: KnownAccess,
+    /// The rules have been taken over.
+    is_done: bool,
 }
 
 /// What leaving the cluster would keep.
@@ -90,13 +91,27 @@ impl Control {
         .await
     }
 
-    /// Leaves the cluster if the node is to do so; returns whether it has.
-    pub(super) async fn leave_if_asked(self: &Rc<Control>, place: &Place) -> Result<bool, ControlError> {
-        if !place.leave {
-            return Ok(false);
+    /// Leaves the cluster for one of its own, in one step, and begins a life there. The caller holds the
+    /// record.
+    ///
+    /// # Errors
+    /// Files cannot be written. The node has left if its place says so.
+    pub(super) async fn leave_for_its_own(
+        self: &Rc<Control>,
+        changing: &Changing,
+        place: &Place,
+    ) -> Result<(), ControlError> {
+        let access: KnownAccess = self.record.borrow().get(KNOWN_ACCESS).unwrap_or_default();
+        let left = LeftCluster { cluster: place.cluster.clone(), access, is_done: false };
+        let founded = self.found(changing, vec![set(LEFT.into(), &left)]).await;
+        if self.place().is_some_and(|now| now.cluster != place.cluster) {
+            let name = &self.host.name;
+            tracing::warn!(
+                "this node has left its cluster and serves only volumes that have never had a copy on another node"
+            );
+            tell(Event::new(CLUSTER_LEFT, name, format!("node {name} has left its cluster")));
         }
-        self.forget_place(place).await?;
-        Ok(true)
+        founded
     }
 
     /// Whether the node is in a cluster but its directory for the cluster is missing or empty.
@@ -114,46 +129,14 @@ impl Control {
     pub(in crate::control) fn known_of_lost(&self, cluster: &str) -> Vec<String> {
         let is_it = self.has_lost_files() && self.place().is_some_and(|place| place.cluster == cluster);
         let known: Option<KnownAccess> = self.record.borrow().get(KNOWN_ACCESS);
-        let known = known.filter(|_| is_it).unwrap_or_default();
-        in_own_record(&known).map(|(key, _)| key).collect()
+        known.filter(|_| is_it).unwrap_or_default().in_record().into_iter().map(|(key, _)| key).collect()
     }
 
-    /// Leaves a cluster of which the node has lost everything, so that it does not take part, to join again.
-    /// Otherwise does nothing.
-    ///
-    /// # Errors
-    /// [`ControlError::Record`].
-    pub(in crate::control) async fn leave_lost(self: &Rc<Control>) -> Result<(), ControlError> {
-        let is_lost = self.has_lost_files() && self.keeper().is_err();
-        let Some(place) = self.place().filter(|_| is_lost) else { return Ok(()) };
-        self.forget_place(&place).await?;
-        self.cluster_failure.replace(None);
-        self.finish_leaving().await;
-        Ok(())
-    }
-
-    async fn forget_place(self: &Rc<Control>, place: &Place) -> Result<(), ControlError> {
-        let left = LeftCluster { cluster: place.cluster.clone(), access: None };
-        let control = Rc::clone(self);
-        self.change(Work::new(Doing::LeaveCluster, &self.host.name), |changing| async move {
-            let _record = changing.hold([Thing::Record]).await?;
-            control.commit(&changing, vec![delete(CLUSTER.into()), set(LEFT.into(), &left)]).await
-        })
-        .await?;
-        let name = self.host.name.clone();
-        tracing::warn!(
-            "this node has left its cluster and serves only volumes that have never had a copy on another node"
-        );
-        tell(Event::new(CLUSTER_LEFT, &name, format!("node {name} has left its cluster")));
-        Ok(())
-    }
-
-    /// Takes over the targets and host groups through which hosts used the node's sole volumes, if these are
-    /// known.
+    /// Takes over the targets and host groups through which hosts used the node's sole volumes in the cluster
+    /// that it has left, if these are known. If that fails, the next start repeats it.
     pub(crate) async fn finish_leaving(self: &Rc<Control>) {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
-        let Some(left) = left.filter(|left| left.access.is_none() && self.place().is_none()) else { return };
-        let known: KnownAccess = self.record.borrow().get(KNOWN_ACCESS).unwrap_or_default();
+        let Some(LeftCluster { cluster, access, .. }) = left.filter(|left| !left.is_done) else { return };
         let volumes = || self.open_pools().into_iter().flat_map(|pool| pool.volumes());
         let ids = |sole: bool| volumes().filter(move |info| info.is_sole() == sole).map(|info| info.id);
         let (local, copies): (BTreeSet<VolumeId>, BTreeSet<VolumeId>) =
@@ -161,15 +144,16 @@ impl Control {
         // A pool that is not open may hold sole volumes, too.
         let all_known = self.all_pools_are_open();
         let is_kept = |id: &VolumeId| local.contains(id) || (!all_known && !copies.contains(id));
-        let access = known.only(is_kept);
-        let changes = in_own_record(&access).chain([
-            delete(KNOWN_ACCESS.into()),
-            set(LEFT.into(), &LeftCluster { access: Some(access.clone()), ..left }),
-        ]);
-        let (control, changes) = (Rc::clone(self), changes.collect::<Vec<Change>>());
+        let access = access.only(is_kept);
+        let rules = access.in_record();
+        let done = set(LEFT.into(), &LeftCluster { cluster, access, is_done: true });
+        let control = Rc::clone(self);
         let taken = self.change(Work::new(Doing::TakeAccessOver, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
-            control.commit(&changing, changes).await
+            for some in rules.chunks(MOVED_AT_ONCE) {
+                control.commit_shared(&changing, some.to_vec(), Vec::new()).await?;
+            }
+            control.commit(&changing, vec![done]).await
         });
         match taken.await {
             Ok(()) => self.announce_record().await,
@@ -177,26 +161,19 @@ impl Control {
         }
     }
 
-    /// The changes of the node's own record that undo what it took over from this cluster and nobody has
-    /// changed since. The cluster has these rules itself.
-    pub(in crate::control) fn forget_left(&self, cluster: &str) -> Vec<Change> {
+    /// The keys of the rules that the node took over from this cluster when it left, and that nobody has
+    /// changed since. The cluster has them itself.
+    pub(in crate::control) fn taken_over(&self, cluster: &str) -> Vec<String> {
         let left: Option<LeftCluster> = self.record.borrow().get(LEFT);
-        let access =
-            left.filter(|left| left.cluster == cluster).and_then(|left| left.access).unwrap_or_default();
+        let left = left.filter(|left| left.is_done && left.cluster == cluster);
+        let Some(LeftCluster { access: KnownAccess { mut targets, mut hosts }, .. }) = left else {
+            return Vec::new();
+        };
         let own = self.access();
-        let targets = access.targets.iter().filter(|target| own.targets().any(|own| own == *target));
-        let hosts = access.hosts.iter().filter(|host| own.hosts().any(|own| own == *host));
-        targets
-            .map(|target| delete(format!("{TARGETS}{}", target.name)))
-            .chain(hosts.map(|host| delete(format!("{HOSTS}{}", host.name))))
-            .chain([delete(LEFT.into())])
-            .collect()
+        targets.retain(|target| own.targets().any(|own| own == target));
+        hosts.retain(|host| own.hosts().any(|own| own == host));
+        KnownAccess { targets, hosts }.in_record().into_iter().map(|(key, _)| key).collect()
     }
-}
-
-/// Whether the node keeps files of a cluster at all; simulated nodes do not.
-fn keeps_files() -> bool {
-    matches!(Shard::current().config().record, RecordEngine::Embedded | RecordEngine::Etcd(_))
 }
 
 impl KnownAccess {
@@ -212,10 +189,11 @@ impl KnownAccess {
         self.hosts.retain(|host| named.contains(&host.name.to_string()));
         self
     }
-}
 
-fn in_own_record(access: &KnownAccess) -> impl Iterator<Item = Change> {
-    let targets = access.targets.iter().map(|target| set(format!("{TARGETS}{}", target.name), target));
-    let hosts = access.hosts.iter().map(|host| set(format!("{HOSTS}{}", host.name), host));
-    targets.chain(hosts)
+    /// The entries of a record that say the same.
+    fn in_record(&self) -> Vec<Change> {
+        let targets = self.targets.iter().map(|target| set(format!("{TARGETS}{}", target.name), target));
+        let hosts = self.hosts.iter().map(|host| set(format!("{HOSTS}{}", host.name), host));
+        targets.chain(hosts).collect()
+    }
 }

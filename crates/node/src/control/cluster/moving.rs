@@ -1,52 +1,98 @@
-//! Moves what a node had before it created its cluster into the cluster's record.
+//! A node that is alone moves its record into a site's etcd, as it creates the cluster that others can join.
 //!
-//! The new record gets all of it before the node is in the cluster. So if the node crashes, it is in no
-//! cluster and has everything in its own record, or it is in the cluster and the cluster's record has it.
+//! It leaves the cluster of its own for the new one, as it would for another node's
+//! ([`switching`](super::switching)). The new record gets what nobody else knows before the node takes its
+//! place there. So if the node crashes, it is in its own cluster as before, or it is in the new one, which has
+//! everything.
 
-use cluster::{Store, Transaction};
+use std::net::SocketAddr;
+use std::rc::Rc;
 
-use super::super::Control;
-use super::super::access::{HOSTS, TARGETS};
-use super::{EnterError, KNOWN_ACCESS};
-use crate::access::{HostGroup, Target};
-use crate::copies::{Keeper, RECORD_DEADLINE};
-use crate::record::{Change, delete, set};
+use cluster::{Store, Transaction, Versioned};
+
+use super::super::change::{Changing, WaitsFor};
+use super::super::record_place::RecordPlace;
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use super::{CLUSTER, EnterError, KNOWN_ACCESS, Place, begin_record, discard_record, try_to_listen};
+use crate::copies::{Keeper, RECORD_DEADLINE, node_key};
+use crate::record::set;
+
+/// The prefixes of the keys that stay behind: the node announces itself, its links and its pools in the new
+/// record, holds its floating addresses again, and adds its volumes there, under new numbers.
+const LEFT_BEHIND: [&str; 8] = [
+    "node/",
+    "link-roles/",
+    "maintenance/",
+    "pool-mark/",
+    "volume/",
+    "volume-name/",
+    "next-",
+    "address-holder/",
+];
 
 /// How many entries one transaction moves. A transaction takes a hundred, of 1 MiB together, and a large host
 /// group has 20 KiB.
-const MOVED_AT_ONCE: usize = 50;
+pub(super) const MOVED_AT_ONCE: usize = 50;
 
 impl Control {
-    /// Writes the targets, hosts, users and tokens of the node into a new record, which no other node knows
-    /// yet. Returns the changes of the node's own record with which the node enters the cluster. The caller
-    /// holds the node's record.
+    /// Creates a cluster with its record in etcd, and takes everything there that this node has.
     ///
     /// # Errors
-    /// Those of the new record. The node is as it was.
-    pub(super) async fn fill_record(&self, store: &Store) -> Result<Vec<Change>, EnterError> {
-        let mut own = self.own_access();
-        own.extend(self.own_people());
-        for some in own.chunks(MOVED_AT_ONCE) {
-            let put = |transaction: Transaction, (key, value): &Change| match value {
-                Some(value) => transaction.put(key, value.get()),
-                None => transaction,
-            };
-            // It has no preconditions, so nothing can conflict.
-            store.cas(some.iter().fold(Keeper::transaction(), put), RECORD_DEADLINE).await?;
+    /// The node is in a cluster that others can join; etcd cannot be used.
+    pub(super) async fn move_to_etcd(
+        self: &Rc<Control>,
+        changing: &Changing,
+        listen: Vec<SocketAddr>,
+    ) -> Result<(), ControlError> {
+        // The record of the cluster that the node leaves takes part in all changes of its volumes.
+        let volumes = changing.hold(self.pools_and_volumes()).await?;
+        let record = changing.hold([Thing::Record]).await?;
+        if !self.place().is_some_and(|place| place.is_private()) {
+            return Err(EnterError::Already.into());
         }
-        // If the node restarts before it has read the cluster's record, it acts by what it knows.
+        let frozen = self.freeze_record().await?;
+        let place = Place::founding(RecordPlace::Etcd, listen);
+        let former = self.cluster_to_leave(&place.cluster).await?.ok_or(EnterError::Already)?;
+        try_to_listen(&place.listen, &[]).await?;
+        changing.waits_for(WaitsFor::ClusterRecord);
+        let filled = async {
+            begin_record(&place).await?;
+            let begun = self.open_record(&place)?;
+            fill(&begun.store, &former).await
+        };
+        if let Err(error) = filled.await {
+            discard_record(&place).await;
+            return Err(error.into());
+        }
+        // If the node restarts before it has read the new record, it acts by what it knows.
         let known = set(KNOWN_ACCESS.into(), &self.all_rules());
-        Ok(own.into_iter().map(|(key, _)| delete(key)).chain([known]).collect())
+        // If this fails, the node may be in the new cluster after its next start, so the record stays.
+        self.leave_for(changing, former, vec![set(CLUSTER.into(), &place), known]).await?;
+        // Changes that wait for their turn may still have the former keeper.
+        drop((volumes, record, frozen));
+        let begun = self.begin_elsewhere().await;
+        self.begun_in_cluster(begun).await?;
+        // Callers expect to find the node in the new cluster.
+        if let Ok(keeper) = self.keeper() {
+            keeper.until_known(&node_key(keeper.me())).await;
+        }
+        Ok(())
     }
+}
 
-    /// The targets and hosts in the node's own record, by key.
-    pub(super) fn own_access(&self) -> Vec<Change> {
-        let record = self.record.borrow();
-        let targets = record.list::<Target>(TARGETS).into_iter();
-        let hosts = record.list::<HostGroup>(HOSTS).into_iter();
-        let mut own: Vec<Change> =
-            targets.map(|target| set(format!("{TARGETS}{}", target.name), &target)).collect();
-        own.extend(hosts.map(|host| set(format!("{HOSTS}{}", host.name), &host)));
-        own
+/// Copies the record of the former cluster into a new one, which no other node knows yet. Nothing changes in
+/// the former one meanwhile.
+async fn fill(store: &Store, former: &Keeper) -> Result<(), EnterError> {
+    let all = former.store().list("", RECORD_DEADLINE).await?;
+    let moves = |key: &str| !LEFT_BEHIND.iter().any(|prefix| key.starts_with(prefix));
+    let moved: Vec<(&String, &Versioned)> = all.entries.iter().filter(|(key, _)| moves(key)).collect();
+    for some in moved.chunks(MOVED_AT_ONCE) {
+        let put = |transaction: Transaction, (key, entry): &(&String, &Versioned)| {
+            transaction.put(key, entry.value.to_vec())
+        };
+        // It has no preconditions, so nothing can conflict.
+        store.cas(some.iter().fold(Keeper::transaction(), put), RECORD_DEADLINE).await?;
     }
+    Ok(())
 }

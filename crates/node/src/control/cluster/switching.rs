@@ -54,15 +54,21 @@ impl Control {
         Ok(Some(keeper.freeze().await?))
     }
 
-    /// The keeper of the cluster that this node leaves if it joins `cluster`; `None`: it is in none.
+    /// The keeper of the cluster that this node leaves if it joins `cluster`; `None`: it has lost all files of
+    /// it.
     ///
     /// # Errors
     /// The node cannot leave its cluster for that one: [`EnterError::Already`], [`EnterError::NotAlone`],
     /// [`EnterError::NotInPool`], [`ControlError::LifeUnknown`], [`ControlError::EntryUnreadable`].
     pub(super) async fn cluster_to_leave(&self, cluster: &str) -> Result<Option<Rc<Keeper>>, ControlError> {
-        let Some(place) = self.place() else { return Ok(None) };
+        let place = self.place().ok_or(ControlError::NoCluster)?;
+        if self.has_lost_files() && self.keeper().is_err() && place.cluster == cluster {
+            return Ok(None);
+        }
         // A node that does not take part in its cluster does not know what the record says now.
-        let keeper = self.keeper().ok().filter(|keeper| !keeper.is_stopping() && place.cluster != cluster);
+        // A clone of the other node was alone in the same cluster, under the same number.
+        let is_another = place.cluster != cluster || place.is_private();
+        let keeper = self.keeper().ok().filter(|keeper| !keeper.is_stopping() && is_another);
         let Some(keeper) = keeper else { return Err(EnterError::Already.into()) };
         let is_alone = keeper.revision_of(NEXT_NODE).is_none() && keeper.nodes().len() < 2;
         if !is_alone || keeper.sole_here().len() < keeper.wanted_here().len() {
@@ -132,8 +138,8 @@ impl Control {
             self.door.open();
             return Err(error);
         }
-        // Without this the node would take itself for one without a cluster, and without users. It is not
-        // reported as an event.
+        // Without this, nothing would say why the node does not take part in a cluster. It is not reported as
+        // an event.
         self.cluster_failure.replace(Some(ClusterFailure {
             cause: "moving",
             why: "it is moving to another cluster".into(),

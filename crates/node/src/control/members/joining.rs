@@ -182,7 +182,6 @@ impl Control {
         }
         let joined = link::join(&token, sent, UnixSeconds(now), &Limits::default()).await;
         let joined = joined.map_err(not_joined)?;
-        self.leave_lost().await?;
         let welcome: Welcome = serde_json::from_slice(&joined.about)
             .map_err(|_| ControlError::Internal("the member's welcome cannot be read"))?;
         // An earlier version of the member would have dropped them.

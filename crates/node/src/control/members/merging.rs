@@ -216,7 +216,7 @@ impl Control {
 
     /// The targets and host groups of this node that this cluster has not had yet.
     pub(in crate::control) fn own_rules(&self, cluster: &str) -> KnownAccess {
-        let taken_over = self.forget_left(cluster).into_iter().map(|(key, _)| key);
+        let taken_over = self.taken_over(cluster).into_iter();
         let taken_over: BTreeSet<String> = taken_over.chain(self.known_of_lost(cluster)).collect();
         let KnownAccess { mut targets, mut hosts } = self.all_rules();
         targets.retain(|target| !taken_over.contains(&target_key(target)));

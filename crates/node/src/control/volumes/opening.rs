@@ -51,11 +51,8 @@ impl Control {
         // An export may have failed.
         self.set_closing(pool, false);
         let (mut openings, mut layouts) = (Vec::new(), Vec::new());
-        // In a cluster, a copy is opened only when the cluster's record says what it is. Without a cluster, a
-        // copy is opened here, so that hosts see it, but they cannot use it.
-        let in_cluster = self.place().is_some();
-        for info in pool.volumes().into_iter().filter(|info| !(in_cluster && self.is_served_by_record(info)))
-        {
+        // One of several copies is opened only when the cluster's record says what it is.
+        for info in pool.volumes().into_iter().filter(|info| !self.is_served_by_record(info)) {
             layouts.push(self.hold_layout(info.id).await);
             match self.opening(pool, &info, None) {
                 Ok(opening) => openings.push(opening),

@@ -262,8 +262,9 @@ fn of_pool<'a>(pool: &'a Pool, observed: &'a Observed) -> Option<Found<'a>> {
     let has_other_copies = |volume: &Volume| {
         volume.copies.len() > 1 && volume.copies.iter().any(|copy| Some(copy.node) == pool.node)
     };
+    let has_others = observed.nodes.as_ref().is_some_and(|nodes| nodes.len() > 1);
     let impact = Impact {
-        severity: if observed.nodes.is_some() { Severity::Warning } else { Severity::Critical },
+        severity: if has_others { Severity::Warning } else { Severity::Critical },
         can_rebuild: observed.volumes.iter().any(has_other_copies),
     };
     Some(match pool.state {

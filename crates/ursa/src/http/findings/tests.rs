@@ -262,6 +262,8 @@ fn pools_are_judged_by_whether_others_have_copies() {
     let (one, two) = (|state| pool(None, state), |state| pool(Some(2), state));
     finds(here(one(PoolState::Unavailable)), &[(Critical, Code::PoolClosed)]);
     finds(there(two(PoolState::Unavailable)), &[(Warning, Code::PoolClosed)]);
+    let single = Observed { nodes: Some(vec![node(1)]), ..here(pool(Some(1), PoolState::Unavailable)) };
+    finds(single, &[(Critical, Code::PoolClosed)]);
     finds(here(one(PoolState::DiskFailed)), &[(Critical, Code::DiskFailed)]);
     let reports = vec![report(2, disk_failed())];
     let disk = Observed { reports, ..there(two(PoolState::DiskFailed)) };

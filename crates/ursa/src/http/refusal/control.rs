@@ -143,8 +143,8 @@ impl From<ControlError> for Refusal {
                     .hint("repeat the command")
                     .retry_after(1)
             }
-            E::NoCluster => Refusal::new(CONFLICT, "no_cluster", "this node is not in a cluster")
-                .hint("create one with `ursa node init`, or join one with `ursa node join`"),
+            E::NoCluster => Refusal::new(CONFLICT, "no_cluster", "no other node can join this one")
+                .hint("`ursa node init` lets it listen for other nodes; `ursa node join` lets it join another one"),
             E::Enter(error) => cluster::not_entered(&error),
             E::Join(error) => cluster::not_joined(&error),
             E::Cluster(error) => cluster::refused(&error),

@@ -8,28 +8,39 @@ use super::forwarding::{free_address, wait};
 use super::rig::{MIB, Rig};
 use crate::clock::unix_now;
 
+/// Until it listens for others.
 #[test]
-fn a_node_alone_is_in_no_cluster() {
+fn no_node_can_join_a_node_that_is_alone() {
     let rig = Rig::new();
-    let problem = rig.get("/v1/nodes").refused(409, "no_cluster");
+    let nodes = rig.get("/v1/nodes").json(200);
+    let [node] = nodes["items"].as_array().unwrap().as_slice() else { panic!("{nodes}") };
+    assert_eq!((&node["id"], &node["here"], &node["up"]), (&json!(1), &json!(true), &json!(true)));
+    let problem = rig.post("/v1/cluster/tokens", json!({})).refused(409, "no_cluster");
     assert!(problem["hint"].as_str().unwrap().contains("ursa node init"), "{problem}");
-    rig.post("/v1/cluster/tokens", json!({})).refused(409, "no_cluster");
-    rig.delete("/v1/nodes/2").refused(409, "no_cluster");
-    rig.delete("/v1/nodes/2?dry_run=true").refused(409, "no_cluster");
-    rig.post("/v1/cluster/force-new?dry_run=true", json!({})).refused(409, "no_cluster");
-    let new = json!({"name": "db", "size": MIB, "copies": 2});
-    rig.post("/v1/volumes", new).refused(409, "no_cluster");
-    let volume = rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
-    assert_eq!((&volume["copies"], &volume["serving"]), (&json!([]), &json!(true)));
-    assert!(volume.get("epoch").is_none() && volume.get("reason").is_none(), "{volume}");
-    rig.post("/v1/volumes/db/copies", json!({"node": 2})).refused(409, "no_cluster");
-    rig.delete("/v1/volumes/db/copies/2").refused(409, "no_cluster");
-    rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "no_cluster");
-    rig.put("/v1/cluster/preferred", json!({"node": 1})).refused(409, "no_cluster");
-    rig.put("/v1/cluster/resync-limit", json!({"bytes_per_second": 1 << 30})).refused(409, "no_cluster");
-    rig.post("/v1/volumes/db/verify", json!({})).refused(409, "not_replicated");
-    rig.get("/v1/volumes/db/verify").refused(404, "not_verified");
+    rig.post("/v1/cluster/force-new?dry_run=true", json!({})).refused(409, "cluster_works");
+    rig.post("/v1/cluster/leave?dry_run=true", json!({})).refused(409, "takes_part");
     rig.post("/v1/volumes/nothing/verify", json!({})).refused(404, "volume_not_found");
+}
+
+/// The node has had it before the other one joined.
+#[test]
+fn a_volume_of_a_node_alone_gets_a_copy_on_one_that_joins() {
+    let (first, second) = (Rig::new(), Rig::new());
+    let volume = first.post("/v1/volumes", json!({"name": "db", "size": 4 * MIB})).json(201);
+    assert_eq!((&volume["copies"][0]["node"], &volume["serving"]), (&json!(1), &json!(true)), "{volume}");
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    join(&first, &second);
+    wait("the nodes hear each other", || {
+        let nodes = first.get("/v1/nodes").json(200);
+        let nodes = nodes["items"].as_array().unwrap();
+        nodes.len() == 2 && nodes.iter().all(|node| node["up"] == true)
+    });
+    first.post("/v1/volumes/db/copies", json!({"node": 2})).json(202);
+    wait("both copies are in sync", || {
+        let volume = first.get("/v1/volumes/db").json(200);
+        let copies = volume["copies"].as_array().unwrap();
+        copies.len() == 2 && copies.iter().all(|copy| copy["state"] == "in_sync")
+    });
 }
 
 #[test]
@@ -42,7 +53,8 @@ fn an_invalid_cluster_is_refused_and_leaves_nothing() {
     // An address for documentation (RFC 5737), which no machine has.
     let problem = rig.post("/v1/cluster", json!({"listen": ["192.0.2.1:3270"]})).refused(422, "listen");
     assert_eq!(problem["field"], "listen");
-    rig.get("/v1/nodes").refused(409, "no_cluster");
+    let nodes = rig.get("/v1/nodes").json(200);
+    assert_eq!(nodes["items"][0]["addresses"], json!([]), "{nodes}");
     let join = json!({"token": "nonsense", "listen": ["127.0.0.1:0"]});
     assert_eq!(rig.post("/v1/cluster/join", join).refused(422, "token_invalid")["field"], "token");
 }
@@ -79,7 +91,7 @@ fn a_joining_node_is_merged_or_all_collisions_are_listed() {
         assert!(detail.contains(said), "{said} is missing: {detail}");
     }
     assert!(!detail.contains("mail") && !detail.contains("equal"), "{detail}");
-    second.get("/v1/nodes").refused(409, "no_cluster");
+    assert_eq!(second.get("/v1/nodes").json(200)["items"].as_array().unwrap().len(), 1);
     assert_eq!(first.names("/v1/targets"), [SHARED]);
     assert_eq!(first.names("/v1/hosts"), ["any", "equal", "local", "web"]);
 
@@ -160,9 +172,8 @@ fn a_node_joins_from_a_cluster_of_its_own_with_all_that_it_has() {
 
 /// Nobody can join it until the node listens for others.
 #[test]
-fn a_node_can_be_in_a_cluster_from_its_first_start() {
-    let start = || Rig::with(|_| {}, |config| config.founds = true);
-    let (first, second) = (start(), start());
+fn a_node_is_in_a_cluster_from_its_first_start() {
+    let (first, second) = (Rig::new(), Rig::new());
     let nodes = |rig: &Rig| rig.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
     for rig in [&first, &second] {
         assert_eq!(nodes(rig).len(), 1);
@@ -262,13 +273,18 @@ fn an_attempt_that_was_interrupted_does_not_keep_a_node_from_the_next_one() {
         let left = fs::read(rig.dir().join(LEFT).join("record.sqlite")).unwrap();
         assert_eq!(left, b"left", "nothing is deleted");
     }
-    let number = |rig: &Rig| {
-        let [left, place]: [PathBuf; 2] =
-            places(rig).try_into().unwrap_or_else(|places| panic!("two: {places:?}"));
-        let place = if left == rig.dir().join(LEFT) { place } else { left };
-        place.file_name().unwrap().to_str().unwrap().split_once('-').unwrap().1.to_owned()
+    let numbers = |rig: &Rig| {
+        let mut others = places(rig);
+        others.retain(|place| *place != rig.dir().join(LEFT));
+        let number = |place: PathBuf| {
+            place.file_name().unwrap().to_str().unwrap().split_once('-').unwrap().1.to_owned()
+        };
+        let mut numbers: Vec<String> = others.into_iter().map(number).collect();
+        numbers.sort();
+        numbers
     };
-    assert_eq!([number(&first), number(&second)], ["1", "2"], "each place has its own");
+    assert_eq!(numbers(&first), ["1"]);
+    assert_eq!(numbers(&second), ["1", "2"], "each place has its own");
 }
 
 /// A cluster that was forced from an older record gives numbers again.
@@ -333,6 +349,13 @@ fn clones_that_join_get_other_portal_groups() {
             |_| {},
             |config| {
                 fs::copy(image.path("record"), config.data_dir.join("record")).unwrap();
+                // Each is alone in the same cluster.
+                let place = places(&image).remove(0);
+                let copied = config.data_dir.join("cluster").join(place.file_name().unwrap());
+                fs::create_dir_all(&copied).unwrap();
+                for file in fs::read_dir(&place).unwrap().map(|file| file.unwrap().path()) {
+                    fs::copy(&file, copied.join(file.file_name().unwrap())).unwrap();
+                }
             },
         )
     };

@@ -53,7 +53,7 @@ fn recorded_values_are_shown_step_by_step() {
     for query in ["points=1", "points=1001", "points=x", "series=volumes", "from=5&to=5", "node=x", "to=-1"] {
         rig.get(&format!("/v1/history?{query}")).refused(400, "query_invalid");
     }
-    rig.get("/v1/history?node=2").refused(409, "no_cluster");
+    rig.get("/v1/history?node=2").refused(404, "node_not_found");
     assert_eq!(rig.get("/v1/history?node=all&series=cpu").json(200)["series"].as_array().unwrap().len(), 1);
     rig.get(&format!("/v1/history?from=0&to={}", u64::MAX)).json(200);
 }
@@ -119,5 +119,5 @@ fn the_time_until_a_pool_is_full_comes_from_its_history() {
     assert_eq!((&finding["code"], &finding["severity"]), (&json!("pool-full-soon"), &json!("info")));
     assert!(finding["cause"].as_str().unwrap().contains("full in about 6 days"), "{finding}");
     rig.get("/v1/forecasts?node=x").refused(400, "query_invalid");
-    rig.get("/v1/forecasts?node=2").refused(409, "no_cluster");
+    rig.get("/v1/forecasts?node=2").refused(404, "node_not_found");
 }

@@ -83,7 +83,7 @@ fn an_unknown_job_is_not_found() {
     }
     assert_eq!(rig.get("/v1/jobs").json(200), json!({"items": []}));
     rig.get("/v1/jobs?node=all").json(200);
-    rig.get("/v1/jobs?node=2").refused(409, "no_cluster");
+    rig.get("/v1/jobs?node=2").refused(404, "node_not_found");
     for query in ["node=x", "ended=perhaps", "state=ended"] {
         rig.get(&format!("/v1/jobs?{query}")).refused(400, "query_invalid");
     }

@@ -12,8 +12,7 @@ fn links(rig: &Rig, path: &str) -> Vec<Value> {
 #[test]
 fn any_node_lists_the_links_between_all() {
     let (first, mut second) = (Rig::new(), Rig::new());
-    first.get("/v1/links").refused(409, "no_cluster");
-    first.get("/v1/links?node=all").refused(409, "no_cluster");
+    assert!(links(&first, "/v1/links").is_empty() && links(&first, "/v1/links?node=all").is_empty());
     cluster_of(&first, &second);
     let all_up = |rig: &Rig| {
         let links = links(rig, "/v1/links?node=all");

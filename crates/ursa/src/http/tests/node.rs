@@ -9,6 +9,8 @@ fn a_node_describes_itself_until_it_stops() {
     assert_eq!(rig.get("/v1/health").json(200), json!({"status": "ok", "version": version}));
     let mut node = rig.get("/v1/node").json(200);
     assert!(node["uptime"].take().as_u64().unwrap() < 60);
+    let record = node.as_object_mut().unwrap().remove("record").unwrap();
+    assert_eq!((&record["place"], &record["answers"]), (&json!("nodes"), &json!(true)), "{record}");
     let portal = rig.state.portals[0].to_string();
     assert_eq!(
         node,
@@ -18,7 +20,7 @@ fn a_node_describes_itself_until_it_stops() {
             "read_confirm": {"setting": "auto", "on": false},
         })
     );
-    assert_eq!(rig.get("/v1/findings").json(200), json!({"items": []}), "also without a cluster");
+    assert_eq!(rig.get("/v1/findings").json(200), json!({"items": []}));
     rig.stop();
     for path in ["/v1/health", "/v1/node", "/v1/findings", "/v1/volumes", "/metrics"] {
         rig.get(path).refused(503, "not_running");

@@ -5,7 +5,7 @@ use super::rig::{MIB, Rig};
 #[test]
 fn the_machines_block_devices_are_listed() {
     let rig = Rig::new();
-    rig.get("/v1/disks?node=2").refused(409, "no_cluster");
+    rig.get("/v1/disks?node=2").refused(404, "node_not_found");
     rig.get("/v1/disks?node=all").refused(400, "query_invalid");
     if !std::path::Path::new("/sys/class/block").exists() {
         rig.get("/v1/disks").refused(500, "disks_unknown");
@@ -110,8 +110,8 @@ fn a_pool_in_use_is_not_forgotten() {
     rig.post("/v1/pools/none/forget?dry_run=true", json!({})).refused(404, "pool_not_found");
     rig.post("/v1/pools/default/forget", json!({"maps": true})).refused(422, "field_invalid");
     rig.get("/v1/pools/none/remains").refused(404, "pool_not_found");
-    rig.get("/v1/pools/default?node=1").refused(409, "no_cluster");
-    rig.post("/v1/pools/default/export?node=1", json!({})).refused(409, "no_cluster");
+    rig.get("/v1/pools/default?node=2").refused(404, "node_not_found");
+    rig.post("/v1/pools/default/export?node=2", json!({})).refused(404, "node_not_found");
     rig.post("/v1/pools/none/forget", json!({})).refused(404, "pool_not_found");
     assert_eq!(rig.names("/v1/pools"), ["default"]);
 }

@@ -53,7 +53,7 @@ fn a_session_is_shown_counted_and_ended() {
 
     let tsih = session["tsih"].as_u64().unwrap();
     rig.delete(&format!("/v1/sessions/{}?dry_run=true", tsih ^ 0x8000)).refused(404, "session_not_found");
-    rig.delete(&format!("/v1/sessions/{tsih}?dry_run=true&node=1")).refused(409, "no_cluster");
+    rig.delete(&format!("/v1/sessions/{tsih}?dry_run=true&node=2")).refused(404, "node_not_found");
     let would = rig.delete(&format!("/v1/sessions/{tsih}?dry_run=true")).json(200);
     let first = would["would"][0].as_str().unwrap();
     let whose = format!("session {tsih} of {INITIATOR} from 127.0.0.1:");
