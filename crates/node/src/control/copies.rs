@@ -1,5 +1,4 @@
-//! Volumes with copies on several nodes: found, grown, renamed and deleted; and the cluster's targets and
-//! hosts.
+//! Volumes in the cluster's record: found, grown, renamed and deleted; and the cluster's targets and hosts.
 //!
 //! [`creation`] creates such volumes, and [`adoption`] turns a node's sole copy into one of several.
 //! [`asked`] handles what nodes ask each other for on the way, and [`opening`] opens this node's copy.
@@ -25,8 +24,11 @@ pub use self::creation::{Placement, Ranking};
 pub use self::opening::CopyOpening;
 pub(super) use self::opening::Worth;
 use super::access::{HOSTS, TARGETS, announce};
+use super::change::{Changing, WaitsFor};
 use super::members::{NEXT_NODE, told_portals};
-use super::volumes::{SpaceChange, check_compressible, check_space, has_empty_slices, whole_blocks};
+use super::volumes::{
+    SpaceChange, check_compressible, check_space, has_empty_slices, show_capacity, whole_blocks,
+};
 use super::{Control, ControlError};
 use crate::Paths;
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
@@ -76,11 +78,29 @@ impl Control {
         (0..info.stripe.slices()).filter(|index| info.stripe.slice_len(*index, info.capacity).0 > 0).count()
     }
 
-    /// Grows a volume with copies: first each copy, then, in one step, the volume. If repeated, it continues
-    /// where it stopped.
-    pub(super) async fn grow_replicated(&self, info: &VolumeInfo, size: ByteLen) -> Result<(), ControlError> {
+    /// The keeper, for a change of this volume in the record.
+    ///
+    /// # Errors
+    /// [`ControlError::NotReplicated`]: the record does not list the volume.
+    /// [`ClusterError::Unreadable`].
+    fn recording(&self, info: &VolumeInfo) -> Result<Rc<Keeper>, ControlError> {
         let keeper = self.keeper()?;
         keeper.check_entry(&volume_key(info.id))?;
+        match info.is_sole() && !keeper.has(info.id) {
+            true => Err(ControlError::NotReplicated(info.name.clone())),
+            false => Ok(keeper),
+        }
+    }
+
+    /// Grows a volume: first each copy, then, in one step, the volume. If repeated, it continues where it
+    /// stopped.
+    pub(super) async fn grow_replicated(
+        &self,
+        changing: &Changing,
+        info: &VolumeInfo,
+        size: ByteLen,
+    ) -> Result<(), ControlError> {
+        let keeper = self.recording(info)?;
         let capacity = whole_blocks(size, info.block_size)?;
         let mut grown: BTreeSet<(u16, u64)> = BTreeSet::new();
         for _ in 0..GROW_TRIES_MAX {
@@ -94,10 +114,16 @@ impl Control {
                 return Err(ControlError::TooSmallToGrow(entry.name));
             }
             for copy in entry.copies.iter().filter(|copy| !grown.contains(&(copy.node, copy.made))) {
+                if NodeId(copy.node) == keeper.me() {
+                    self.grow_copy_here(changing, &entry.id, capacity).await?;
+                    continue;
+                }
+                changing.waits_for(WaitsFor::Nodes(vec![copy.node]));
                 let ask = Ask::GrowCopy { id: entry.id.clone(), size: capacity.0 };
                 keeper.ask(NodeId(copy.node), ask).await?;
             }
             grown.extend(entry.copies.iter().map(|copy| (copy.node, copy.made)));
+            changing.waits_for(WaitsFor::ClusterRecord);
             let made = self.change_entry(&keeper, info.id, None, |entry| {
                 if entry.copies.iter().any(|copy| !grown.contains(&(copy.node, copy.made))) {
                     return Err(ControlError::Cluster(ClusterError::Conflict(entry.name.clone())));
@@ -110,23 +136,28 @@ impl Control {
             match made.await {
                 // A copy was added meanwhile, with the volume's old size.
                 Err(ControlError::Cluster(ClusterError::Conflict(_))) => {}
+                // Hosts know when the caller does.
+                Ok(entry) if entry.sole => {
+                    show_capacity(info.id, ByteLen(entry.size)).await;
+                    return Ok(());
+                }
                 result => return result.map(drop),
             }
         }
         Err(ClusterError::Conflict(info.name.clone()).into())
     }
 
-    /// Changes how a volume with copies shares the space of its pools.
+    /// Changes how a volume shares the space of its pools.
     ///
     /// A larger reserve is set in the pool of each copy first, so all of their nodes must be up. Otherwise
     /// the nodes' pools follow automatically, as they do if a part of this fails.
     pub(super) async fn set_space_replicated(
-        self: &Rc<Control>,
+        &self,
+        changing: &Changing,
         info: &VolumeInfo,
         change: SpaceChange,
     ) -> Result<(), ControlError> {
-        let keeper = self.keeper()?;
-        keeper.check_entry(&volume_key(info.id))?;
+        let keeper = self.recording(info)?;
         let mut given: BTreeSet<(u16, u64)> = BTreeSet::new();
         for _ in 0..GROW_TRIES_MAX {
             let entry = keeper.volume(info.id).map(|volume| volume.entry);
@@ -139,10 +170,16 @@ impl Control {
                 if !grows || given.contains(&(copy.node, copy.made)) {
                     continue;
                 }
-                let ask = Ask::SetSpace { id: entry.id.clone(), space: space.into() };
-                keeper.ask(NodeId(copy.node), ask).await?;
+                if NodeId(copy.node) == keeper.me() {
+                    self.set_space_here(changing, &entry.id, space).await?;
+                } else {
+                    changing.waits_for(WaitsFor::Nodes(vec![copy.node]));
+                    let ask = Ask::SetSpace { id: entry.id.clone(), space: space.into() };
+                    keeper.ask(NodeId(copy.node), ask).await?;
+                }
                 given.insert((copy.node, copy.made));
             }
+            changing.waits_for(WaitsFor::ClusterRecord);
             let made = self.change_entry(&keeper, info.id, None, |now| {
                 let is_given = |copy: &CopyEntry| given.contains(&(copy.node, copy.made));
                 if now.space != entry.space || grows && !now.copies.iter().all(is_given) {
@@ -157,7 +194,7 @@ impl Control {
                 Err(error) => return Err(error),
                 Ok(_) => {
                     // So that it holds here at once. If this fails, the pool follows later.
-                    let _followed = self.set_space_of_copy(&info.id.to_string(), space).await;
+                    let _followed = self.set_space_here(changing, &info.id.to_string(), space).await;
                     return Ok(());
                 }
             }
@@ -165,15 +202,14 @@ impl Control {
         Err(ClusterError::Conflict(info.name.clone()).into())
     }
 
-    /// Changes whether the blocks of a volume with copies are compressed that are written from now on. Its
-    /// nodes' pools follow automatically, also those of nodes that are down.
+    /// Changes whether the blocks of a volume are compressed that are written from now on. Its nodes' pools
+    /// follow automatically, also those of nodes that are down.
     pub(super) async fn set_compression_replicated(
         self: &Rc<Control>,
         info: &VolumeInfo,
         compression: Compression,
     ) -> Result<(), ControlError> {
-        let keeper = self.keeper()?;
-        keeper.check_entry(&volume_key(info.id))?;
+        let keeper = self.recording(info)?;
         self.change_entry(&keeper, info.id, None, |entry| {
             check_compressible(entry.shape.kind == VolumeKind::Log)?;
             Ok((VolumeEntry { compression: compression.into(), ..entry.clone() }, None))
@@ -184,7 +220,7 @@ impl Control {
         Ok(())
     }
 
-    /// Renames a volume with copies. Its nodes' pools follow automatically.
+    /// Renames a volume of the record. Its nodes' pools follow automatically.
     pub(super) async fn rename_replicated(&self, info: &VolumeInfo, name: &str) -> Result<(), ControlError> {
         let keeper = self.keeper()?;
         if keeper.revision_of(&volume_name_key(name)).is_some() {
@@ -209,11 +245,8 @@ impl Control {
     ///
     /// If the volume was deleted while this node was down, it is not.
     pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool, ControlError> {
-        let keeper = match self.keeper() {
-            Err(ControlError::NoCluster) => return Ok(false),
-            // Unknown while the node does not take part in its cluster.
-            keeper => keeper?,
-        };
+        // Unknown while the node does not take part in its cluster.
+        let keeper = self.keeper()?;
         if self.being_made.borrow().contains_key(&id) || keeper.volume(id).is_some() {
             return Ok(true);
         }
@@ -221,8 +254,14 @@ impl Control {
         Ok(found.map_err(ClusterError::from)?.is_some())
     }
 
-    /// Deletes a volume with copies. The caller holds it and has unmapped it.
-    pub(super) async fn delete_replicated(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
+    /// Deletes a volume of the record. The caller has unmapped it.
+    pub(super) async fn delete_replicated(
+        &self,
+        changing: &Changing,
+        id: VolumeId,
+        name: &str,
+    ) -> Result<(), ControlError> {
+        changing.waits_for(WaitsFor::ClusterRecord);
         let keeper = self.keeper()?;
         let key = volume_key(id);
         let (entry, revision) =
@@ -247,7 +286,15 @@ impl Control {
         keeper.commit(transaction).await?;
         // The volume is deleted now, even if this fails. Each node that the entry lists then cleans up and
         // confirms it, because only that node knows whether one of its closed pools may still hold something.
-        drop_copies(&keeper, &nodes, id, None).await;
+        let is_here = nodes.contains(&keeper.me());
+        nodes.retain(|node| *node != keeper.me());
+        if !nodes.is_empty() {
+            changing.waits_for(WaitsFor::Nodes(nodes.iter().map(|node| node.0).collect()));
+            drop_copies(&keeper, &nodes, id, None).await;
+        }
+        if is_here && let Err(error) = self.drop_copy_here(changing, id, false).await {
+            tracing::warn!(volume = %id, %error, "a copy of a deleted volume was left on this node for now");
+        }
         Ok(())
     }
 

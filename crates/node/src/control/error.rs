@@ -365,11 +365,6 @@ pub enum ControlError {
         /// The pools, by name.
         pools: String,
     },
-    /// The volume is being prepared for copies, or added to the cluster's record.
-    #[error(
-        "volume {0:?} is not ready for copies yet: try again in a moment; its pool needs free space for a map of changed regions"
-    )]
-    BeingAdopted(String),
     /// The volume has no free slot for another copy.
     #[error("volume {0:?} has four copies, the maximum: remove one first (`ursa volume copy remove`)")]
     FourCopies(String),
@@ -411,8 +406,11 @@ pub enum ControlError {
         /// A node that has a copy.
         node: u16,
     },
-    /// The operation is about copies, but the cluster's record does not list the volume.
-    #[error("volume {0:?} has no copies on other nodes, and is not in a cluster's record")]
+    /// The cluster's record does not list the volume: it has another one of that name, or this node has not
+    /// added the volume yet.
+    #[error(
+        "volume {0:?} is not in the cluster's record: if another volume has its name, rename it first (`ursa volume rename`); if not, try again in a moment"
+    )]
     NotReplicated(String),
     /// Nothing can be scrubbed.
     #[error("volume {volume:?} cannot be scrubbed now: {reason}")]

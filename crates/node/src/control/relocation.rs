@@ -80,7 +80,7 @@ impl Control {
             return Err(elsewhere());
         }
         if entry.copies.len() == 1 && !keeper.is_open(id) {
-            return Err(ControlError::BeingAdopted(entry.name));
+            return Err(ClusterError::Conflict(entry.name).into());
         }
         entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;

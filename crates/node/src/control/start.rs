@@ -86,7 +86,7 @@ pub enum StartError {
 struct NodeRecord {
     id: String,
     name: String,
-    /// The first start is not complete: the default pool may have to be created.
+    /// The first start is not complete: the default pool may have to be created, and volumes.
     starting: bool,
 }
 
@@ -193,7 +193,10 @@ impl Control {
         // come only when the portals listen.
         self.announce_record().await;
         let pools: Vec<PoolRecord> = self.record.borrow().list(POOLS);
-        self.finish_first_start(pools.is_empty(), default_pool).await.map_err(StartError::DefaultPool)?;
+        // Once in the life of a node: an administrator who removes it does not want another.
+        if let (true, true, Some(default)) = (self.is_first_start(), pools.is_empty(), default_pool) {
+            self.make_default_pool(default).await.map_err(StartError::DefaultPool)?;
+        }
         // The result for each pool is in the log and in the pool's status.
         rt::join_all(pools.into_iter().map(|pool| self.open_known_pool(pool))).await;
         Ok(())
@@ -240,11 +243,12 @@ impl Control {
         }
     }
 
-    /// Creates the configured volumes that do not exist.
+    /// Creates the configured volumes that do not exist, and ends the first start.
     ///
     /// # Errors
-    /// [`StartError::Volume`].
+    /// [`StartError::Volume`] at the first start: nothing is served yet. [`StartError::Identity`].
     pub(crate) async fn make_volumes(self: &Rc<Control>, volumes: Vec<NewVolume>) -> Result<(), StartError> {
+        let is_first = self.is_first_start();
         for new in volumes {
             let name = new.name.clone();
             if self.volume_named(&name).is_ok() {
@@ -259,33 +263,30 @@ impl Control {
             }
             match self.create_volume(new).await {
                 // The cluster may have a volume of that name, or may not be available yet.
-                Err(error) if self.place().is_some() => {
+                Err(error) if !is_first => {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(volume = name, error, "a configured volume was not created");
                 }
                 made => drop(made.map_err(|error| StartError::Volume(name, error))?),
             }
         }
-        Ok(())
+        let node: Option<NodeRecord> = self.record.borrow().get(NODE);
+        match node.filter(|node| node.starting) {
+            Some(node) => {
+                let ended = self.set_identity(NodeRecord { starting: false, ..node }).await;
+                ended.map_err(StartError::Identity)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn is_first_start(&self) -> bool {
+        let node: Option<NodeRecord> = self.record.borrow().get(NODE);
+        node.is_some_and(|node| node.starting)
     }
 
     fn has_closed_pools(&self) -> bool {
         self.pools.borrow().values().any(|known| known.open().is_none())
-    }
-
-    /// Creates the default pool, once in the life of a node: an administrator who removes it does not want
-    /// another.
-    async fn finish_first_start(
-        self: &Rc<Control>,
-        no_pools: bool,
-        default_pool: Option<DefaultPool>,
-    ) -> Result<(), ControlError> {
-        let node: Option<NodeRecord> = self.record.borrow().get(NODE);
-        let Some(node) = node.filter(|node| node.starting) else { return Ok(()) };
-        if let (true, Some(default)) = (no_pools, default_pool) {
-            self.make_default_pool(default).await?;
-        }
-        self.set_identity(NodeRecord { starting: false, ..node }).await
     }
 
     /// Creates the default pool.

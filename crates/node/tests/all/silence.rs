@@ -7,7 +7,7 @@ use base::{BlockCount, BlockSize, ByteLen, Lba};
 use initiator::{Lun, Session};
 use node::control::{
     CHANGE_DEADLINE, Control, ControlError, EndedJob, JobOutcome, MapSpec, NewVolume, TURN_DEADLINE,
-    TargetSpec, WaitsFor,
+    TargetSpec, WaitsFor, Work,
 };
 use node::{Config, Handle};
 use rt::sim::{DiskLatency, NodeStatus};
@@ -119,8 +119,8 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
         change_other_things(&rig);
         client.run(move |_| async move { read_other(&session).await });
         let changes = rig.control(|control| async move { control.changes() });
-        assert_eq!(changes.len(), 1, "{changes:?}");
-        assert_eq!(changes[0].work.to_string(), "deleting volume \"thick\"");
+        let deletes = |work: &Work| work.to_string() == "deleting volume \"thick\"";
+        assert!(changes.iter().any(|change| deletes(&change.work)), "{changes:?}");
 
         // A second change of the same volume reports what it waits for.
         let growth =

@@ -161,6 +161,34 @@ fn a_sole_copy_is_grown_renamed_and_deleted_like_any_other() {
     });
 }
 
+/// If its pool has it and the record does not, its creation is completed: nothing stays that nobody can use.
+#[test]
+fn a_crash_while_a_sole_copy_is_created_leaves_it_in_pool_and_record_or_in_neither() {
+    let (mut neither, mut both) = (0, 0);
+    for cut in 0..30 {
+        let cluster = Cluster::apart(cut, 1, 1, &Config::default(), &[512]);
+        drop(cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+            let _ = Control::current().create_volume(own("db")).await;
+        }));
+        cluster.world.run_for(Duration::from_micros(100 * cut * cut));
+        cluster.world.crash(cluster.servers[0]);
+        cluster.start(0);
+        cluster.world.run_for(Duration::from_secs(5));
+        let volumes = cluster.control(0, |control| async move { control.volumes().await });
+        match volumes.as_slice() {
+            [] => neither += 1,
+            [volume] => {
+                both += 1;
+                assert!(volume.problem.is_none(), "cut {cut}: {:?}", volume.problem);
+                assert!(volume.copies.as_ref().is_some_and(|copies| copies.serving), "cut {cut}");
+            }
+            several => panic!("cut {cut}: {several:?}"),
+        }
+        assert_eq!(recorded(&cluster, 0).len(), volumes.len(), "cut {cut}");
+    }
+    assert!(neither > 0 && both > 0, "{neither} in neither, {both} in both");
+}
+
 /// Hosts see the size that its pool has when the node starts. The record must catch up; otherwise hosts would
 /// see the volume shrink.
 #[test]

@@ -152,6 +152,14 @@ impl Pool {
         sole.map(|(id, _)| *id).collect()
     }
 
+    /// The volumes that were created as sole copies and have never been used.
+    pub fn new_copies(&self) -> Vec<VolumeId> {
+        let state = self.0.state.borrow();
+        let is_new = |volume: &VolumeEntry| volume.copy.is_some_and(|copy| copy.state == CopyState::New);
+        let new = state.catalog.volumes.iter().filter(|(_, volume)| is_new(volume));
+        new.map(|(id, _)| *id).collect()
+    }
+
     /// The volumes that are blank copies.
     pub fn blank_copies(&self) -> Vec<VolumeId> {
         let state = self.0.state.borrow();

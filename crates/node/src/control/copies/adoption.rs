@@ -2,7 +2,7 @@
 //!
 //! A volume is *sole* if no configuration has ever named another copy. Its pool and the record both say so.
 //! The node serves it from its pool alone as soon as the pool is open, whether or not the record can be
-//! reached. Its slices are not copies yet, so writes cost what they cost on a node without a cluster.
+//! reached. Its slices are not copies yet, so nothing is asked of any other node.
 //!
 //! This ends when the volume is to get another copy. First the pool durably marks it as one of several copies
 //! and gives it a dirty map. Then its slices become copies, each once the hosts' commands there have ended.
@@ -24,13 +24,17 @@ use store::{ClusterId, CopyOf, CopyState, Pool, PoolId, StoreError, VolumeInfo};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
+use super::super::members::NEXT_NODE;
 use super::super::tidying::TIDY_EVERY;
 use super::super::turns::Thing;
 use super::super::volumes::compression_in_logs;
 use super::super::{Control, ControlError, Fault, FaultKind, VolumeStatus};
+use super::asked::ASKED_MAX;
 use super::creation::{Made, NewEntry, record_volume};
 use super::without_volume;
-use crate::copies::{Cause, Keeper, ShapeEntry, VolumeEntry, json, volume_key, volume_name_key};
+use crate::copies::{
+    Cause, ClusterError, Keeper, ShapeEntry, VolumeEntry, json, volume_key, volume_name_key,
+};
 use crate::parts::A_TURN;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -87,23 +91,32 @@ impl Control {
 
     /// Keeps the cluster's record complete as to the volumes on this node.
     ///
-    /// It adds volumes that the node had before it was in the cluster, and those of pools that come from
-    /// elsewhere. It removes volumes that have left with their pools.
+    /// It adds volumes that the node had before it was in the cluster, those of pools that come from
+    /// elsewhere, and those that were being created when the node crashed. It removes volumes that have left
+    /// with their pools.
     pub(in crate::control) async fn keep_recorded(self: Rc<Control>, keeper: Rc<Keeper>) {
+        let began = rt::now();
         while !keeper.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
             if keeper.knows_this_life() && keeper.expelled().is_none() {
-                self.record_what_is_here(&keeper).await;
+                // Another node may have asked an earlier life for it, and add it yet.
+                let is_alone = keeper.revision_of(NEXT_NODE).is_none();
+                let with_new = is_alone || rt::now().since(began) > ASKED_MAX;
+                self.record_what_is_here(&keeper, with_new).await;
             }
             // Retries volumes that could not be opened when the record announced them.
             keeper.open_volumes_soon();
         }
     }
 
-    async fn record_what_is_here(self: &Rc<Control>, keeper: &Rc<Keeper>) {
+    /// `with_new`: also volumes whose creation has not got further than their pool.
+    async fn record_what_is_here(self: &Rc<Control>, keeper: &Rc<Keeper>, with_new: bool) {
         self.forget_what_is_gone(keeper).await;
         // Pools are looked up again after each wait: one that somebody holds could not be opened again.
-        let found = |pool: Pool| pool.sole_volumes().into_iter().map(move |id| (pool.id(), id));
+        let found = |pool: Pool| {
+            let new = if with_new { self.left_new(keeper, &pool) } else { Vec::new() };
+            pool.sole_volumes().into_iter().chain(new).map(move |id| (pool.id(), id))
+        };
         let found: Vec<(PoolId, VolumeId)> = self.open_pools().into_iter().flat_map(found).collect();
         let mut failed: Option<PoolId> = None;
         for (number, (pool, id)) in found.into_iter().enumerate() {
@@ -123,6 +136,20 @@ impl Control {
                 }
             }
         }
+    }
+
+    /// New copies of a pool whose volumes the record does not list, although nobody is creating them: the node
+    /// crashed in between. Nobody has used them, and nobody was told that they exist.
+    fn left_new(&self, keeper: &Keeper, pool: &Pool) -> Vec<VolumeId> {
+        let mut new = pool.new_copies();
+        // The volume itself may be in a pool that is not open.
+        let are_all_here = new.is_empty() || self.all_pools_are_open();
+        let is_of_this = |id: VolumeId| {
+            let copy = pool.volume(id).and_then(|info| info.copy);
+            copy.is_some_and(|copy| copy.cluster.0 == keeper.cluster().0)
+        };
+        new.retain(|id| are_all_here && is_of_this(*id) && self.copies_of(*id).len() == 1);
+        new
     }
 
     async fn record_found(
@@ -207,7 +234,8 @@ impl Control {
         let kept = first_copy(keeper, CopyState::Sole);
         // Of several, nobody can tell which one is current.
         let is_only = self.copies_of(volume.id).len() == 1;
-        if !is_only || !volume.is_sole() || volume.copy == Some(kept) {
+        let has_map = !has_no_map(volume);
+        if !is_only || has_map || volume.copy == Some(kept) {
             return Ok(());
         }
         pool.make_copy(volume.id, kept).await?;
@@ -250,7 +278,7 @@ impl Control {
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
         keeper.commit(transaction).await?;
         if keeper.get::<VolumeEntry>(&key).is_none_or(|(entry, _)| entry.epoch < next.epoch) {
-            return Err(ControlError::BeingAdopted(next.name));
+            return Err(ClusterError::Conflict(next.name).into());
         }
         keeper.end_sole(id);
         self.unvouched.notify();
@@ -514,33 +542,6 @@ impl Control {
             entry.is_some_and(|entry| !entry.sole || entry.copy_on(keeper.me()).is_none())
         };
         !info.is_sole() || self.keeper().is_ok_and(is_recorded)
-    }
-
-    /// Whether changes of a volume here go through the cluster's record.
-    ///
-    /// They do not if the record does not list the volume: its name is taken there, or the node has left its
-    /// cluster.
-    pub(in crate::control) fn is_the_clusters(&self, info: &VolumeInfo) -> bool {
-        let is_recorded = || match self.keeper() {
-            Ok(keeper) => keeper.has(info.id),
-            Err(_) => self.place().is_some(),
-        };
-        info.copy.is_some() && (!info.is_sole() || is_recorded())
-    }
-
-    /// Checks that a volume that no pool here calls a copy may be changed locally.
-    ///
-    /// # Errors
-    /// The volume is being added to the cluster's record, or is older than what the record has.
-    pub(in crate::control) fn check_alone(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
-        let recorded =
-            self.keeper().ok().and_then(|keeper| Some((keeper.volume(info.id)?.entry, keeper.me())));
-        let volume = info.name.clone();
-        match recorded {
-            None => Ok(()),
-            Some((entry, me)) if entry.copy_on(me).is_some() => Err(ControlError::BeingAdopted(volume)),
-            Some(_) => Err(ControlError::OldCopy { volume, pool: pool.name() }),
-        }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::volume::VolumeId;
 
 /// How long a node that asked for a copy may take to add it to the cluster's record: longer than everything
 /// that it waits for.
-const ASKED_MAX: Duration = Duration::from_secs(120);
+pub(super) const ASKED_MAX: Duration = Duration::from_secs(120);
 
 impl Control {
     /// Executes a request from another node.
@@ -91,44 +91,43 @@ impl Control {
     }
 
     async fn make_copy(self: &Rc<Control>, copy: NewCopy) -> Result<(), ControlError> {
-        let strange = |field| ControlError::Invalid {
-            field,
-            reason: "another node sent a request that this node does not know",
-        };
-        let keeper = self.keeper()?;
-        let id = VolumeId::parse(&copy.id).ok_or(strange("volume"))?;
-        let state = match (copy.blank, copy.sole) {
-            (true, _) => CopyState::Blank,
-            (false, true) => CopyState::New,
-            (false, false) => CopyState::Trusted { epoch: 1 },
-        };
-        let spec = VolumeSpec {
-            name: copy.name.clone(),
-            kind: copy.kind,
-            block_size: BlockSize::from_bytes(copy.block_bytes).ok_or(strange("block size"))?,
-            physical_exponent: copy.physical_exponent,
-            capacity: base::ByteLen(copy.size),
-            slices: Some(copy.slices),
-            stripe_unit: Some(stripe_unit(copy.stripe_unit).ok_or(strange("stripe unit"))?),
-            created: copy.created,
-            id: Some(id),
-            copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
-            space: copy.space.into(),
-            compression: copy.compression.known().unwrap_or_default(),
-            checksums: copy.checksums,
-        };
-        let (control, asker) = (Rc::clone(self), copy.asker);
+        let (control, keeper, asker) = (Rc::clone(self), self.keeper()?, copy.asker);
         self.copy_requests.borrow_mut().insert(asker);
         let made = self.change(Work::new(Doing::MakeCopy, &copy.name), |changing| async move {
-            changing.concerns(id);
-            let made = control.make_unless_given_up(&changing, &keeper, copy, spec).await;
-            control.copy_requests.borrow_mut().remove(&asker);
-            made
+            control.make_asked_for(&changing, &keeper, copy).await
         });
         // The change may continue, but the node that asked hears that it failed, and does not add the copy.
         made.await.inspect_err(|_| {
             self.copy_requests.borrow_mut().remove(&asker);
         })
+    }
+
+    /// Creates the copy on this node of a volume that this change creates; returns the life that has done so.
+    pub(super) async fn make_copy_here(
+        &self,
+        changing: &Changing,
+        keeper: &Keeper,
+        copy: NewCopy,
+    ) -> Result<u64, ControlError> {
+        self.copy_requests.borrow_mut().insert(copy.asker);
+        self.make_asked_for(changing, keeper, copy).await?;
+        Ok(keeper.incarnation().0)
+    }
+
+    /// Creates a copy for a request that is among those that this node carries out.
+    async fn make_asked_for(
+        &self,
+        changing: &Changing,
+        keeper: &Keeper,
+        copy: NewCopy,
+    ) -> Result<(), ControlError> {
+        let asker = copy.asker;
+        let made = match spec_of(keeper, &copy) {
+            Ok(spec) => self.make_unless_given_up(changing, keeper, copy, spec).await,
+            Err(error) => Err(error),
+        };
+        self.copy_requests.borrow_mut().remove(&asker);
+        made
     }
 
     /// Creates a copy, unless it exists. If the node that asked gives up meanwhile, the copy is deleted.
@@ -140,6 +139,7 @@ impl Control {
         spec: VolumeSpec,
     ) -> Result<(), ControlError> {
         let Some(id) = spec.id else { return Ok(()) };
+        changing.concerns(id);
         let pool = match copy.pool {
             Some(pool) => pool,
             None => self.only_pool()?.name(),
@@ -258,16 +258,27 @@ impl Control {
         }
         let control = Rc::clone(self);
         self.change(Work::new(Doing::DropCopy, id), |changing| async move {
-            changing.concerns(volume);
-            // Only when earlier changes have ended is it known whether a pool has the copy, and which.
-            drop(changing.hold([Thing::Volume(volume)]).await?);
-            let found = control.current_of(control.copies_of(volume));
-            let Some(pool) = found.map(|(pool, _)| pool.name()) else { return Ok(()) };
-            let _volume = changing.hold([Thing::Volume(volume), Thing::VolumesOf(pool.clone())]).await?;
-            let pool = control.pool_named(&pool)?;
-            control.delete_unrecorded(&changing, &pool, volume, asker.is_some()).await
+            control.drop_copy_here(&changing, volume, asker.is_some()).await
         })
         .await
+    }
+
+    /// Deletes the copy here of a volume that this change deletes. `given_up`: see
+    /// [`Control::delete_unrecorded`].
+    pub(super) async fn drop_copy_here(
+        &self,
+        changing: &Changing,
+        volume: VolumeId,
+        given_up: bool,
+    ) -> Result<(), ControlError> {
+        changing.concerns(volume);
+        // Only when earlier changes have ended is it known whether a pool has the copy, and which.
+        drop(changing.hold([Thing::Volume(volume)]).await?);
+        let found = self.current_of(self.copies_of(volume));
+        let Some(pool) = found.map(|(pool, _)| pool.name()) else { return Ok(()) };
+        let _volume = changing.hold([Thing::Volume(volume), Thing::VolumesOf(pool.clone())]).await?;
+        let pool = self.pool_named(&pool)?;
+        self.delete_unrecorded(changing, &pool, volume, given_up).await
     }
 
     /// Deletes what a pool has of a volume that has no copy on this node by the record. `given_up`: the
@@ -392,23 +403,33 @@ impl Control {
         .await
     }
 
-    /// Grows this node's copy of a volume to the size that the volume is about to get. Hosts do not see that
-    /// yet.
     async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(id)?);
+        let (control, (before, _)) = (Rc::clone(self), self.volume_and_pool_name(id)?);
         self.change(Work::new(Doing::GrowCopy, &before.name), |changing| async move {
-            changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_to_change(&before)?;
-            if before.capacity >= size {
-                return Ok(());
-            }
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            pool.grow_volume_watched(before.id, size, changing.zeroing()).await?;
-            changing.waits_for(WaitsFor::Cores);
-            control.grow_slices(&pool, before.id).await
+            control.grow_copy_here(&changing, &before.id.to_string(), size).await
         })
         .await
+    }
+
+    /// Grows this node's copy of a volume to the size that the volume is about to get. Hosts do not see that
+    /// yet.
+    pub(super) async fn grow_copy_here(
+        &self,
+        changing: &Changing,
+        id: &str,
+        size: ByteLen,
+    ) -> Result<(), ControlError> {
+        let (before, pool) = self.volume_and_pool_name(id)?;
+        changing.concerns(before.id);
+        let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+        let (pool, before) = self.volume_to_change(&before)?;
+        if before.capacity >= size {
+            return Ok(());
+        }
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
+        pool.grow_volume_watched(before.id, size, changing.zeroing()).await?;
+        changing.waits_for(WaitsFor::Cores);
+        self.grow_slices(&pool, before.id).await
     }
 
     /// Gives this node's copy of a volume a space policy.
@@ -417,21 +438,35 @@ impl Control {
         id: &str,
         space: SpacePolicy,
     ) -> Result<(), ControlError> {
-        let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(id)?);
+        let (control, (before, _)) = (Rc::clone(self), self.volume_and_pool_name(id)?);
         if before.space == space {
             return Ok(());
         }
         self.change(Work::new(Doing::SetSpaceOfCopy, &before.name), |changing| async move {
-            changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_to_change(&before)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            pool.set_space(before.id, space).await?;
-            changing.waits_for(WaitsFor::Cores);
-            show_when_full(before.id, space.when_full).await;
-            Ok(())
+            control.set_space_here(&changing, &before.id.to_string(), space).await
         })
         .await
+    }
+
+    /// Gives this node's copy of a volume the space policy that the volume is about to have.
+    pub(super) async fn set_space_here(
+        &self,
+        changing: &Changing,
+        id: &str,
+        space: SpacePolicy,
+    ) -> Result<(), ControlError> {
+        let (before, pool) = self.volume_and_pool_name(id)?;
+        changing.concerns(before.id);
+        let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+        let (pool, before) = self.volume_to_change(&before)?;
+        if before.space == space {
+            return Ok(());
+        }
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
+        pool.set_space(before.id, space).await?;
+        changing.waits_for(WaitsFor::Cores);
+        show_when_full(before.id, space.when_full).await;
+        Ok(())
     }
 
     /// Gives this node's copy of a volume the compression that the cluster's record has.
@@ -458,6 +493,34 @@ impl Control {
 fn stripe_unit(bytes: u32) -> Option<ByteLen> {
     let unit = ByteLen(bytes.into());
     (bytes.is_power_of_two() && (EXTENT_BYTES_MIN..=STRIPE_UNIT.0).contains(&unit.0)).then_some(unit)
+}
+
+/// What a pool is to create for this request.
+fn spec_of(keeper: &Keeper, copy: &NewCopy) -> Result<VolumeSpec, ControlError> {
+    let strange = |field| ControlError::Invalid {
+        field,
+        reason: "another node sent a request that this node does not know",
+    };
+    let state = match (copy.blank, copy.sole) {
+        (true, _) => CopyState::Blank,
+        (false, true) => CopyState::New,
+        (false, false) => CopyState::Trusted { epoch: 1 },
+    };
+    Ok(VolumeSpec {
+        name: copy.name.clone(),
+        kind: copy.kind,
+        block_size: BlockSize::from_bytes(copy.block_bytes).ok_or(strange("block size"))?,
+        physical_exponent: copy.physical_exponent,
+        capacity: base::ByteLen(copy.size),
+        slices: Some(copy.slices),
+        stripe_unit: Some(stripe_unit(copy.stripe_unit).ok_or(strange("stripe unit"))?),
+        created: copy.created,
+        id: Some(VolumeId::parse(&copy.id).ok_or(strange("volume"))?),
+        copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
+        space: copy.space.into(),
+        compression: copy.compression.known().unwrap_or_default(),
+        checksums: copy.checksums,
+    })
 }
 
 /// Whether a node that asked for a copy at that time may still be adding it to the cluster's record.

@@ -1,4 +1,4 @@
-//! Creation of volumes with copies: the copies on their nodes first, then the entry in the cluster's record.
+//! Creation of volumes: the copies on their nodes first, then the entry in the cluster's record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use crate::copies::{
     Answer, Ask, Cause, ClusterError, CopyEntry, DroppedCopy, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
     ShapeEntry, StandingEntry, VolumeEntry, json, volume_key, volume_name_key,
 };
+use crate::port_numbers::NodeNumber;
 use crate::volume::VolumeId;
 
 /// The key of the number that the next volume with copies gets.
@@ -59,27 +60,26 @@ pub struct Ranking {
 
 impl Control {
     /// Where a new volume's copies go. Without `asked`, it gets one on this node.
-    ///
-    /// `None`: the node is not in a cluster.
-    pub fn placement(&self, asked: Option<&Placement>) -> Option<Placement> {
-        let here = || Some(Placement::Nodes(vec![self.place()?.node]));
+    pub fn placement(&self, asked: Option<&Placement>) -> Placement {
+        let here = || {
+            let number = self.place().map_or(NodeNumber::FIRST.get().into(), |place| place.node);
+            Placement::Nodes(vec![number])
+        };
         match asked {
             None => return here(),
             Some(Placement::Default) => {}
-            Some(_) => return asked.cloned(),
+            Some(asked) => return asked.clone(),
         }
         // A cluster whose nodes are not known yet does not count as a single node: in a cluster, a volume
         // must never get a single copy by default.
         let may_have_copies =
             |keeper: &Keeper| keeper.nodes().iter().filter(|(node, _)| !node.witness).count();
-        let is_alone = match self.keeper() {
-            Ok(keeper) => keeper.acts_by().0 > 0 && may_have_copies(&keeper) < 2,
-            Err(_) => self.place().is_none(),
-        };
-        if is_alone { here() } else { Some(Placement::Count(DEFAULT_COPIES)) }
+        let is_alone =
+            self.keeper().is_ok_and(|keeper| keeper.acts_by().0 > 0 && may_have_copies(&keeper) < 2);
+        if is_alone { here() } else { Placement::Count(DEFAULT_COPIES) }
     }
 
-    /// Creates a volume with copies on several nodes. The caller holds its name.
+    /// Creates a volume: first its copies, then its entry in the cluster's record. The caller holds its name.
     pub(in crate::control) async fn make_replicated(
         &self,
         changing: &Changing,
@@ -135,14 +135,23 @@ impl Control {
         };
         let size = whole_blocks(new.size, new.block_size)?.0;
         let make = |slot: usize, node: NodeId| {
-            changing.waits_for(WaitsFor::Nodes(vec![node.0]));
-            keeper.ask(node, Ask::MakeCopy(NewCopy { size, ..copy(slot) }))
+            let (keeper, copy) = (&keeper, NewCopy { size, ..copy(slot) });
+            async move {
+                if node == keeper.me() {
+                    return self.make_copy_here(changing, keeper, copy).await;
+                }
+                changing.waits_for(WaitsFor::Nodes(vec![node.0]));
+                match keeper.ask(node, Ask::MakeCopy(copy)).await? {
+                    Answer::Done { incarnation } => Ok(incarnation),
+                    _ => Err(ClusterError::Strange(node).into()),
+                }
+            }
         };
         let made = make_copies(&ranking, make).await;
         let touched: Vec<NodeId> = made.all_nodes().collect();
         if made.copies.len() < ranking.wanted {
             drop_new(&keeper, &touched, id, &name, asker).await;
-            return Err(made.why_too_few(&ranking));
+            return Err(made.why_too_few(&ranking, keeper.me()));
         }
         changing.waits_for(WaitsFor::ClusterRecord);
         let entry = NewEntry {
@@ -166,7 +175,7 @@ impl Control {
         if let Some(map) = &new.map
             && let Err(error) = self.map_new(changing, id, map).await
         {
-            if let Err(undo) = self.delete_replicated(id, name.as_str()).await {
+            if let Err(undo) = self.delete_replicated(changing, id, name.as_str()).await {
                 tracing::error!(volume = %name, error = %undo, "a volume that could not be mapped was left behind");
             }
             return Err(error);
@@ -242,7 +251,7 @@ pub(super) struct Made {
     /// The nodes that have created a copy, by slot, with the life in which they did.
     copies: Vec<(NodeId, u64)>,
     /// Why the other nodes have not.
-    refused: Vec<ClusterError>,
+    refused: Vec<ControlError>,
     /// Nodes that may have created a copy, or may still do so.
     uncertain: Vec<NodeId>,
 }
@@ -259,15 +268,19 @@ impl Made {
         copies.chain(self.uncertain.iter().copied())
     }
 
-    fn why_too_few(mut self, ranking: &Ranking) -> ControlError {
-        match (ranking.named, self.refused.len()) {
-            // The named node has given the reason.
-            (true, 1) => self.refused.remove(0).into(),
-            _ => ControlError::Copies {
-                wanted: ranking.wanted,
-                there: self.copies.len(),
-                refused: self.refused,
-            },
+    fn why_too_few(mut self, ranking: &Ranking, me: NodeId) -> ControlError {
+        // The named node has given the reason.
+        if ranking.named && self.refused.len() == 1 {
+            return self.refused.remove(0);
+        }
+        let by_node = |error: ControlError| match error {
+            ControlError::Cluster(error) => error,
+            own => ClusterError::Refused { node: me, reason: own.into() },
+        };
+        ControlError::Copies {
+            wanted: ranking.wanted,
+            there: self.copies.len(),
+            refused: self.refused.into_iter().map(by_node).collect(),
         }
     }
 }
@@ -276,7 +289,7 @@ impl Made {
 /// caller named it.
 async fn make_copies<F>(ranking: &Ranking, make: impl Fn(usize, NodeId) -> F) -> Made
 where
-    F: Future<Output = Result<Answer, ClusterError>>,
+    F: Future<Output = Result<u64, ControlError>>,
 {
     let mut made = Made::default();
     for node in ranking.nodes.iter().map(|node| NodeId(*node)) {
@@ -284,10 +297,14 @@ where
             break;
         }
         match make(made.copies.len(), node).await {
-            Ok(Answer::Done { incarnation }) => made.copies.push((node, incarnation)),
-            Ok(_) => made.refused.push(ClusterError::Strange(node)),
+            Ok(incarnation) => made.copies.push((node, incarnation)),
             Err(error) => {
-                if !matches!(error, ClusterError::Refused { .. }) {
+                let is_certain = match &error {
+                    ControlError::Cluster(error) => matches!(error, ClusterError::Refused { .. }),
+                    // Of this node.
+                    _ => true,
+                };
+                if !is_certain {
                     made.uncertain.push(node);
                 }
                 made.refused.push(error);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::{BlockCount, ByteLen};
 use proto::scsi::LuConfig;
-use store::{Compression, Pool, SpacePolicy, VolumeInfo, WhenFull};
+use store::{Compression, Pool, SpacePolicy, WhenFull};
 
 use super::super::change::{WaitsFor, Work};
 use super::super::doing::Doing;
@@ -13,8 +13,6 @@ use super::super::{Control, ControlError};
 use super::{VolumeStatus, check_space, compression_in_logs, has_empty_slices, whole_blocks};
 use crate::access::VolumeName;
 use crate::copies::volume_name_key;
-use crate::events::Event;
-use crate::events::code::VOLUME_RENAMED;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
@@ -51,34 +49,14 @@ impl Control {
         let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         self.change(Work::new(Doing::GrowVolume, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_to_change(&before)?;
-            if control.is_the_clusters(&before) {
-                // Each node holds the volume for its own part.
-                drop((_volume, pool));
-                changing.waits_for(WaitsFor::ClusterRecord);
-                control.grow_replicated(&before, size).await?;
-                return control.volume(&before.id.to_string());
-            }
-            control.check_alone(&pool, &before)?;
-            let capacity = whole_blocks(size, before.block_size)?;
-            if capacity < before.capacity {
-                let (volume, from) = (before.name, before.capacity);
-                return Err(ControlError::WouldShrink { volume, from, to: capacity });
-            }
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            let info = pool.grow_volume_watched(before.id, capacity, changing.zeroing()).await?;
-            changing.waits_for(WaitsFor::Cores);
-            control.show_growth(&pool, &info).await?;
-            Ok(control.volume_status(info, &pool.name()))
+            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (_, before) = control.volume_to_change(&before)?;
+            // Each node holds the volume for its own part.
+            drop(volume);
+            control.grow_replicated(&changing, &before, size).await?;
+            control.volume(&before.id.to_string())
         })
         .await
-    }
-
-    async fn show_growth(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
-        self.grow_slices(pool, info.id).await?;
-        show_capacity(info.id, info.capacity).await;
-        Ok(())
     }
 
     /// Grows the slices of a volume on all cores to what its pool has added to them.
@@ -114,23 +92,12 @@ impl Control {
         let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         self.change(Work::new(Doing::SetSpace, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_to_change(&before)?;
-            if control.is_the_clusters(&before) {
-                // Each node holds the volume for its own part.
-                drop((_volume, pool));
-                changing.waits_for(WaitsFor::ClusterRecord);
-                control.set_space_replicated(&before, change).await?;
-                return control.volume(&before.id.to_string());
-            }
-            control.check_alone(&pool, &before)?;
-            let space = change.of(before.space);
-            check_space(space, before.kind, before.capacity)?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            let info = pool.set_space(before.id, space).await?;
-            changing.waits_for(WaitsFor::Cores);
-            show_when_full(info.id, space.when_full).await;
-            Ok(control.volume_status(info, &pool.name()))
+            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (_, before) = control.volume_to_change(&before)?;
+            // Each node holds the volume for its own part.
+            drop(volume);
+            control.set_space_replicated(&changing, &before, change).await?;
+            control.volume(&before.id.to_string())
         })
         .await
     }
@@ -173,22 +140,19 @@ impl Control {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }
             let (pool, before) = control.volume_to_change(&before)?;
-            if control.is_the_clusters(&before) {
-                changing.waits_for(WaitsFor::ClusterRecord);
-                control.rename_replicated(&before, new_name.as_str()).await?;
+            if before.is_sole() && !control.keeper()?.has(before.id) {
+                // Its name was taken in the record, which gets it soon.
                 changing.waits_for(WaitsFor::Disks(pool.paths()));
-                // So that the old name is free here at once. If this fails, the pool follows later, as those
-                // of the other nodes do.
-                let _followed = pool.rename_volume(before.id, new_name.as_str()).await;
+                pool.rename_volume(before.id, new_name.as_str()).await?;
                 return control.volume(&before.id.to_string());
             }
-            control.check_alone(&pool, &before)?;
+            changing.waits_for(WaitsFor::ClusterRecord);
+            control.rename_replicated(&before, new_name.as_str()).await?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            let info = pool.rename_volume(before.id, new_name.as_str()).await?;
-            // For a volume with copies, the cluster's record emits this event, in the same words.
-            let text = format!("volume {} renamed to {}", before.name, info.name);
-            control.events().tell(Event::new(VOLUME_RENAMED, &info.name, text).of_volume(info.id));
-            Ok(control.volume_status(info, &pool.name()))
+            // So that the old name is free here at once. If this fails, the pool follows later, as those of
+            // the other nodes do.
+            let _followed = pool.rename_volume(before.id, new_name.as_str()).await;
+            control.volume(&before.id.to_string())
         })
         .await
     }
@@ -206,19 +170,12 @@ impl Control {
         let (control, (before, pool)) = (Rc::clone(self), self.volume_and_pool_name(name)?);
         self.change(Work::new(Doing::SetCompression, &before.name), |changing| async move {
             changing.concerns(before.id);
-            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
-            let (pool, before) = control.volume_to_change(&before)?;
-            if control.is_the_clusters(&before) {
-                // Each node holds the volume for its own part.
-                drop((_volume, pool));
-                changing.waits_for(WaitsFor::ClusterRecord);
-                control.set_compression_replicated(&before, compression).await?;
-                return control.volume(&before.id.to_string());
-            }
-            control.check_alone(&pool, &before)?;
-            check_compressible(compression_in_logs(&before).is_some())?;
-            changing.waits_for(WaitsFor::Disks(pool.paths()));
-            pool.set_compression(before.id, compression).await?;
+            let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
+            let (_, before) = control.volume_to_change(&before)?;
+            // Each node holds the volume for its own part.
+            drop(volume);
+            changing.waits_for(WaitsFor::ClusterRecord);
+            control.set_compression_replicated(&before, compression).await?;
             control.volume(&before.id.to_string())
         })
         .await

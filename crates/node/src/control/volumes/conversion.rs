@@ -24,7 +24,7 @@ use super::VolumeStatus;
 use crate::canary::{Canary, makes};
 use crate::copies::VolumeEntry;
 use crate::events::Event;
-use crate::events::code::{CONVERSION_STARTED, VOLUME_CONVERTED};
+use crate::events::code::VOLUME_CONVERTED;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::{VolumeId, convert_some};
 
@@ -154,12 +154,7 @@ impl Control {
             changing.concerns(before.id);
             let volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool)]).await?;
             let (pool, before) = control.volume_to_change(&before)?;
-            let is_new = control.check_convertible(&pool, &before, kind)?;
-            if !control.is_the_clusters(&before) {
-                control.check_alone(&pool, &before)?;
-                drop((volume, pool));
-                return Ok((before, is_new, None));
-            }
+            control.check_convertible(&pool, &before, kind)?;
             // Each node holds the volume for its own part.
             drop((volume, pool));
             changing.waits_for(WaitsFor::ClusterRecord);
@@ -172,19 +167,11 @@ impl Control {
                     Ok((next, None))
                 })
                 .await?;
-            Ok((before, is_new, Some(entry)))
+            Ok((before.id, entry.compression.known()))
         });
-        let (info, is_new, entry): (VolumeInfo, bool, Option<VolumeEntry>) = changed.await?;
-        let recorded = entry.as_ref().and_then(|entry| entry.compression.known());
-        let followed = self.follow_kind(info.id, kind, recorded.unwrap_or_default()).await;
-        if entry.is_none() {
-            followed?;
-            if is_new {
-                let text = to_be_converted(&info.name, kind);
-                self.events().tell(Event::new(CONVERSION_STARTED, &info.name, text).of_volume(info.id));
-            }
-        }
-        // Otherwise, this node follows later, as the other ones do.
+        let (volume, compression) = changed.await?;
+        // If this fails, this node follows later, as the other ones do.
+        let _followed = self.follow_kind(volume, kind, compression.unwrap_or_default()).await;
         self.volume(&id)
     }
 

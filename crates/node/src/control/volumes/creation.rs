@@ -1,12 +1,8 @@
-//! Volumes that are created, and deleted again if they cannot be exposed.
+//! Volumes that are created.
 
 use std::rc::Rc;
 
-use base::BlockSize;
-use store::{Pool, VolumeInfo, VolumeSpec};
-
-use super::super::access::MapSpec;
-use super::super::change::{Changing, WaitsFor, Work};
+use super::super::change::{Changing, Work};
 use super::super::doing::Doing;
 use super::super::turns::Thing;
 use super::super::{Control, ControlError, Ranking};
@@ -20,7 +16,7 @@ impl Control {
     /// A power cut in between may leave the volume without its map.
     ///
     /// # Errors
-    /// An invalid name or size; a name that is taken; no pool, no space, or no free LUN.
+    /// An invalid name or size; a name that is taken; no pool, no space, or no free LUN; too few nodes.
     pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeId, ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::MakeVolume, &new.name), |changing| async move {
@@ -29,107 +25,40 @@ impl Control {
         .await
     }
 
-    /// Checks, without doing it, whether a volume could be created; returns the nodes of the cluster for its
-    /// copies, or `None` if it would be on this node only.
+    /// Checks, without doing it, whether a volume could be created; returns the nodes for its copies.
     ///
     /// # Errors
     /// As [`Control::create_volume`], except those that only the pool can report.
-    pub async fn check_volume(&self, new: &NewVolume) -> Result<Option<Ranking>, ControlError> {
-        let name: VolumeName = new.name.parse()?;
-        if self.volume_named(name.as_str()).is_ok() {
-            return Err(ControlError::Exists { kind: "volume", name: name.into() });
-        }
-        check_space(new.space, new.kind, whole_blocks(new.size, new.block_size)?)?;
+    pub async fn check_volume(&self, new: &NewVolume) -> Result<Ranking, ControlError> {
+        let name = self.check_new(new)?;
         if let Some(map) = &new.map {
             self.place_for_new(map)?;
         }
-        if let Some(placement) = self.placement(new.copies.as_ref()) {
-            return self.check_placement(name, &placement).await.map(Some);
+        let ranking = self.check_placement(name, &self.placement(new.copies.as_ref())).await?;
+        if ranking.named && ranking.nodes.iter().any(|node| Some(*node) == self.number()) {
+            match &new.pool {
+                Some(pool) => self.pool_named(pool)?,
+                None => self.only_pool()?,
+            };
         }
-        match &new.pool {
-            Some(pool) => self.pool_named(pool)?,
-            None => self.only_pool()?,
-        };
-        Ok(None)
+        Ok(ranking)
+    }
+
+    /// Checks what a volume would be, and that its name is free; returns the name.
+    fn check_new(&self, new: &NewVolume) -> Result<VolumeName, ControlError> {
+        let name: VolumeName = new.name.parse()?;
+        check_space(new.space, new.kind, whole_blocks(new.size, new.block_size)?)?;
+        match self.volume_named(name.as_str()) {
+            Ok(_) => Err(ControlError::Exists { kind: "volume", name: name.into() }),
+            Err(_) => Ok(name),
+        }
     }
 
     async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeId, ControlError> {
         let name: VolumeName = new.name.parse()?;
-        check_space(new.space, new.kind, whole_blocks(new.size, new.block_size)?)?;
-        if let Some(placement) = self.placement(new.copies.as_ref()) {
-            let _name = changing.hold([Thing::VolumeName(name.to_string())]).await?;
-            if self.volume_named(name.as_str()).is_ok() {
-                return Err(ControlError::Exists { kind: "volume", name: name.into() });
-            }
-            return self.make_replicated(changing, new, &placement).await;
-        }
-        let pool = match &new.pool {
-            Some(pool) => pool.clone(),
-            None => self.only_pool()?.name(),
-        };
-        let _name =
-            changing.hold([Thing::VolumeName(name.to_string()), Thing::VolumesOf(pool.clone())]).await?;
-        if self.volume_named(name.as_str()).is_ok() {
-            return Err(ControlError::Exists { kind: "volume", name: name.into() });
-        }
-        let pool = self.pool_named(&pool)?;
-        let physical_exponent = match (new.block_size, new.native_512) {
-            (BlockSize::B512, false) => 3,
-            _ => 0,
-        };
-        let capacity = whole_blocks(new.size, new.block_size)?;
-        if let Some(map) = &new.map {
-            // Detect a bad map before anything is created.
-            self.place_for_new(map)?;
-        }
-        let spec = VolumeSpec {
-            name: name.into(),
-            kind: new.kind,
-            block_size: new.block_size,
-            physical_exponent,
-            capacity,
-            slices: new.slices,
-            stripe_unit: None,
-            created: new.created,
-            id: None,
-            copy: None,
-            space: new.space,
-            compression: new.compression,
-            checksums: new.checksums,
-        };
-        changing.waits_for(WaitsFor::Disks(pool.paths()));
-        let info = pool.create_volume_watched(spec, changing.zeroing()).await?;
-        changing.concerns(info.id);
-        let shown = self.show_new_volume(changing, &pool, &info, new.map).await;
-        if let Err(error) = shown {
-            self.take_back(changing, &pool, &info).await;
-            return Err(error);
-        }
-        Ok(info.id)
-    }
-
-    async fn show_new_volume(
-        &self,
-        changing: &Changing,
-        pool: &Pool,
-        info: &VolumeInfo,
-        map: Option<MapSpec>,
-    ) -> Result<(), ControlError> {
-        let _volume = changing.hold([Thing::Volume(info.id)]).await?;
-        self.open_new_volume(pool, info).await?;
-        let Some(map) = map else { return Ok(()) };
-        let _record = changing.hold([Thing::Record]).await?;
-        let place = self.place_for_new(&map)?;
-        self.change_access(changing, vec![place.taken_by(info.id)]).await
-    }
-
-    /// Deletes a new volume that could not be exposed.
-    async fn take_back(&self, changing: &Changing, pool: &Pool, info: &VolumeInfo) {
-        self.close_volume(changing, pool, info.id).await;
-        changing.waits_for(WaitsFor::Disks(pool.paths()));
-        if let Err(undo) = pool.delete_volume(info.id).await {
-            let error = &undo as &dyn std::error::Error;
-            tracing::error!(volume = info.name, error, "a volume that could not be exposed was left behind");
-        }
+        let _name = changing.hold([Thing::VolumeName(name.to_string())]).await?;
+        self.check_new(&new)?;
+        let placement = self.placement(new.copies.as_ref());
+        self.make_replicated(changing, new, &placement).await
     }
 }

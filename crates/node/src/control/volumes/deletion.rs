@@ -26,17 +26,14 @@ impl Control {
             changing.concerns(volume.id);
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool)]).await?;
             let (pool, volume) = control.volume_to_change(&volume)?;
-            match control.keeper() {
-                Ok(keeper) if control.is_the_clusters(&volume) => {
-                    keeper.check_entry(&volume_key(volume.id))?
-                }
-                _ => control.check_alone(&pool, &volume)?,
-            }
+            control.keeper()?.check_entry(&volume_key(volume.id))?;
             control.unmap_volume(&changing, volume.id, &volume.name, force).await?;
-            if control.is_the_clusters(&volume) && control.is_recorded(volume.id).await? {
+            if control.is_recorded(volume.id).await? {
+                // Each node holds the volume for its own part.
                 drop((_volume, pool));
-                return control.delete_replicated(volume.id, &volume.name).await;
+                return control.delete_replicated(&changing, volume.id, &volume.name).await;
             }
+            // Only this node knows of it.
             control.close_volume(&changing, &pool, volume.id).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.delete_volume_watched(volume.id, changing.zeroing()).await?)
@@ -85,7 +82,7 @@ impl Control {
             control.keeper()?.check_entry(&volume_key(id))?;
             control.unmap_volume(&changing, id, &entry.name, force).await?;
             drop(volume);
-            control.delete_replicated(id, &entry.name).await
+            control.delete_replicated(&changing, id, &entry.name).await
         })
         .await
     }

@@ -186,7 +186,6 @@ impl From<ControlError> for Refusal {
             E::ElsewhereOnly { .. } => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "copy_unreachable", error.to_string())
             }
-            E::BeingAdopted(_) => Refusal::new(CONFLICT, "changed_meanwhile", error.to_string()),
             E::NotScrubbable { .. } => Refusal::new(CONFLICT, "not_scrubbable", error.to_string()),
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
             E::NotOfTwo { .. } => Refusal::new(CONFLICT, "not_of_two", error.to_string()),

@@ -66,7 +66,7 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
         Err(refusal) => return Err(with_candidates(state, &asked, refusal).await),
     };
     let found = candidates_for(state, &asked).await?;
-    let taken = match taken(&found, ranking.as_ref()) {
+    let taken = match taken(&found, &ranking) {
         Ok(taken) => taken,
         Err(refusal) => {
             let refused = found.into_iter().filter(|found| found.rule.is_some()).collect();
@@ -108,22 +108,15 @@ async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Res
     Ok(dry_run::would(steps, found))
 }
 
-/// The nodes that would get the copies: the best ones that have space. `ranking`: `None` if only this node is
-/// considered.
+/// The nodes that would get the copies: the best ones that have space.
 ///
 /// # Errors
 /// Too few nodes are suitable, or a named one is not.
-fn taken<'a>(found: &'a [Candidate], ranking: Option<&Ranking>) -> Result<Vec<&'a Candidate>, Refusal> {
+fn taken<'a>(found: &'a [Candidate], ranking: &Ranking) -> Result<Vec<&'a Candidate>, Refusal> {
     let refused = |bad: &Candidate| {
         let code = bad.rule.clone().unwrap_or_default();
         let status = if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
         Refusal::new(status, code, format!("cannot create the volume on {}: {}", bad.node_name, bad.text))
-    };
-    let Some(ranking) = ranking else {
-        return match found.iter().find(|found| found.rule.is_some()) {
-            Some(bad) => Err(refused(bad)),
-            None => Ok(found.iter().collect()),
-        };
     };
     let of_node = |node: &u16| found.iter().find(|found| found.node == Some(*node));
     let ranked: Vec<&Candidate> = ranking.nodes.iter().filter_map(of_node).collect();
@@ -176,14 +169,8 @@ pub(super) async fn with_candidates(state: &State, asked: &VolumeCreate, refusal
 
 /// Every node and pool as a candidate, with the rule by which it is not suitable, if any.
 pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Result<Vec<Candidate>, Refusal> {
-    let placement = placement(asked)?;
-    let nodes = state.call(|control| async move {
-        Ok(match control.placement(placement.as_ref()) {
-            Some(_) => nodes(&control).await,
-            None => Vec::new(),
-        })
-    });
-    let nodes = nodes.await?;
+    placement(asked)?;
+    let nodes = state.call(|control| async move { Ok(nodes(&control).await) }).await?;
     let whose = if nodes.is_empty() { peers::Asked::This } else { peers::Asked::All };
     let own = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
     let List { items: pools, missing } = peers::list(state, whose, peers::POOLS, own).await?;
