@@ -67,7 +67,7 @@ fn a_dry_run_describes_and_changes_nothing() {
     let said = [
         "LUN 0 of target iqn.2026-11.io.ursa:db is unmapped from host group local",
         "target iqn.2026-11.io.ursa:db, which was created with it, is deleted",
-        "volume db is deleted, with 1M of data",
+        "volume db is deleted, with 1M of data, on node 1",
     ];
     assert_eq!(would["would"], json!(said));
     assert_eq!(rig.names("/v1/volumes"), ["db"]);

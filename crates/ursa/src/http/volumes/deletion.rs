@@ -138,9 +138,10 @@ async fn would_delete(state: &State, name: String, force: bool) -> Result<Respon
     match &volume.nodes {
         None => steps.push(format!("volume {name} is deleted, with {data} of data")),
         Some(nodes) => {
+            let on = if nodes.len() == 1 { "node" } else { "nodes" };
             let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
             let nodes = nodes.join(", ");
-            steps.push(format!("volume {name} is deleted, with {data} of data, on nodes {nodes}"));
+            steps.push(format!("volume {name} is deleted, with {data} of data, on {on} {nodes}"));
         }
     }
     if !volume.is_reachable {
