@@ -12,6 +12,7 @@ use e2e::raw::in_spite_of_attentions;
 use e2e::{Node, ports, program};
 
 use crate::cluster::{TARGET, cluster_of_three, wait, wait_until_in_sync};
+use crate::record::join;
 use crate::set_back::{BLOCKS, expect, put, ready};
 
 /// From a node's joining until the other nodes know what it has.
@@ -85,6 +86,29 @@ fn a_node_joins_with_its_volume_under_load_and_the_volume_gets_a_copy() {
     nodes[1].ursa(&["volume", "create", "demo", "--size", "64M", "--target", TARGET]).expect_ok();
     nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
     joins_under_load(nodes, &ports::free().to_string());
+}
+
+/// `ursa serve` has created it at its first start. The node is alone, lets another one join, and gives the
+/// volume a copy there.
+#[test]
+fn a_volume_that_a_node_was_started_with_gets_a_copy_under_load() {
+    let mut nodes = [Node::start_with(&["--volume", "demo=64M"]), Node::start()];
+    let shown = nodes[0].ursa_json(&["volume", "show", "demo"]);
+    assert_eq!(shown["copies"].as_array().map(Vec::len), Some(1), "{shown}");
+    nodes[0].ursa(&["target", "create", TARGET]).expect_ok();
+    nodes[0].ursa(&["map", "create", TARGET, "demo", "--host", "any"]).expect_ok();
+    let last = written_while(&nodes[0], || {
+        nodes[0].ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+        join(&nodes[0], &nodes[1]);
+        let add = || nodes[0].ursa(&["volume", "copy", "add", "demo", "--on", "2"]).ok();
+        wait(JOINED_WITHIN, "the nodes hear each other, and a copy is added", add);
+        wait_until_in_sync(&nodes[0], "demo");
+    });
+    let verified = nodes[0].ursa_json(&["volume", "verify", "demo"]);
+    assert_eq!(verified["equal"], true, "{verified}");
+    // Of two nodes, the one that created the cluster decides alone.
+    nodes[1].kill();
+    expect(&nodes[0], last);
 }
 
 /// Both nodes have created clusters of their own, and both have a volume in use. The node that joins keeps
