@@ -46,7 +46,7 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<DiskRange>>,
     /// Numbers of the nodes that report it, first one first. Events of the whole cluster list several if
-    /// several nodes were queried. Absent without a cluster.
+    /// several nodes were queried. Absent if the node took no part in its cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen_by: Vec<u16>,
 }
@@ -54,7 +54,7 @@ pub struct Event {
 /// Bytes that a disk could not read, and the blocks of a volume that they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DiskRange {
-    /// Number of the node that has the disk; absent without a cluster.
+    /// Number of the node that has the disk; absent if the node takes no part in its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Pool of the disk.

@@ -42,8 +42,8 @@ pub struct Subject {
     /// ID of the volume: it stays the same when the volume is renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Number of the node, or of the node that has the subject; absent without a cluster, and for what is the
-    /// cluster's.
+    /// Number of the node, or of the node that has the subject; absent if the node takes no part in its
+    /// cluster, and for what is the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
 }

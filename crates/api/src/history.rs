@@ -37,10 +37,10 @@ pub struct History {
 /// One value of a node or pool over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistorySeries {
-    /// Node number; absent without a cluster.
+    /// Node number; absent if the node takes no part in its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// Node name; absent without a cluster.
+    /// Node name; absent if the node takes no part in its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     /// Name of the series.
@@ -61,10 +61,10 @@ pub struct HistorySeries {
 pub struct Forecast {
     /// The pool's name.
     pub pool: String,
-    /// Number of the node that has the pool; absent without a cluster.
+    /// Number of the node that has the pool; absent if the node takes no part in its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
-    /// Name of that node; absent without a cluster.
+    /// Name of that node; absent if the node takes no part in its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     /// Seconds of the last seven days for which data exists.

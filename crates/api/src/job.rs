@@ -22,7 +22,7 @@ pub struct Job {
     /// State of the job.
     pub state: JobState,
     /// Number of the node that has the copy, or that runs the verify, scrub, conversion or change; absent
-    /// without a cluster.
+    /// if the node takes no part in its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Number of the node that a copy moves from.

@@ -10,7 +10,7 @@ pub struct LiveSample {
     pub at: u64,
     /// Length of the interval, in seconds.
     pub seconds: f64,
-    /// Node number; absent without a cluster.
+    /// Node number; absent if the node takes no part in its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Reads of all volumes.

@@ -31,7 +31,8 @@ pub struct Node {
     pub uptime: u64,
     /// Changes in progress, oldest first.
     pub changes: Vec<Change>,
-    /// State of its cluster's record; absent without a cluster, or if the state is unknown.
+    /// State of its cluster's record; absent if the node takes no part in its cluster, or if the state is
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<ClusterRecord>,
     /// Where the cluster that it is in, creates or joins keeps its record, according to the node's settings.

@@ -34,7 +34,7 @@ pub struct Problem {
 /// A node, and the pool on it, considered for a copy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Candidate {
-    /// Node number; absent without a cluster.
+    /// Node number; absent if the node takes no part in its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// Node name.

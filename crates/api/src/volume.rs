@@ -63,7 +63,7 @@ pub struct Volume {
     /// Hosts can read and write it through this node now.
     #[serde(default = "yes")]
     pub serving: bool,
-    /// Its copies, by slot; empty if its node is in no cluster.
+    /// Its copies, by slot; empty if the cluster's record does not list it, or is not available.
     #[serde(default)]
     pub copies: Vec<VolumeCopy>,
     /// Epoch: grows with each change of the copies that are in sync; absent without copies.

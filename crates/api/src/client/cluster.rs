@@ -9,7 +9,7 @@ use crate::{
 
 /// The node's cluster.
 impl Client {
-    /// Its nodes, by number. A node without a cluster refuses with `no_cluster`.
+    /// Its nodes, by number.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

@@ -25,7 +25,6 @@ use super::state::State;
     get, path = "/v1/floating-ips", tag = "cluster", operation_id = "list_addresses",
     responses(
         (status = OK, description = "All of them", body = List<FloatingAddress>),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(
@@ -59,7 +58,7 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
     responses(
         (status = CREATED, description = "The address; a node takes it over in a moment", body = FloatingAddress),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`address_exists`; `address_unreadable`: a later version wrote an address whose portal group this node cannot read", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -87,7 +86,7 @@ pub(super) async fn add(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`address_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`; `address_unreadable`: a later version wrote it", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`address_unreadable`: a later version wrote it", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

@@ -29,7 +29,6 @@ use crate::clock::unix_now;
     get, path = "/v1/nodes", tag = "cluster", operation_id = "list_nodes",
     responses(
         (status = OK, description = "All of them", body = List<ClusterNode>),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn nodes(
@@ -127,7 +126,7 @@ pub(super) async fn join(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `node_has_copies`, `node_needed`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`node_has_copies`, `node_needed`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is the queried node", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -192,7 +191,6 @@ fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is not an address of the node, or none would be left for data", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -224,7 +222,7 @@ pub(super) async fn keep_link_for(
         (status = NO_CONTENT, description = "Done: it can be stopped, or is back in use"),
         (status = ACCEPTED, description = "Some of its copies are still in sync: see `list_nodes`"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `only_in_sync`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`only_in_sync`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -282,7 +280,7 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: the node is a witness", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -300,7 +298,6 @@ pub(super) async fn prefer(
     get, path = "/v1/cluster/resync-limit", tag = "cluster", operation_id = "sync_limit",
     responses(
         (status = OK, description = "The limit", body = SyncLimit),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axum::Json<SyncLimit>, Refusal> {
@@ -317,7 +314,6 @@ pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axu
     request_body = SyncLimit,
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: too little", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -335,7 +331,6 @@ pub(super) async fn limit_syncs(
     get, path = "/v1/cluster/verify-schedule", tag = "cluster", operation_id = "verify_schedule",
     responses(
         (status = OK, description = "The schedule", body = VerifySchedule),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn verify_schedule(
@@ -353,7 +348,6 @@ pub(super) async fn verify_schedule(
     request_body = VerifySchedule,
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: too often", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -377,7 +371,7 @@ pub(super) async fn set_verify_schedule(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "Done at the next start of the node"),
-        (status = CONFLICT, description = "`no_cluster`, `cluster_works`, `node_is_up`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`cluster_works`, `node_is_up`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn force_new(
@@ -408,7 +402,7 @@ pub(super) async fn force_new(
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "Done at the next start of the node"),
-        (status = CONFLICT, description = "`no_cluster`, `takes_part`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`takes_part`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn leave(

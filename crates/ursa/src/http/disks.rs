@@ -25,7 +25,6 @@ use crate::block_devices;
         (status = OK, description = "All of them", body = List<BlockDevice>),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INTERNAL_SERVER_ERROR, description = "`disks_unknown`: the machine's block devices cannot be listed", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

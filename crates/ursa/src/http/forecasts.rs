@@ -37,7 +37,6 @@ const SIZE: &str = "pool_size_bytes";
         (status = OK, description = "One per pool", body = List<Forecast>),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

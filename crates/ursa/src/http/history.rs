@@ -98,7 +98,6 @@ struct Question {
         (status = OK, description = "The recorded values", body = Answer),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

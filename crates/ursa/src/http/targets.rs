@@ -212,7 +212,7 @@ async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>
     responses(
         (status = CREATED, description = "The map", body = TargetMap),
         (status = NOT_FOUND, description = "`target_not_found`, `volume_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`lun_taken`, `target_full`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`lun_taken`, `target_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

@@ -7,7 +7,6 @@ use super::text::{Kind, Text};
 
 pub(super) fn write(text: &mut Text, members: &Members) {
     let (nodes, answers) = match members {
-        Members::NoCluster => return,
         Members::Unknown => (&[][..], false),
         Members::Known { nodes, answers } => (nodes.as_slice(), *answers),
     };

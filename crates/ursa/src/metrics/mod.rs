@@ -21,7 +21,6 @@ mod tests;
 mod text;
 mod volumes;
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use axum::extract::State as Extracted;
@@ -32,7 +31,6 @@ use self::process::Process;
 use self::snapshot::{Members, Snapshot};
 use self::text::{Kind, Text};
 use crate::http::{Refusal, State};
-use node::Control;
 
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -43,7 +41,7 @@ const MEMBERS_DEADLINE: Duration = Duration::from_secs(2);
 /// `GET /metrics`.
 pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoResponse, Refusal> {
     let snapshot = Snapshot::take(&state).await?;
-    let members = members(&state).await?;
+    let members = members(&state).await;
     let mut text = Text::default();
     node(&mut text, &state);
     record::write(&mut text, &snapshot);
@@ -60,24 +58,16 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text.into_string()))
 }
 
-async fn members(state: &State) -> Result<Members, Refusal> {
-    let known = |control: Rc<Control>| async move {
-        Ok((control.node_names().is_empty(), control.cluster_failure().is_some()))
-    };
-    match state.call(known).await? {
-        (_, true) => return Ok(Members::Unknown),
-        (true, false) => return Ok(Members::NoCluster),
-        (false, false) => {}
-    }
+async fn members(state: &State) -> Members {
     let asked = state.call(|control| async move {
         let record = control.cluster_record().await?;
         Ok((control.nodes().await?, record.is_some_and(|record| record.answers)))
     });
-    Ok(match tokio::time::timeout(MEMBERS_DEADLINE, asked).await {
+    match tokio::time::timeout(MEMBERS_DEADLINE, asked).await {
         Ok(Ok((nodes, answers))) => Members::Known { nodes, answers },
-        // The node has just left the cluster, or the record does not answer.
+        // The node does not take part in its cluster, or the record does not answer.
         Ok(Err(_)) | Err(_) => Members::Unknown,
-    })
+    }
 }
 
 fn node(text: &mut Text, state: &State) {

@@ -36,10 +36,8 @@ pub(super) struct Measured {
 /// The cluster as this node sees it.
 #[derive(Debug, Default)]
 pub(super) enum Members {
-    /// The node is in no cluster.
-    #[default]
-    NoCluster,
     /// The cluster's record does not answer.
+    #[default]
     Unknown,
     /// The nodes of the cluster, by number.
     Known {

@@ -229,10 +229,9 @@ fn a_node_of_the_cluster_is_up_or_not() {
     ];
     assert_eq!(samples, expected);
     let leaderless = Members::Known { nodes: vec![member(1, true)], answers: false };
-    for (members, up) in [(leaderless, Some(0)), (Members::Unknown, Some(0)), (Members::NoCluster, None)] {
+    for members in [leaderless, Members::Unknown] {
         let text = written(|text| cluster::write(text, &members));
-        let line = text.lines().find_map(|line| line.strip_prefix("ursa_cluster_record_up "));
-        assert_eq!(line.map(|value| value.parse().unwrap()), up, "{text}");
+        assert!(text.lines().any(|line| line == "ursa_cluster_record_up 0"), "{text}");
     }
 }
 

@@ -58,11 +58,6 @@ pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compar
 impl Compared {
     fn add(&mut self, new: &AddressDeclared, present: &Present) {
         let AddressDeclared { address, device, nodes, prefer } = new.clone();
-        if present.nodes.is_empty() {
-            self.conflicts
-                .push(format!("address {address}: a floating IP needs a cluster, and there is none"));
-            return;
-        }
         let is_unknown = |id: &u16| present.nodes.iter().all(|node| node.id != *id);
         let unknown: Vec<u16> = nodes.iter().chain(&prefer).copied().filter(is_unknown).collect();
         if !unknown.is_empty() {

@@ -59,7 +59,7 @@ struct Present {
     hosts: Vec<Host>,
     targets: Vec<Target>,
     volumes: Vec<Volume>,
-    /// The nodes of the cluster; empty without one.
+    /// The nodes of the cluster.
     nodes: Vec<ClusterNode>,
     /// The cluster's floating addresses.
     addresses: Vec<FloatingAddress>,
@@ -67,13 +67,13 @@ struct Present {
 
 impl Present {
     fn of(client: &Client) -> Result<Present, ClientError> {
-        let nodes = match client.cluster_nodes() {
-            Err(error) if error.problem().is_some_and(|problem| problem.code == "no_cluster") => Vec::new(),
-            nodes => nodes?,
-        };
-        let volumes = client.volumes()?.items;
-        let addresses = if nodes.is_empty() { Vec::new() } else { client.addresses()? };
-        Ok(Present { hosts: client.hosts()?, targets: client.targets()?, volumes, nodes, addresses })
+        Ok(Present {
+            hosts: client.hosts()?,
+            targets: client.targets()?,
+            volumes: client.volumes()?.items,
+            nodes: client.cluster_nodes()?,
+            addresses: client.addresses()?,
+        })
     }
 }
 

@@ -340,8 +340,9 @@ impl Planner<'_> {
         let on = numbers(&is.iter().copied().collect::<Vec<_>>());
         let several = volume.copies.is_some_and(|copies| copies > 1);
         if present.copies.is_empty() && (several || !volume.on.is_empty()) {
-            self.conflicts
-                .push(format!("volume {name:?}: this node is in no cluster, so it cannot have copies"));
+            self.conflicts.push(format!(
+                "volume {name:?}: it is not in the cluster's record, so it cannot have copies"
+            ));
             return;
         }
         if volume.copies.is_some_and(|copies| usize::from(copies) != is.len().max(1)) {

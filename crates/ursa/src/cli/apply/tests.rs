@@ -386,9 +386,6 @@ fn addresses_come_last_and_go_first() {
     let expected = ["- address fd00::10/64", "+ address 192.0.2.11/24"];
     changes(&format!("{FILE}{other}"), &present, true, &expected);
     assert!(!export::text(&export::declared(&present)).contains("192.0.2.10"));
-
-    let alone = Present { nodes: Vec::new(), addresses: Vec::new(), ..present };
-    conflicts(&format!("{FILE}{named}"), &alone, "address 192.0.2.10/24: a floating IP needs a cluster");
 }
 
 #[test]
@@ -453,9 +450,9 @@ fn impossible_changes_are_refused_before_anything_is_done() {
     );
     let mut alone = self::present();
     alone.volumes = vec![volume("db", &[])];
-    conflicts(FILE, &alone, "this node is in no cluster");
-    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "this node is in no cluster");
-    conflicts(&FILE.replace("on = [2, 1]", "on = [1]"), &alone, "this node is in no cluster");
+    conflicts(FILE, &alone, "it is not in the cluster's record");
+    conflicts(&FILE.replace("on = [2, 1]", "copies = 2"), &alone, "it is not in the cluster's record");
+    conflicts(&FILE.replace("on = [2, 1]", "on = [1]"), &alone, "it is not in the cluster's record");
     changes(&FILE.replace("on = [2, 1]", "copies = 1"), &alone, false, &[]);
     let in_other_pool = FILE.replace("on = [2, 1]", "pool = \"fast\"");
     conflicts(&in_other_pool, &alone, "its pool is default");

@@ -186,14 +186,15 @@ impl Observed {
     }
 }
 
-/// Error codes of a node that knows no other nodes. Why it is not part of its cluster is among its findings.
-const NO_NODES: [&str; 2] = ["no_cluster", "cluster_unavailable"];
+/// The error code of a node that knows no other nodes. Why it takes no part in its cluster is among its
+/// findings.
+const NO_NODES: &str = "cluster_unavailable";
 
-/// The nodes of the node's cluster, if it is part of one.
+/// The nodes of the node's cluster, if it takes part in it.
 fn cluster(client: &Client) -> Result<Option<Vec<ClusterNode>>, ClientError> {
     match client.cluster_nodes() {
         Ok(nodes) => Ok(Some(nodes)),
-        Err(error) if error.problem().is_some_and(|problem| NO_NODES.contains(&&*problem.code)) => Ok(None),
+        Err(error) if error.problem().is_some_and(|problem| problem.code == NO_NODES) => Ok(None),
         Err(error) => Err(error),
     }
 }

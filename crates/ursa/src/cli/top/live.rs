@@ -58,10 +58,7 @@ impl Whose {
     /// # Errors See [`ClientError`]; also if the node does not exist.
     pub(super) fn read(&mut self, client: &Client) -> Result<Sample, ClientError> {
         let node = self.node.as_str();
-        let nodes = match client.cluster_nodes() {
-            Err(error) if error.problem().is_some_and(|problem| problem.code == "no_cluster") => Vec::new(),
-            nodes => nodes?,
-        };
+        let nodes = client.cluster_nodes()?;
         let wanted = if node == "all" { nodes.len().max(1) } else { 1 };
         let until = Instant::now() + FIRST_WITHIN;
         let samples = loop {

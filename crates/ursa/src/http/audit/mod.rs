@@ -157,7 +157,6 @@ pub(super) struct Window {
         (status = OK, description = "Entries", body = List<AuditEntry>),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INTERNAL_SERVER_ERROR, description = "`audit_unreadable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

@@ -33,7 +33,7 @@ use crate::http::state::State;
     responses(
         (status = OK, description = "The volume; with `dry_run`: what would be done", body = Answer<Volume>),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_exists`, `volume_in_several_pools`, `forked`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_exists`, `volume_in_several_pools`, `forked`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`would_shrink`, `too_small_to_grow`, `name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),

@@ -21,7 +21,6 @@ use crate::http::state::State;
     responses(
         (status = OK, description = "The counters", body = VolumeCounters),
         (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn show(

@@ -33,7 +33,7 @@ use crate::size::Size;
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = CREATED, description = "The volume", body = Volume),
         (status = NOT_FOUND, description = "`pool_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_exists`, `no_pool`, `lun_taken`, `target_full`, `no_cluster`, `too_few_nodes`, `node_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_exists`, `no_pool`, `lun_taken`, `target_full`, `too_few_nodes`, `node_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`, `pool_ambiguous`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`, `too_many_volumes`, `metadata_full`, `record_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),

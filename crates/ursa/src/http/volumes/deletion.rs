@@ -44,7 +44,7 @@ pub(in crate::http) struct Deletion {
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `volume_in_several_pools`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `volume_in_several_pools`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn delete(

@@ -31,7 +31,7 @@ use crate::http::state::State;
         (status = OK, description = "The result", body = Scrub),
         (status = ACCEPTED, description = "In progress", body = Scrub, headers(("Location" = String, description = "The job that shows progress and result"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`not_scrubbable`: this node does not serve the volume, its copy is out of sync, or it is a RAM volume; `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`not_scrubbable`: this node does not serve the volume, its copy is out of sync, or it is a RAM volume", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn begin(
@@ -65,7 +65,6 @@ pub(in crate::http) async fn begin(
     responses(
         (status = OK, description = "The result so far", body = Scrub),
         (status = NOT_FOUND, description = "`volume_not_found`, `not_scrubbed`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn show(

@@ -30,7 +30,7 @@ use super::super::state::State;
     responses(
         (status = OK, description = "Done; with `dry_run`: what would be done", body = Answer<PolicyChosen>),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -107,7 +107,7 @@ fn would_choose(volume: &str, policy: copies::SplitBrainPolicy, change: PolicyCh
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Decided"),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `no_fork`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`not_replicated`, `no_fork`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`loss_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),

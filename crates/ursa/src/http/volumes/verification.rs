@@ -32,7 +32,7 @@ use crate::http::state::State;
         (status = OK, description = "The result", body = Verification),
         (status = ACCEPTED, description = "In progress: repeat the request for the result", body = Verification, headers(("Location" = String, description = "The job that shows progress and result"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`not_replicated`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`not_replicated`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn begin(
@@ -65,7 +65,6 @@ pub(in crate::http) async fn begin(
     responses(
         (status = OK, description = "The result so far", body = Verification),
         (status = NOT_FOUND, description = "`volume_not_found`, `not_verified`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn show(
