@@ -126,7 +126,6 @@ impl Control {
             }
         }
         self.cluster_failure.replace(None);
-        // The node may have left meanwhile.
         let Ok(keeper) = self.keeper() else { return };
         let name = self.host.name.clone();
         tell(Event::new(CLUSTER_RECOVERED, &name, format!("node {name} takes part in its cluster")));
