@@ -32,13 +32,17 @@ pub struct Handoff {
 }
 
 impl Control {
-    /// The handoff for the watcher; `None` if the node is not in a cluster.
+    /// The handoff for the watcher; `None` if there is no other node to tell.
     pub fn handoff(&self) -> Option<Handoff> {
         let keeper = self.keeper().ok()?;
         let place = self.place()?;
         let entries: Vec<NodeEntry> = keeper.list(NODES);
         let others = entries.into_iter().filter(|entry| entry.id != place.node);
-        let members = others.map(|entry| Member { node: entry.id, addresses: entry.addresses }).collect();
+        let others = others.map(|entry| Member { node: entry.id, addresses: entry.addresses });
+        let members: Vec<Member> = others.collect();
+        if members.is_empty() {
+            return None;
+        }
         let addresses = self.addresses_on();
         let directory = cluster_path(&place);
         Some(Handoff { place: Place { members, ..place }, directory, addresses })

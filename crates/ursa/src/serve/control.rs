@@ -128,7 +128,7 @@ impl Control {
 /// How often the watcher is checked and its handoff updated.
 const GUARD_EVERY: Duration = Duration::from_millis(500);
 
-/// Keeps a watcher process running for as long as the node is in a cluster.
+/// Keeps a watcher process running for as long as there are other nodes.
 async fn guard(node: Handle, mut farewell: oneshot::Receiver<()>) {
     let mut guarded = Guarded::default();
     loop {

@@ -42,8 +42,8 @@ fn a_volume_from_creation_to_deletion() {
 fn answers_are_tables_json_or_yaml() {
     let node = Node::start(&["--volume", "demo=1G,ram"]);
     let table = node.ok(&["volume", "list"]);
-    assert!(table.starts_with("NAME  STATE    SIZE  USED  KIND  BLOCK  POOL"), "{table}");
-    assert!(table.contains("demo  healthy  1G    1G    ram   512    default"), "{table}");
+    assert!(table.starts_with("NAME  STATE    SIZE  USED  KIND  BLOCK  NODES  POOL"), "{table}");
+    assert!(table.contains("demo  healthy  1G    1G    ram   512    1      default"), "{table}");
     let list = node.json(&["volume", "list"]);
     assert_eq!((&list[0]["size"], &list[0]["block_size"]), (&json!(1 << 30), &json!(512)));
     let yaml = node.ok(&["-o", "yaml", "volume", "list"]);
@@ -81,7 +81,7 @@ fn pool_forecast_and_whoami_print() {
     let text = node.ok(&["pool", "forecast"]);
     assert!(text.contains("No data on pools") || text.contains("No forecast yet"), "{text}");
     assert!(node.json(&["pool", "forecast", "--node", "all"])["items"].is_array());
-    assert!(node.refused(1, &["pool", "forecast", "--node", "2"]).contains("cluster"));
+    assert!(node.refused(1, &["pool", "forecast", "--node", "2"]).contains("not found"));
     let me = node.json(&["user", "whoami"]);
     assert_eq!((&me["role"], &me["by"]), (&json!("admin"), &json!("local")));
     assert!(node.ok(&["user", "whoami"]).contains("Login by  local"));
@@ -204,7 +204,7 @@ fn the_exit_code_says_how_it_is() {
     let status = node.json(&["status"]);
     assert_eq!(
         (&status["findings"], &status["losses"][0]),
-        (&json!([]), &json!("if this node is lost: demo: DATA LOST (in memory, no other copy)"))
+        (&json!([]), &json!("if node 1 is lost: demo: DATA LOST (the only copy in sync is in memory)"))
     );
 
     // The pool of a single node is missing.
@@ -216,11 +216,14 @@ fn the_exit_code_says_how_it_is() {
     let output = node.ursa(&["status", "--check"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.starts_with("LOST: Pool second is unavailable: "), "{said}");
+    assert!(said.starts_with("LOST: Pool second on node 1 (") && said.contains("is unavailable: "), "{said}");
     let output = node.ursa(&["status"]);
     assert!(output.status.success(), "without --check it was asked, and has answered");
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("Bring its disks back, then reopen it: ursa pool reopen second\n"), "{said}");
+    assert!(
+        said.contains("Bring its disks back, then reopen it: ursa pool reopen second --node 1\n"),
+        "{said}"
+    );
 
     // One of two nodes is down.
     let listen = crate::node::free_address().to_string();
