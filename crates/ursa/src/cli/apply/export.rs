@@ -3,6 +3,7 @@
 use super::Present;
 use super::addresses::is_unreadable;
 use super::declared::{AddressDeclared, Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared};
+use super::plan::has_one_pool;
 use crate::size::Size;
 
 /// The present configuration in the form of a file.
@@ -25,9 +26,8 @@ pub(super) fn declared(present: &Present) -> Declared {
     });
     let volumes = present.volumes.iter().map(|volume| {
         let policy = volume.split_brain_policy.as_ref().map(|chosen| chosen.policy);
-        // With copies, each node has its own pool for the volume and reports only that one. Omit it, so that
-        // the file is the same whichever node exports it.
-        let pool = volume.copies.is_empty().then(|| volume.pool.clone());
+        // Otherwise omit it, so that the file is the same whichever node exports it.
+        let pool = has_one_pool(volume).then(|| volume.pool.clone());
         VolumeDeclared {
             name: volume.name.clone(),
             size: Size(volume.size),

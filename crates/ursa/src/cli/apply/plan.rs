@@ -244,9 +244,7 @@ impl Planner<'_> {
 
     fn present_volume(&mut self, volume: &VolumeDeclared, present: &Volume) {
         let name = &volume.name;
-        // With copies, each node has its own pool for the volume; which one is reported depends on the node
-        // that is asked.
-        let pool = volume.pool.clone().filter(|_| present.copies.is_empty());
+        let pool = volume.pool.clone().filter(|_| has_one_pool(present));
         let fixed = [
             ("pool", pool, present.pool.clone()),
             ("kind", volume.kind.map(kind), kind(present.kind)),
@@ -518,6 +516,12 @@ impl Planner<'_> {
 /// Describes what stays, from the step that would remove it.
 fn kept(step: &Step) -> String {
     step.line().trim_start_matches("- ").replace(" with all its data", "")
+}
+
+/// Whether the volume is in one pool only, and which one is known. With copies on several nodes, each has its
+/// own, and which one is reported depends on the node that is asked.
+pub(super) fn has_one_pool(volume: &Volume) -> bool {
+    volume.copies.len() < 2 && !volume.pool.is_empty()
 }
 
 fn choose(volume: &VolumeDeclared, policy: SplitBrainPolicy) -> Step {

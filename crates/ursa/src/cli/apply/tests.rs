@@ -456,6 +456,8 @@ fn impossible_changes_are_refused_before_anything_is_done() {
     changes(&FILE.replace("on = [2, 1]", "copies = 1"), &alone, false, &[]);
     let in_other_pool = FILE.replace("on = [2, 1]", "pool = \"fast\"");
     conflicts(&in_other_pool, &alone, "its pool is default");
+    alone.volumes = vec![volume("db", &[1])];
+    conflicts(&in_other_pool, &alone, "its pool is default");
 }
 
 #[test]
