@@ -126,6 +126,11 @@ impl Record {
         &self.path
     }
 
+    /// The text of the value at `key`, of whatever shape.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.entries.get(key).map(|value| value.get())
+    }
+
     /// The value at `key`; `None` if the key is missing or its value has another shape.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         serde_json::from_str(self.entries.get(key)?.get()).ok()

@@ -60,7 +60,7 @@ pub struct Place {
     pub record: RecordPlace,
     /// At its next start, the node creates a new cluster of which it is the only member.
     pub force_new: bool,
-    /// At its next start, the node is in no cluster.
+    /// At its next start, the node leaves the cluster for one of its own.
     pub leave: bool,
     /// The number of its lives so far, made durable before each one does anything.
     pub incarnation: u64,
@@ -173,7 +173,7 @@ pub enum EnterError {
     #[error(transparent)]
     Links(#[from] link::StartError),
     /// The entry about the cluster in the node's own record cannot be read.
-    #[error("the node's record names an invalid cluster: {0:?}")]
+    #[error("this version cannot read the entry about the node's cluster in the node's record: {0}")]
     Malformed(String),
     /// The node's certificates and record are missing.
     #[error(
@@ -209,6 +209,18 @@ impl Control {
     /// The node's place in a cluster, if it is in one.
     pub fn place(&self) -> Option<Place> {
         self.record.borrow().get(CLUSTER)
+    }
+
+    /// Whether the node has a place in a cluster, even if this version cannot read it.
+    fn has_place(&self) -> bool {
+        self.record.borrow().text(CLUSTER).is_some()
+    }
+
+    /// The text of the node's place if this version cannot read it. The node has one all the same, and must
+    /// not take another one.
+    fn unreadable_place(&self) -> Option<String> {
+        let record = self.record.borrow();
+        record.text(CLUSTER).filter(|_| record.get::<Place>(CLUSTER).is_none()).map(str::to_owned)
     }
 
     /// The node's place, if it is still the one that was checked: the node may have joined another cluster
@@ -442,6 +454,9 @@ impl Control {
         let control = Rc::clone(self);
         self.change(Work::new(Doing::ReturnToCluster, &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
+            if let Some(place) = control.unreadable_place() {
+                return Err(EnterError::Malformed(place).into());
+            }
             // The node may have joined again, or left, while this change waited for its turn.
             let Some(place) = control.place().filter(|_| control.keeper().is_err()) else { return Ok(()) };
             if place.leave {

@@ -70,12 +70,12 @@ impl Control {
     /// # Errors
     /// At the first start, when nothing is served yet: the cluster cannot be created.
     pub(crate) async fn begin_in_cluster(self: &Rc<Control>) -> Result<(), StartError> {
-        let begun = match self.place() {
-            None => {
+        let begun = match self.has_place() {
+            false => {
                 self.enter_first().await.map_err(StartError::Cluster)?;
                 Ok(())
             }
-            Some(_) => self.try_cluster().await,
+            true => self.try_cluster().await,
         };
         if let Err(error) = begun {
             self.try_cluster_later(&error).await;
@@ -194,5 +194,36 @@ impl Control {
             }
             rt::sleep(KEEP_PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rt::CoreId;
+
+    use super::super::CLUSTER;
+    use super::*;
+    use crate::single_node::single_node;
+
+    /// As after a downgrade. Otherwise the node would forget its cluster, and its copies would belong to no
+    /// node.
+    #[test]
+    fn a_place_that_this_version_cannot_read_stays() {
+        let (world, server) = single_node(1);
+        world.block_on(server, CoreId(0), || async {
+            let control = Control::current();
+            let writer = Rc::clone(&control);
+            let written = control.change(Work::new(Doing::KeepAccess, "a"), |changing| async move {
+                let _record = changing.hold([Thing::Record]).await?;
+                let place = set(CLUSTER.into(), &["since", "a later version"]);
+                writer.commit(&changing, vec![place]).await
+            });
+            written.await.unwrap();
+            control.begin_in_cluster().await.unwrap();
+            let failure = control.cluster_failure().unwrap();
+            assert!(failure.why.contains("a later version"), "{failure:?}");
+            let kept = control.record.borrow().text(CLUSTER).map(str::to_owned);
+            assert_eq!(kept.as_deref(), Some(r#"["since","a later version"]"#));
+        });
     }
 }
